@@ -1,0 +1,87 @@
+CREATE TYPE "public"."detailed_status" AS ENUM('pending.initialOptIn', 'pending.optIn', 'submitted.optIn', 'approved.optIn', 'rejected.optIn', 'submitted.optOut', 'pending.optOut', 'approved.optOut', 'rejected.optOut');--> statement-breakpoint
+CREATE TYPE "public"."feature" AS ENUM('brandedCallerId', 'spamRemediation');--> statement-breakpoint
+CREATE TYPE "public"."status" AS ENUM('submitted for review', 'rejected', 'approved', 'unregistered');--> statement-breakpoint
+CREATE TABLE "api_keys" (
+	"id" uuid PRIMARY KEY DEFAULT gen_random_uuid() NOT NULL,
+	"hash" text COLLATE "C" NOT NULL,
+	"name" text COLLATE "C" NOT NULL,
+	"business_profile_ids" uuid[],
+	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
+	"revoked_at" timestamp(3) with time zone,
+	CONSTRAINT "api_keys_hash_unique" UNIQUE("hash")
+);
+--> statement-breakpoint
+CREATE TABLE "branded_phone_numbers" (
+	"phone_number" text COLLATE "C" PRIMARY KEY NOT NULL,
+	"id" uuid DEFAULT gen_random_uuid() NOT NULL,
+	"business_profile_id" uuid NOT NULL,
+	"internal_name" text COLLATE "C",
+	"branding_name_short" text COLLATE "C",
+	"branding_name_long" text COLLATE "C",
+	"reporting_group" text COLLATE "C",
+	"status" "status" DEFAULT 'unregistered' NOT NULL,
+	"carrier_statuses" json DEFAULT '[]'::json NOT NULL,
+	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "branded_phone_numbers_id" UNIQUE("id"),
+	CONSTRAINT "phone_number_is_e164" CHECK (phone_number ~ '^\+[1-9][0-9]{1,14}$'),
+	CONSTRAINT "internal_name_is_name" CHECK (char_length(internal_name) BETWEEN 1 AND 255 AND internal_name !~ '[\x01-\x1f\x7f-\x9f]'),
+	CONSTRAINT "branding_name_short_is_name" CHECK (char_length(branding_name_short) BETWEEN 1 AND 15 AND branding_name_short !~ '[\x01-\x1f\x7f-\x9f]'),
+	CONSTRAINT "branding_name_long_is_name" CHECK (char_length(branding_name_long) BETWEEN 1 AND 32 AND branding_name_long !~ '[\x01-\x1f\x7f-\x9f]'),
+	CONSTRAINT "reporting_group_is_name" CHECK (char_length(reporting_group) BETWEEN 1 AND 255 AND reporting_group !~ '[\x01-\x1f\x7f-\x9f]'),
+	CONSTRAINT "times_are_finite" CHECK (isfinite(created_at) AND isfinite(updated_at))
+);
+--> statement-breakpoint
+CREATE TABLE "business_profiles" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"business_name" text COLLATE "C" NOT NULL,
+	"status" text COLLATE "C" NOT NULL,
+	CONSTRAINT "business_name_is_name" CHECK (char_length(business_name) BETWEEN 1 AND 255 AND business_name !~ '[\x01-\x1f\x7f-\x9f]'),
+	CONSTRAINT "status_is_name" CHECK (char_length(status) BETWEEN 1 AND 255 AND status !~ '[\x01-\x1f\x7f-\x9f]')
+);
+--> statement-breakpoint
+CREATE TABLE "carrier_statuses" (
+	"phone_number" text COLLATE "C" NOT NULL,
+	"carrier" text COLLATE "C" NOT NULL,
+	"feature" "feature" NOT NULL,
+	"detailed_status" "detailed_status" NOT NULL,
+	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "carrier_statuses_pkey" PRIMARY KEY("phone_number","carrier","feature"),
+	CONSTRAINT "carrier_is_name" CHECK (char_length(carrier) BETWEEN 1 AND 255 AND carrier !~ '[\x01-\x1f\x7f-\x9f]'),
+	CONSTRAINT "time_is_finite" CHECK (isfinite(created_at))
+);
+--> statement-breakpoint
+CREATE TABLE "combinations" (
+	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "combinations_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
+	"carrier" text COLLATE "C" NOT NULL,
+	"feature" "feature" NOT NULL,
+	"detailed_status" "detailed_status" NOT NULL,
+	"status" "status" NOT NULL,
+	CONSTRAINT "combinations_values" UNIQUE("carrier","feature","detailed_status","status")
+);
+--> statement-breakpoint
+CREATE TABLE "listed_carrier_statuses" (
+	"phone_number" text COLLATE "C" NOT NULL,
+	"combination_id" integer NOT NULL,
+	"business_profile_id" uuid NOT NULL,
+	"reporting_group" text COLLATE "C",
+	"internal_name" text COLLATE "C",
+	CONSTRAINT "listed_carrier_statuses_pkey" PRIMARY KEY("phone_number","combination_id")
+);
+--> statement-breakpoint
+CREATE TABLE "rate_limits" (
+	"client" text COLLATE "C" PRIMARY KEY NOT NULL,
+	"requests" timestamp with time zone[] NOT NULL,
+	"allowed" boolean NOT NULL
+);
+--> statement-breakpoint
+ALTER TABLE "branded_phone_numbers" ADD CONSTRAINT "number_has_business_profile" FOREIGN KEY ("business_profile_id") REFERENCES "public"."business_profiles"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "carrier_statuses" ADD CONSTRAINT "carrier_status_has_number" FOREIGN KEY ("phone_number") REFERENCES "public"."branded_phone_numbers"("phone_number") ON DELETE cascade ON UPDATE cascade;--> statement-breakpoint
+CREATE INDEX "numbers_by_status" ON "branded_phone_numbers" USING btree ("status","phone_number");--> statement-breakpoint
+CREATE INDEX "numbers_by_business_profile" ON "branded_phone_numbers" USING btree ("business_profile_id","status","phone_number","reporting_group","internal_name");--> statement-breakpoint
+CREATE INDEX "numbers_by_reporting_group" ON "branded_phone_numbers" USING btree ("reporting_group","status","phone_number","business_profile_id","internal_name");--> statement-breakpoint
+CREATE INDEX "numbers_by_internal_name" ON "branded_phone_numbers" USING btree ("internal_name","status","phone_number","business_profile_id","reporting_group");--> statement-breakpoint
+CREATE INDEX "listed_by_combination" ON "listed_carrier_statuses" USING btree ("combination_id","phone_number");--> statement-breakpoint
+CREATE INDEX "listed_by_business_profile" ON "listed_carrier_statuses" USING btree ("business_profile_id","combination_id","phone_number");--> statement-breakpoint
+CREATE INDEX "listed_by_reporting_group" ON "listed_carrier_statuses" USING btree ("reporting_group","combination_id","phone_number");--> statement-breakpoint
+CREATE INDEX "listed_by_internal_name" ON "listed_carrier_statuses" USING btree ("internal_name","combination_id","phone_number");

@@ -1,0 +1,285 @@
+/* tslint:disable */
+/* eslint-disable */
+/**
+ * A phone number with its owner, its names, its overall status and its entries at the carriers.
+ * @export
+ * @interface BrandedPhoneNumber
+ */
+export interface BrandedPhoneNumber {
+    /**
+     * Identifies the number's record.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    id: string;
+    /**
+     * A phone number in E.164.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    phoneNumber: string;
+    /**
+     * 
+     * @type {BusinessProfile}
+     * @memberof BrandedPhoneNumber
+     */
+    businessProfile: BusinessProfile;
+    /**
+     * What the company calls the number.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    internalName: string | null;
+    /**
+     * The name shown on displays with room for 15 characters.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    brandingNameShort: string | null;
+    /**
+     * The name shown on displays with room for 32 characters.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    brandingNameLong: string | null;
+    /**
+     * The group under which the company reports on the number.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    reportingGroup: string | null;
+    /**
+     * 
+     * @type {Status}
+     * @memberof BrandedPhoneNumber
+     */
+    status: Status;
+    /**
+     * All entries of the number, ordered by carrier, then feature, in byte order.
+     * @type {Array<CarrierStatus>}
+     * @memberof BrandedPhoneNumber
+     */
+    carrierStatuses: Array<CarrierStatus>;
+    /**
+     * A time in UTC, RFC 3339, with milliseconds.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    createdAt: string;
+    /**
+     * A time in UTC, RFC 3339, with milliseconds.
+     * @type {string}
+     * @memberof BrandedPhoneNumber
+     */
+    updatedAt: string;
+}
+
+
+/**
+ * A page of numbers, ordered by `phoneNumber` in byte order.
+ * @export
+ * @interface BrandedPhoneNumberPage
+ */
+export interface BrandedPhoneNumberPage {
+    /**
+     * The numbers of this page.
+     * @type {Array<BrandedPhoneNumber>}
+     * @memberof BrandedPhoneNumberPage
+     */
+    items: Array<BrandedPhoneNumber>;
+    /**
+     * What to send as `nextCursor` for the next page; `null` on the last page.
+     * @type {string}
+     * @memberof BrandedPhoneNumberPage
+     */
+    nextCursor: string | null;
+}
+/**
+ * The company that a number belongs to.
+ * @export
+ * @interface BusinessProfile
+ */
+export interface BusinessProfile {
+    /**
+     * Identifies a business profile.
+     * @type {string}
+     * @memberof BusinessProfile
+     */
+    id: string;
+    /**
+     * The company's name.
+     * @type {string}
+     * @memberof BusinessProfile
+     */
+    businessName: string;
+    /**
+     * How far the registration of the company itself has come.
+     * @type {string}
+     * @memberof BusinessProfile
+     */
+    status: string;
+}
+/**
+ * Where a number stands with one carrier for one feature; a number has at most one entry for each pair.
+ * @export
+ * @interface CarrierStatus
+ */
+export interface CarrierStatus {
+    /**
+     * A name given by a person or a carrier; exact and case-sensitive.
+     * @type {string}
+     * @memberof CarrierStatus
+     */
+    carrier: string;
+    /**
+     * 
+     * @type {Feature}
+     * @memberof CarrierStatus
+     */
+    feature: Feature;
+    /**
+     * 
+     * @type {DetailedStatus}
+     * @memberof CarrierStatus
+     */
+    detailedStatus: DetailedStatus;
+    /**
+     * A time in UTC, RFC 3339, with milliseconds.
+     * @type {string}
+     * @memberof CarrierStatus
+     */
+    createdAt: string;
+}
+
+
+
+/**
+ * The status for one carrier and feature. `pending.initialOptIn` is a first registration, `pending.optIn` a
+ * later one; `submitted.*` waits for the carrier; `approved.*` and `rejected.*` are its decision.
+ * 
+ * @export
+ */
+export const DetailedStatus = {
+    PendingInitialOptIn: 'pending.initialOptIn',
+    PendingOptIn: 'pending.optIn',
+    SubmittedOptIn: 'submitted.optIn',
+    ApprovedOptIn: 'approved.optIn',
+    RejectedOptIn: 'rejected.optIn',
+    SubmittedOptOut: 'submitted.optOut',
+    PendingOptOut: 'pending.optOut',
+    ApprovedOptOut: 'approved.optOut',
+    RejectedOptOut: 'rejected.optOut'
+} as const;
+export type DetailedStatus = typeof DetailedStatus[keyof typeof DetailedStatus];
+
+/**
+ * One fault of a request.
+ * @export
+ * @interface Fault
+ */
+export interface Fault {
+    /**
+     * The parameter at fault, as it was sent.
+     * @type {string}
+     * @memberof Fault
+     */
+    parameter: string;
+    /**
+     * What is wrong with it and what to send instead.
+     * @type {string}
+     * @memberof Fault
+     */
+    detail: string;
+}
+
+/**
+ * What a number is registered for.
+ * @export
+ */
+export const Feature = {
+    BrandedCallerId: 'brandedCallerId',
+    SpamRemediation: 'spamRemediation'
+} as const;
+export type Feature = typeof Feature[keyof typeof Feature];
+
+/**
+ * What went wrong, as problem details (RFC 9457).
+ * @export
+ * @interface Problem
+ */
+export interface Problem {
+    /**
+     * Names the kind of problem; the URI leads to a page that explains it.
+     * @type {string}
+     * @memberof Problem
+     */
+    type: string;
+    /**
+     * The kind of problem in a few words; the same for every problem of its type.
+     * @type {string}
+     * @memberof Problem
+     */
+    title: string;
+    /**
+     * The status code of the answer.
+     * @type {number}
+     * @memberof Problem
+     */
+    status: number;
+    /**
+     * What was wrong with this request and what to do.
+     * @type {string}
+     * @memberof Problem
+     */
+    detail: string;
+    /**
+     * The same as `title`, for clients that read this member.
+     * @type {string}
+     * @memberof Problem
+     */
+    message: string;
+    /**
+     * On a 400, every fault of the request.
+     * @type {Array<Fault>}
+     * @memberof Problem
+     */
+    errors?: Array<Fault>;
+}
+
+/**
+ * The overall status of a number, derived from the detailed statuses of its entries; the first that holds:
+ * any `pending.*` or `submitted.*`: `submitted for review`; any `rejected.*`: `rejected`;
+ * any `approved.optIn`: `approved`; else (only `approved.optOut`, or no entries) `unregistered`.
+ * 
+ * @export
+ */
+export const Status = {
+    SubmittedForReview: 'submitted for review',
+    Rejected: 'rejected',
+    Approved: 'approved',
+    Unregistered: 'unregistered'
+} as const;
+export type Status = typeof Status[keyof typeof Status];
+
+
+/**
+ * An overall status, or a detailed status.
+ * @export
+ */
+export const StatusFilter = {
+    SubmittedForReview: 'submitted for review',
+    Rejected: 'rejected',
+    Approved: 'approved',
+    Unregistered: 'unregistered',
+    PendingInitialOptIn: 'pending.initialOptIn',
+    PendingOptIn: 'pending.optIn',
+    SubmittedOptIn: 'submitted.optIn',
+    ApprovedOptIn: 'approved.optIn',
+    RejectedOptIn: 'rejected.optIn',
+    SubmittedOptOut: 'submitted.optOut',
+    PendingOptOut: 'pending.optOut',
+    ApprovedOptOut: 'approved.optOut',
+    RejectedOptOut: 'rejected.optOut'
+} as const;
+export type StatusFilter = typeof StatusFilter[keyof typeof StatusFilter];
+

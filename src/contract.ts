@@ -1,0 +1,74 @@
+/** The contract as the running service reads it: `openapi/openapi.yaml`, parsed once. */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { parse } from 'yaml';
+
+/** Where the package lies, be it run from src/ or from dist/. */
+export const packageFolder = dirname(createRequire(import.meta.url).resolve('#package.json'));
+
+export interface Schema {
+  $ref?: string;
+  title?: string;
+  type?: string | string[];
+  minimum?: number;
+  maximum?: number;
+  minLength?: number;
+  maxLength?: number;
+  maxItems?: number;
+  default?: unknown;
+  enum?: string[];
+  examples?: unknown[];
+  anyOf?: Schema[];
+  items?: Schema;
+  required?: string[];
+  properties?: Record<string, Schema>;
+  [keyword: string]: unknown;
+}
+
+export interface Parameter {
+  name: string;
+  in: string;
+  description?: string;
+  schema: Schema;
+  examples?: Record<string, { summary?: string; value: unknown }>;
+}
+
+/** One kind of problem (RFC 9457 section 4.2), as `x-problems` lists them. */
+export interface ProblemType {
+  title: string;
+  status: number;
+  /** What happened, for a person. */
+  meaning: string;
+  /** What that person can do. */
+  advice: string;
+}
+
+export interface Contract {
+  openapi: string;
+  info: { title: string; version: string; summary: string; description: string };
+  paths: Record<string, Record<string, { operationId: string; summary: string; parameters: { $ref: string }[] }>>;
+  components: { parameters: Record<string, Parameter>; schemas: Record<string, Schema>; [section: string]: unknown };
+  'x-problems': Record<string, ProblemType>;
+}
+
+export const contractYaml = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
+export const contract = parse(contractYaml) as Contract;
+
+/** Follows `$ref`s within the document until a thing without one. */
+export function resolve<T extends object>(thing: T | { $ref: string }): T {
+  if (!('$ref' in thing) || typeof thing.$ref !== 'string') return thing as T;
+  const found = thing.$ref
+    .slice('#/'.length)
+    .split('/')
+    .reduce((at: unknown, key) => (at as Record<string, unknown>)[key], contract);
+  return resolve(found as T);
+}
+
+/** The query parameters of the list operation, by name, in the document's order. */
+export const parameters: ReadonlyMap<string, Parameter> = new Map(
+  Object.values(contract.paths)
+    .flatMap((operations) => operations.get?.parameters ?? [])
+    .map((reference) => resolve<Parameter>(reference))
+    .map((parameter) => [parameter.name, { ...parameter, schema: resolve(parameter.schema) }]),
+);

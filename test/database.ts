@@ -1,0 +1,19 @@
+/** A migrated, empty database on the test run's PostgreSQL. */
+import postgres from 'postgres';
+import { inject } from 'vitest';
+
+let created = 0;
+
+/** Creates a database; `url` leads to it and `drop` removes it, whoever is still connected. */
+export async function createDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
+  const url = new URL(inject('postgresUrl'));
+  const name = `test_${process.pid}_${++created}`;
+  const administer = async (statement: string) => {
+    const admin = postgres(inject('postgresUrl'), { max: 1 });
+    await admin.unsafe(statement);
+    await admin.end();
+  };
+  await administer(`CREATE DATABASE ${name} TEMPLATE template_migrated`);
+  url.pathname = `/${name}`;
+  return { url: url.href, drop: () => administer(`DROP DATABASE ${name} WITH (FORCE)`) };
+}
