@@ -1,6 +1,7 @@
 /** The application, not yet listening: what happens to a request, in order. */
 import { randomUUID } from 'node:crypto';
-import express, { type Express, type RequestHandler } from 'express';
+import { DrizzleQueryError } from 'drizzle-orm';
+import express, { type RequestHandler } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import { addressClient } from './client.js';
 import type { Config } from './config.js';
@@ -23,7 +24,7 @@ export interface Dependencies {
 }
 
 /** Puts the application together. */
-export function createApp({ config, database, rateLimit, log }: Dependencies): Express {
+export function createApp({ config, database, rateLimit, log }: Dependencies) {
   const app = express();
   app.disable('x-powered-by');
   app.enable('strict routing');
@@ -41,7 +42,13 @@ export function createApp({ config, database, rateLimit, log }: Dependencies): E
   app.get(operation.path, listBrandedPhoneNumbers(preparePages(database)));
 
   app.use(notFound);
-  app.use(answerProblem((error, request) => log.error({ err: error, requestId: request.id }, 'request failed')));
+  app.use(
+    answerProblem((error, request) => {
+      // What Drizzle wraps around a database error holds the query's values, which are not for the log.
+      const err = error instanceof DrizzleQueryError ? error.cause : error;
+      log.error({ err, requestId: request.id }, 'request failed');
+    }),
+  );
   return app;
 }
 

@@ -126,8 +126,8 @@ export function preparePages(database: Database): (request: PageRequest) => Prom
       byStatus: statuses !== null,
     };
     const name = nameOf(shape);
-    let statement = statements.get(name);
-    if (!statement) statements.set(name, (statement = prepare(name, shape)));
+    const statement = statements.get(name) ?? prepare(name, shape);
+    statements.set(name, statement);
     return statement.execute({
       ...values,
       after,

@@ -76,6 +76,7 @@ function unknown(name: string): string {
 
 function faultOf(value: string, { schema }: Parameter): string | undefined {
   if (value === '') return 'is empty; give it a value or leave it out';
-  if (schema.type === 'integer' && !/^[0-9]+$/.test(value)) return `must be ${bounds(schema)}, in plain digits`;
+  // The validator takes 0x10, 1e1 and 5.0 for integers, and so many digits that they come to infinity.
+  if (schema.type === 'integer' && !/^[0-9]{1,15}$/.test(value)) return `must be ${bounds(schema)}, in plain digits`;
   return undefined;
 }

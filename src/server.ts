@@ -1,6 +1,6 @@
 /** The running service: opens what the application needs, listens, and closes all of it in order. */
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createApp } from './app.js';
 import type { Config } from './config.js';
@@ -22,7 +22,7 @@ export async function startService(config: Config, databaseUrl: string, log: Log
   const database = openDatabase(databaseUrl);
   const rateLimit = createRateLimit(database, config.RATE_LIMIT_PER_SECOND);
   const app = createApp({ config, database, rateLimit, log });
-  const server = createServer({ maxHeaderSize: MAX_HEADER_SIZE }, app);
+  const server = createHttpServer(app);
   server.listen(config.PORT, config.HOST);
   await once(server, 'listening');
   return {
@@ -35,6 +35,11 @@ export async function startService(config: Config, databaseUrl: string, log: Log
       await closeDatabase(database);
     },
   };
+}
+
+/** The HTTP server of the application, not yet listening. */
+export function createHttpServer(app: RequestListener): Server {
+  return createServer({ maxHeaderSize: MAX_HEADER_SIZE }, app);
 }
 
 function urlOf(server: Server, host: string): string {

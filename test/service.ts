@@ -1,15 +1,17 @@
 /** The service as in production, without its port: the same application on a database of the test's own. */
-import type { Express } from 'express';
+import type { Server } from 'node:http';
 import { afterAll, beforeAll } from 'vitest';
 import { createApp } from '../src/app.js';
 import { type Config, readConfig } from '../src/config.js';
 import { closeDatabase, type Database, openDatabase } from '../src/database.js';
 import { openLog } from '../src/log.js';
 import { createRateLimit } from '../src/rateLimit.js';
+import { createHttpServer } from '../src/server.js';
 import { createDatabase } from './database.js';
 
 export interface TestService {
-  app: Express;
+  /** The server, not listening: supertest makes it listen for each request. */
+  app: Server;
   database: Database;
   databaseUrl: string;
 }
@@ -24,7 +26,7 @@ export function useService(environment: Record<string, string> = {}): TestServic
     const database = openDatabase(url);
     const rateLimit = createRateLimit(database, config.RATE_LIMIT_PER_SECOND);
     Object.assign(service, {
-      app: createApp({ config, database, rateLimit, log: openLog(config) }),
+      app: createHttpServer(createApp({ config, database, rateLimit, log: openLog(config) })),
       database,
       databaseUrl: url,
     });
