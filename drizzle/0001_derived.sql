@@ -131,6 +131,10 @@ CREATE TRIGGER list_on_truncate AFTER TRUNCATE ON branded_phone_numbers
 FOR EACH STATEMENT EXECUTE FUNCTION list_changed_numbers();
 --> statement-breakpoint
 
+-- Who writes numbers with their entries may write the entries first, so that each number is derived once.
+ALTER TABLE carrier_statuses ALTER CONSTRAINT carrier_status_has_number DEFERRABLE;
+--> statement-breakpoint
+
 -- Nobody but the triggers above writes what is listed.
 CREATE FUNCTION refuse_write_of_derived_rows() RETURNS trigger
 LANGUAGE plpgsql AS $$
