@@ -142,7 +142,30 @@ CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON listed_ca
 FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_write_of_derived_rows();
 --> statement-breakpoint
 
+-- The rate limit's store: lost with a crash, which is well for what is a second old; and with room on each page for the
+-- next version of a row, since every counted request writes one.
 ALTER TABLE rate_limits SET UNLOGGED;
 --> statement-breakpoint
--- Room on each page for the next version of its rows, which every counted request writes.
 ALTER TABLE rate_limits SET (fillfactor = 50);
+--> statement-breakpoint
+
+-- Counts a request of a client unless it already has `points` in the last second. The lock on the client's row makes
+-- instances take turns, and the clock is read under the lock, so the log is in order and one clock serves all.
+-- `wait` is until the oldest counted request leaves the window, in milliseconds.
+CREATE FUNCTION count_request(wanted text, points integer, OUT allowed boolean, OUT counted integer, OUT wait float8)
+LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO rate_limits AS log (client, requests, allowed)
+  VALUES (wanted, ARRAY[clock_timestamp()], true)
+  ON CONFLICT (client) DO UPDATE SET (requests, allowed) = (
+    SELECT CASE WHEN cardinality(recent) < points THEN recent || moment ELSE recent END, cardinality(recent) < points
+    FROM
+      (SELECT clock_timestamp() AS moment OFFSET 0) AS clock,
+      LATERAL (SELECT ARRAY(
+        SELECT request FROM unnest(log.requests) AS request WHERE request > moment - interval '1 second' ORDER BY request
+      ) AS recent) AS log_window
+  )
+  RETURNING log.allowed, cardinality(log.requests),
+    extract(epoch FROM log.requests[1] + interval '1 second' - clock_timestamp()) * 1000
+  INTO allowed, counted, wait;
+END $$;

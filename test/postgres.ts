@@ -15,7 +15,7 @@ declare module 'vitest' {
 
 export default async function setup(project: TestProject) {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-test-'));
-  const server = await openEmbeddedPostgres(join(folder, 'postgres'));
+  const server = await openEmbeddedPostgres(folder);
   const template = new URL(server.url);
   template.pathname = '/template_migrated';
   const admin = postgres(server.url, { max: 1 });

@@ -1,0 +1,77 @@
+/** The settings: environment variables, read once at the start. */
+import { isIP } from 'node:net';
+import { z } from 'zod';
+
+const wholeNumber = (least: number, most: number, fallback: number) =>
+  z
+    .string()
+    .regex(/^[0-9]+$/, `must be a whole number from ${least} to ${most}`)
+    .transform(Number)
+    .refine((value) => value >= least && value <= most, `must be a whole number from ${least} to ${most}`)
+    .default(fallback);
+
+const address = (protocols: string[]) =>
+  z.string().refine((value) => URL.canParse(value) && protocols.includes(new URL(value).protocol), {
+    error: `must be an address that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
+  });
+
+const settings = z
+  .object({
+    PORT: wholeNumber(0, 65_535, 3000),
+    HOST: z.string().default('127.0.0.1'),
+    DATABASE_URL: address(['postgres:', 'postgresql:']).optional(),
+    REDIS_URL: address(['redis:', 'rediss:']).optional(),
+    RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000, 10),
+    AUTH: z.enum(['none', 'api-key'], { error: 'must be none or api-key' }).optional(),
+    TRUST_PROXY: z
+      .string()
+      .refine((value) => value.split(',').every(isProxy), {
+        error: 'must be the number of proxies in front, or their addresses or subnets, separated by commas',
+      })
+      .transform((value) => (/^[0-9]+$/.test(value) ? Number(value) : value.split(',').map((part) => part.trim())))
+      .default(0),
+    LOG_LEVEL: z
+      .enum(['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace'], {
+        error: 'must be silent, fatal, error, warn, info, debug or trace',
+      })
+      .default('info'),
+  })
+  .transform((read, context) => {
+    const isOpen = !isLoopback(read.HOST);
+    if (isOpen && read.AUTH === undefined) {
+      context.addIssue({
+        code: 'custom',
+        path: ['AUTH'],
+        message: `must be chosen where HOST (${read.HOST}) can be reached from other machines: api-key, or none to let anyone in`,
+      });
+    }
+    return { ...read, AUTH: read.AUTH ?? 'none' };
+  });
+
+export type Config = z.output<typeof settings>;
+
+/** The settings are wrong; the message has a line for each that is, beginning with its name. */
+export class ConfigError extends Error {}
+
+/**
+ * Reads the settings; an empty variable counts as unset.
+ * @throws {ConfigError} naming every variable that is wrong
+ */
+export function readConfig(environment: NodeJS.ProcessEnv): Config {
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  const result = settings.safeParse(given);
+  if (result.success) return result.data;
+  throw new ConfigError(result.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'));
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}
+
+function isProxy(text: string): boolean {
+  const [ip = '', prefix] = text.trim().split('/');
+  if (/^[0-9]+$/.test(text.trim())) return true;
+  return (
+    ['loopback', 'linklocal', 'uniquelocal'].includes(ip) || (isIP(ip) > 0 && (!prefix || /^[0-9]+$/.test(prefix)))
+  );
+}

@@ -1,0 +1,114 @@
+#!/usr/bin/env node
+/** The command `branded-phone-numbers`. */
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Presets, SingleBar } from 'cli-progress';
+import { Command } from 'commander';
+import { type Config, ConfigError, readConfig } from './config.js';
+import { contract, packageFolder } from './contract.js';
+import { closeDatabase, type Database, migrateDatabase, openDatabase } from './database.js';
+import { openEmbeddedPostgres } from './embeddedPostgres.js';
+import { ImportError, importNumbers } from './import.js';
+import { openLog } from './log.js';
+import { brandedPhoneNumbers } from './schema.js';
+import { startService } from './server.js';
+
+const program = new Command('branded-phone-numbers')
+  .description(contract.info.summary)
+  .version(contract.info.version)
+  .showHelpAfterError();
+
+program
+  .command('serve')
+  .description('serve the API, its documentation at /docs and its health at /healthz and /readyz')
+  .option('--demo', 'import a hundred numbers first, if there are none')
+  .action(async ({ demo }: { demo?: true }) => {
+    const config = readConfig(process.env);
+    await withDatabaseUrl(config, async (url) => {
+      if (demo) await withDatabase(url, importDemo);
+      const log = openLog(config);
+      const service = await startService(config, url, log);
+      log.info(`listening on ${service.url}, documentation at ${service.url}/docs`);
+      const signal = await nextSignal();
+      log.info(`${signal}: closing`);
+      await service.close();
+    });
+  });
+
+program
+  .command('migrate')
+  .description('bring the database up to date')
+  .action(() => withDatabaseUrl(readConfig(process.env), async () => console.log('the database is up to date')));
+
+program
+  .command('import')
+  .description('import numbers from NDJSON files, an item of the API a line; all lines or none')
+  .argument('<file...>', 'the files; - is standard input')
+  .action((files: string[]) =>
+    withDatabaseUrl(readConfig(process.env), (url) => withDatabase(url, (database) => importFiles(database, files))),
+  );
+
+async function importFiles(database: Database, files: string[]): Promise<void> {
+  const sizes = await Promise.all(files.map(async (file) => (file === '-' ? 0 : (await stat(file)).size)));
+  const bar = new SingleBar({ format: '{bar} {percentage}%  {lines} lines', stream: process.stderr }, Presets.rect);
+  const isShown = process.stderr.isTTY && !files.includes('-');
+  if (isShown)
+    bar.start(
+      sizes.reduce((sum, size) => sum + size, 0),
+      0,
+      { lines: 0 },
+    );
+  try {
+    const { numbers, carrierStatuses } = await importNumbers(
+      database,
+      files.map((file) => ({ name: file, stream: file === '-' ? process.stdin : createReadStream(file) })),
+      { onProgress: ({ bytes, lines }) => isShown && bar.update(bytes, { lines }) },
+    );
+    if (isShown) bar.stop();
+    console.log(`imported ${numbers} numbers, ${carrierStatuses} carrier statuses`);
+  } finally {
+    bar.stop();
+  }
+}
+
+async function importDemo(database: Database): Promise<void> {
+  const [any] = await database.select().from(brandedPhoneNumbers).limit(1);
+  if (!any) await importFiles(database, [join(packageFolder, 'demo', 'numbers.ndjson')]);
+}
+
+/** Lends the address of a migrated database: DATABASE_URL, or an embedded one that runs as long as it is needed. */
+async function withDatabaseUrl(config: Config, use: (url: string) => Promise<void>): Promise<void> {
+  const embedded =
+    config.DATABASE_URL === undefined ? await openEmbeddedPostgres(join(packageFolder, '.data')) : undefined;
+  try {
+    const url = config.DATABASE_URL ?? embedded?.url ?? '';
+    await migrateDatabase(url);
+    await use(url);
+  } finally {
+    await embedded?.close();
+  }
+}
+
+async function withDatabase(url: string, use: (database: Database) => Promise<void>): Promise<void> {
+  const database = openDatabase(url);
+  try {
+    await use(database);
+  } finally {
+    await closeDatabase(database);
+  }
+}
+
+function nextSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, resolve);
+  });
+}
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  const isExpected = error instanceof ConfigError || error instanceof ImportError;
+  console.error(isExpected ? error.message : error);
+  process.exitCode = 1;
+}

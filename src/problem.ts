@@ -1,0 +1,124 @@
+/** Problems as answers: `application/problem+json` (RFC 9457), of the types that the contract lists. */
+import { STATUS_CODES } from 'node:http';
+import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
+import type { Fault, Problem } from '../generated/types/models/index.js';
+import { contract } from './contract.js';
+import { nearest } from './suggestion.js';
+
+/** The last part of a problem type's URI; each stands in the contract's `x-problems`. */
+export type ProblemName =
+  | 'invalid-request'
+  | 'invalid-cursor'
+  | 'unauthorized'
+  | 'forbidden'
+  | 'not-found'
+  | 'method-not-allowed'
+  | 'rate-limit-exceeded'
+  | 'internal-error'
+  | 'unavailable';
+
+/** An error that is an answer. */
+export class ProblemError extends Error {
+  readonly problem: Problem;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(problem: Problem, headers: Record<string, string>) {
+    super(problem.detail);
+    this.problem = problem;
+    this.headers = headers;
+  }
+}
+
+/** Makes the error that answers with the problem `name`; `detail` says what was wrong and what to do. */
+export function problem(
+  name: ProblemName,
+  detail: string,
+  { errors, headers = {} }: { errors?: Fault[]; headers?: Record<string, string> } = {},
+): ProblemError {
+  const type = contract['x-problems'][name];
+  if (!type) throw new Error(`the contract lists no problem ${name}`);
+  const { title, status } = type;
+  const body = { type: `/problems/${name}`, title, status, detail, message: title };
+  return new ProblemError(errors ? { ...body, errors } : body, headers);
+}
+
+/** The problem for faults of parameters: all of them, at once. */
+export function invalidRequest(faults: Fault[]): ProblemError {
+  const names = [...new Set(faults.map((fault) => fault.parameter))].join(', ');
+  const [first] = faults;
+  const detail =
+    faults.length === 1 && first
+      ? `${first.parameter || 'The query'} ${first.detail}.`
+      : `The request has ${faults.length} faults: ${names}. See errors.`;
+  return problem('invalid-request', detail, { errors: faults });
+}
+
+/** The database or the service itself can't answer in time; worth another try in `seconds`. */
+export function unavailable(detail: string, seconds = 1): ProblemError {
+  return problem('unavailable', `${detail} Try again in ${seconds} second${seconds === 1 ? '' : 's'}.`, {
+    headers: { 'Retry-After': String(seconds) },
+  });
+}
+
+/** Answers what no route did. */
+export const notFound: RequestHandler = (request) => {
+  throw noSuchPath(request);
+};
+
+function noSuchPath(request: Request): ProblemError {
+  const known = nearest(request.path, Object.keys(contract.paths));
+  return problem(
+    'not-found',
+    `There is nothing at ${shown(request.path)}${known ? `; did you mean ${known}?` : '. The addresses are listed at /docs.'}`,
+  );
+}
+
+/** What a person sent, short enough to say back. */
+function shown(text: string): string {
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}
+
+/** Turns whatever was thrown into its answer. What is no problem yet is ours: it is told to `report`, never to the client. */
+export function answerProblem(report: (error: unknown, request: Request) => void): ErrorRequestHandler {
+  return (error, request, response, next) => {
+    if (response.headersSent) return next(error);
+    const answer = asProblem(error, request);
+    if (answer.problem.status >= 500) report(error, request);
+    send(response, answer);
+  };
+}
+
+function asProblem(error: unknown, request: Request): ProblemError {
+  if (error instanceof ProblemError) return error;
+  const { status, headers } = error as { status?: number; headers?: Record<string, string> };
+  if (status === 405) {
+    const allow = headers?.Allow ?? '';
+    return problem('method-not-allowed', `${request.path} answers ${allow}, not ${request.method}.`, {
+      headers: { Allow: allow },
+    });
+  }
+  if (status === 404) return noSuchPath(request);
+  // Express throws these for what it can't decode, such as a path with broken percent-encoding.
+  if (status === 400) return invalidRequest([{ parameter: '', detail: 'is not correctly percent-encoded' }]);
+  return problem(
+    'internal-error',
+    'Something went wrong on our side. Try again; if it stays, tell us the X-Request-Id.',
+  );
+}
+
+function send(response: Response, { problem: body, headers }: ProblemError): void {
+  response.status(body.status).set(headers).type('application/problem+json').send(JSON.stringify(body));
+}
+
+/** A problem for the raw socket, where a request is too broken for a response object to exist. */
+export function rawProblem(name: ProblemName, status: number, detail: string): string {
+  const body = JSON.stringify({ ...problem(name, detail).problem, status });
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'Content-Type: application/problem+json; charset=utf-8',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Connection: close',
+    '',
+    body,
+  ].join('\r\n');
+}

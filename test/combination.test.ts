@@ -1,0 +1,99 @@
+import { sql } from 'drizzle-orm';
+import fc from 'fast-check';
+import request from 'supertest';
+import { expect, it } from 'vitest';
+import type { BrandedPhoneNumber } from '../generated/types/models/index.js';
+import { brandedPhoneNumbers } from '../src/schema.js';
+import { pageOf } from './answer.js';
+import { CARRIERS, DETAILED_STATUSES, FEATURES, GROUPS, NAMES, numbers, PROFILES, write } from './numbers.js';
+import { find, type Query, searchOf } from './reference.js';
+import { useService } from './service.js';
+
+const service = useService();
+
+const STATUSES = ['submitted for review', 'rejected', 'approved', 'unregistered', ...DETAILED_STATUSES] as const;
+
+const some = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
+
+const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> =>
+  fc.record(
+    {
+      // Rarely, for it leaves little to the other parameters.
+      phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),
+      businessProfileId: fc.constantFrom(...PROFILES.map(({ id }) => id), PROFILES[0]?.id.toUpperCase() ?? ''),
+      reportingGroup: some(...GROUPS, 'Nobody'),
+      internalName: some(...NAMES, 'Nothing'),
+      carrier: some(...CARRIERS, 'Nobody'),
+      feature: some(...FEATURES),
+      status: some(...STATUSES),
+      detailedStatus: some(...DETAILED_STATUSES),
+    },
+    { requiredKeys: [] },
+  );
+
+const withoutNumber = ({ phoneNumber: _dropped, ...query }: Query): Query => query;
+
+async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
+  const items: BrandedPhoneNumber[] = [];
+  const search = `/v1/brandedPhoneNumbers?${searchOf(query)}&size=${size}`;
+  for (let cursor = ''; ; ) {
+    const response = await request(service.app).get(`${search}${cursor}`);
+    expect(response.status, response.text).toBe(200);
+    const page = pageOf(response);
+    items.push(...page.items);
+    if (page.nextCursor === null) return items;
+    cursor = `&nextCursor=${page.nextCursor}`;
+  }
+}
+
+it('random data and random queries give what the decisions say, page by page', async () => {
+  const data = numbers.chain((list) =>
+    fc.record({
+      list: fc.constant(list),
+      queries: fc.array(fc.tuple(queryOver(list), fc.boolean(), fc.constantFrom(1, 3, 10, 100)), {
+        minLength: 10,
+        maxLength: 10,
+      }),
+    }),
+  );
+  await fc.assert(
+    fc.asyncProperty(data, async ({ list, queries }) => {
+      await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
+      await write(service.database, list);
+      for (const [random, isOfNumber, size] of queries) {
+        const query = isOfNumber ? random : withoutNumber(random);
+        expect(await walk(query, size)).toEqual(find(list, query));
+      }
+    }),
+    { numRuns: Number(process.env.PROPERTY_RUNS ?? 60), endOnFailure: false },
+  );
+});
+
+it('every pair of parameters, each with one and with several values, gives what the decisions say', async () => {
+  const [list] = fc.sample(numbers, { numRuns: 1, seed: 20 }) as [BrandedPhoneNumber[]];
+  await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
+  await write(service.database, list);
+  const values: Query[] = [
+    { phoneNumber: list[0]?.phoneNumber ?? '' },
+    { businessProfileId: PROFILES[0]?.id ?? '' },
+    { reportingGroup: ['Control'] },
+    { reportingGroup: GROUPS.slice(0, 3) },
+    { internalName: ['Main Line'] },
+    { internalName: NAMES.slice(0, 3) },
+    { carrier: ['AT&T'] },
+    { carrier: CARRIERS.slice(0, 3) },
+    { feature: ['brandedCallerId'] },
+    { feature: FEATURES },
+    { status: ['approved'] },
+    { status: ['rejected.optIn'] },
+    { status: ['rejected', 'approved.optOut', 'pending.optIn'] },
+    { detailedStatus: ['approved.optIn'] },
+    { detailedStatus: ['rejected.optIn', 'approved.optOut'] },
+  ];
+  for (const one of values) {
+    for (const other of values) {
+      const query = { ...one, ...other };
+      expect(await walk(query, 100), searchOf(query)).toEqual(find(list, query));
+    }
+  }
+});

@@ -1,0 +1,114 @@
+/** Numbers for tests: made at random or by hand, and written into a database as any writer would. */
+import fc from 'fast-check';
+import {
+  type BrandedPhoneNumber,
+  type BusinessProfile,
+  type CarrierStatus,
+  DetailedStatus,
+  Feature,
+} from '../generated/types/models/index.js';
+import type { Database } from '../src/database.js';
+import { brandedPhoneNumbers, businessProfiles, carrierStatuses } from '../src/schema.js';
+import { byBytes, overallStatus } from './reference.js';
+
+export const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Été+1'];
+export const GROUPS = ['Control', 'Sales + Service', '100%', 'A/B, mixed', 'control'];
+export const NAMES = ['Main Line', 'Billing & Payments', 'Claims (US)', 'Línea 😀'];
+export const PROFILES: BusinessProfile[] = [
+  { id: '6513270e-269e-4d37-b2a7-4de452e6b438', businessName: 'Circle Bank', status: 'approved' },
+  { id: '5d9dc9f8-1818-4811-892f-902bd23f0824', businessName: 'Fjord "Travel"', status: 'submitted for review' },
+  { id: '099950d8-36f6-45cc-81e7-4ef5e8e25d94', businessName: 'Northwind \\ Health', status: 'approved' },
+];
+
+export const FEATURES = Object.values(Feature);
+export const DETAILED_STATUSES = Object.values(DetailedStatus);
+
+const time = fc
+  .date({ min: new Date('2020-01-01T00:00:00Z'), max: new Date('2026-11-01T00:00:00Z'), noInvalidDate: true })
+  .map((date) => date.toISOString());
+
+const entries: fc.Arbitrary<CarrierStatus[]> = fc
+  .uniqueArray(
+    fc.record({
+      carrier: fc.constantFrom(...CARRIERS),
+      feature: fc.constantFrom(...FEATURES),
+      // Most numbers have all their entries approved, as in real life; else nearly all would be in review.
+      detailedStatus: fc.oneof(
+        { weight: 3, arbitrary: fc.constant('approved.optIn' as const) },
+        { weight: 2, arbitrary: fc.constantFrom(...DETAILED_STATUSES) },
+      ),
+      createdAt: time,
+    }),
+    { maxLength: 5, selector: ({ carrier, feature }) => `${carrier}/${feature}` },
+  )
+  .map((list) => list.sort((a, b) => byBytes(a.carrier, b.carrier) || byBytes(a.feature, b.feature)));
+
+const name = (choices: string[]) => fc.option(fc.constantFrom(...choices), { freq: 4 });
+
+/** Phone numbers of all lengths, many of them beginnings of others, which is where byte order shows. */
+const phoneNumber = fc
+  .tuple(fc.constantFrom('+1', '+14', '+49', '+9'), fc.stringMatching(/^[0-9]{1,12}$/))
+  .map(([a, b]) => a + b);
+
+/** Numbers as the service should show them. */
+export const numbers: fc.Arbitrary<BrandedPhoneNumber[]> = fc.uniqueArray(
+  fc
+    .record({
+      id: fc.uuid(),
+      phoneNumber,
+      businessProfile: fc.constantFrom(...PROFILES),
+      internalName: name(NAMES),
+      brandingNameShort: name(['Circle Bank']),
+      brandingNameLong: name(['Circle Bank Financial']),
+      reportingGroup: name(GROUPS),
+      carrierStatuses: entries,
+      createdAt: time,
+      updatedAt: time,
+    })
+    .map(({ carrierStatuses, createdAt, updatedAt, ...number }) => ({
+      ...number,
+      status: overallStatus(carrierStatuses),
+      carrierStatuses,
+      createdAt,
+      updatedAt,
+    })),
+  { minLength: 1, maxLength: 60, selector: (number) => number.phoneNumber },
+);
+
+/** A number like any other, but for what `given` says of it. */
+export function numberWith(given: Partial<BrandedPhoneNumber> & { phoneNumber: string }): BrandedPhoneNumber {
+  const carrierStatuses = given.carrierStatuses ?? [];
+  return {
+    id: crypto.randomUUID(),
+    businessProfile: PROFILES[0] as BusinessProfile,
+    internalName: 'Main Line',
+    brandingNameShort: 'Circle Bank',
+    brandingNameLong: 'Circle Bank Financial',
+    reportingGroup: 'Control',
+    createdAt: '2026-02-03T16:49:02.748Z',
+    updatedAt: '2026-02-03T16:49:02.748Z',
+    ...given,
+    carrierStatuses,
+    status: overallStatus(carrierStatuses),
+  };
+}
+
+/** An entry like any other, but for what is said of it. */
+export function entryWith(carrier: string, feature: Feature, detailedStatus: DetailedStatus): CarrierStatus {
+  return { carrier, feature, detailedStatus, createdAt: '2026-02-03T16:49:03.043Z' };
+}
+
+/** Writes numbers that are not there yet; their status is left to the database. */
+export async function write(database: Database, list: readonly BrandedPhoneNumber[]): Promise<void> {
+  await database.insert(businessProfiles).values(PROFILES).onConflictDoNothing();
+  await database.insert(brandedPhoneNumbers).values(
+    list.map(({ businessProfile, status: _derived, carrierStatuses: _entries, ...number }) => ({
+      ...number,
+      businessProfileId: businessProfile.id,
+    })),
+  );
+  const rows = list.flatMap(({ phoneNumber, carrierStatuses }) =>
+    carrierStatuses.map((entry) => ({ phoneNumber, ...entry })),
+  );
+  if (rows.length > 0) await database.insert(carrierStatuses).values(rows);
+}
