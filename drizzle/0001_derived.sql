@@ -104,9 +104,13 @@ BEGIN
   IF TG_OP <> 'DELETE' THEN
     INSERT INTO listed_carrier_statuses AS listed
       (phone_number, combination_id, business_profile_id, reporting_group, internal_name)
-    SELECT phone_number, combination.id, changed.business_profile_id, changed.reporting_group, changed.internal_name
-    FROM changed
-    JOIN carrier_statuses entry USING (phone_number)
+    SELECT phone_number, combination.id, entry.business_profile_id, entry.reporting_group, entry.internal_name
+    FROM (
+      SELECT
+        phone_number, carrier, feature, detailed_status, status, business_profile_id, reporting_group, internal_name
+      FROM changed JOIN carrier_statuses USING (phone_number)
+      OFFSET 0 -- else the planner, not knowing what has changed, may pair every number with every combination first
+    ) AS entry
     JOIN combinations combination USING (carrier, feature, detailed_status, status)
     ON CONFLICT (phone_number, combination_id) DO UPDATE SET
       (business_profile_id, reporting_group, internal_name) =
