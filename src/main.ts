@@ -1,15 +1,15 @@
 #!/usr/bin/env node
 /** The command `branded-phone-numbers`. */
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import { Command } from 'commander';
+import { DrizzleQueryError } from 'drizzle-orm';
 import { type Config, ConfigError, readConfig } from './config.js';
 import { contract, packageFolder } from './contract.js';
 import { closeDatabase, type Database, migrateDatabase, openDatabase } from './database.js';
 import { openEmbeddedPostgres } from './embeddedPostgres.js';
 import { ImportError, importNumbers } from './import.js';
+import { openInputFiles } from './inputFiles.js';
 import { openLog } from './log.js';
 import { brandedPhoneNumbers } from './schema.js';
 import { startService } from './server.js';
@@ -49,26 +49,24 @@ program
     withDatabaseUrl(readConfig(process.env), (url) => withDatabase(url, (database) => importFiles(database, files))),
   );
 
-async function importFiles(database: Database, files: string[]): Promise<void> {
-  const sizes = await Promise.all(files.map(async (file) => (file === '-' ? 0 : (await stat(file)).size)));
+async function importFiles(database: Database, names: string[]): Promise<void> {
+  const files = await openInputFiles(names);
   const bar = new SingleBar({ format: '{bar} {percentage}%  {lines} lines', stream: process.stderr }, Presets.rect);
-  const isShown = process.stderr.isTTY && !files.includes('-');
-  if (isShown)
-    bar.start(
-      sizes.reduce((sum, size) => sum + size, 0),
-      0,
-      { lines: 0 },
-    );
+  // Only a terminal shows a bar, and only a known size can be shown a part of.
+  const isShown = process.stderr.isTTY && files.size !== undefined;
+  if (isShown) bar.start(files.size ?? 0, 0, { lines: 0 });
   try {
-    const { numbers, carrierStatuses } = await importNumbers(
-      database,
-      files.map((file) => ({ name: file, stream: file === '-' ? process.stdin : createReadStream(file) })),
-      { onProgress: ({ bytes, lines }) => isShown && bar.update(bytes, { lines }) },
-    );
-    if (isShown) bar.stop();
-    console.log(`imported ${numbers} numbers, ${carrierStatuses} carrier statuses`);
-  } finally {
+    const { numbers, carrierStatuses } = await importNumbers(database, files.stream, {
+      onProgress: ({ bytes, lines }) => isShown && bar.update(bytes, { lines }),
+    });
     bar.stop();
+    console.log(`imported ${numbers} numbers, ${carrierStatuses} carrier statuses`);
+  } catch (error) {
+    bar.stop();
+    if (!(error instanceof ImportError)) throw error;
+    const inPlace = (reason: string) => reason.replace(/\bline (\d+)/g, (_line, number) => files.place(Number(number)));
+    for (const { line, reason } of error.faults) console.error(`${files.place(line)}: ${inPlace(reason)}`);
+    process.exitCode = 1;
   }
 }
 
@@ -79,8 +77,7 @@ async function importDemo(database: Database): Promise<void> {
 
 /** Lends the address of a migrated database: DATABASE_URL, or an embedded one that runs as long as it is needed. */
 async function withDatabaseUrl(config: Config, use: (url: string) => Promise<void>): Promise<void> {
-  const embedded =
-    config.DATABASE_URL === undefined ? await openEmbeddedPostgres(join(packageFolder, '.data')) : undefined;
+  const embedded = config.DATABASE_URL === undefined ? await openEmbeddedPostgres('.data') : undefined;
   try {
     const url = config.DATABASE_URL ?? embedded?.url ?? '';
     await migrateDatabase(url);
@@ -108,7 +105,15 @@ function nextSignal(): Promise<NodeJS.Signals> {
 try {
   await program.parseAsync();
 } catch (error) {
-  const isExpected = error instanceof ConfigError || error instanceof ImportError;
-  console.error(isExpected ? error.message : error);
+  console.error(explain(error));
   process.exitCode = 1;
+}
+
+/** What a person needs of an error: its message where the world is at fault, all of it where we are. */
+function explain(error: unknown): unknown {
+  if (error instanceof ConfigError) return error.message;
+  if (error instanceof DrizzleQueryError) return explain(error.cause);
+  // Errors of the system and of PostgreSQL have a code; programming errors have none.
+  if (error instanceof AggregateError) return error.errors.map(explain).join('\n');
+  return error instanceof Error && 'code' in error ? error.message : error;
 }

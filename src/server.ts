@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createApp } from './app.js';
-import type { Config } from './config.js';
+import { type Config, ConfigError } from './config.js';
 import { closeDatabase, openDatabase } from './database.js';
 import type { Log } from './log.js';
 import { createRateLimit } from './rateLimit.js';
@@ -23,8 +23,13 @@ export async function startService(config: Config, databaseUrl: string, log: Log
   const rateLimit = createRateLimit(database, config.RATE_LIMIT_PER_SECOND);
   const app = createApp({ config, database, rateLimit, log });
   const server = createHttpServer(app);
-  server.listen(config.PORT, config.HOST);
-  await once(server, 'listening');
+  try {
+    await listen(server, config);
+  } catch (error) {
+    rateLimit.close();
+    await closeDatabase(database);
+    throw error;
+  }
   return {
     url: urlOf(server, config.HOST),
     async close() {
@@ -35,6 +40,20 @@ export async function startService(config: Config, databaseUrl: string, log: Log
       await closeDatabase(database);
     },
   };
+}
+
+async function listen(server: Server, { PORT, HOST }: Config): Promise<void> {
+  server.listen(PORT, HOST);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EADDRINUSE') throw new ConfigError(`PORT ${PORT} of ${HOST} is taken; choose another`);
+    if (code === 'EACCES') throw new ConfigError(`PORT ${PORT} of ${HOST} is not ours to listen on; choose another`);
+    if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+      throw new ConfigError(`HOST ${HOST} is no address of this machine`);
+    throw error;
+  }
 }
 
 /** The HTTP server of the application, not yet listening. */

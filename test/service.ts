@@ -1,5 +1,5 @@
 /** The service as in production, without its port: the same application on a database of the test's own. */
-import type { Server } from 'node:http';
+import type { RequestListener, Server } from 'node:http';
 import { afterAll, beforeAll } from 'vitest';
 import { createApp } from '../src/app.js';
 import { type Config, readConfig } from '../src/config.js';
@@ -12,6 +12,8 @@ import { createDatabase } from './database.js';
 export interface TestService {
   /** The server, not listening: supertest makes it listen for each request. */
   app: Server;
+  /** The application itself, to be mounted elsewhere. */
+  handler: RequestListener;
   database: Database;
   databaseUrl: string;
 }
@@ -25,11 +27,8 @@ export function useService(environment: Record<string, string> = {}): TestServic
     const config: Config = readConfig({ RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent', ...environment });
     const database = openDatabase(url);
     const rateLimit = createRateLimit(database, config.RATE_LIMIT_PER_SECOND);
-    Object.assign(service, {
-      app: createHttpServer(createApp({ config, database, rateLimit, log: openLog(config) })),
-      database,
-      databaseUrl: url,
-    });
+    const handler = createApp({ config, database, rateLimit, log: openLog(config) });
+    Object.assign(service, { app: createHttpServer(handler), handler, database, databaseUrl: url });
     close = async () => {
       rateLimit.close();
       await closeDatabase(database);

@@ -1,0 +1,50 @@
+# Everything starts here. `make` lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+# Installed once for each state of the lock file.
+INSTALLED := node_modules/.installed
+$(INSTALLED): package-lock.json package.json
+	npm ci
+	@touch $@
+
+# Built once for each state of the sources.
+BUILT := dist/.built
+$(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src generated/types -name '*.ts')
+	rm -rf dist
+	npm run -s build
+	@chmod +x dist/src/main.js
+	@touch $@
+
+.PHONY: help start build test check format generate clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+start: $(BUILT) ## serve with demo data and Swagger UI, on http://127.0.0.1:3000/docs
+	node dist/src/main.js serve --demo
+
+build: $(BUILT) ## make the command: npx branded-phone-numbers …
+
+test: $(BUILT) ## run all tests that need no system package
+	npm run -s test
+
+check: $(INSTALLED) ## format, lint, types, unused code, and that the generated files, the docs and the contract agree
+	npm run -s check:format
+	npm run -s check:types
+	npm run -s check:unused
+	npm run -s check:contract
+	npm run -s check:breaking
+	npm run -s check:migrations
+	npm run -s docs:table -- --check
+	scripts/check-generated
+
+format: $(INSTALLED) ## format and mend what can be mended by itself
+	npm run -s format
+
+generate: $(INSTALLED) ## remake generated/types and the README's table from openapi/openapi.yaml (needs Java 11 or later)
+	npm run -s generate
+	npm run -s docs:table
+
+clean: ## remove what was installed and built, but no data
+	rm -rf node_modules dist .cache
