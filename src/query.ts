@@ -209,7 +209,10 @@ function walkNumbers({ owners, byStatus }: Shape, owner: Owner | undefined): SQL
     ranges.push({ column: numbers.status, wanted: sql`wanted_status` });
     from.push(sql`unnest(${statuses}) AS wanted_status`);
   }
-  return walkRanges(from, ranges, numbers, belongsToOthers('ofNumber', owners, owner), limit);
+  return walkRanges(from, ranges, numbers, {
+    most: limit,
+    conditions: belongsToOthers('ofNumber', owners, owner),
+  });
 }
 
 /** One range for each wanted owner and combination. */
@@ -220,7 +223,10 @@ function walkEntries({ owners }: Shape, owner: Owner | undefined): SQL {
     ranges.unshift({ column: owner.ofEntry, wanted: sql`owner.value` });
     from.unshift(sql`${wantedOf(owner)} AS owner`);
   }
-  return walkRanges(from, ranges, listed, belongsToOthers('ofEntry', owners, owner), limit);
+  return walkRanges(from, ranges, listed, {
+    most: limit,
+    conditions: belongsToOthers('ofEntry', owners, owner),
+  });
 }
 
 /** A column that an index begins with, and the value of it that is wanted. */
@@ -229,41 +235,35 @@ interface Range {
   wanted: SQL;
 }
 
-/** The first `most` numbers of each range after the cursor. */
-function walkRanges(
-  from: SQL[],
-  ranges: Range[],
-  table: typeof numbers | typeof listed,
-  conditions: SQL[],
-  most: SQL,
-  columns: SQL = sql`${table.phoneNumber}`,
-): SQL {
-  const of = sql.join(
-    ranges.map(({ column }) => sql`${column}`),
-    sql`, `,
-  );
-  const wanted = sql.join(
-    ranges.map((range) => range.wanted),
-    sql`, `,
-  );
-  const order = ranges.length > 0 ? sql`${of}, ${table.phoneNumber}` : sql`${table.phoneNumber}`;
-  const isInRange =
-    ranges.length > 0
-      ? [sql`(${order}) > (${wanted}, ${after})`, sql`(${of}) <= (${wanted})`]
-      : [sql`${table.phoneNumber} > ${after}`];
-  return sql`
-    SELECT walked.*
-    FROM ${sql.join(
-      [
-        ...from,
-        sql`LATERAL (
-      SELECT ${columns} FROM ${table}
-      WHERE ${sql.join([...isInRange, ...conditions], sql` AND `)}
-      ORDER BY ${order} LIMIT ${most}
-    ) AS walked`,
-      ],
-      sql` CROSS JOIN `,
-    )}`;
+interface Reading {
+  /** The most rows of each range. */
+  most: SQL;
+  columns?: SQL;
+  conditions?: SQL[];
+  /** The last number to read, where not all of the range. */
+  last?: SQL;
+}
+
+/** The first numbers of each range after the cursor. */
+function walkRanges(from: SQL[], ranges: Range[], table: typeof numbers | typeof listed, reading: Reading): SQL {
+  const { most, columns = sql`${table.phoneNumber}`, conditions = [], last } = reading;
+  const list = (parts: (Column | SQL)[]) =>
+    sql.join(
+      parts.map((part) => sql`${part}`),
+      sql`, `,
+    );
+  const of = ranges.map(({ column }) => column);
+  const wanted = ranges.map((range) => range.wanted);
+  const order = list([...of, table.phoneNumber]);
+  const isInRange = [sql`(${order}) > (${list([...wanted, after])})`];
+  if (last) isInRange.push(sql`(${order}) <= (${list([...wanted, last])})`);
+  else if (ranges.length > 0) isInRange.push(sql`(${list(of)}) <= (${list(wanted)})`);
+  const walked = sql`LATERAL (
+    SELECT ${columns} FROM ${table}
+    WHERE ${sql.join([...isInRange, ...conditions], sql` AND `)}
+    ORDER BY ${order} LIMIT ${most}
+  ) AS walked`;
+  return sql`SELECT walked.* FROM ${sql.join([...from, walked], sql` CROSS JOIN `)}`;
 }
 
 /**
@@ -306,54 +306,60 @@ function theNumber(shape: Shape): SQL {
 }
 
 /** So many numbers are probed for each row of the page: it is filled if one in so many matches. */
-const PROBED = sql.raw('8');
+const probed = sql`(8 * ${limit})`;
 
 /** Tests the next numbers of the rarest kind of owner, and walks its ranges only if they don't fill the page. */
 function probeThenWalk(shape: Shape): SQL {
-  const probed = sql`(${PROBED} * ${limit})`;
-  const kinds = shape.owners.length > 0 ? shape.owners : [undefined];
-  const nameOfKind = (owner: Owner | undefined) => owner?.name ?? 'all';
-  const nextOf = (owner: Owner | undefined) => sql.identifier(`next_${nameOfKind(owner)}`);
-  const next = kinds.map((owner) => {
-    const ranges = owner ? [{ column: owner.ofNumber, wanted: sql`owner.value` }] : [];
-    const from = owner ? [sql`${wantedOf(owner)} AS owner`] : [];
-    const columns = sql.join(
-      [numbers.phoneNumber, numbers.status, ...OWNERS.map(({ ofNumber }) => ofNumber)].map((column) => sql`${column}`),
-      sql`, `,
-    );
-    return sql`${nextOf(owner)} AS MATERIALIZED (
-      SELECT * FROM (${walkRanges(from, ranges, numbers, [], probed, columns)}) AS next
-      ORDER BY phone_number LIMIT ${probed}
-    )`;
+  const kinds = (shape.owners.length > 0 ? shape.owners : [undefined]).map((owner) => {
+    const name = owner?.name ?? 'all';
+    return { owner, next: sql.identifier(`next_${name}`), literal: sql.raw(`'${name}'`) };
   });
+  const nexts = kinds.map(({ owner, next }) => sql`${next} AS MATERIALIZED (${nextNumbers(owner)})`);
   const reaches = kinds.map(
-    (owner) => sql`
-      SELECT ${sql.raw(`'${nameOfKind(owner)}'`)} AS kind, count(*) < ${probed} AS is_all, max(phone_number) AS reach
-      FROM ${nextOf(owner)}`,
+    ({ next, literal }) => sql`
+      SELECT ${literal} AS kind, count(*) < ${probed} AS is_all, max(phone_number) AS reach FROM ${next}`,
   );
-  const tests = kinds.map((owner) => {
-    const conditions = [...belongsToOthers('ofNumber', shape.owners, owner), ...matches(shape, numbers)];
-    return sql`
-      SELECT phone_number FROM ${nextOf(owner)} AS ${numbers}
-      WHERE ${sql.join([sql`(SELECT kind FROM lead) = ${sql.raw(`'${nameOfKind(owner)}'`)}`, ...conditions], sql` AND `)}`;
+  const tests = kinds.map(({ owner, next, literal }) => {
+    const isLead = sql`(SELECT kind FROM lead) = ${literal}`;
+    const conditions = [isLead, ...belongsToOthers('ofNumber', shape.owners, owner), ...matches(shape, numbers)];
+    return sql`SELECT phone_number FROM ${next} AS ${numbers} WHERE ${sql.join(conditions, sql` AND `)}`;
   });
   const walks = kinds.map(
-    (owner) => sql`
-      SELECT phone_number FROM (${walk(shape, owner)}) AS walk
-      WHERE (SELECT kind FROM rest) = ${sql.raw(`'${nameOfKind(owner)}'`)}`,
+    ({ owner, literal }) => sql`
+      SELECT phone_number FROM (${walk(shape, owner)}) AS walk WHERE (SELECT kind FROM rest) = ${literal}`,
   );
   return sql`
-    WITH ${sql.join(next, sql`, `)},
+    WITH ${sql.join(nexts, sql`, `)},
     lead AS MATERIALIZED (
       SELECT * FROM (${sql.join(reaches, sql` UNION ALL `)}) AS reaches ORDER BY is_all DESC, reach DESC LIMIT 1
     ),
     found AS MATERIALIZED (SELECT phone_number FROM (${sql.join(tests, sql` UNION ALL `)}) AS tested LIMIT ${limit}),
-    rest AS MATERIALIZED (
-      SELECT kind FROM lead WHERE NOT is_all AND (SELECT count(*) FROM found) < ${limit}
-    )
+    rest AS MATERIALIZED (SELECT kind FROM lead WHERE NOT is_all AND (SELECT count(*) FROM found) < ${limit})
     SELECT phone_number FROM found
     UNION ALL
     ${sql.join(walks, sql` UNION ALL `)}`;
+}
+
+/**
+ * The next numbers of any wanted owner of a kind. Reading that many of each owner would be a waste, so a few of each are
+ * read first: among them is a number up to which there are surely enough.
+ */
+function nextNumbers(owner: Owner | undefined): SQL {
+  const columns = sql.join(
+    [numbers.phoneNumber, numbers.status, ...OWNERS.map(({ ofNumber }) => ofNumber)].map((column) => sql`${column}`),
+    sql`, `,
+  );
+  if (!owner) return walkRanges([], [], numbers, { most: probed, columns });
+  const from = [sql`${wantedOf(owner)} AS owner`];
+  const ranges = [{ column: owner.ofNumber, wanted: sql`owner.value` }];
+  const few = sql`(SELECT 4 * ${probed} / count(*) FROM ${wantedOf(owner)})`;
+  const last = sql`coalesce((
+    SELECT phone_number FROM (${walkRanges(from, ranges, numbers, { most: few })}) AS few
+    ORDER BY phone_number OFFSET ${probed} - 1 LIMIT 1
+  ), '~')`;
+  return sql`
+    SELECT * FROM (${walkRanges(from, ranges, numbers, { most: probed, columns, last })}) AS next
+    ORDER BY phone_number LIMIT ${probed}`;
 }
 
 /** Every member of an item and where it comes from, in the contract's order; the database makes the JSON of it. */
