@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
-import postgres from 'postgres';
 import { packageFolder } from './contract.js';
+import { openPool } from './pool.js';
 import * as schema from './schema.js';
 
 export type Database = ReturnType<typeof openDatabase>;
@@ -11,20 +11,33 @@ export type Database = ReturnType<typeof openDatabase>;
 /** Any number that no other program on the database takes its advisory locks by. */
 const MIGRATION_LOCK = 7_245_983;
 
+interface Options {
+  connections?: number;
+  /** Milliseconds after which the database itself gives up a statement; 0 for never. */
+  statementTimeout?: number;
+  onRenewal?: () => void;
+}
+
 /** Opens a pool of `connections` on `url`; nothing is sent before the first query. */
-export function openDatabase(url: string, { connections = 10 } = {}) {
-  const client = postgres(url, {
-    max: connections,
-    onnotice: () => {},
-    connect_timeout: 5,
-    connection: {
-      application_name: 'branded-phone-numbers',
-      // The queries are written so that one plan fits all values; planning each time anew would cost more than it finds.
-      plan_cache_mode: 'force_generic_plan',
-      jit: false,
+export function openDatabase(
+  url: string,
+  { connections = 10, statementTimeout = 0, onRenewal = () => {} }: Options = {},
+) {
+  const { client, renew } = openPool(
+    url,
+    {
+      max: connections,
+      onnotice: () => {},
+      connection: {
+        // The queries are written so that one plan fits all values; planning each time anew would cost more than it finds.
+        plan_cache_mode: 'force_generic_plan',
+        jit: false,
+        ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
+      },
     },
-  });
-  return drizzle(client, { schema });
+    onRenewal,
+  );
+  return Object.assign(drizzle(client, { schema }), { renew });
 }
 
 /** Closes the pool; what still runs after `timeout` seconds is cut off. */
