@@ -1,7 +1,6 @@
 # Everything starts here. `make` lists the targets.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
-BIN := node_modules/.bin
 
 # Installed once for each state of the lock file.
 INSTALLED := node_modules/.installed
@@ -13,7 +12,7 @@ $(INSTALLED): package-lock.json package.json
 BUILT := dist/.built
 $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src generated/types -name '*.ts')
 	rm -rf dist
-	$(BIN)/tsc -p tsconfig.build.json
+	npm run -s build
 	@chmod +x dist/src/main.js
 	@touch $@
 
@@ -28,20 +27,24 @@ start: $(BUILT) ## serve with demo data and Swagger UI, on http://127.0.0.1:3000
 build: $(BUILT) ## make the command: npx branded-phone-numbers …
 
 test: $(BUILT) ## run all tests that need no system package
-	$(BIN)/vitest run
+	npm run -s test
 
-check: $(INSTALLED) ## format, lint, types, unused code, and that generated files and docs agree with the contract
-	$(BIN)/biome ci .
-	$(BIN)/tsc -p .
-	$(BIN)/knip
-	$(BIN)/drizzle-kit check
+check: $(INSTALLED) ## format, lint, types, unused code, and that the generated files, the docs and the contract agree
+	npm run -s check:format
+	npm run -s check:types
+	npm run -s check:unused
+	npm run -s check:contract
+	npm run -s check:breaking
+	npm run -s check:migrations
+	npm run -s docs:table -- --check
 	scripts/check-generated
 
 format: $(INSTALLED) ## format and mend what can be mended by itself
-	$(BIN)/biome check --write .
+	npm run -s format
 
-generate: $(INSTALLED) ## remake generated/types from openapi/openapi.yaml (needs Java 11 or later)
-	$(BIN)/openapi-generator-cli generate -c generated/types.config.yaml
+generate: $(INSTALLED) ## remake generated/types and the README's table from openapi/openapi.yaml (needs Java 11 or later)
+	npm run -s generate
+	npm run -s docs:table
 
 clean: ## remove what was installed and built, but no data
 	rm -rf node_modules dist .cache

@@ -16,13 +16,13 @@ END;
 
 -- RFC 3339 in UTC with milliseconds, as the contract's Time.
 CREATE FUNCTION rfc3339(moment timestamptz) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 RETURN to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
 --> statement-breakpoint
 
 -- An entry as an answer shows it (the contract's CarrierStatus).
 CREATE FUNCTION carrier_status_json(entry carrier_statuses) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 RETURN format(
   '{"carrier":%s,"feature":"%s","detailedStatus":"%s","createdAt":"%s"}',
   to_json(entry.carrier), entry.feature, entry.detailed_status, rfc3339(entry.created_at)
@@ -129,6 +129,10 @@ REFERENCING OLD TABLE AS before FOR EACH STATEMENT EXECUTE FUNCTION list_changed
 --> statement-breakpoint
 CREATE TRIGGER list_on_truncate AFTER TRUNCATE ON branded_phone_numbers
 FOR EACH STATEMENT EXECUTE FUNCTION list_changed_numbers();
+--> statement-breakpoint
+
+-- Who writes numbers with their entries may write the entries first, so that each number is derived once.
+ALTER TABLE carrier_statuses ALTER CONSTRAINT carrier_status_has_number DEFERRABLE;
 --> statement-breakpoint
 
 -- Nobody but the triggers above writes what is listed.

@@ -116,7 +116,8 @@ async function identified(request: Request, lookUp: (key: string) => Promise<Cli
   const unknown = { client: addressClient(request) };
   if (!sent) return { ...unknown, refusal: 'No API key was sent. Send it as "Authorization: Bearer <key>".' };
   const key = sent.replace(/^Bearer +/i, '');
-  if (!KEY.test(key)) return { ...unknown, refusal: 'This is not an API key. Send yours as "Authorization: Bearer <key>".' };
+  if (!KEY.test(key))
+    return { ...unknown, refusal: 'This is not an API key. Send yours as "Authorization: Bearer <key>".' };
   const client = await lookUp(key);
   return client ? { client } : { ...unknown, refusal: 'The API key is unknown or revoked.' };
 }

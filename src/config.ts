@@ -34,6 +34,7 @@ const settings = z
     MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000).default(256),
     MAX_CONNECTIONS: wholeNumber(1, 1_000_000).default(2000),
     DATABASE_CONNECTIONS: wholeNumber(1, 1000).default(10),
+    DRAIN_SECONDS: wholeNumber(0, 60).default(2),
     METRICS_PORT: wholeNumber(0, 65_535).optional(),
     METRICS_HOST: z.string().default('127.0.0.1'),
     LOG_LEVEL: z

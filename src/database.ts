@@ -1,5 +1,6 @@
 /** The connection to PostgreSQL: opened here, migrated here, closed here. */
 import { join } from 'node:path';
+import { sql } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import { packageFolder } from './contract.js';
@@ -47,12 +48,17 @@ export async function closeDatabase(database: Database, timeout = 5): Promise<vo
 
 /** Brings the schema up to date. Several instances may call it at once: one works, the others wait for it. */
 export async function migrateDatabase(url: string): Promise<void> {
-  // A connection of its own: an open one would not know the types that a migration creates, and the lock is its session's.
-  const database = openDatabase(url, { connections: 1 });
+  // A connection of its own: an open one would not know the types that a migration creates.
+  const migrated = openDatabase(url, { connections: 1 });
+  const locked = openDatabase(url, { connections: 1 });
   try {
-    await database.$client`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
-    await migrate(database, { migrationsFolder: join(packageFolder, 'drizzle') });
+    // The lock is a transaction's, not a session's, which a pooler in transaction mode would hand to others.
+    await locked.transaction(async (transaction) => {
+      await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
+      await migrate(migrated, { migrationsFolder: join(packageFolder, 'drizzle') });
+    });
   } finally {
-    await closeDatabase(database);
+    await closeDatabase(migrated);
+    await closeDatabase(locked);
   }
 }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TransactionSql } from 'postgres';
 
+const LOCK_NOT_AVAILABLE = '55P03';
 /** Pause before another attempt at the locks: longer than most transactions of others. */
 const LOCK_PAUSE = 20; // ms
 
@@ -12,20 +13,18 @@ const LOCK_PAUSE = 20; // ms
  */
 export async function lockOutWriters(sql: TransactionSql): Promise<void> {
   for (;;) {
+    await sql`SAVEPOINT unlocked`;
     try {
-      await sql.savepoint(async (attempt) => {
-        await attempt`LOCK TABLE carrier_statuses IN SHARE ROW EXCLUSIVE MODE`;
-        await attempt`LOCK TABLE branded_phone_numbers, business_profiles IN SHARE ROW EXCLUSIVE MODE NOWAIT`;
-      });
+      await sql`LOCK TABLE carrier_statuses IN SHARE ROW EXCLUSIVE MODE`;
+      await sql`LOCK TABLE branded_phone_numbers, business_profiles IN SHARE ROW EXCLUSIVE MODE NOWAIT`;
       return;
     } catch (error) {
       if ((error as { code?: string }).code !== LOCK_NOT_AVAILABLE) throw error;
+      await sql`ROLLBACK TO SAVEPOINT unlocked`;
       await sleep(LOCK_PAUSE);
     }
   }
 }
-
-const LOCK_NOT_AVAILABLE = '55P03';
 
 /** Makes the tables hold what is staged, writing no row that stays as it is. */
 export async function applyStaged(sql: TransactionSql): Promise<void> {

@@ -36,7 +36,10 @@ export async function createStaging(sql: TransactionSql): Promise<void> {
 /** Copies `rows`, blocks of the text that `rowOf` makes, into the staging table. */
 export async function copyStaged(sql: TransactionSql, rows: AsyncIterable<string>): Promise<void> {
   const copy = await sql`COPY staged FROM STDIN`.writable();
-  await pipeline(rows, copy, { end: false });
+  await pipeline(rows, copy, { end: false }).catch((error) => {
+    copy.destroy(error);
+    throw error;
+  });
   const finished = once(copy, 'finish');
   copy.end();
   // Where a COPY fails at its very end, postgres.js tells its stream nothing; but then the next statement fails.

@@ -1,5 +1,5 @@
 /** What the service counts about itself, for Prometheus; kept always, since it costs next to nothing. */
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
@@ -44,7 +44,8 @@ export function createMetrics() {
   });
   storeUp.set(1);
   return {
-    answered: (route: 'list' | 'other', status: number, seconds: number) => durations.observe({ route, status }, seconds),
+    answered: (route: 'list' | 'other', status: number, seconds: number) =>
+      durations.observe({ route, status }, seconds),
     inFlight: (count: number) => inFlight.set(count),
     limited: (allowed: boolean) => decisions.inc({ decision: allowed ? 'passed' : 'refused' }),
     storeFailed: (store: string) => storeErrors.inc({ store }),

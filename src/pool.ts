@@ -108,7 +108,8 @@ function openGeneration(host: string, settings: Settings): Generation {
   async function openSocket(): Promise<Socket> {
     // postgres.js comes again at once when a connection is closed before it is ready.
     if ([...sockets].some(({ bytesRead }) => bytesRead > 0)) silentCloses = 0;
-    if (silentCloses > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** silentCloses, LONGEST_PAUSE)));
+    if (silentCloses > 0)
+      await new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** silentCloses, LONGEST_PAUSE)));
     const socket = new Socket();
     if (isCut) {
       setImmediate(() => socket.destroy(new Error('the connection was given up')));

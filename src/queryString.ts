@@ -9,7 +9,7 @@ import { type Parameter, parameters } from './contract.js';
 import { bounds } from './fault.js';
 import { nearest } from './suggestion.js';
 
-export interface QueryString {
+interface QueryString {
   /** The well-formed values of known parameters: a list for each repeatable one. */
   values: Record<string, string | string[]>;
   faults: Fault[];
@@ -25,7 +25,7 @@ export const readQueryString: RequestHandler = (request, response, next) => {
 };
 
 /** Reads a query string (what follows the `?`) as the contract's parameters. Never throws. */
-export function parseQueryString(text: string): QueryString {
+function parseQueryString(text: string): QueryString {
   const values: Record<string, string | string[]> = {};
   const faults: Fault[] = [];
   for (const pair of text.split('&').filter((part) => part !== '')) {

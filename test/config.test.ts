@@ -13,6 +13,7 @@ describe('the settings', () => {
       MAX_REQUESTS_IN_FLIGHT: 256,
       MAX_CONNECTIONS: 2000,
       DATABASE_CONNECTIONS: 10,
+      DRAIN_SECONDS: 2,
       METRICS_HOST: '127.0.0.1',
       LOG_LEVEL: 'info',
     });

@@ -1,11 +1,11 @@
-/** A migrated, empty database on the test run's PostgreSQL. */
+/** A database without numbers on the test run's PostgreSQL. */
 import postgres from 'postgres';
 import { inject } from 'vitest';
 
 let created = 0;
 
 /** Creates a database; `url` leads to it and `drop` removes it, whoever is still connected. */
-export async function createDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
+export async function createDatabase({ isEmpty = false } = {}): Promise<{ url: string; drop(): Promise<void> }> {
   const url = new URL(inject('postgresUrl'));
   const name = `test_${process.pid}_${++created}`;
   const administer = async (statement: string) => {
@@ -13,7 +13,7 @@ export async function createDatabase(): Promise<{ url: string; drop(): Promise<v
     await admin.unsafe(statement);
     await admin.end();
   };
-  await administer(`CREATE DATABASE ${name} TEMPLATE template_migrated`);
+  await administer(`CREATE DATABASE ${name} TEMPLATE ${isEmpty ? 'template1' : 'template_migrated'}`);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => administer(`DROP DATABASE ${name} WITH (FORCE)`) };
 }

@@ -29,7 +29,7 @@ export function overallStatus(entries: readonly Pick<CarrierStatus, 'detailedSta
 }
 
 /** Decisions, "Meaning of a combination". */
-export function matches(number: BrandedPhoneNumber, query: Query): boolean {
+function matches(number: BrandedPhoneNumber, query: Query): boolean {
   const isAsked = (values: readonly string[] | undefined, value: string | null) =>
     values === undefined || (value !== null && values.includes(value));
   const ownFieldsMatch =

@@ -1,0 +1,2 @@
+export * from './generated/index.js';
+export { eachNumber, type WalkOptions } from './pages.js';

@@ -1,0 +1,54 @@
+/**
+ * The parameter table of the README, from the contract. `make docs-table` writes it between the markers;
+ * With `--check` it writes nothing and fails where the README says something else.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { type Parameter, packageFolder, parameters, resolve, type Schema } from '../src/contract.js';
+
+const START = '<!-- parameters: made by `make docs-table` -->';
+const END = '<!-- /parameters -->';
+
+/** `page` with the table between its markers made anew. */
+export function withParameterTable(page: string, from: Iterable<Parameter> = parameters.values()): string {
+  const [start, end] = [page.indexOf(START), page.indexOf(END)];
+  if (start < 0 || end < start) throw new Error(`The page needs a line "${START}" and, below it, a line "${END}".`);
+  return `${page.slice(0, start + START.length)}\n${parameterTable(from)}\n${page.slice(end)}`;
+}
+
+function parameterTable(from: Iterable<Parameter>): string {
+  const rows = [...from].map(({ name, schema, description = '' }) => {
+    const item = schema.items ? resolve(schema.items) : schema;
+    const times = schema.items ? `up to ${schema.maxItems} times` : 'once';
+    return [`\`${name}\``, describeValue(item), times, description.trim().replaceAll('\n', ' ')];
+  });
+  return [['Parameter', 'Value', 'Given', 'Meaning'], ['---', '---', '---', '---'], ...rows]
+    .map((cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)
+    .join('\n');
+}
+
+function describeValue(schema: Schema): string {
+  if (schema.anyOf) return schema.anyOf.map((branch) => describeValue(resolve(branch))).join(', ');
+  if (schema.enum) return schema.enum.map((value) => `\`${value}\``).join(', ');
+  const bounds =
+    schema.type === 'integer'
+      ? `${schema.minimum} to ${schema.maximum}`
+      : `${schema.minLength === schema.maxLength ? schema.maxLength : `${schema.minLength} to ${schema.maxLength}`} characters`;
+  const fallback = schema.default === undefined ? '' : `, default ${schema.default}`;
+  return `${schema.title}, ${bounds}${fallback}`;
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  const readme = join(packageFolder, 'README.md');
+  const written = readFileSync(readme, 'utf8');
+  const right = withParameterTable(written);
+  if (right === written) console.log('The parameter table of README.md is that of the contract.');
+  else if (process.argv.includes('--check')) {
+    console.error('The parameter table of README.md is not that of the contract: run `make docs-table`.');
+    process.exitCode = 1;
+  } else {
+    writeFileSync(readme, right);
+    console.log('Wrote the parameter table of README.md.');
+  }
+}

@@ -1,0 +1,53 @@
+/** Several files read as one, remembering which line came from where. */
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+
+const LINE_FEED = 0x0a;
+const BYTE_ORDER_MARK = Buffer.from('\ufeff');
+
+export interface InputFiles {
+  stream: Readable;
+  /** Bytes of all files together; undefined where one of them is standard input. */
+  size: number | undefined;
+  /** Says a line of the whole as a person would: by its file, where there are several. */
+  place(line: number): string;
+}
+
+/**
+ * Opens files to be read one after the other; `-` is standard input.
+ * @throws the system's error, when one of them is not there
+ */
+export async function openInputFiles(names: readonly string[]): Promise<InputFiles> {
+  const sizes = await Promise.all(names.map(async (name) => (name === '-' ? undefined : (await stat(name)).size)));
+  const starts: { name: string; line: number }[] = [];
+  async function* read() {
+    let lines = 0;
+    for (const name of names) {
+      starts.push({ name, line: lines });
+      let last = LINE_FEED;
+      let isFirst = true;
+      for await (const chunk of name === '-' ? process.stdin : createReadStream(name)) {
+        let bytes = chunk as Buffer;
+        if (isFirst && bytes.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK)) {
+          bytes = bytes.subarray(BYTE_ORDER_MARK.length);
+        }
+        isFirst = false;
+        for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) lines++;
+        last = bytes.at(-1) ?? last;
+        yield bytes;
+      }
+      if (last === LINE_FEED) continue;
+      lines++;
+      yield Buffer.of(LINE_FEED);
+    }
+  }
+  return {
+    stream: Readable.from(read(), { objectMode: false }),
+    size: sizes.includes(undefined) ? undefined : sizes.reduce<number>((sum, size) => sum + (size ?? 0), 0),
+    place(line) {
+      const file = starts.findLast((start) => start.line < line);
+      return file && names.length > 1 ? `${file.name} line ${line - file.line}` : `line ${line}`;
+    },
+  };
+}
