@@ -15,10 +15,11 @@ export function createMetrics() {
     registers,
   });
   const inFlight = new Gauge({ name: 'http_requests_in_flight', help: 'List requests being worked on', registers });
-  const decisions = new Counter({
-    name: 'rate_limit_decisions_total',
-    help: 'Requests that the rate limit let pass or refused',
+  const decisions = new Histogram({
+    name: 'rate_limit_decision_seconds',
+    help: 'Time until the rate limit let a request pass or refused it',
     labelNames: ['decision'],
+    buckets: [0.001, 0.005, 0.025, 0.1, 0.25],
     registers,
   });
   const storeErrors = new Counter({
@@ -47,7 +48,8 @@ export function createMetrics() {
     answered: (route: 'list' | 'other', status: number, seconds: number) =>
       durations.observe({ route, status }, seconds),
     inFlight: (count: number) => inFlight.set(count),
-    limited: (allowed: boolean) => decisions.inc({ decision: allowed ? 'passed' : 'refused' }),
+    limited: (allowed: boolean, seconds: number) =>
+      decisions.observe({ decision: allowed ? 'passed' : 'refused' }, seconds),
     storeFailed: (store: string) => storeErrors.inc({ store }),
     storeUp: (isUp: boolean) => storeUp.set(isUp ? 1 : 0),
     queries: (count: number) => queries.set(count),

@@ -7,7 +7,6 @@
 import type { RequestHandler } from 'express';
 import type { Client } from './client.js';
 import type { Config } from './config.js';
-import type { Database } from './database.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import { problem } from './problem.js';
@@ -21,20 +20,20 @@ const WINDOW = 1;
 export interface RateLimit {
   /** Counts a request and sets the limit's headers; refuses it with 429 when the client has used up its second. */
   limit: RequestHandler;
-  close(): void;
+  close(): Promise<void>;
 }
 
 /** The limit of the settings, kept in Redis where there is one, else in PostgreSQL; 0 a second turns it off. */
 export function createRateLimit(
   { RATE_LIMIT_PER_SECOND: perSecond, REDIS_URL }: Pick<Config, 'RATE_LIMIT_PER_SECOND' | 'REDIS_URL'>,
-  database: Database,
+  databaseUrl: string,
   log: Log,
   metrics: Metrics,
 ): RateLimit {
-  if (perSecond === 0) return { limit: (_request, _response, next) => next(), close() {} };
+  if (perSecond === 0) return { limit: (_request, _response, next) => next(), async close() {} };
   const store = REDIS_URL
     ? new SlidingLogRedis(REDIS_URL, perSecond, WINDOW)
-    : new SlidingLogPostgres(database, perSecond, WINDOW);
+    : new SlidingLogPostgres(databaseUrl, perSecond, WINDOW);
   const limiter = new RateLimiter(store, perSecond, WINDOW, log, metrics);
   const policy = `"default";q=${perSecond};w=${WINDOW}`;
   return {

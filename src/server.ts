@@ -63,7 +63,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
     },
   });
   const reader = new Reader(database, log, metrics);
-  const rateLimit = createRateLimit(config, database, log, metrics);
+  const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   let stopping = false;
   const isStopping = () => stopping;
   const server = createHttpServer(createApp({ config, database, reader, rateLimit, log, metrics, isStopping }));
@@ -76,7 +76,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
       stopping = true;
     },
     async close() {
-      rateLimit.close();
+      await rateLimit.close();
       reader.close();
       await closeDatabase(database, CLOSE_LIMIT / 1000);
     },

@@ -5,12 +5,13 @@
  */
 import { sql } from 'drizzle-orm';
 import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible';
-import type { Database } from './database.js';
-import type { LimitStore } from './rateLimiter.js';
+import { closeDatabase, type Database, openDatabase } from './database.js';
+import { type LimitStore, PATIENCE } from './rateLimiter.js';
 import { rateLimits } from './schema.js';
 
 /** Milliseconds between two sweeps of clients that send nothing any more. */
 const SWEEP = 60_000;
+const CONNECTIONS = 3;
 
 /** What `count_request` answers, and when it was asked. */
 interface LogState {
@@ -27,7 +28,9 @@ export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStor
   readonly #database: Database;
   readonly #sweeper: NodeJS.Timeout;
 
-  constructor(database: Database, points: number, window: number) {
+  constructor(url: string, points: number, window: number) {
+    // Connections of its own: the list's queries must not wait behind a client's locked row, nor the other way round.
+    const database = openDatabase(url, { connections: CONNECTIONS, statementTimeout: PATIENCE });
     super({
       storeClient: database,
       storeType: 'client',
@@ -73,11 +76,13 @@ export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStor
   /** Losing a connection of the pool says nothing about the store; a request that fails does. */
   onLoss(): void {}
 
-  /** The pool sees to its connections itself. */
-  reopen(): void {}
+  reopen(): void {
+    this.#database.renew(true).catch(() => {});
+  }
 
-  close(): void {
+  async close(): Promise<void> {
     clearInterval(this.#sweeper);
+    await closeDatabase(this.#database, 1);
   }
 
   async #forgetIdleClients(): Promise<void> {

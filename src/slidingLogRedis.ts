@@ -106,7 +106,7 @@ export class SlidingLogRedis extends RateLimiterRedis implements LimitStore {
     this.#watch(this.#redis);
   }
 
-  close(): void {
+  async close(): Promise<void> {
     this.#reportLoss = () => {};
     this.#redis.disconnect();
   }
