@@ -12,6 +12,19 @@ export type Database = ReturnType<typeof openDatabase>;
 /** Any number that no other program on the database takes its advisory locks by. */
 const MIGRATION_LOCK = 7_245_983;
 
+/** The arrays that are sent as parameters, by their object identifiers, which are PostgreSQL's own and never change. */
+const arrayTypes = Object.fromEntries(
+  Object.entries({ textArray: 1009, integerArray: 1007, uuidArray: 2951 }).map(([name, to]) => [
+    name,
+    { to, from: [], serialize: arrayLiteral, parse: (text: string) => text },
+  ]),
+);
+
+function arrayLiteral(value: unknown): string {
+  if (!Array.isArray(value)) return String(value);
+  return `{${value.map((each) => (each === null ? 'NULL' : `"${String(each).replace(/["\\]/g, '\\$&')}"`))}}`;
+}
+
 interface Options {
   connections?: number;
   /** Milliseconds after which the database itself gives up a statement; 0 for never. */
@@ -29,6 +42,9 @@ export function openDatabase(
     {
       max: connections,
       onnotice: () => {},
+      // postgres.js would ask each new connection for the array types, and end the process when it breaks meanwhile.
+      fetch_types: false,
+      types: arrayTypes,
       connection: {
         // The queries are written so that one plan fits all values; planning each time anew would cost more than it finds.
         plan_cache_mode: 'force_generic_plan',

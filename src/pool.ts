@@ -14,7 +14,7 @@ const PROBE_LIMIT = 1000;
 /** Milliseconds between the attempts to make one connection, after failures. */
 const LONGEST_PAUSE = 500;
 /** Connections in a row that were closed before they said a word, after which a query that waits for one fails. */
-const SILENT_CLOSES = 5;
+const SILENT_CLOSES = 3;
 
 type Settings = Options<Record<string, postgres.PostgresType>>;
 
@@ -90,7 +90,7 @@ export function openPool(url: string, settings: Settings, onRenewal: () => void)
   };
 }
 
-function openGeneration(host: string, settings: Settings): Generation {
+function openGeneration(host: string, settings: Settings, mostSilentCloses = SILENT_CLOSES): Generation {
   const sockets = new Set<Socket>();
   const name = `branded-phone-numbers ${process.pid}.${++opened}`;
   let silentCloses = 0;
@@ -123,7 +123,7 @@ function openGeneration(host: string, settings: Settings): Generation {
       sockets.delete(socket);
       silentCloses = socket.bytesRead === 0 ? silentCloses + 1 : 0;
       // Without an error postgres.js would try again for ever, and the query for which it does would never end.
-      const isHopeless = !error && silentCloses >= SILENT_CLOSES;
+      const isHopeless = !error && silentCloses >= mostSilentCloses;
       destroy.call(socket, isHopeless ? closedAtOnce() : error, callback);
     };
     socket.connect({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 5432) });
@@ -145,7 +145,7 @@ function openGeneration(host: string, settings: Settings): Generation {
 
 /** How many statements of the pool `name` the host is working on; undefined where it does not answer. */
 async function probe(host: string, name: string, settings: Settings): Promise<number | undefined> {
-  const generation = openGeneration(host, { ...settings, max: 1, fetch_types: false });
+  const generation = openGeneration(host, { ...settings, max: 1 }, 1);
   let late: NodeJS.Timeout | undefined;
   try {
     const answer = generation.sql`

@@ -9,8 +9,8 @@ import type { Metrics } from './metrics.js';
 import { unavailable } from './problem.js';
 
 /** Milliseconds without any answer, while reads wait, after which the connections are looked into. */
-const SILENCE = 1000;
-const LOOK = 250;
+const SILENCE = 500;
+const LOOK = 100;
 /** Milliseconds for which a read is tried again while there is no database, and between two tries. */
 const PERSISTENCE = 1000;
 const PAUSE = 50;
@@ -18,8 +18,8 @@ const PAUSE = 50;
 /** What PostgreSQL, the driver and the system say when a connection broke or none is to be had. */
 const BROKEN =
   /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
-/** Statement cancelled, lock not to be had in time, no resources, read-only or not yet recovered. */
-const UNABLE = /^(57014|55P03|53\w{3}|58\w{3}|XX001|25006|40001|40P01)$/;
+/** Statement cancelled, lock not to be had in time, no resources, no way in, in conflict with a replica's recovery. */
+const UNABLE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;
 
 export class Reader {
   readonly #database: Database;

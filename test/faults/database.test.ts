@@ -1,6 +1,6 @@
 /** Trouble with the database: each fault gives at worst 503 problems, and ends by itself. */
 import postgres from 'postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { startPostgres } from '../../cluster/postgresServer.js';
 import { readConfig } from '../../src/config.js';
 import { migrateDatabase } from '../../src/database.js';
@@ -30,7 +30,12 @@ afterEach(async () => {
 });
 
 async function start(url: string, environment: Record<string, string> = {}): Promise<void> {
-  const settings = { PORT: '0', LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '0', REQUEST_TIMEOUT_SECONDS: '2' };
+  const settings = {
+    PORT: '0',
+    LOG_LEVEL: process.env.FAULT_LOG ?? 'silent',
+    RATE_LIMIT_PER_SECOND: '0',
+    REQUEST_TIMEOUT_SECONDS: '2',
+  };
   const config = readConfig({ ...settings, ...environment });
   service = await startService(config, url, openLog(config));
   expect((await ask()).status).toBe(200);
@@ -155,23 +160,27 @@ describe('a database', () => {
   });
 
   it('that takes no more connections is 503, and used again when it does', async () => {
-    await start(databaseUrl, { DATABASE_CONNECTIONS: '2' });
-    const sql = postgres(databaseUrl, { max: 1 });
-    const name = new URL(databaseUrl).pathname.slice(1);
-    // Superusers are not limited, so the limit that is met is that of a database that lets nobody in.
-    await sql`
-      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-      WHERE datname = current_database() AND pid <> pg_backend_pid()`;
-    const admin = postgres(inject('postgresUrl'), { max: 1 });
-    await admin.unsafe(`ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
-    await sql`
-      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-      WHERE datname = current_database() AND pid <> pg_backend_pid()`;
-    for (const answer of await askTogether(10)) expectUnavailable(answer);
-    await admin.unsafe(`ALTER DATABASE ${name} ALLOW_CONNECTIONS true`);
-    await sql.end();
-    await admin.end();
+    const server = await startPostgres({ max_connections: '12' });
+    await migrateDatabase(server.url);
+    await start(server.url, { DATABASE_CONNECTIONS: '4' });
+    // They take every place, also those that the service gives up.
+    const others = postgres(server.url, { max: 12, backoff: false });
+    const sleepers = Array.from({ length: 12 }, () => others`SELECT pg_sleep(3)`.catch(() => {}));
+    await pause(200);
+    const admin = postgres(server.url, { max: 1 });
+    await admin`
+      SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'branded-phone-numbers %'`.catch(
+      () => {},
+    );
+    await pause(200);
+    const answers = await askTogether(20);
+    for (const answer of answers.filter(({ status }) => status !== 200)) expectUnavailable(answer);
+    await Promise.all(sleepers);
+    await Promise.all([others.end({ timeout: 0 }), admin.end({ timeout: 0 })]);
     expect(await recovery()).toBeLessThan(2000);
+    await service.close();
+    await server.remove();
+    await start(databaseUrl);
   });
 
   it('that moves to the next host of DATABASE_URL is found there, and no request is lost', async () => {
