@@ -1,6 +1,7 @@
 /** A Redis of the test's own, where the program is installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { Redis } from 'ioredis';
 import { freePort, isListening } from '../cluster/port.js';
 
 export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
@@ -12,6 +13,7 @@ export interface TestRedis {
   /** Ends it at once, as kill -9 does. */
   kill(): Promise<void>;
   start(...options: string[]): Promise<void>;
+  configure(setting: string, value: string): Promise<void>;
   pause(): void;
   resume(): void;
 }
@@ -36,6 +38,11 @@ export async function startRedis(): Promise<TestRedis> {
       await gone;
     },
     start,
+    async configure(setting, value) {
+      const client = new Redis(port, '127.0.0.1');
+      await client.config('SET', setting, value);
+      client.disconnect();
+    },
     pause: () => child.kill('SIGSTOP'),
     resume: () => child.kill('SIGCONT'),
   };
