@@ -27,7 +27,7 @@ interface Generation {
 }
 
 /** What is known of the connections by those who use them. */
-export interface Need {
+interface Need {
   /** Statements that have been sent and are not answered yet. */
   waiting: number;
   /** There are some, and none has been answered lately. */

@@ -138,7 +138,7 @@ async function listen(server: Server, PORT: number, HOST: string): Promise<void>
 }
 
 /** The HTTP server of the application, not yet listening; no client can hold it up or fill its memory. */
-export function createHttpServer(app: RequestListener): Server {
+function createHttpServer(app: RequestListener): Server {
   const server = createServer(
     {
       maxHeaderSize: MAX_HEADER_SIZE,
