@@ -78,9 +78,12 @@ CREATE TABLE "rate_limits" (
 ALTER TABLE "branded_phone_numbers" ADD CONSTRAINT "number_has_business_profile" FOREIGN KEY ("business_profile_id") REFERENCES "public"."business_profiles"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "carrier_statuses" ADD CONSTRAINT "carrier_status_has_number" FOREIGN KEY ("phone_number") REFERENCES "public"."branded_phone_numbers"("phone_number") ON DELETE cascade ON UPDATE cascade;--> statement-breakpoint
 CREATE INDEX "numbers_by_status" ON "branded_phone_numbers" USING btree ("status","phone_number");--> statement-breakpoint
-CREATE INDEX "numbers_by_business_profile" ON "branded_phone_numbers" USING btree ("business_profile_id","status","phone_number","reporting_group","internal_name");--> statement-breakpoint
-CREATE INDEX "numbers_by_reporting_group" ON "branded_phone_numbers" USING btree ("reporting_group","status","phone_number","business_profile_id","internal_name");--> statement-breakpoint
-CREATE INDEX "numbers_by_internal_name" ON "branded_phone_numbers" USING btree ("internal_name","status","phone_number","business_profile_id","reporting_group");--> statement-breakpoint
+CREATE INDEX "numbers_by_business_profile_status" ON "branded_phone_numbers" USING btree ("business_profile_id","status","phone_number");--> statement-breakpoint
+CREATE INDEX "numbers_by_reporting_group_status" ON "branded_phone_numbers" USING btree ("reporting_group","status","phone_number");--> statement-breakpoint
+CREATE INDEX "numbers_by_internal_name_status" ON "branded_phone_numbers" USING btree ("internal_name","status","phone_number");--> statement-breakpoint
+CREATE INDEX "numbers_by_business_profile" ON "branded_phone_numbers" USING btree ("business_profile_id","phone_number","status","reporting_group","internal_name");--> statement-breakpoint
+CREATE INDEX "numbers_by_reporting_group" ON "branded_phone_numbers" USING btree ("reporting_group","phone_number","status","business_profile_id","internal_name");--> statement-breakpoint
+CREATE INDEX "numbers_by_internal_name" ON "branded_phone_numbers" USING btree ("internal_name","phone_number","status","business_profile_id","reporting_group");--> statement-breakpoint
 CREATE INDEX "listed_by_combination" ON "listed_carrier_statuses" USING btree ("combination_id","phone_number");--> statement-breakpoint
 CREATE INDEX "listed_by_business_profile" ON "listed_carrier_statuses" USING btree ("business_profile_id","combination_id","phone_number");--> statement-breakpoint
 CREATE INDEX "listed_by_reporting_group" ON "listed_carrier_statuses" USING btree ("reporting_group","combination_id","phone_number");--> statement-breakpoint

@@ -7,12 +7,16 @@
  *
  * - Filters on the number alone walk `branded_phone_numbers`, one range for each wanted owner and status.
  * - Filters on entries walk `listed_carrier_statuses`, one range for each wanted owner and combination.
- * - Several kinds of owners at once: the rarest of them leads, the others are compared in the same index.
+ * - Lists of owners could make thousands of such ranges. So the next few hundred numbers of those owners are probed
+ *   first: they fill the page, unless hardly any number matches; only then are the ranges walked.
+ * - Several kinds of owners at once: the next numbers of each kind are probed, and the kind whose numbers reach furthest
+ *   is the rarest. It leads; the others are compared on what it finds.
  * - A given phone number is one row; everything else is tested on it.
  *
  * A range is written as a row comparison, `(a, b, phone) > (…) AND (a, b) <= (…) ORDER BY a, b, phone`, not as
  * equalities: with equalities the order by phone number alone would do, other indexes could give it too, and the planner
  * might walk millions of rows of one of them in search of a rare match. Only the index that is meant has this order.
+ * What is to be computed once, or first, is a materialized common table expression for the same reason.
  */
 import { type Column, type SQL, sql } from 'drizzle-orm';
 import type { BrandedPhoneNumber } from '../generated/types/models/index.js';
@@ -24,7 +28,6 @@ import {
   listedCarrierStatuses as listed,
   brandedPhoneNumbers as numbers,
 } from './schema.js';
-import { ALL_STATUSES } from './status.js';
 
 /** A row of a page: the number that orders it, and the item as JSON text, as the answer carries it. */
 export interface PageRow {
@@ -42,18 +45,9 @@ export interface PageRequest {
   limit: number;
 }
 
-const given = {
-  after: sql.placeholder('after'),
-  limit: sql.placeholder('limit'),
-  phoneNumber: sql`${sql.placeholder('phoneNumber')}::text`,
-  carriers: sql`${sql.placeholder('carriers')}::text[]`,
-  features: sql`${sql.placeholder('features')}::text[]::feature[]`,
-  detailedStatuses: sql`${sql.placeholder('detailedStatuses')}::text[]::detailed_status[]`,
-  dottedStatuses: sql`${sql.placeholder('dottedStatuses')}::text[]::detailed_status[]`,
-  statuses: sql`${sql.placeholder('statuses')}::text[]::status[]`,
-  walkedStatuses: sql`${sql.placeholder('walkedStatuses')}::text[]::status[]`,
-  entryStatuses: sql`${sql.placeholder('entryStatuses')}::text[]::status[]`,
-};
+const after = sql`${sql.placeholder('after')}::text`;
+const limit = sql`${sql.placeholder('limit')}::int`;
+const phoneNumber = sql`${sql.placeholder('phoneNumber')}::text`;
 
 /** What a number belongs to: the columns that a filter can name it by, and the values that this request names. */
 interface Owner {
@@ -65,10 +59,10 @@ interface Owner {
 
 const OWNERS: readonly Owner[] = [
   {
-    name: 'reportingGroups',
-    ofNumber: numbers.reportingGroup,
-    ofEntry: listed.reportingGroup,
-    values: sql`${sql.placeholder('reportingGroups')}::text[]`,
+    name: 'businessProfiles',
+    ofNumber: numbers.businessProfileId,
+    ofEntry: listed.businessProfileId,
+    values: sql`${sql.placeholder('businessProfiles')}::uuid[]`,
   },
   {
     name: 'internalNames',
@@ -77,10 +71,10 @@ const OWNERS: readonly Owner[] = [
     values: sql`${sql.placeholder('internalNames')}::text[]`,
   },
   {
-    name: 'businessProfiles',
-    ofNumber: numbers.businessProfileId,
-    ofEntry: listed.businessProfileId,
-    values: sql`${sql.placeholder('businessProfiles')}::uuid[]`,
+    name: 'reportingGroups',
+    ofNumber: numbers.reportingGroup,
+    ofEntry: listed.reportingGroup,
+    values: sql`${sql.placeholder('reportingGroups')}::text[]`,
   },
 ];
 
@@ -93,6 +87,8 @@ interface Shape {
   entryTest: EntryTest;
   byPhoneNumber: boolean;
   byStatus: boolean;
+  /** Whether there may be so many ranges that the next numbers are probed before they are walked. */
+  probes: boolean;
 }
 
 /** Prepares the list query on `database`; each shape of it is compiled once and prepared once on each connection. */
@@ -103,45 +99,23 @@ export function preparePages(database: Database): (request: PageRequest) => Prom
     return database
       .select({ phoneNumber: sql<string>`found.phone_number`, item: sql<string>`to_json(item)::text` })
       .from(sql`(
-        SELECT DISTINCT phone_number FROM (${matching(shape)}) AS matching
-        ORDER BY phone_number LIMIT ${given.limit}
+        SELECT DISTINCT ON (phone_number) phone_number FROM (${matching(shape)}) AS matching
+        ORDER BY phone_number LIMIT ${limit}
       ) AS found`)
       .crossJoin(sql`LATERAL (${item}) AS item`)
       .orderBy(sql`found.phone_number`)
       .prepare(name);
   }
 
-  return async ({ filter, visibleProfiles, after, limit }) => {
+  return async ({ filter, visibleProfiles, ...page }) => {
     const businessProfiles = profilesOf(filter, visibleProfiles);
     if (businessProfiles?.length === 0) return [];
-    const { phoneNumber, reportingGroups, internalNames, carriers, features, detailedStatuses } = filter;
-    const { statuses, dottedStatuses } = filter;
-    const values = { businessProfiles, reportingGroups, internalNames };
-    const filtersEntries = carriers !== null || features !== null || detailedStatuses !== null;
-    const entryTest = entryTestOf(filter, filtersEntries);
-    const shape: Shape = {
-      owners: OWNERS.filter((owner) => values[owner.name] !== null),
-      entryTest,
-      byPhoneNumber: phoneNumber !== null,
-      byStatus: statuses !== null,
-    };
+    const shape = shapeOf(filter, businessProfiles);
     const name = nameOf(shape);
     const statement = statements.get(name) ?? prepare(name, shape);
     statements.set(name, statement);
-    return statement.execute({
-      ...values,
-      after,
-      limit,
-      phoneNumber,
-      carriers,
-      features,
-      detailedStatuses,
-      dottedStatuses,
-      statuses: statuses ?? ALL_STATUSES,
-      // With several owners the entries are tested on the numbers of one of them, whatever their status.
-      walkedStatuses: (shape.owners.length > 1 && entryTest !== 'none' ? null : statuses) ?? ALL_STATUSES,
-      entryStatuses: filtersEntries ? statuses : null,
-    });
+    const entryStatuses = filtersEntries(filter) ? filter.statuses : null;
+    return statement.execute({ ...filter, ...page, businessProfiles, entryStatuses });
   };
 }
 
@@ -150,130 +124,242 @@ function profilesOf({ businessProfileId }: Filter, visible: readonly string[] | 
   return visible === null || visible.includes(businessProfileId) ? [businessProfileId] : [];
 }
 
-function entryTestOf({ statuses, dottedStatuses }: Filter, filtersEntries: boolean): EntryTest {
-  if (filtersEntries) return 'needed';
-  if (dottedStatuses === null) return 'none';
-  return statuses === null ? 'needed' : 'or status';
+function shapeOf(filter: Filter, businessProfiles: readonly string[] | null): Shape {
+  const values = { ...filter, businessProfiles };
+  const owners = OWNERS.filter((owner) => values[owner.name] !== null);
+  const entryTest = entryTestOf(filter);
+  const lists = [...owners.map((owner) => values[owner.name]), filter.carriers];
+  const hasManyRanges = entryTest !== 'none' && lists.some((list) => list !== null && list.length > MANY);
+  return {
+    owners,
+    entryTest,
+    byPhoneNumber: filter.phoneNumber !== null,
+    byStatus: filter.statuses !== null,
+    probes: owners.length > 1 || hasManyRanges,
+  };
 }
 
-function nameOf({ owners, entryTest, byPhoneNumber, byStatus }: Shape): string {
+/** More values than this of one owner or of the carriers make a probe cheaper, as a rule, than walking all ranges. */
+const MANY = 2;
+
+function filtersEntries({ carriers, features, detailedStatuses }: Filter): boolean {
+  return carriers !== null || features !== null || detailedStatuses !== null;
+}
+
+function entryTestOf(filter: Filter): EntryTest {
+  if (filtersEntries(filter)) return 'needed';
+  if (filter.dottedStatuses === null) return 'none';
+  return filter.statuses === null ? 'needed' : 'or status';
+}
+
+function nameOf({ owners, entryTest, byPhoneNumber, byStatus, probes }: Shape): string {
   const by = [byPhoneNumber && 'phone number', ...owners.map(({ name }) => name), byStatus && 'status'].filter(Boolean);
-  return `list by ${by.join(', ') || 'nothing'}; entry ${entryTest}`;
+  return `list by ${by.join(', ') || 'nothing'}; entry ${entryTest}${probes ? '; probe' : ''}`;
 }
 
 /** The phone numbers that match, at least the first `limit` after `after`, in any order and perhaps repeated. */
 function matching(shape: Shape): SQL {
-  const { owners, entryTest, byPhoneNumber, byStatus } = shape;
-  if (byPhoneNumber) return theNumber(shape);
-  if (owners.length > 1) return walkRarestOwner(shape);
-  const [owner] = owners;
-  if (entryTest === 'needed') return walkEntries(owner);
-  if (entryTest === 'or status') return sql`${walkNumbers(owner)} UNION ALL ${walkEntries(owner)}`;
-  return owner || byStatus ? walkNumbers(owner) : walkAll;
+  const { owners, entryTest, byPhoneNumber, probes } = shape;
+  const wanted = owners.map(
+    (owner) => sql`${wantedOf(owner)} AS MATERIALIZED (SELECT unnest(${owner.values}) AS value)`,
+  );
+  if (entryTest !== 'none') wanted.push(wantedCombinations);
+  const steps = byPhoneNumber ? theNumber(shape) : probes ? probeThenWalk(shape) : walk(shape, owners[0]);
+  // The steps may begin with common table expressions of their own, so these stand in an outer query.
+  return wanted.length > 0
+    ? sql`WITH ${sql.join(wanted, sql`, `)} SELECT phone_number FROM (${steps}) AS steps`
+    : steps;
 }
 
-const walkAll = sql`(
-  SELECT ${numbers.phoneNumber} FROM ${numbers}
-  WHERE ${numbers.phoneNumber} > ${given.after} ORDER BY ${numbers.phoneNumber} LIMIT ${given.limit}
-)`;
+const wantedOf = ({ name }: Owner) => sql.identifier(`wanted_${name}`);
+
+/** The combinations that an entry the filter asks for can have. */
+const wantedCombinations = (() => {
+  const carriers = sql`${sql.placeholder('carriers')}::text[]`;
+  const features = sql`${sql.placeholder('features')}::text[]::feature[]`;
+  const detailedStatuses = sql`${sql.placeholder('detailedStatuses')}::text[]::detailed_status[]`;
+  const dottedStatuses = sql`${sql.placeholder('dottedStatuses')}::text[]::detailed_status[]`;
+  const entryStatuses = sql`${sql.placeholder('entryStatuses')}::text[]::status[]`;
+  return sql`wanted_combinations AS MATERIALIZED (
+    SELECT ${combinations.id} FROM ${combinations}
+    WHERE (${carriers} IS NULL OR ${combinations.carrier} = ANY (${carriers}))
+      AND (${features} IS NULL OR ${combinations.feature} = ANY (${features}))
+      AND (${detailedStatuses} IS NULL OR ${combinations.detailedStatus} = ANY (${detailedStatuses}))
+      AND (
+        (${entryStatuses} IS NULL AND ${dottedStatuses} IS NULL)
+        OR ${combinations.status} = ANY (${entryStatuses})
+        OR ${combinations.detailedStatus} = ANY (${dottedStatuses})
+      )
+  )`;
+})();
+
+/** Walks the ranges of `owner`, or of all numbers, testing the other owners on the way. */
+function walk(shape: Shape, owner: Owner | undefined): SQL {
+  const { entryTest } = shape;
+  if (entryTest === 'needed') return walkEntries(shape, owner);
+  if (entryTest === 'or status') return sql`${walkNumbers(shape, owner)} UNION ALL ${walkEntries(shape, owner)}`;
+  return walkNumbers(shape, owner);
+}
 
 /** One range for each wanted owner and status. */
-function walkNumbers(owner: Owner | undefined, condition = sql`TRUE`): SQL {
-  const range = owner ? sql`${owner.ofNumber}, ${numbers.status}` : sql`${numbers.status}`;
-  const wanted = owner ? sql`wanted_owner, wanted_status` : sql`wanted_status`;
-  const owners = owner ? sql`unnest(${owner.values}) AS wanted_owner CROSS JOIN` : sql``;
-  return sql`
-    SELECT walked.phone_number
-    FROM ${owners} unnest(${given.walkedStatuses}) AS wanted_status
-    CROSS JOIN LATERAL (
-      SELECT ${numbers.phoneNumber} FROM ${numbers}
-      WHERE (${range}, ${numbers.phoneNumber}) > (${wanted}, ${given.after})
-        AND (${range}) <= (${wanted})
-        AND ${condition}
-      ORDER BY ${range}, ${numbers.phoneNumber} LIMIT ${given.limit}
-    ) AS walked`;
+function walkNumbers({ owners, byStatus }: Shape, owner: Owner | undefined): SQL {
+  const ranges: Range[] = owner ? [{ column: owner.ofNumber, wanted: sql`owner.value` }] : [];
+  const from = owner ? [sql`${wantedOf(owner)} AS owner`] : [];
+  if (byStatus) {
+    ranges.push({ column: numbers.status, wanted: sql`wanted_status` });
+    from.push(sql`unnest(${statuses}) AS wanted_status`);
+  }
+  return walkRanges(from, ranges, numbers, {
+    most: limit,
+    conditions: belongsToOthers('ofNumber', owners, owner),
+  });
 }
 
 /** One range for each wanted owner and combination. */
-function walkEntries(owner: Owner | undefined): SQL {
-  const range = owner ? sql`${owner.ofEntry}, ${listed.combinationId}` : sql`${listed.combinationId}`;
-  const wanted = owner ? sql`wanted_owner, ${combinations.id}` : sql`${combinations.id}`;
-  const owners = owner ? sql`unnest(${owner.values}) AS wanted_owner CROSS JOIN` : sql``;
-  return sql`
-    SELECT walked.phone_number
-    FROM ${owners} ${combinations}
-    CROSS JOIN LATERAL (
-      SELECT ${listed.phoneNumber} FROM ${listed}
-      WHERE (${range}, ${listed.phoneNumber}) > (${wanted}, ${given.after})
-        AND (${range}) <= (${wanted})
-      ORDER BY ${range}, ${listed.phoneNumber} LIMIT ${given.limit}
-    ) AS walked
-    WHERE ${entryMatches}`;
+function walkEntries({ owners }: Shape, owner: Owner | undefined): SQL {
+  const ranges: Range[] = [{ column: listed.combinationId, wanted: sql`combination.id` }];
+  const from = [sql`wanted_combinations AS combination`];
+  if (owner) {
+    ranges.unshift({ column: owner.ofEntry, wanted: sql`owner.value` });
+    from.unshift(sql`${wantedOf(owner)} AS owner`);
+  }
+  return walkRanges(from, ranges, listed, {
+    most: limit,
+    conditions: belongsToOthers('ofEntry', owners, owner),
+  });
 }
 
-/** Whether an entry with this combination is one that the filter asks for. */
-const entryMatches = sql`
-  (${given.carriers} IS NULL OR ${combinations.carrier} = ANY (${given.carriers}))
-  AND (${given.features} IS NULL OR ${combinations.feature} = ANY (${given.features}))
-  AND (${given.detailedStatuses} IS NULL OR ${combinations.detailedStatus} = ANY (${given.detailedStatuses}))
-  AND (
-    (${given.entryStatuses} IS NULL AND ${given.dottedStatuses} IS NULL)
-    OR ${combinations.status} = ANY (${given.entryStatuses})
-    OR ${combinations.detailedStatus} = ANY (${given.dottedStatuses})
-  )`;
+/** A column that an index begins with, and the value of it that is wanted. */
+interface Range {
+  column: Column;
+  wanted: SQL;
+}
 
-/** The same for a number: whether one of its entries is asked for, or its status, as the shape has it. */
-function numberMatches(entryTest: EntryTest): SQL {
-  const statusMatches = sql`${numbers.status} = ANY (${given.statuses})`;
+interface Reading {
+  /** The most rows of each range. */
+  most: SQL;
+  columns?: SQL;
+  conditions?: SQL[];
+  /** The last number to read, where not all of the range. */
+  last?: SQL;
+}
+
+/** The first numbers of each range after the cursor. */
+function walkRanges(from: SQL[], ranges: Range[], table: typeof numbers | typeof listed, reading: Reading): SQL {
+  const { most, columns = sql`${table.phoneNumber}`, conditions = [], last } = reading;
+  const list = (parts: (Column | SQL)[]) =>
+    sql.join(
+      parts.map((part) => sql`${part}`),
+      sql`, `,
+    );
+  const of = ranges.map(({ column }) => column);
+  const wanted = ranges.map((range) => range.wanted);
+  const order = list([...of, table.phoneNumber]);
+  const isInRange = [sql`(${order}) > (${list([...wanted, after])})`];
+  if (last) isInRange.push(sql`(${order}) <= (${list([...wanted, last])})`);
+  else if (ranges.length > 0) isInRange.push(sql`(${list(of)}) <= (${list(wanted)})`);
+  const walked = sql`LATERAL (
+    SELECT ${columns} FROM ${table}
+    WHERE ${sql.join([...isInRange, ...conditions], sql` AND `)}
+    ORDER BY ${order} LIMIT ${most}
+  ) AS walked`;
+  return sql`SELECT walked.* FROM ${sql.join([...from, walked], sql` CROSS JOIN `)}`;
+}
+
+/**
+ * Whether a row belongs to a wanted owner of each kind but the one that is walked. COALESCE keeps it a test of rows that
+ * were found: the bare column would be a condition for another index, whose whole range would be read and sorted.
+ */
+function belongsToOthers(where: 'ofNumber' | 'ofEntry', owners: readonly Owner[], walked?: Owner): SQL[] {
+  return owners
+    .filter((owner) => owner !== walked)
+    .map((owner) => [owner[where], wantedOf(owner)])
+    .map(([column, wanted]) => sql`coalesce(${column}, ${column}) = ANY (ARRAY(SELECT value FROM ${wanted}))`);
+}
+
+const statuses = sql`${sql.placeholder('statuses')}::text[]::status[]`;
+
+/** Whether a number has what the filter asks of its status and its entries. */
+function matches({ entryTest, byStatus }: Shape, number: typeof numbers): SQL[] {
+  const statusMatches = sql`${number.status} = ANY (${statuses})`;
+  // OFFSET keeps it a test of one number: as a join the planner might read all entries first.
   const hasEntry = sql`EXISTS (
-    SELECT FROM ${listed} JOIN ${combinations} ON ${combinations.id} = ${listed.combinationId}
-    WHERE ${listed.phoneNumber} = ${numbers.phoneNumber} AND ${entryMatches}
+    SELECT FROM (
+      SELECT ${listed.combinationId} AS id FROM ${listed} WHERE ${listed.phoneNumber} = ${number.phoneNumber} OFFSET 0
+    ) AS entry
+    WHERE entry.id = ANY (ARRAY(SELECT id FROM wanted_combinations))
     OFFSET 0
-  )`; // OFFSET keeps it a test of one number: as a join the planner might read all entries first.
-  if (entryTest === 'none') return statusMatches;
-  return entryTest === 'needed' ? hasEntry : sql`(${statusMatches} OR ${hasEntry})`;
+  )`;
+  if (entryTest === 'needed') return [hasEntry];
+  if (entryTest === 'or status') return [sql`(${statusMatches} OR ${hasEntry})`];
+  return byStatus ? [statusMatches] : [];
 }
 
-function belongsTo(owners: readonly Owner[]): SQL[] {
-  return owners.map((owner) => sql`${owner.ofNumber} = ANY (${owner.values})`);
-}
-
-function theNumber({ owners, entryTest }: Shape): SQL {
-  const conditions = [...belongsTo(owners), numberMatches(entryTest)];
+function theNumber(shape: Shape): SQL {
+  const conditions = [...belongsToOthers('ofNumber', shape.owners), ...matches(shape, numbers)];
   return sql`
     SELECT ${numbers.phoneNumber} FROM ${numbers}
-    WHERE ${numbers.phoneNumber} = ${given.phoneNumber} AND ${numbers.phoneNumber} > ${given.after}
-      AND ${sql.join(conditions, sql` AND `)}`;
+    WHERE ${sql.join(
+      [sql`${numbers.phoneNumber} = ${phoneNumber}`, sql`${numbers.phoneNumber} > ${after}`, ...conditions],
+      sql` AND `,
+    )}`;
 }
 
-/** How many numbers of each owner are counted to find the rarest; a tie beyond it goes to the first. */
-const COUNTED = 10_000;
+/** So many numbers are probed for each row of the page: it is filled if one in so many matches. */
+const probed = sql`(8 * ${limit})`;
 
-/** All owners are counted a little way, and only the one with the fewest numbers is walked. */
-function walkRarestOwner({ owners, entryTest }: Shape): SQL {
-  const sizes = owners.map(
-    (owner) => sql`
-      SELECT ${owner.name}::text AS owner, count(*) AS size FROM (
-        SELECT FROM unnest(${owner.values}) AS wanted_owner CROSS JOIN LATERAL (
-          SELECT FROM ${numbers}
-          WHERE (${owner.ofNumber}, ${numbers.status}, ${numbers.phoneNumber}) > (wanted_owner, ${ALL_STATUSES[0]}::status, '')
-            AND (${owner.ofNumber}) <= (wanted_owner)
-          ORDER BY ${owner.ofNumber}, ${numbers.status}, ${numbers.phoneNumber}
-          LIMIT ${sql.raw(String(COUNTED))}
-        ) AS counted
-        LIMIT ${sql.raw(String(COUNTED))}
-      ) AS counted`,
-  );
-  const walks = owners.map((owner) => {
-    const others = owners.filter((other) => other !== owner);
-    const condition = sql.join([...belongsTo(others), numberMatches(entryTest)], sql` AND `);
-    return sql`SELECT phone_number FROM (${walkNumbers(owner, condition)}) AS walk WHERE (SELECT owner FROM rarest) = ${owner.name}`;
+/** Tests the next numbers of the rarest kind of owner, and walks its ranges only if they don't fill the page. */
+function probeThenWalk(shape: Shape): SQL {
+  const kinds = (shape.owners.length > 0 ? shape.owners : [undefined]).map((owner) => {
+    const name = owner?.name ?? 'all';
+    return { owner, next: sql.identifier(`next_${name}`), literal: sql.raw(`'${name}'`) };
   });
+  const nexts = kinds.map(({ owner, next }) => sql`${next} AS MATERIALIZED (${nextNumbers(owner)})`);
+  const reaches = kinds.map(
+    ({ next, literal }) => sql`
+      SELECT ${literal} AS kind, count(*) < ${probed} AS is_all, max(phone_number) AS reach FROM ${next}`,
+  );
+  const tests = kinds.map(({ owner, next, literal }) => {
+    const isLead = sql`(SELECT kind FROM lead) = ${literal}`;
+    const conditions = [isLead, ...belongsToOthers('ofNumber', shape.owners, owner), ...matches(shape, numbers)];
+    return sql`SELECT phone_number FROM ${next} AS ${numbers} WHERE ${sql.join(conditions, sql` AND `)}`;
+  });
+  const walks = kinds.map(
+    ({ owner, literal }) => sql`
+      SELECT phone_number FROM (${walk(shape, owner)}) AS walk WHERE (SELECT kind FROM rest) = ${literal}`,
+  );
   return sql`
-    WITH rarest AS MATERIALIZED (
-      SELECT owner FROM (${sql.join(sizes, sql` UNION ALL `)}) AS sizes ORDER BY size LIMIT 1
-    )
+    WITH ${sql.join(nexts, sql`, `)},
+    lead AS MATERIALIZED (
+      SELECT * FROM (${sql.join(reaches, sql` UNION ALL `)}) AS reaches ORDER BY is_all DESC, reach DESC LIMIT 1
+    ),
+    found AS MATERIALIZED (SELECT phone_number FROM (${sql.join(tests, sql` UNION ALL `)}) AS tested LIMIT ${limit}),
+    rest AS MATERIALIZED (SELECT kind FROM lead WHERE NOT is_all AND (SELECT count(*) FROM found) < ${limit})
+    SELECT phone_number FROM found
+    UNION ALL
     ${sql.join(walks, sql` UNION ALL `)}`;
+}
+
+/**
+ * The next numbers of any wanted owner of a kind. Reading that many of each owner would be a waste, so a few of each are
+ * read first: among them is a number up to which there are surely enough.
+ */
+function nextNumbers(owner: Owner | undefined): SQL {
+  const columns = sql.join(
+    [numbers.phoneNumber, numbers.status, ...OWNERS.map(({ ofNumber }) => ofNumber)].map((column) => sql`${column}`),
+    sql`, `,
+  );
+  if (!owner) return walkRanges([], [], numbers, { most: probed, columns });
+  const from = [sql`${wantedOf(owner)} AS owner`];
+  const ranges = [{ column: owner.ofNumber, wanted: sql`owner.value` }];
+  const few = sql`(SELECT 4 * ${probed} / count(*) FROM ${wantedOf(owner)})`;
+  const last = sql`coalesce((
+    SELECT phone_number FROM (${walkRanges(from, ranges, numbers, { most: few })}) AS few
+    ORDER BY phone_number OFFSET ${probed} - 1 LIMIT 1
+  ), '~')`;
+  return sql`
+    SELECT * FROM (${walkRanges(from, ranges, numbers, { most: probed, columns, last })}) AS next
+    ORDER BY phone_number LIMIT ${probed}`;
 }
 
 /** Every member of an item and where it comes from, in the contract's order; the database makes the JSON of it. */
@@ -281,9 +367,10 @@ const members = {
   id: numbers.id,
   phoneNumber: numbers.phoneNumber,
   businessProfile: sql`(
-    SELECT json_build_object(
-      'id', ${businessProfiles.id}, 'businessName', ${businessProfiles.businessName}, 'status', ${businessProfiles.status}
-    ) FROM ${businessProfiles} WHERE ${businessProfiles.id} = ${numbers.businessProfileId}
+    SELECT row_to_json(profile) FROM (
+      SELECT ${businessProfiles.id}, ${businessProfiles.businessName} AS "businessName", ${businessProfiles.status}
+      FROM ${businessProfiles} WHERE ${businessProfiles.id} = ${numbers.businessProfileId}
+    ) AS profile
   )`,
   internalName: numbers.internalName,
   brandingNameShort: numbers.brandingNameShort,

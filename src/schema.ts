@@ -76,27 +76,31 @@ export const brandedPhoneNumbers = pgTable(
     check('branding_name_long_is_name', isName('branding_name_long', 32)),
     check('reporting_group_is_name', isName('reporting_group')),
     check('times_are_finite', sql`isfinite(created_at) AND isfinite(updated_at)`),
-    // The list's walks without an entry filter: one for each owner that a filter can name, then the status, then the
-    // order of the pages. The other owners stand behind, so that two of them are compared without reading the row.
+    // The list's walks without an entry filter: behind each owner that a filter can name, with and without a status, the
+    // order of the pages. Those without hold everything else that is asked of a number, so that the next numbers of an
+    // owner are tested without reading their rows.
     index('numbers_by_status').on(t.status, t.phoneNumber),
+    index('numbers_by_business_profile_status').on(t.businessProfileId, t.status, t.phoneNumber),
+    index('numbers_by_reporting_group_status').on(t.reportingGroup, t.status, t.phoneNumber),
+    index('numbers_by_internal_name_status').on(t.internalName, t.status, t.phoneNumber),
     index('numbers_by_business_profile').on(
       t.businessProfileId,
-      t.status,
       t.phoneNumber,
+      t.status,
       t.reportingGroup,
       t.internalName,
     ),
     index('numbers_by_reporting_group').on(
       t.reportingGroup,
-      t.status,
       t.phoneNumber,
+      t.status,
       t.businessProfileId,
       t.internalName,
     ),
     index('numbers_by_internal_name').on(
       t.internalName,
-      t.status,
       t.phoneNumber,
+      t.status,
       t.businessProfileId,
       t.reportingGroup,
     ),
