@@ -13,6 +13,8 @@ const CONNECT_LIMIT = 1500;
 const PROBE_LIMIT = 1000;
 /** Milliseconds between the attempts to make one connection, after failures. */
 const LONGEST_PAUSE = 500;
+/** Milliseconds for a connection that is given up to end. */
+const GOODBYE = 200;
 /** Connections in a row that were closed before they said a word, after which a query that waits for one fails. */
 const SILENT_CLOSES = 3;
 
@@ -152,9 +154,12 @@ function openGeneration(host: string, settings: Settings, mostSilentCloses = SIL
     name,
     cut() {
       isCut = true;
-      // Fails what waits, also for connections that are yet to be made.
+      // Fails what waits, also for connections that are yet to be made; and says goodbye, which a destroyed socket under
+      // TLS would answer with an error that nobody hears. Who does not listen is cut off.
       sql.end({ timeout: 0 }).catch(() => {});
-      for (const socket of sockets) socket.destroy();
+      setTimeout(() => {
+        for (const socket of sockets) socket.destroy();
+      }, GOODBYE);
     },
   };
 }

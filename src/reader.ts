@@ -23,6 +23,12 @@ const BROKEN =
 /** Statement cancelled, lock not to be had in time, no resources, no way in, in conflict with a replica's recovery. */
 const UNABLE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;
 
+/** One read, however often it is tried. */
+interface Reading {
+  begin: number;
+  isOver: boolean;
+}
+
 export class Reader {
   readonly #database: Database;
   readonly #log: Log;
@@ -44,17 +50,20 @@ export class Reader {
    * @throws the problem `unavailable`, when it can't be had in that time
    */
   async read<T>(query: () => PromiseLike<T>, limit: number): Promise<T> {
-    const late = new AbortController();
-    const expiry = sleep(limit, undefined, { signal: late.signal }).then(() => {
-      // The database gives up statements before that, so a connection may be dead.
-      void this.#renew();
-      throw unavailable('The database did not answer in time.');
+    const reading: Reading = { begin: performance.now(), isOver: false };
+    let late: NodeJS.Timeout | undefined;
+    const expiry = new Promise<never>((_resolve, reject) => {
+      late = setTimeout(() => {
+        // The database gives up statements before that, so a connection may be dead.
+        void this.#renew();
+        reject(unavailable('The database did not answer in time.'));
+      }, limit);
     });
-    expiry.catch(() => {});
     try {
-      return await Promise.race([this.#tryFor(query, late.signal), expiry]);
+      return await Promise.race([this.#tryFor(query, reading), expiry]);
     } finally {
-      late.abort();
+      clearTimeout(late);
+      reading.isOver = true;
     }
   }
 
@@ -62,10 +71,9 @@ export class Reader {
     clearInterval(this.#watch);
   }
 
-  async #tryFor<T>(query: () => PromiseLike<T>, given: AbortSignal): Promise<T> {
-    const begin = performance.now();
-    while (!given.aborted) {
-      if (this.#isDown) await this.#awaitDatabase(begin, given);
+  async #tryFor<T>(query: () => PromiseLike<T>, reading: Reading): Promise<T> {
+    while (!reading.isOver) {
+      if (this.#isDown) await this.#awaitDatabase(reading);
       try {
         return await this.#try(query);
       } catch (error) {
@@ -77,7 +85,7 @@ export class Reader {
         if (!BROKEN.test(codeOf(reason))) throw reason;
         if (!(await this.#renew())) {
           this.#report(reason);
-          await this.#awaitDatabase(begin, given);
+          await this.#awaitDatabase(reading);
         }
         await sleep(PAUSE);
       }
@@ -86,9 +94,9 @@ export class Reader {
   }
 
   /** While there is no database, nobody queues for its connections. */
-  async #awaitDatabase(begin: number, given: AbortSignal): Promise<void> {
-    while (!(await this.#renew()) && !given.aborted) {
-      if (performance.now() - begin > PERSISTENCE) throw unavailable('The database does not answer.');
+  async #awaitDatabase(reading: Reading): Promise<void> {
+    while (!reading.isOver && !(await this.#renew())) {
+      if (performance.now() - reading.begin > PERSISTENCE) throw unavailable('The database does not answer.');
       await sleep(PAUSE);
     }
   }

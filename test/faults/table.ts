@@ -60,7 +60,18 @@ const faults: Fault[] = [
   { name: 'none', begin() {}, end() {} },
   { name: 'PostgreSQL is stopped and started', begin: () => server.stop('SIGINT'), end: () => server.start() },
   { name: 'PostgreSQL is killed (-9) and started', begin: () => server.stop('SIGKILL'), end: () => server.start() },
-  { name: 'its connections are cut in mid-query', environment: throughProxy, begin: behave('refusing'), end: pass },
+  {
+    name: 'its connections are cut in mid-query, ten times',
+    environment: throughProxy,
+    async begin() {
+      for (let i = 0; i < 10; i++) {
+        proxy.behave('refusing');
+        pass();
+        await sleep(100);
+      }
+    },
+    end() {},
+  },
   {
     name: 'its connections are half-open, new ones pass',
     environment: throughProxy,
