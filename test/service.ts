@@ -21,7 +21,8 @@ export function useService(environment: Record<string, string> = {}): TestServic
   beforeAll(async () => {
     const { url, drop } = await createDatabase();
     const config: Config = readConfig({ RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent', ...environment });
-    const { server: app, database, close: closeParts } = openService(config, url, openLog(config));
+    const { server: app, database, warmUp, close: closeParts } = openService(config, url, openLog(config));
+    await warmUp();
     Object.assign(service, { app, database, databaseUrl: url });
     close = async () => {
       await closeParts();
