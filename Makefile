@@ -48,3 +48,5 @@ generate: $(INSTALLED) ## remake generated/types and the README's table from ope
 
 clean: ## remove what was installed and built, but no data
 	rm -rf node_modules dist .cache
+
+include Makefile.clients

@@ -99,21 +99,26 @@ BEGIN
       JOIN carrier_statuses entry USING (carrier, feature, detailed_status)
       JOIN branded_phone_numbers number USING (phone_number, status)
       WHERE combination.id = listed.combination_id AND phone_number = listed.phone_number
+        AND (number.business_profile_id, number.reporting_group, number.internal_name)
+        IS NOT DISTINCT FROM (listed.business_profile_id, listed.reporting_group, listed.internal_name)
     );
   END IF;
   IF TG_OP <> 'DELETE' THEN
-    INSERT INTO listed_carrier_statuses AS listed
+    INSERT INTO listed_carrier_statuses
       (phone_number, combination_id, business_profile_id, reporting_group, internal_name)
-    SELECT phone_number, combination.id, changed.business_profile_id, changed.reporting_group, changed.internal_name
-    FROM changed
-    JOIN carrier_statuses entry USING (phone_number)
+    SELECT phone_number, combination.id, entry.business_profile_id, entry.reporting_group, entry.internal_name
+    FROM (
+      SELECT
+        phone_number, carrier, feature, detailed_status, status, business_profile_id, reporting_group, internal_name
+      FROM changed JOIN carrier_statuses USING (phone_number)
+      OFFSET 0 -- else the planner, not knowing what has changed, may pair every number with every combination first
+    ) AS entry
     JOIN combinations combination USING (carrier, feature, detailed_status, status)
-    ON CONFLICT (phone_number, combination_id) DO UPDATE SET
-      (business_profile_id, reporting_group, internal_name) =
-      (excluded.business_profile_id, excluded.reporting_group, excluded.internal_name)
-    WHERE
-      (listed.business_profile_id, listed.reporting_group, listed.internal_name) IS DISTINCT FROM
-      (excluded.business_profile_id, excluded.reporting_group, excluded.internal_name);
+    -- Of a new number nothing is listed yet; of another, what is left is right.
+    WHERE TG_OP = 'INSERT' OR NOT EXISTS (
+      SELECT FROM listed_carrier_statuses listed
+      WHERE (listed.phone_number, listed.combination_id) = (entry.phone_number, combination.id)
+    );
   END IF;
   RETURN NULL;
 END $$;

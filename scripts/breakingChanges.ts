@@ -1,5 +1,5 @@
 /**
- * What in a changed contract would break a client of the released one. `make check-contract` compares
+ * What in a changed contract would break a client of the released one. `npm run check:breaking` compares
  * openapi/openapi.yaml with the newest document in openapi/released/ and fails on any.
  *
  * Our own, because no npm tool that runs on Node 20 reads OpenAPI 3.1 without fetching a program from elsewhere. It knows

@@ -1,13 +1,13 @@
 /**
- * The parameter table of the README, from the contract. `make docs-table` writes it between the markers;
- * With `--check` it writes nothing and fails where the README says something else.
+ * The parameter table of the README, from the contract. `npm run docs:table` writes it between the markers;
+ * with `--check` it writes nothing and fails where the README says something else.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { type Parameter, packageFolder, parameters, resolve, type Schema } from '../src/contract.js';
 
-const START = '<!-- parameters: made by `make docs-table` -->';
+const START = '<!-- parameters: made by `npm run docs:table` -->';
 const END = '<!-- /parameters -->';
 
 /** `page` with the table between its markers made anew. */
@@ -45,7 +45,7 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const right = withParameterTable(written);
   if (right === written) console.log('The parameter table of README.md is that of the contract.');
   else if (process.argv.includes('--check')) {
-    console.error('The parameter table of README.md is not that of the contract: run `make docs-table`.');
+    console.error('The parameter table of README.md is not that of the contract: run `npm run docs:table`.');
     process.exitCode = 1;
   } else {
     writeFileSync(readme, right);

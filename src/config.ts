@@ -1,27 +1,27 @@
 /** The settings: environment variables, read once at the start. */
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { hostsOf } from './databaseUrl.js';
 
-const wholeNumber = (least: number, most: number, fallback: number) =>
+const wholeNumber = (least: number, most: number) =>
   z
     .string()
     .regex(/^[0-9]+$/, `must be a whole number from ${least} to ${most}`)
     .transform(Number)
-    .refine((value) => value >= least && value <= most, `must be a whole number from ${least} to ${most}`)
-    .default(fallback);
+    .refine((value) => value >= least && value <= most, `must be a whole number from ${least} to ${most}`);
 
 const address = (protocols: string[]) =>
-  z.string().refine((value) => URL.canParse(value) && protocols.includes(new URL(value).protocol), {
+  z.string().refine((value) => hostsOf(value).every((url) => isUrl(url, protocols)), {
     error: `must be an address that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
   });
 
 const settings = z
   .object({
-    PORT: wholeNumber(0, 65_535, 3000),
+    PORT: wholeNumber(0, 65_535).default(3000),
     HOST: z.string().default('127.0.0.1'),
     DATABASE_URL: address(['postgres:', 'postgresql:']).optional(),
     REDIS_URL: address(['redis:', 'rediss:']).optional(),
-    RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000, 10),
+    RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000).default(10),
     AUTH: z.enum(['none', 'api-key'], { error: 'must be none or api-key' }).optional(),
     TRUST_PROXY: z
       .string()
@@ -30,6 +30,13 @@ const settings = z
       })
       .transform((value) => (/^[0-9]+$/.test(value) ? Number(value) : value.split(',').map((part) => part.trim())))
       .default(0),
+    REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60).default(5),
+    MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000).default(256),
+    MAX_CONNECTIONS: wholeNumber(1, 1_000_000).default(2000),
+    DATABASE_CONNECTIONS: wholeNumber(1, 1000).default(10),
+    DRAIN_SECONDS: wholeNumber(0, 60).default(2),
+    METRICS_PORT: wholeNumber(0, 65_535).optional(),
+    METRICS_HOST: z.string().default('127.0.0.1'),
     LOG_LEVEL: z
       .enum(['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace'], {
         error: 'must be silent, fatal, error, warn, info, debug or trace',
@@ -62,6 +69,10 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const result = settings.safeParse(given);
   if (result.success) return result.data;
   throw new ConfigError(result.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'));
+}
+
+function isUrl(text: string, protocols: string[]): boolean {
+  return URL.canParse(text) && protocols.includes(new URL(text).protocol);
 }
 
 function isLoopback(host: string): boolean {

@@ -13,14 +13,15 @@ const LOCK_PAUSE = 20; // ms
  */
 export async function lockOutWriters(sql: TransactionSql): Promise<void> {
   for (;;) {
-    await sql`SAVEPOINT unlocked`;
     try {
-      await sql`LOCK TABLE carrier_statuses IN SHARE ROW EXCLUSIVE MODE`;
-      await sql`LOCK TABLE branded_phone_numbers, business_profiles IN SHARE ROW EXCLUSIVE MODE NOWAIT`;
+      // In a scope of its own: postgres.js fails a whole transaction for any query of it that failed outside of one.
+      await sql.savepoint(async (scope) => {
+        await scope`LOCK TABLE carrier_statuses IN SHARE ROW EXCLUSIVE MODE`;
+        await scope`LOCK TABLE branded_phone_numbers, business_profiles IN SHARE ROW EXCLUSIVE MODE NOWAIT`;
+      });
       return;
     } catch (error) {
       if ((error as { code?: string }).code !== LOCK_NOT_AVAILABLE) throw error;
-      await sql`ROLLBACK TO SAVEPOINT unlocked`;
       await sleep(LOCK_PAUSE);
     }
   }

@@ -92,13 +92,11 @@ const RFC_3339 =
 
 /** A time that both the database and an answer can show: no leap second, and in UTC of the years 1 to 9999. */
 function isTime(text: string): boolean {
-  const [, year, month, day] = RFC_3339.exec(text) ?? [];
-  if (day === undefined) return false;
-  if (
-    Number(day) > 28 &&
-    Number(day) > new Date(Date.UTC(2000 + (Number(year) % 400), Number(month), 0)).getUTCDate()
-  ) {
-    return false;
+  if (!RFC_3339.test(text)) return false;
+  if (text[8] === '3' || text.slice(8, 10) === '29') {
+    const [year, month, day] = text.slice(0, 10).split('-').map(Number) as [number, number, number];
+    // The calendar repeats every 400 years, and Date.UTC takes years below 100 for those after 1900.
+    if (day > new Date(Date.UTC(2000 + (year % 400), month, 0)).getUTCDate()) return false;
   }
   return /^(?!0000)\d{4}-/.test(inUtc(text));
 }

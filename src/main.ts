@@ -2,8 +2,9 @@
 /** The command `branded-phone-numbers`. */
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
-import { Command } from 'commander';
+import { Command, InvalidArgumentError } from 'commander';
 import { DrizzleQueryError } from 'drizzle-orm';
+import { createApiKey, listApiKeys, revokeApiKey } from './apiKeys.js';
 import { type Config, ConfigError, readConfig } from './config.js';
 import { contract, packageFolder } from './contract.js';
 import { closeDatabase, type Database, migrateDatabase, openDatabase } from './database.js';
@@ -32,7 +33,8 @@ program
       log.info(`listening on ${service.url}, documentation at ${service.url}/docs`);
       const signal = await nextSignal();
       log.info(`${signal}: closing`);
-      await service.close();
+      // Whoever sits before a terminal need not wait for balancers to notice.
+      await service.close(signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0);
     });
   });
 
@@ -48,6 +50,55 @@ program
   .action((files: string[]) =>
     withDatabaseUrl(readConfig(process.env), (url) => withDatabase(url, (database) => importFiles(database, files))),
   );
+
+const keys = program.command('keys').description('make, list and revoke API keys, which AUTH=api-key asks for');
+
+keys
+  .command('create')
+  .description('make a key and show it, once, on standard output')
+  .requiredOption('--name <name>', 'whose key it is')
+  .option(
+    '--business-profile <uuid>',
+    'let the key see only the numbers of this business profile; repeatable',
+    collectUuids,
+  )
+  .action(({ name, businessProfile = null }: { name: string; businessProfile?: string[] | null }) =>
+    withConfiguredDatabase(async (database) => {
+      const { key, id } = await createApiKey(database, name, businessProfile);
+      console.error(`The key ${id} can't be shown again:`);
+      console.log(key);
+    }),
+  );
+
+keys
+  .command('list')
+  .description('list all keys, a line of JSON each; the keys themselves are not kept')
+  .action(() =>
+    withConfiguredDatabase(async (database) => {
+      for (const key of await listApiKeys(database)) console.log(JSON.stringify(key));
+    }),
+  );
+
+keys
+  .command('revoke')
+  .description('revoke keys; they stop working within 5 seconds')
+  .argument('<id...>', 'as listed', collectUuids)
+  .action((ids: string[]) =>
+    withConfiguredDatabase(async (database) => {
+      for (const id of ids) {
+        if (await revokeApiKey(database, id)) console.log(`revoked ${id}`);
+        else {
+          console.error(`there is no key ${id} that could be revoked`);
+          process.exitCode = 1;
+        }
+      }
+    }),
+  );
+
+function collectUuids(value: string, earlier: string[] | undefined): string[] {
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value)) throw new InvalidArgumentError('It must be a UUID.');
+  return [...(earlier ?? []), value.toLowerCase()];
+}
 
 async function importFiles(database: Database, names: string[]): Promise<void> {
   const files = await openInputFiles(names);
@@ -94,6 +145,10 @@ async function withDatabase(url: string, use: (database: Database) => Promise<vo
   } finally {
     await closeDatabase(database);
   }
+}
+
+function withConfiguredDatabase(use: (database: Database) => Promise<void>): Promise<void> {
+  return withDatabaseUrl(readConfig(process.env), (url) => withDatabase(url, use));
 }
 
 function nextSignal(): Promise<NodeJS.Signals> {

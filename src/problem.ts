@@ -83,7 +83,7 @@ export function answerProblem(report: (error: unknown, request: Request) => void
   return (error, request, response, next) => {
     if (response.headersSent) return next(error);
     const answer = asProblem(error, request);
-    if (answer.problem.status >= 500) report(error, request);
+    if (!(error instanceof ProblemError) && answer.problem.status >= 500) report(error, request);
     send(response, answer);
   };
 }

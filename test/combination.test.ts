@@ -5,7 +5,17 @@ import { expect, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../generated/types/models/index.js';
 import { brandedPhoneNumbers } from '../src/schema.js';
 import { pageOf } from './answer.js';
-import { CARRIERS, DETAILED_STATUSES, FEATURES, GROUPS, NAMES, numbers, PROFILES, write } from './numbers.js';
+import {
+  CARRIERS,
+  DETAILED_STATUSES,
+  FEATURES,
+  GROUPS,
+  NAMES,
+  numbers,
+  numbersFrom,
+  PROFILES,
+  write,
+} from './numbers.js';
 import { find, type Query, searchOf } from './reference.js';
 import { useService } from './service.js';
 
@@ -15,23 +25,22 @@ const STATUSES = ['submitted for review', 'rejected', 'approved', 'unregistered'
 
 const some = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
 
-const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> =>
-  fc.record(
-    {
-      // Rarely, for it leaves little to the other parameters.
-      phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),
-      businessProfileId: fc.constantFrom(...PROFILES.map(({ id }) => id), PROFILES[0]?.id.toUpperCase() ?? ''),
-      reportingGroup: some(...GROUPS, 'Nobody'),
-      internalName: some(...NAMES, 'Nothing'),
-      carrier: some(...CARRIERS, 'Nobody'),
-      feature: some(...FEATURES),
-      status: some(...STATUSES),
-      detailedStatus: some(...DETAILED_STATUSES),
-    },
-    { requiredKeys: [] },
-  );
-
-const withoutNumber = ({ phoneNumber: _dropped, ...query }: Query): Query => query;
+/** Up to four parameters, for with more of them hardly anything is found; the number is one among the others. */
+const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> => {
+  const all: { [Name in keyof Query]-?: fc.Arbitrary<Query[Name]> } = {
+    phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),
+    businessProfileId: fc.constantFrom(...PROFILES.map(({ id }) => id), PROFILES[0]?.id.toUpperCase() ?? ''),
+    reportingGroup: some(...GROUPS, 'Nobody'),
+    internalName: some(...NAMES, 'Nothing'),
+    carrier: some(...CARRIERS, 'Nobody'),
+    feature: some(...FEATURES),
+    status: some(...STATUSES),
+    detailedStatus: some(...DETAILED_STATUSES),
+  };
+  return fc
+    .subarray(Object.keys(all) as (keyof Query)[], { maxLength: 4 })
+    .chain((names) => fc.record(Object.fromEntries(names.map((name) => [name, all[name]]))) as fc.Arbitrary<Query>);
+};
 
 async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
   const items: BrandedPhoneNumber[] = [];
@@ -50,7 +59,7 @@ it('random data and random queries give what the decisions say, page by page', a
   const data = numbers.chain((list) =>
     fc.record({
       list: fc.constant(list),
-      queries: fc.array(fc.tuple(queryOver(list), fc.boolean(), fc.constantFrom(1, 3, 10, 100)), {
+      queries: fc.array(fc.tuple(queryOver(list), fc.constantFrom(1, 3, 10, 100)), {
         minLength: 10,
         maxLength: 10,
       }),
@@ -60,17 +69,16 @@ it('random data and random queries give what the decisions say, page by page', a
     fc.asyncProperty(data, async ({ list, queries }) => {
       await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
       await write(service.database, list);
-      for (const [random, isOfNumber, size] of queries) {
-        const query = isOfNumber ? random : withoutNumber(random);
+      for (const [query, size] of queries) {
         expect(await walk(query, size)).toEqual(find(list, query));
       }
     }),
-    { numRuns: Number(process.env.PROPERTY_RUNS ?? 60), endOnFailure: false },
+    { numRuns: Number(process.env.PROPERTY_RUNS ?? 40), endOnFailure: false },
   );
 });
 
 it('every pair of parameters, each with one and with several values, gives what the decisions say', async () => {
-  const [list] = fc.sample(numbers, { numRuns: 1, seed: 20 }) as [BrandedPhoneNumber[]];
+  const [list] = fc.sample(numbersFrom(80), { numRuns: 1, seed: 20 }) as [BrandedPhoneNumber[]];
   await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
   await write(service.database, list);
   const values: Query[] = [

@@ -9,6 +9,12 @@ describe('the settings', () => {
       RATE_LIMIT_PER_SECOND: 10,
       AUTH: 'none',
       TRUST_PROXY: 0,
+      REQUEST_TIMEOUT_SECONDS: 5,
+      MAX_REQUESTS_IN_FLIGHT: 256,
+      MAX_CONNECTIONS: 2000,
+      DATABASE_CONNECTIONS: 10,
+      DRAIN_SECONDS: 2,
+      METRICS_HOST: '127.0.0.1',
       LOG_LEVEL: 'info',
     });
   });
@@ -17,11 +23,20 @@ describe('the settings', () => {
     expect(readConfig({ PORT: '', DATABASE_URL: '' })).toEqual(readConfig({}));
   });
 
+  it('take several hosts in DATABASE_URL', () => {
+    const DATABASE_URL = 'postgres://user:secret@first:5432,[::1]:5433,third/numbers?sslmode=require';
+    expect(readConfig({ DATABASE_URL }).DATABASE_URL).toBe(DATABASE_URL);
+  });
+
   const wrong: [string, Record<string, string>][] = [
     ['PORT', { PORT: '70000' }],
     ['PORT', { PORT: 'http' }],
     ['RATE_LIMIT_PER_SECOND', { RATE_LIMIT_PER_SECOND: '-1' }],
     ['DATABASE_URL', { DATABASE_URL: 'localhost:5432' }],
+    ['DATABASE_URL', { DATABASE_URL: 'postgres://first:5432,second:port/numbers' }],
+    ['REQUEST_TIMEOUT_SECONDS', { REQUEST_TIMEOUT_SECONDS: '0' }],
+    ['MAX_REQUESTS_IN_FLIGHT', { MAX_REQUESTS_IN_FLIGHT: 'many' }],
+    ['METRICS_PORT', { METRICS_PORT: '-1' }],
     ['REDIS_URL', { REDIS_URL: 'http://127.0.0.1' }],
     ['AUTH', { AUTH: 'yes' }],
     ['TRUST_PROXY', { TRUST_PROXY: 'true' }],

@@ -50,30 +50,31 @@ const phoneNumber = fc
   .tuple(fc.constantFrom('+1', '+14', '+49', '+9'), fc.stringMatching(/^[0-9]{1,12}$/))
   .map(([a, b]) => a + b);
 
-/** Numbers as the service should show them. */
-export const numbers: fc.Arbitrary<BrandedPhoneNumber[]> = fc.uniqueArray(
-  fc
-    .record({
-      id: fc.uuid(),
-      phoneNumber,
-      businessProfile: fc.constantFrom(...PROFILES),
-      internalName: name(NAMES),
-      brandingNameShort: name(['Circle Bank']),
-      brandingNameLong: name(['Circle Bank Financial']),
-      reportingGroup: name(GROUPS),
-      carrierStatuses: entries,
-      createdAt: time,
-      updatedAt: time,
-    })
-    .map(({ carrierStatuses, createdAt, updatedAt, ...number }) => ({
-      ...number,
-      status: overallStatus(carrierStatuses),
-      carrierStatuses,
-      createdAt,
-      updatedAt,
-    })),
-  { minLength: 1, maxLength: 60, selector: (number) => number.phoneNumber },
-);
+const number: fc.Arbitrary<BrandedPhoneNumber> = fc
+  .record({
+    id: fc.uuid(),
+    phoneNumber,
+    businessProfile: fc.constantFrom(...PROFILES),
+    internalName: name(NAMES),
+    brandingNameShort: name(['Circle Bank']),
+    brandingNameLong: name(['Circle Bank Financial']),
+    reportingGroup: name(GROUPS),
+    carrierStatuses: entries,
+    createdAt: time,
+    updatedAt: time,
+  })
+  .map(({ carrierStatuses, createdAt, updatedAt, ...number }) => ({
+    ...number,
+    status: overallStatus(carrierStatuses),
+    carrierStatuses,
+    createdAt,
+    updatedAt,
+  }));
+
+/** Numbers as the service should show them: from a few to enough that most filters find some and leave some. */
+export const numbersFrom = (minLength: number): fc.Arbitrary<BrandedPhoneNumber[]> =>
+  fc.uniqueArray(number, { minLength, maxLength: 80, size: 'max', selector: ({ phoneNumber }) => phoneNumber });
+export const numbers = numbersFrom(1);
 
 /** A number like any other, but for what `given` says of it. */
 export function numberWith(given: Partial<BrandedPhoneNumber> & { phoneNumber: string }): BrandedPhoneNumber {

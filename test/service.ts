@@ -1,12 +1,10 @@
 /** The service as in production, without its port: the same application on a database of the test's own. */
 import type { RequestListener, Server } from 'node:http';
 import { afterAll, beforeAll } from 'vitest';
-import { createApp } from '../src/app.js';
 import { type Config, readConfig } from '../src/config.js';
-import { closeDatabase, type Database, openDatabase } from '../src/database.js';
+import type { Database } from '../src/database.js';
 import { openLog } from '../src/log.js';
-import { createRateLimit } from '../src/rateLimit.js';
-import { createHttpServer } from '../src/server.js';
+import { openService } from '../src/server.js';
 import { createDatabase } from './database.js';
 
 export interface TestService {
@@ -25,13 +23,10 @@ export function useService(environment: Record<string, string> = {}): TestServic
   beforeAll(async () => {
     const { url, drop } = await createDatabase();
     const config: Config = readConfig({ RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent', ...environment });
-    const database = openDatabase(url);
-    const rateLimit = createRateLimit(database, config.RATE_LIMIT_PER_SECOND);
-    const handler = createApp({ config, database, rateLimit, log: openLog(config) });
-    Object.assign(service, { app: createHttpServer(handler), handler, database, databaseUrl: url });
+    const { server: app, database, close: closeParts } = openService(config, url, openLog(config));
+    Object.assign(service, { app, database, databaseUrl: url });
     close = async () => {
-      rateLimit.close();
-      await closeDatabase(database);
+      await closeParts();
       await drop();
     };
   });

@@ -63,7 +63,7 @@ def _take_turn(api: BrandedPhoneNumbersApi, per_second: int) -> Callable[[], Non
                 free[turn] = float("inf")
                 break
             # Turns under way have no time yet; look again soon.
-            pause = min(0.05, *(at - now for at in free))
+            pause = min(0.05, *(at - now for at in free[:per_second]))
         time.sleep(pause)
 
     def release() -> None:

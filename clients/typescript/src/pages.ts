@@ -67,7 +67,7 @@ async function takeTurn(api: BrandedPhoneNumbersApi, perSecond: number, signal?:
       };
     }
     // Turns under way have no time yet; look again soon.
-    await sleep(Math.min(50, ...free.map((time) => time - now)), signal);
+    await sleep(Math.min(50, ...free.slice(0, perSecond).map((time) => time - now)), signal);
   }
 }
 

@@ -1,0 +1,150 @@
+package example.brandedphonenumbers;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import example.brandedphonenumbers.client.ApiClient;
+import example.brandedphonenumbers.client.ApiException;
+import example.brandedphonenumbers.client.BrandedPhoneNumbersApi;
+import example.brandedphonenumbers.client.BrandedPhoneNumbersApi.APIListBrandedPhoneNumbersRequest;
+import example.brandedphonenumbers.client.model.BrandedPhoneNumberPage;
+import example.brandedphonenumbers.client.model.DetailedStatus;
+import example.brandedphonenumbers.client.model.Feature;
+import example.brandedphonenumbers.client.model.Status;
+import example.brandedphonenumbers.client.model.StatusFilter;
+import java.io.File;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.time.OffsetDateTime;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import java.util.stream.StreamSupport;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestFactory;
+
+/** The client, run against the live service. */
+class ClientTest {
+  static final ObjectMapper JSON = new ObjectMapper();
+  static final String SERVICE_URL = System.getenv("SERVICE_URL");
+  final BrandedPhoneNumbersApi api = client(SERVICE_URL);
+
+  static BrandedPhoneNumbersApi client(String url) {
+    var client = new ApiClient();
+    client.updateBaseUri(url);
+    return new BrandedPhoneNumbersApi(client);
+  }
+
+  static APIListBrandedPhoneNumbersRequest.Builder request() {
+    return APIListBrandedPhoneNumbersRequest.newBuilder();
+  }
+
+  @TestFactory
+  Stream<DynamicTest> listsTheRightNumbersFor() throws Exception {
+    return StreamSupport.stream(JSON.readTree(new File(System.getenv("SHAPES"))).spliterator(), false)
+        .map(shape -> DynamicTest.dynamicTest(shape.get("title").asText(), () -> {
+          var numbers = walk(request(shape.get("arguments")));
+          assertEquals(shape.get("count").asInt(), numbers.size());
+          var first = firstPage(shape.get("query").asText());
+          assertEquals(first, numbers.subList(0, Math.min(100, numbers.size())));
+        }));
+  }
+
+  static APIListBrandedPhoneNumbersRequest.Builder request(JsonNode given) {
+    var request = request();
+    if (given.has("phoneNumber")) request.phoneNumber(given.get("phoneNumber").asText());
+    if (given.has("businessProfileId")) request.businessProfileId(UUID.fromString(given.get("businessProfileId").asText()));
+    return request
+        .reportingGroup(values(given, "reportingGroup", text -> text))
+        .internalName(values(given, "internalName", text -> text))
+        .carrier(values(given, "carrier", text -> text))
+        .feature(values(given, "feature", Feature::fromValue))
+        .status(values(given, "status", StatusFilter::fromValue))
+        .detailedStatus(values(given, "detailedStatus", DetailedStatus::fromValue));
+  }
+
+  static <T> List<T> values(JsonNode given, String name, Function<String, T> read) {
+    return StreamSupport.stream(given.path(name).spliterator(), false)
+        .map(value -> read.apply(value.asText())).collect(Collectors.toList());
+  }
+
+  /** All pages of a walk, of the largest size. */
+  List<String> walk(APIListBrandedPhoneNumbersRequest.Builder request) throws ApiException {
+    var numbers = new ArrayList<String>();
+    BrandedPhoneNumberPage page;
+    do {
+      page = api.listBrandedPhoneNumbers(request.size(100).build());
+      page.getItems().forEach(number -> numbers.add(number.getPhoneNumber()));
+      request.nextCursor(page.getNextCursor());
+    } while (page.getNextCursor() != null);
+    return numbers;
+  }
+
+  /** Asks as the specification writes it, without the client. */
+  static List<String> firstPage(String query) throws Exception {
+    var uri = URI.create(SERVICE_URL + "/v1/brandedPhoneNumbers?size=100&" + query);
+    var answer = HttpClient.newHttpClient().send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString());
+    return StreamSupport.stream(JSON.readTree(answer.body()).get("items").spliterator(), false)
+        .map(item -> item.get("phoneNumber").asText()).collect(Collectors.toList());
+  }
+
+  @Test
+  void sendsAnEmptyListAsNoFilter() throws Exception {
+    assertEquals(240, walk(request().carrier(List.of()).status(List.of()).feature(List.of())).size());
+  }
+
+  @Test
+  void readsTimesAndWhatIsNotKnown() throws Exception {
+    var page = api.listBrandedPhoneNumbers(request().phoneNumber("+14155550003").build());
+    assertNull(page.getNextCursor());
+    var number = page.getItems().get(0);
+    var created = OffsetDateTime.parse("2026-02-03T16:49:02.748Z");
+    assertTrue(created.isEqual(number.getCreatedAt()));
+    assertTrue(created.isEqual(number.getCarrierStatuses().get(0).getCreatedAt()));
+    assertNull(number.getInternalName());
+    assertEquals("Café & Co", number.getBrandingNameShort());
+    assertNull(number.getBrandingNameLong());
+  }
+
+  @Test
+  void throwsARefusedRequestAsAnErrorThatCarriesTheProblem() throws Exception {
+    var error = assertThrows(ApiException.class,
+        () -> api.listBrandedPhoneNumbers(request().nextCursor("damaged").build()));
+    assertEquals(400, error.getCode());
+    assertEquals("/problems/invalid-cursor", JSON.readTree(error.getResponseBody()).get("type").asText());
+  }
+
+  @Test
+  void throwsA429AtOnceWithRetryAfter() throws Exception {
+    var limited = client(System.getenv("LIMITED_URL"));
+    Thread.sleep(1100);
+    var started = System.nanoTime();
+    var error = assertThrows(ApiException.class, () -> {
+      for (int i = 0; i < 11; i++) limited.listBrandedPhoneNumbers(request().size(1).build());
+    });
+    assertTrue(System.nanoTime() - started < 1_000_000_000L);
+    assertEquals(429, error.getCode());
+    assertEquals("1", error.getResponseHeaders().firstValue("Retry-After").orElseThrow());
+  }
+
+  @Test
+  void isNotBrokenByMembersAndValuesThatAreNewerThanIt() throws Exception {
+    var page = client(System.getenv("GROWN_URL"))
+        .listBrandedPhoneNumbers(request().phoneNumber("+14155550001").build());
+    var number = page.getItems().get(0);
+    assertEquals("+14155550001", number.getPhoneNumber());
+    assertEquals(Status.UNKNOWN_DEFAULT_OPEN_API, number.getStatus());
+    assertEquals(Feature.UNKNOWN_DEFAULT_OPEN_API, number.getCarrierStatuses().get(0).getFeature());
+    assertEquals(DetailedStatus.UNKNOWN_DEFAULT_OPEN_API, number.getCarrierStatuses().get(0).getDetailedStatus());
+  }
+}

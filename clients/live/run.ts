@@ -1,0 +1,168 @@
+/**
+ * Runs what is named on the command line against the live service: the clients, each installed from its package and
+ * tested in its own language, or Schemathesis. The service is the one that is built, on a PostgreSQL of its own.
+ */
+import { execFileSync, spawn } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { stripVTControlCharacters } from 'node:util';
+import { readConfig } from '../../src/config.js';
+import { closeDatabase, migrateDatabase, openDatabase } from '../../src/database.js';
+import { openEmbeddedPostgres } from '../../src/embeddedPostgres.js';
+import { importNumbers } from '../../src/import.js';
+import { openLog } from '../../src/log.js';
+import { startService } from '../../src/server.js';
+import { startGrown } from './grown.js';
+import { lines } from './numbers.js';
+
+const root = join(import.meta.dirname, '..', '..');
+const cache = join(root, '.cache', 'clients');
+const packages = join(cache, 'packages');
+
+/** A package of `ending` that `make clients` made. */
+function packed(ending: string): string {
+  const name = readdirSync(packages).find((file) => file.endsWith(ending));
+  if (!name) throw new Error(`there is no ${ending} in ${packages}: run make clients`);
+  return join(packages, name);
+}
+
+/** An empty folder that stands for the project of a user who installs the package of `client`. */
+function emptyProject(client: string): string {
+  const folder = join(cache, 'installed', client);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  return folder;
+}
+
+/** Installs a client and gives the command that tests it, and how that tells how many tests passed. */
+const clients: Record<string, () => Omit<Run, 'name'>> = {
+  typescript() {
+    const project = emptyProject('typescript');
+    execFileSync('npm', ['install', '--silent', '--prefix', project, packed('.tgz')]);
+    execFileSync('node_modules/.bin/tsc', ['-p', 'clients'], { cwd: root, stdio: 'inherit' });
+    return { command: vitest('typescript', 'reference'), passed: /Tests .*?(\d+) passed/g };
+  },
+  python() {
+    const project = emptyProject('python');
+    execFileSync('python3', ['-m', 'venv', project]);
+    const python = join(project, 'bin', 'python');
+    const requirements = join(root, 'clients', 'python', 'requirements-test.txt');
+    execFileSync(python, ['-m', 'pip', 'install', '--quiet', '-r', requirements, packed('.whl')]);
+    return { command: [python, '-m', 'pytest', '-p', 'no:cacheprovider', 'clients/python'], passed: /(\d+) passed/g };
+  },
+  java() {
+    const project = emptyProject('java');
+    cpSync(packed('.jar'), join(project, 'client.jar'));
+    cpSync(join(cache, 'java', 'target', 'lib'), project, { recursive: true });
+    return {
+      command: ['mvn', '-B', '--no-transfer-progress', 'test'],
+      folder: join(cache, 'java'),
+      passed: /^.*Tests run: (\d+), .*Time elapsed/gm,
+    };
+  },
+  go() {
+    const project = emptyProject('go');
+    cpSync(join(root, 'clients', 'go', 'client_test.go'), join(project, 'client_test.go'));
+    // Modules are kept for good by their version; this one is made anew under the same.
+    emptyProject('go-modules');
+    Object.assign(process.env, {
+      GOPROXY: `file://${join(packages, 'go')}`,
+      GONOSUMDB: '*',
+      GOMODCACHE: join(cache, 'installed', 'go-modules'),
+      GOFLAGS: '-mod=mod -modcacherw',
+    });
+    const module = 'branded-phone-numbers.example/clients/go';
+    writeFileSync(join(project, 'go.mod'), 'module example/user\n\ngo 1.23\n');
+    execFileSync('go', ['get', `${module}@latest`], { cwd: project, stdio: 'inherit' });
+    return { command: ['go', 'test', '-v', '-count=1', '.'], folder: project, passed: /^ *--- PASS/gm };
+  },
+};
+
+const vitest = (...files: string[]) => ['node_modules/.bin/vitest', 'run', '-c', 'clients/vitest.config.ts', ...files];
+
+/** Runs a command, shows what it prints and returns it. */
+async function run([program = '', ...options]: string[], folder: string, environment: NodeJS.ProcessEnv) {
+  const child = spawn(program, options, { cwd: folder, env: environment, stdio: ['ignore', 'pipe', 'inherit'] });
+  child.stdout.pipe(process.stdout, { end: false });
+  const [output, status] = await Promise.all([
+    child.stdout.toArray().then((chunks) => Buffer.concat(chunks).toString()),
+    new Promise<number | null>((resolve) => child.once('exit', resolve)),
+  ]);
+  return { output, status };
+}
+
+/** The service with the tests' numbers, with and without its rate limit, and as it may be some years on. */
+async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void>): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clients-'));
+  const postgres = await openEmbeddedPostgres(join(folder, 'postgres'));
+  try {
+    await migrateDatabase(postgres.url);
+    const database = openDatabase(postgres.url);
+    await importNumbers(database, Readable.from([Buffer.from(lines.join('\n'))]));
+    await closeDatabase(database);
+    const start = (limit: string) => {
+      const config = readConfig({ PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND: limit });
+      return startService(config, postgres.url, openLog(config));
+    };
+    const [service, limited] = [await start('0'), await start('10')];
+    const grown = await startGrown(service.url);
+    await use({
+      ...process.env,
+      SERVICE_URL: service.url,
+      LIMITED_URL: limited.url,
+      GROWN_URL: grown.url,
+      SHAPES: join(root, 'clients', 'live', 'shapes.json'),
+      CACHE: cache,
+    });
+    grown.close();
+    await Promise.all([service.close(), limited.close()]);
+  } finally {
+    await postgres.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+const results: string[] = [];
+
+interface Run {
+  name: string;
+  command: string[];
+  /** Finds in what the command prints how many tests passed, all at once or one by one. */
+  passed: RegExp;
+  folder?: string;
+  /** Fewer are a failure. */
+  least?: number;
+}
+
+async function test({ name, command, passed, folder = root, least = 1 }: Run, environment: NodeJS.ProcessEnv) {
+  console.log(`== ${name}`);
+  const { output, status } = await run(command, folder, { ...process.env, ...environment });
+  const plain = stripVTControlCharacters(output);
+  const count = [...plain.matchAll(passed)].reduce((sum, [, number]) => sum + Number(number ?? 1), 0);
+  const isGood = status === 0 && count >= least;
+  results.push(`${name}: ${isGood ? '' : `failed with status ${status}, `}${count} tests passed`);
+  if (!isGood) process.exitCode = 1;
+}
+
+const names = process.argv.slice(2);
+await withService(async (environment) => {
+  if (names[0] === 'schemathesis') {
+    const command = [
+      join(cache, 'schemathesis', 'bin', 'schemathesis'),
+      ...['--config-file', 'clients/schemathesis/schemathesis.toml'],
+      ...['run', 'openapi/openapi.yaml', '--url', environment.SERVICE_URL ?? ''],
+    ];
+    await test({ name: 'schemathesis', command, passed: /generated, (\d+) passed/g, least: 2000 }, environment);
+    return;
+  }
+  for (const name of names) {
+    const install = clients[name];
+    if (!install) throw new Error(`there is no client ${name}`);
+    await test({ name, ...install() }, environment);
+  }
+  const samples = { name: 'samples of the READMEs', command: vitest('samples'), passed: /Tests .*?(\d+) passed/g };
+  await test(samples, { ...environment, CLIENTS: names.join(' ') });
+});
+console.log(results.join('\n'));

@@ -1,0 +1,145 @@
+"""The wheel, installed and run against the live service."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from branded_phone_numbers_client import ApiClient, ApiException, BrandedPhoneNumbersApi, Configuration
+from branded_phone_numbers_client.models import BrandedPhoneNumber
+from branded_phone_numbers_client.pages import each_number
+
+SERVICE_URL = os.environ["SERVICE_URL"]
+LIMITED_URL = os.environ["LIMITED_URL"]
+GROWN_URL = os.environ["GROWN_URL"]
+SHAPES = json.loads(Path(os.environ["SHAPES"]).read_text())
+ALL = [f"+1415555{i:04}" for i in range(240)]
+CREATED = datetime(2026, 2, 3, 16, 49, 2, 748000, tzinfo=timezone.utc)
+
+
+def client(host: str) -> BrandedPhoneNumbersApi:
+    return BrandedPhoneNumbersApi(ApiClient(Configuration(host=host)))
+
+
+api = client(SERVICE_URL)
+
+
+def snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def walk(**filters: object) -> Iterator[BrandedPhoneNumber]:
+    """All pages of a walk by hand, of the largest size."""
+    page = api.list_branded_phone_numbers(size=100, **filters)
+    yield from page.items
+    while page.next_cursor is not None:
+        page = api.list_branded_phone_numbers(size=100, next_cursor=page.next_cursor, **filters)
+        yield from page.items
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=[shape["title"] for shape in SHAPES])
+def test_lists_the_right_numbers(shape: dict) -> None:
+    numbers = [item.phone_number for item in walk(**{snake(k): v for k, v in shape["arguments"].items()})]
+    assert len(numbers) == shape["count"]
+    with urlopen(f"{SERVICE_URL}/v1/brandedPhoneNumbers?size=100&{shape['query']}") as answer:
+        first = json.load(answer)
+    assert numbers[:100] == [item["phoneNumber"] for item in first["items"]]
+
+
+def test_sends_an_empty_list_as_no_filter() -> None:
+    assert len(list(walk(carrier=[], status=[], feature=[]))) == 240
+
+
+def test_reads_times_as_datetimes_and_what_is_not_known_as_none() -> None:
+    page = api.list_branded_phone_numbers(phone_number="+14155550003")
+    assert page.next_cursor is None
+    [number] = page.items
+    assert number.created_at == CREATED
+    assert number.carrier_statuses[0].created_at == CREATED
+    assert (number.internal_name, number.branding_name_short, number.branding_name_long) == (None, "Café & Co", None)
+
+
+def test_raises_a_refused_request_as_an_error_that_carries_the_problem() -> None:
+    with pytest.raises(ApiException) as raised:
+        api.list_branded_phone_numbers(next_cursor="damaged")
+    assert raised.value.status == 400
+    assert raised.value.data.type == "/problems/invalid-cursor"
+
+
+def test_raises_a_429_at_once_with_retry_after() -> None:
+    limited = client(LIMITED_URL)
+    quiet_second()
+    started = time.monotonic()
+    with pytest.raises(ApiException) as raised:
+        for _ in range(11):
+            limited.list_branded_phone_numbers(size=1)
+    assert time.monotonic() - started < 1
+    assert raised.value.status == 429
+    assert raised.value.headers["Retry-After"] == "1"
+    assert raised.value.data.message == "Rate Limit Exceeded"
+
+
+def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
+    [number] = client(GROWN_URL).list_branded_phone_numbers(phone_number="+14155550001").items
+    assert number.status.value == "on hold"
+    assert number.carrier_statuses[0].feature.value == "voicemailGreeting"
+    assert number.carrier_statuses[0].detailed_status == "expired.optIn"
+    assert number.additional_properties["region"] == {"code": "us-1", "zones": [1, 2]}
+
+
+def observed(monkeypatch: pytest.MonkeyPatch) -> tuple[BrandedPhoneNumbersApi, list[float], list[int]]:
+    """A client of the limited service that notes when it asked and what it was answered."""
+    limited, asked, statuses = client(LIMITED_URL), [], []
+    send: Callable = limited.api_client.rest_client.request
+
+    def request(*arguments: object, **options: object) -> object:
+        asked.append(time.monotonic())
+        answer = send(*arguments, **options)
+        statuses.append(answer.status)
+        return answer
+
+    monkeypatch.setattr(limited.api_client.rest_client, "request", request)
+    return limited, asked, statuses
+
+
+def quiet_second() -> None:
+    time.sleep(1.1)
+
+
+def test_each_number_yields_every_number_once_in_order_over_all_pages() -> None:
+    assert [number.phone_number for number in each_number(api, size=7, requests_per_second=1000)] == ALL
+
+
+def test_each_number_keeps_the_filters_on_every_page() -> None:
+    filters = {"carrier": ["AT&T"], "status": ["approved"]}
+    assert len(list(each_number(api, size=9, **filters))) == 56
+
+
+def test_each_number_never_asks_more_than_ten_times_in_a_second_and_so_is_never_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quiet_second()
+    limited, asked, statuses = observed(monkeypatch)
+    assert [number.phone_number for number in each_number(limited, size=10)] == ALL
+    assert statuses == [200] * 24
+    assert all(sum(at <= other < at + 1 for other in asked) <= 10 for at in asked)
+
+
+def test_each_number_waits_out_a_429_by_its_retry_after_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet_second()
+    for _ in range(10):
+        client(LIMITED_URL).list_branded_phone_numbers(size=1)
+    limited, asked, statuses = observed(monkeypatch)
+    assert [number.phone_number for number in each_number(limited)] == ALL
+    assert statuses == [429, 200, 200, 200]
+    assert asked[1] - asked[0] >= 0.99
+
+
+def test_each_number_raises_any_other_error() -> None:
+    with pytest.raises(ApiException) as raised:
+        list(each_number(api, next_cursor="damaged"))
+    assert raised.value.status == 400

@@ -1,0 +1,54 @@
+/** The sample in each client's README, run as it stands with the package that `make clients` made. */
+import { execFile } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { sample } from './live/samples.js';
+
+const run = promisify(execFile);
+const { SERVICE_URL = '', CACHE = '', CLIENTS = '' } = process.env;
+
+/** What every sample prints: the numbers with an entry at AT&T whose overall status is approved. */
+async function expected(): Promise<string> {
+  const query = 'size=100&carrier=AT%26T&status=approved';
+  const answer = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?${query}`);
+  const { items } = (await answer.json()) as { items: { phoneNumber: string }[] };
+  expect(items).toHaveLength(56);
+  return items.map(({ phoneNumber }) => `${phoneNumber} approved\n`).join('');
+}
+
+/** How a user runs a file of the language, and where its package is installed. */
+const runs: Record<string, { language: string; file: string; run(folder: string): Promise<{ stdout: string }> }> = {
+  typescript: {
+    language: 'js',
+    file: 'sample.mjs',
+    run: (folder) => run('node', ['sample.mjs'], { cwd: folder }),
+  },
+  python: {
+    language: 'python',
+    file: 'sample.py',
+    run: (folder) => run(join(folder, 'bin', 'python'), ['sample.py'], { cwd: folder }),
+  },
+  java: {
+    language: 'java',
+    file: 'Sample.java',
+    run: (folder) => run('java', ['-cp', join(folder, '*'), 'Sample.java'], { cwd: folder }),
+  },
+  go: {
+    language: 'go',
+    file: 'sample/main.go',
+    run: (folder) => run('go', ['run', './sample'], { cwd: folder }),
+  },
+};
+
+describe('The sample of the README prints every number that matches', () => {
+  it.each(CLIENTS.split(' '))('in the %s client', async (client) => {
+    const how = runs[client];
+    if (!how) throw new Error(`nobody knows how to run ${client}`);
+    const folder = join(CACHE, 'installed', client);
+    await mkdir(join(folder, 'sample'), { recursive: true });
+    await writeFile(join(folder, how.file), sample(client, how.language, SERVICE_URL));
+    expect((await how.run(folder)).stdout).toBe(await expected());
+  });
+});

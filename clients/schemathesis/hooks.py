@@ -1,0 +1,28 @@
+"""Cursors are opaque and bound to their filters: none can be made up, and a real one needs the filters it came with.
+
+So of a request that is meant to be right, a cursor that the service has given goes with its own filters, and must be
+accepted; any other is left out. What is meant to be wrong is sent as it is.
+"""
+
+import schemathesis
+from schemathesis import GenerationMode
+
+FILTERS_OF_CURSOR: dict[str, dict] = {}
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    if case.meta is None or case.meta.generation.mode is not GenerationMode.POSITIVE or "nextCursor" not in case.query:
+        return
+    cursor, size = case.query.pop("nextCursor"), case.query.get("size")
+    if cursor in FILTERS_OF_CURSOR:
+        case.query.clear()
+        case.query.update(FILTERS_OF_CURSOR[cursor], nextCursor=cursor)
+        if size is not None:
+            case.query["size"] = size
+
+
+@schemathesis.hook
+def after_call(context, case, response):
+    if response.status_code == 200 and (cursor := response.json()["nextCursor"]):
+        FILTERS_OF_CURSOR[cursor] = {k: v for k, v in case.query.items() if k not in ("nextCursor", "size")}

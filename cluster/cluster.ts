@@ -1,0 +1,197 @@
+/**
+ * Many instances on one machine, from the parts that production would use, all on 127.0.0.1:
+ *
+ *   HAProxy ─┬─ instance 1 ─┐              ┌─ PgBouncer ── PostgreSQL ─┐
+ *            ├─ instance 2 ─┼─ DATABASE_URL┤                           │ streaming replication
+ *            └─ instance 3 ─┘      │       └─ PgBouncer ── replica ────┘
+ *                  └── Redis       (the second host, used when the first is gone)
+ */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { packageFolder } from '../src/contract.js';
+import { migrateDatabase } from '../src/database.js';
+import { freePort, isListening } from './port.js';
+import { type PostgresServer, startPostgres, startReplica } from './postgresServer.js';
+
+/** The programs that have to be installed, by Debian's names, and how each tells its version. */
+const PROGRAMS: [name: string, question: string][] = [
+  ['redis-server', '--version'],
+  ['pgbouncer', '--version'],
+  ['haproxy', '-v'],
+];
+
+/** Those of the programs that are not installed here. */
+export const missingPrograms = PROGRAMS.filter(([name, question]) => spawnSync(name, [question]).status !== 0).map(
+  ([name]) => name,
+);
+
+export interface Cluster {
+  /** HAProxy. */
+  url: string;
+  /** The instances themselves, past HAProxy. */
+  instanceUrls: string[];
+  primary: PostgresServer;
+  replica: PostgresServer;
+  /** Stops each instance in order and starts it anew, one after the other. */
+  restartInstances(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+const INSTANCES = 3;
+
+/** Starts all of it on free ports; HAProxy on `port`, if given. */
+export async function startCluster(port?: number): Promise<Cluster> {
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-cluster-'));
+  await chmod(folder, 0o755);
+  const running = new Map<string, ChildProcess>();
+
+  function run(name: string, program: string, args: string[], environment: Record<string, string> = {}): ChildProcess {
+    const child = spawn(program, args, {
+      cwd: packageFolder,
+      env: { ...process.env, ...environment },
+      stdio: ['ignore', 'ignore', 'inherit'],
+    });
+    running.set(name, child);
+    return child;
+  }
+
+  async function end(name: string, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    const child = running.get(name);
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    child.kill(signal);
+    await once(child, 'exit');
+  }
+
+  const primary = await startPostgres({ synchronous_commit: 'local' });
+  await migrateDatabase(primary.url);
+  const replica = await startReplica(primary);
+
+  const redisPort = await freePort();
+  run('redis', 'redis-server', ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', folder]);
+
+  const poolers: number[] = [];
+  for (const [index, server] of [primary, replica].entries()) {
+    const listen = await freePort();
+    poolers.push(listen);
+    const file = join(folder, `pgbouncer${index}.ini`);
+    await writeFile(file, pgbouncer(listen, server.port, join(folder, 'users.txt')));
+    await writeFile(join(folder, 'users.txt'), '"postgres" ""\n');
+    // It refuses root.
+    run(`pgbouncer${index}`, 'pgbouncer', [...(process.getuid?.() === 0 ? ['-u', 'nobody'] : []), '-q', file]);
+  }
+  await Promise.all([redisPort, ...poolers].map((each) => isListening(each)));
+
+  const settings = {
+    // Prepared statements need PgBouncer 1.21; Debian 12 has an older one.
+    DATABASE_URL: `postgres://postgres@${poolers.map((each) => `127.0.0.1:${each}`).join(',')}/postgres?prepare=false`,
+    REDIS_URL: `redis://127.0.0.1:${redisPort}`,
+    TRUST_PROXY: '1',
+    LOG_LEVEL: 'error',
+  };
+  const ports: number[] = [];
+  for (let i = 0; i < INSTANCES; i++) ports.push(await freePort());
+  async function startInstance(index: number): Promise<void> {
+    const PORT = String(ports[index]);
+    run(`instance${index}`, process.execPath, ['--import', 'tsx', 'src/main.ts', 'serve'], { ...settings, PORT });
+    await isListening(Number(PORT), 60_000);
+  }
+  for (let i = 0; i < INSTANCES; i++) await startInstance(i);
+
+  const front = port ?? (await freePort());
+  const file = join(folder, 'haproxy.cfg');
+  await writeFile(file, haproxy(front, ports));
+  run('haproxy', 'haproxy', ['-f', file, '-db', '-q']);
+  await isListening(front);
+  const url = `http://127.0.0.1:${front}`;
+  await everyInstanceIsReady(ports);
+  // Until HAProxy has found them so.
+  await sleep(1500);
+
+  return {
+    url,
+    instanceUrls: ports.map((each) => `http://127.0.0.1:${each}`),
+    primary,
+    replica,
+    async restartInstances() {
+      for (let i = 0; i < INSTANCES; i++) {
+        await end(`instance${i}`);
+        await startInstance(i);
+        await everyInstanceIsReady(ports);
+        await sleep(1500);
+      }
+    },
+    async stop() {
+      await Promise.all(
+        [...running.keys()].map((name) => end(name, name.startsWith('instance') ? 'SIGKILL' : 'SIGTERM')),
+      );
+      await Promise.all([replica.remove(), primary.remove()]);
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function everyInstanceIsReady(ports: number[]): Promise<void> {
+  for (const port of ports) {
+    for (let attempt = 0; ; attempt++) {
+      const { ok } = await fetch(`http://127.0.0.1:${port}/readyz`);
+      if (ok) break;
+      if (attempt === 100) throw new Error(`the instance on ${port} does not become ready`);
+      await sleep(100);
+    }
+  }
+}
+
+/**
+ * In transaction mode a connection of the server serves many clients, so what a client would set for its session is set
+ * for every server connection instead.
+ */
+function pgbouncer(port: number, target: number, users: string): string {
+  return `[databases]
+postgres = host=127.0.0.1 port=${target} dbname=postgres user=postgres connect_query='SET plan_cache_mode = force_generic_plan; SET jit = off; SET statement_timeout = 4000'
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${port}
+unix_socket_dir =
+auth_type = trust
+auth_file = ${users}
+pool_mode = transaction
+max_client_conn = 500
+default_pool_size = 20
+server_login_retry = 1
+server_connect_timeout = 2
+query_wait_timeout = 3
+ignore_startup_parameters = plan_cache_mode,jit,statement_timeout,extra_float_digits
+`;
+}
+
+function haproxy(port: number, instances: number[]): string {
+  const servers = instances.map((each, i) => `  server instance${i + 1} 127.0.0.1:${each}`).join('\n');
+  return `global
+  maxconn 2000
+defaults
+  mode http
+  timeout connect 1s
+  timeout client 30s
+  timeout server 10s
+  timeout http-request 10s
+  retries 2
+  # Reading twice does no harm.
+  retry-on conn-failure empty-response response-timeout
+  option redispatch
+  option http-keep-alive
+frontend public
+  bind 127.0.0.1:${port}
+  # What a client says of where it comes from is dropped.
+  http-request set-header X-Forwarded-For %[src]
+  default_backend instances
+backend instances
+  balance roundrobin
+  option httpchk GET /readyz
+  default-server check inter 400ms fall 1 rise 1
+${servers}
+`;
+}

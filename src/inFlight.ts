@@ -1,0 +1,22 @@
+/** A bound on the requests that are worked on at once: what can't be served in time is refused at once. */
+import type { RequestHandler } from 'express';
+import type { Metrics } from './metrics.js';
+import { unavailable } from './problem.js';
+
+/** Refuses with 503 what comes while `most` requests are being worked on. */
+export function boundInFlight(most: number, metrics: Metrics): RequestHandler {
+  let inFlight = 0;
+  return (_request, response, next) => {
+    if (inFlight >= most) throw unavailable('Too many requests are being worked on.');
+    metrics.inFlight(++inFlight);
+    let isOver = false;
+    const end = () => {
+      if (isOver) return;
+      isOver = true;
+      metrics.inFlight(--inFlight);
+    };
+    // An answer that is handed to the system is done with, however slowly it is read; one that is given up closes.
+    response.once('finish', end).once('close', end);
+    next();
+  };
+}

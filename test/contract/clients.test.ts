@@ -1,0 +1,49 @@
+/** What stands beside the contract says the same as the contract. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { withParameterTable } from '../../scripts/parameterTable.js';
+import { contract, parameters } from '../../src/contract.js';
+
+const { version } = contract.info;
+const read = (path: string) => readFileSync(path, 'utf8');
+const configs = readdirSync('generated/clients').filter((name) => name.endsWith('.yaml') && name !== 'reference.yaml');
+
+describe("The contract's version is that", () => {
+  it('of the TypeScript package', () => {
+    expect(JSON.parse(read('clients/typescript/package.json')).version).toBe(version);
+  });
+
+  it.each(['typescript', 'python', 'java', 'go'])('of every package that the README of %s names', (client) => {
+    const named = [...read(`clients/${client}/README.md`).matchAll(/(?:-|@v|<version>)(\d+\.\d+\.\d+)/g)];
+    expect(named.length).toBeGreaterThan(0);
+    expect(new Set(named.map(([, found]) => found))).toEqual(new Set([version]));
+  });
+
+  it('of an entry in the changelog', () => {
+    expect(read('docs/api-changelog.md')).toContain(`\n## ${version}\n`);
+  });
+});
+
+describe('The clients', () => {
+  it.each(configs)('are made from the contract itself: %s', (config) => {
+    expect(parse(read(`generated/clients/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
+  });
+
+  it('are tested with every filter', () => {
+    const shapes: { arguments: object }[] = JSON.parse(read('clients/live/shapes.json'));
+    const filters = [...parameters.keys()].filter((name) => name !== 'nextCursor' && name !== 'size');
+    expect(new Set(shapes.flatMap((shape) => Object.keys(shape.arguments)))).toEqual(new Set(filters));
+  });
+});
+
+it('The description of the public reference has our parameters, by the same names', () => {
+  const reference = parse(read('clients/reference/openapi.yaml'));
+  const names = reference.paths['/v1/brandedPhoneNumbers'].get.parameters.map(({ name }: { name: string }) => name);
+  expect(new Set(names)).toEqual(new Set(parameters.keys()));
+});
+
+it("The README's parameter table is that of the contract", () => {
+  const readme = read('README.md');
+  expect(withParameterTable(readme)).toBe(readme);
+});

@@ -1,0 +1,196 @@
+/** Clients that are slow, huge, many or broken: memory and answers for others stay in bounds. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
+import { createDatabase } from '../database.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const MEGABYTE = 2 ** 20;
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+
+let service: Service;
+let drop: () => Promise<void>;
+const sockets: Socket[] = [];
+
+beforeAll(async () => {
+  const { url, drop: dropDatabase } = await createDatabase();
+  drop = dropDatabase;
+  const config = readConfig({
+    PORT: '0',
+    LOG_LEVEL: 'silent',
+    MAX_CONNECTIONS: '500',
+    RATE_LIMIT_PER_SECOND: '10',
+    TRUST_PROXY: '1',
+  });
+  service = await startService(config, url, openLog(config));
+});
+afterAll(async () => {
+  for (const socket of sockets) socket.destroy();
+  await service.close();
+  await drop();
+});
+
+async function open(): Promise<Socket> {
+  const { hostname, port } = new URL(service.url);
+  const socket = connect(Number(port), hostname).on('error', () => {});
+  sockets.push(socket);
+  await Promise.race([once(socket, 'connect'), once(socket, 'close')]);
+  return socket;
+}
+
+/** Sends raw bytes and reads until the service closes the connection. */
+async function exchange(bytes: string, limit = 15_000): Promise<string> {
+  const socket = await open();
+  let answer = '';
+  socket.setEncoding('utf8').on('data', (text) => {
+    answer += text;
+  });
+  socket.write(bytes);
+  await Promise.race([once(socket, 'close'), pause(limit)]);
+  if (!socket.destroyed) throw new Error(`still open after ${limit} ms: ${answer.slice(0, 100)}`);
+  return answer;
+}
+
+const problemIn = (answer: string) => JSON.parse(answer.slice(answer.indexOf('\r\n\r\n') + 4));
+
+async function statusOf(path: string, client: string): Promise<{ status: number; milliseconds: number }> {
+  const sent = performance.now();
+  const response = await fetch(`${service.url}${path}`, { headers: { 'X-Forwarded-For': client } });
+  await response.arrayBuffer();
+  return { status: response.status, milliseconds: performance.now() - sent };
+}
+
+describe('a request', () => {
+  it('with headers that are too long gets a 431 problem', async () => {
+    const answer = await exchange(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-Long: ${'a'.repeat(200_000)}\r\n\r\n`);
+    expect(answer).toMatch(/^HTTP\/1\.1 431 /);
+    expect(answer).toContain('application/problem+json');
+    expect(problemIn(answer)).toMatchObject({ status: 431 });
+  });
+
+  it('that is no HTTP gets a 400 problem', async () => {
+    const answer = await exchange('\x16\x03\x01 hello\r\n\r\n');
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    expect(problemIn(answer)).toMatchObject({ type: '/problems/invalid-request', status: 400 });
+  });
+
+  it('whose headers never end is cut off with a 408 problem', async () => {
+    const answer = await exchange(`GET ${PATH} HTTP/1.1\r\nHost: x\r\nX-Slow: `);
+    expect(answer).toMatch(/^HTTP\/1\.1 408 /);
+    expect(problemIn(answer)).toMatchObject({ status: 408 });
+  });
+
+  it('that was never begun is cut off', async () => {
+    await exchange('');
+  });
+});
+
+describe('good clients are served while', () => {
+  it('five hundred connections send their headers a byte at a time', async () => {
+    const slow = await Promise.all(Array.from({ length: 450 }, open));
+    for (const socket of slow) socket.write('GET / HTTP/1.1\r\nHost: ');
+    const drip = setInterval(() => {
+      for (const socket of slow) if (socket.writable) socket.write('x');
+    }, 500);
+    for (let i = 0; i < 20; i++) {
+      const { status, milliseconds } = await statusOf(PATH, `203.0.113.${i}`);
+      expect(status).toBe(200);
+      expect(milliseconds).toBeLessThan(2000);
+      expect((await statusOf('/healthz', 'x')).status).toBe(200);
+    }
+    await pause(12_000);
+    clearInterval(drip);
+    expect(slow.filter((socket) => !socket.destroyed)).toHaveLength(0);
+  });
+
+  it('more connections than are allowed are closed at once', async () => {
+    const many = await Promise.all(Array.from({ length: 700 }, open));
+    await pause(300);
+    expect(many.filter((socket) => !socket.destroyed).length).toBeLessThanOrEqual(500);
+    for (const socket of many) socket.destroy();
+    await pause(100);
+    expect((await statusOf(PATH, '203.0.113.77')).status).toBe(200);
+  });
+
+  it('clients ask and never read their answers, and they are cut off', async () => {
+    const request = `GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n`.repeat(200);
+    const greedy = await Promise.all(Array.from({ length: 30 }, open));
+    const before = process.memoryUsage().rss;
+    for (const socket of greedy) socket.pause().write(request);
+    for (let i = 0; i < 10; i++) {
+      expect((await statusOf(PATH, `203.0.113.${100 + i}`)).status).toBe(200);
+      await pause(100);
+    }
+    expect(process.memoryUsage().rss - before).toBeLessThan(300 * MEGABYTE);
+    await pause(21_000);
+    // The end of the connection shows only to who reads.
+    for (const socket of greedy) socket.resume();
+    await pause(1000);
+    expect(greedy.filter((socket) => !socket.destroyed)).toHaveLength(0);
+  });
+
+  it('one client sends as fast as it can, and only its own requests are refused', async () => {
+    const end = performance.now() + 5000;
+    const counts = new Map<number, number>();
+    const flood = Array.from({ length: 50 }, async () => {
+      while (performance.now() < end) {
+        const { status } = await statusOf(PATH, '192.0.2.1');
+        counts.set(status, (counts.get(status) ?? 0) + 1);
+      }
+    });
+    const good: { status: number; milliseconds: number }[] = [];
+    while (performance.now() < end) {
+      good.push(await statusOf(PATH, `203.0.113.${200 + (good.length % 20)}`));
+      await pause(50);
+    }
+    await Promise.all(flood);
+    expect([...counts.keys()].sort()).toEqual([200, 429]);
+    expect(counts.get(200)).toBeLessThanOrEqual(60);
+    expect(good.map(({ status }) => status)).toEqual(good.map(() => 200));
+    expect(Math.max(...good.map(({ milliseconds }) => milliseconds))).toBeLessThan(5000);
+  });
+});
+
+describe('nothing that a request carries', () => {
+  it('grows the memory for good', async () => {
+    const mib = () => {
+      collectGarbage();
+      return process.memoryUsage().heapUsed / MEGABYTE;
+    };
+    const varied = async (from: number, count: number) => {
+      for (let i = from; i < from + count; i += 50) {
+        await Promise.all(
+          Array.from({ length: 50 }, async (_, j) => {
+            const n = i + j;
+            const response = await fetch(
+              `${service.url}${PATH}?internalName=name${n}&size=${1 + (n % 100)}${n % 2 ? `&x${n}=1` : ''}`,
+              {
+                headers: {
+                  'Content-Type': `application/x-${n}`,
+                  Accept: `text/x-${n}`,
+                  'X-Forwarded-For': `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`,
+                  'X-Request-Id': `id-${n}`,
+                },
+              },
+            );
+            await response.arrayBuffer();
+          }),
+        );
+      }
+    };
+    await varied(0, 3000);
+    await pause(11_000);
+    const before = mib();
+    await varied(3000, 6000);
+    await pause(11_000);
+    expect(mib() - before).toBeLessThan(15);
+  });
+});

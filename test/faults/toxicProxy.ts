@@ -1,0 +1,78 @@
+/** A TCP proxy that can behave as networks and servers do when they fail. */
+import { once } from 'node:events';
+import { type AddressInfo, createServer, Socket } from 'node:net';
+
+/**
+ * - `passing`: as if it were not there
+ * - `refusing`: connections are cut, and new ones closed as soon as they are accepted
+ * - `silent`: no byte passes any more, but nobody is told (a cut cable; a hung server); new ones are accepted, too
+ * - `slow`: every answer takes 400 ms longer
+ */
+export type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
+
+export interface ToxicProxy {
+  port: number;
+  /** The same address, through the proxy. */
+  through(url: string): string;
+  behave(behaviour: Behaviour): void;
+  /** What is open stays silent for ever, what is new passes: a connection that a firewall has forgotten. */
+  forgetConnections(): void;
+  connections(): number;
+  close(): Promise<void>;
+}
+
+/** Opens a proxy on 127.0.0.1 to `targetPort` there. */
+export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
+  let behaviour: Behaviour = 'passing';
+  const pairs = new Set<{ client: Socket; server: Socket; forgotten: boolean }>();
+  const proxy = createServer((client) => {
+    if (behaviour === 'refusing') return void client.destroy();
+    const server = new Socket();
+    const pair = { client, server, forgotten: false };
+    pairs.add(pair);
+    const passes = () => behaviour !== 'silent' && !pair.forgotten;
+    const end = () => {
+      if (!passes()) return;
+      pairs.delete(pair);
+      client.destroy();
+      server.destroy();
+    };
+    client.on('data', (bytes) => passes() && server.write(bytes));
+    server.on('data', (bytes) => {
+      if (behaviour === 'slow') setTimeout(() => passes() && client.write(bytes), 400);
+      else if (passes()) client.write(bytes);
+    });
+    for (const socket of [client, server]) socket.on('error', () => {}).on('close', end);
+    server.connect(targetPort, '127.0.0.1');
+  });
+  proxy.listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  const { port } = proxy.address() as AddressInfo;
+  const cut = (those: Iterable<{ client: Socket; server: Socket }>) => {
+    for (const { client, server } of those) {
+      client.destroy();
+      server.destroy();
+    }
+  };
+  return {
+    port,
+    through(url) {
+      const changed = new URL(url);
+      changed.host = `127.0.0.1:${port}`;
+      return changed.href;
+    },
+    behave(next) {
+      behaviour = next;
+      if (next === 'refusing') cut(pairs);
+    },
+    forgetConnections() {
+      for (const pair of pairs) pair.forgotten = true;
+    },
+    connections: () => pairs.size,
+    async close() {
+      proxy.close();
+      cut(pairs);
+      await once(proxy, 'close');
+    },
+  };
+}

@@ -1,0 +1,42 @@
+/** A Redis of the test's own, where the program is installed. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { freePort, isListening } from '../cluster/port.js';
+
+export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
+if (!hasRedis) console.warn('skipped: what needs redis-server, which is not installed here');
+
+export interface TestRedis {
+  port: number;
+  url: string;
+  /** Ends it at once, as kill -9 does. */
+  kill(): Promise<void>;
+  start(...options: string[]): Promise<void>;
+  pause(): void;
+  resume(): void;
+}
+
+/** Starts a Redis on a free port of 127.0.0.1 that keeps nothing on disk. */
+export async function startRedis(): Promise<TestRedis> {
+  const port = await freePort();
+  let child: ChildProcess;
+  async function start(...options: string[]): Promise<void> {
+    const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options];
+    child = spawn('redis-server', settings, { stdio: 'ignore', cwd: '/tmp' });
+    await isListening(port);
+  }
+  await start();
+  return {
+    port,
+    url: `redis://127.0.0.1:${port}`,
+    async kill() {
+      const gone = once(child, 'exit');
+      child.kill('SIGCONT');
+      child.kill('SIGKILL');
+      await gone;
+    },
+    start,
+    pause: () => child.kill('SIGSTOP'),
+    resume: () => child.kill('SIGCONT'),
+  };
+}
