@@ -50,3 +50,5 @@ clean: ## remove what was installed and built, but no data
 	rm -rf node_modules dist .cache
 
 include Makefile.clients
+
+include Makefile.bench
