@@ -51,5 +51,4 @@ clean: ## remove what was installed and built, but no data
 
 include Makefile.clients
 include Makefile.cluster
-
 include Makefile.bench
