@@ -51,3 +51,5 @@ clean: ## remove what was installed and built, but no data
 
 include Makefile.clients
 include Makefile.cluster
+
+include Makefile.bench

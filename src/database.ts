@@ -48,6 +48,8 @@ export function openDatabase(
       connection: {
         // The queries are written so that one plan fits all values; planning each time anew would cost more than it finds.
         plan_cache_mode: 'force_generic_plan',
+        // The walks end after a few rows; a bitmap would first read all of their ranges.
+        enable_bitmapscan: false,
         jit: false,
         ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
       },

@@ -92,7 +92,7 @@ interface Shape {
 }
 
 /** Prepares the list query on `database`; each shape of it is compiled once and prepared once on each connection. */
-export function preparePages(database: Database): (request: PageRequest) => Promise<PageRow[]> {
+export function preparePages(database: Pick<Database, 'select'>): (request: PageRequest) => Promise<PageRow[]> {
   const statements = new Map<string, ReturnType<typeof prepare>>();
 
   function prepare(name: string, shape: Shape) {

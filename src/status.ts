@@ -1,5 +1,5 @@
 /** The rule that makes one status of many (specification 3.2), as far as a query needs it; the database applies it. */
-import { DetailedStatus, Status } from '../generated/types/models/index.js';
+import { DetailedStatus, type Status } from '../generated/types/models/index.js';
 
 const DETAILED_STATUSES: ReadonlySet<string> = new Set(Object.values(DetailedStatus));
 
@@ -7,5 +7,3 @@ const DETAILED_STATUSES: ReadonlySet<string> = new Set(Object.values(DetailedSta
 export function isDetailedStatus(value: Status | DetailedStatus): value is DetailedStatus {
   return DETAILED_STATUSES.has(value);
 }
-
-export const ALL_STATUSES: readonly Status[] = Object.values(Status);

@@ -1,0 +1,79 @@
+/** The numbers that the bench imports: skewed as in life, the same at each run. */
+
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { finished } from 'node:stream/promises';
+import { fileURLToPath } from 'node:url';
+
+const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
+const FEATURES = ['brandedCallerId', 'spamRemediation'];
+/** How often an entry of a number that is not wholly approved has each status, of a hundred. */
+const STATUSES: [string, number][] = [
+  ['approved.optIn', 60],
+  ['approved.optOut', 10],
+  ['pending.initialOptIn', 6],
+  ['pending.optIn', 6],
+  ['submitted.optIn', 4],
+  ['submitted.optOut', 4],
+  ['pending.optOut', 4],
+  ['rejected.optIn', 4],
+  ['rejected.optOut', 2],
+];
+
+/** The id of the profile of this rank; the first holds a tenth of the numbers. */
+const profileId = (rank: number) => `00000000-0000-4000-8000-${String(rank).padStart(12, '0')}`;
+
+/** A small generator of pseudo-random numbers in [0, 1) (mulberry32): the data are the same on every machine. */
+function dice(seed: number) {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+/** Writes `count` numbers as NDJSON, an item a line. */
+export async function writeNumbers(file: string, count: number): Promise<void> {
+  const random = dice(20_240_601);
+  const skewed = (most: number) => Math.floor(most ** random());
+  const output = createWriteStream(file);
+  let block = '';
+  for (let index = 1; index <= count; index++) {
+    const profile = skewed(1000);
+    const isApproved = random() < 0.8;
+    const breadth = random();
+    const entries: string[] = [];
+    for (const carrier of CARRIERS) {
+      if (carrier === 'US Cellular' && breadth >= 0.3) continue;
+      if (carrier === 'Rare Mobile' && random() >= 0.0003) continue;
+      for (const feature of FEATURES) {
+        if (feature === 'spamRemediation' && breadth >= 0.25) continue;
+        const detailedStatus = isApproved ? 'approved.optIn' : statusOf(random() * 100);
+        entries.push(
+          `{"carrier":"${carrier}","feature":"${feature}","detailedStatus":"${detailedStatus}","createdAt":"2026-02-03T16:49:03.043Z"}`,
+        );
+      }
+    }
+    block += `{"phoneNumber":"+1${2_000_000_000 + index * 7}","businessProfile":{"id":"${profileId(profile)}","businessName":"Company ${profile}","status":"approved"},"internalName":"Line ${skewed(5000)}","brandingNameShort":"Company","brandingNameLong":"Company Long","reportingGroup":"Group ${skewed(500)}","carrierStatuses":[${entries}],"createdAt":"2026-02-03T16:49:02.748Z","updatedAt":"2026-02-03T16:49:02.748Z"}\n`;
+    if (block.length < 1_000_000) continue;
+    if (!output.write(block)) await once(output, 'drain');
+    block = '';
+  }
+  output.end(block);
+  await finished(output);
+}
+
+function statusOf(roll: number): string {
+  let rest = roll;
+  for (const [status, share] of STATUSES) {
+    if (rest < share) return status;
+    rest -= share;
+  }
+  return 'rejected.optOut';
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  await writeNumbers(process.argv[2] ?? '/dev/stdout', Number(process.argv[3] ?? 1000));
+}

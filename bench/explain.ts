@@ -1,0 +1,72 @@
+/** What PostgreSQL does for a page, counted: the same statement that the service prepares, under EXPLAIN. */
+import { drizzle } from 'drizzle-orm/postgres-js';
+import postgres from 'postgres';
+import { type PageRequest, preparePages } from '../src/query.js';
+import * as schema from '../src/schema.js';
+
+export interface Reads {
+  /** Pages of 8 kB that were looked at, found in memory or not. */
+  buffers: number;
+  /** Rows that came out of tables and indexes. */
+  rows: number;
+  milliseconds: number;
+  plan: PlanNode;
+}
+
+export interface PlanNode {
+  'Node Type': string;
+  'Index Name'?: string;
+  'Relation Name'?: string;
+  'Actual Rows': number;
+  'Actual Loops': number;
+  'Rows Removed by Filter'?: number;
+  Plans?: PlanNode[];
+}
+
+/** Explains pages on a connection of its own; `planCacheMode` is PostgreSQL's setting. */
+export function openExplainer(url: string, planCacheMode: 'force_generic_plan' | 'force_custom_plan') {
+  const client = postgres(url, {
+    max: 1,
+    connection: { plan_cache_mode: planCacheMode, enable_bitmapscan: false, jit: false },
+  });
+  let sent = { query: '', values: [] as unknown[] };
+  const database = drizzle(client, {
+    schema,
+    logger: {
+      logQuery(query, values) {
+        sent = { query, values };
+      },
+    },
+  });
+  const readPage = preparePages(database);
+  const names = new Map<string, string>();
+
+  async function explain(request: PageRequest): Promise<Reads> {
+    await readPage(request);
+    const { query, values } = sent;
+    const name = names.get(query) ?? `explained_${names.size}`;
+    if (!names.has(query)) await client.unsafe(`PREPARE ${name} AS ${query}`);
+    names.set(query, name);
+    const [answer] = await client.unsafe(
+      `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE ${name}(${values.map(literal).join(', ')})`,
+    );
+    const [{ Plan: plan, 'Execution Time': milliseconds }] = answer?.['QUERY PLAN'] ?? [{}];
+    const buffers = plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
+    return { buffers, rows: rowsOf(plan), milliseconds, plan };
+  }
+
+  return { explain, close: () => client.end() };
+}
+
+function rowsOf(node: PlanNode): number {
+  const own = node['Relation Name'] ? node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0) : 0;
+  return Math.round(own * node['Actual Loops']) + (node.Plans ?? []).reduce((sum, child) => sum + rowsOf(child), 0);
+}
+
+function literal(value: unknown): string {
+  if (value === null || value === undefined) return 'NULL';
+  const text = Array.isArray(value)
+    ? `{${value.map((each) => `"${String(each).replaceAll(/["\\]/g, '\\$&')}"`).join(',')}}`
+    : String(value);
+  return `'${text.replaceAll("'", "''")}'`;
+}

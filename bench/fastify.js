@@ -1,0 +1,33 @@
+// What one would write by hand: Fastify and postgres.js with the obvious query, a prepared statement, no validation of
+// its own beyond Fastify's, no limit, no log. It answers the first page of the list, or what follows ?after=.
+import Fastify from 'fastify';
+import postgres from 'postgres';
+
+const sql = postgres(process.env.DATABASE_URL, { max: 10 });
+const app = Fastify();
+const querystring = {
+  type: 'object',
+  properties: { after: { type: 'string' }, size: { type: 'integer', default: 25 } },
+};
+
+app.get('/v1/brandedPhoneNumbers', { schema: { querystring } }, async ({ query: { after = '', size } }) => {
+  const rows = await sql`
+    SELECT
+      number.id, phone_number AS "phoneNumber",
+      json_build_object('id', profile.id, 'businessName', business_name, 'status', profile.status) AS "businessProfile",
+      internal_name AS "internalName", branding_name_short AS "brandingNameShort",
+      branding_name_long AS "brandingNameLong", reporting_group AS "reportingGroup", number.status,
+      (
+        SELECT json_agg(json_build_object(
+          'carrier', carrier, 'feature', feature, 'detailedStatus', detailed_status, 'createdAt', entry.created_at
+        ) ORDER BY carrier, feature)
+        FROM carrier_statuses AS entry WHERE entry.phone_number = number.phone_number
+      ) AS "carrierStatuses",
+      created_at AS "createdAt", updated_at AS "updatedAt"
+    FROM branded_phone_numbers AS number JOIN business_profiles AS profile ON profile.id = business_profile_id
+    WHERE phone_number > ${after} ORDER BY phone_number LIMIT ${size + 1}`;
+  const items = rows.slice(0, size);
+  return { items, nextCursor: rows.length > size ? Buffer.from(items.at(-1).phoneNumber).toString('base64url') : null };
+});
+
+await app.listen({ port: Number(process.env.PORT), host: '127.0.0.1' });

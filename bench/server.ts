@@ -1,0 +1,39 @@
+/** Servers to be measured, each in a process of its own. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+export interface Server {
+  url: string;
+  stop(): Promise<void>;
+}
+
+/** Starts `node …command` with PORT set and waits until `path` answers. */
+export async function startServer(
+  command: string[],
+  port: number,
+  path: string,
+  environment: Record<string, string>,
+): Promise<Server> {
+  const child = spawn(process.execPath, command, {
+    env: { ...process.env, ...environment, PORT: String(port), NODE_ENV: 'production' },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
+  const url = `http://127.0.0.1:${port}`;
+  for (let tries = 0; tries < 150; tries++) {
+    const answer = await fetch(url + path).catch(() => undefined);
+    await answer?.arrayBuffer();
+    if (answer?.ok) return { url, stop: () => stop(child) };
+    if (child.exitCode !== null) break;
+    await sleep(200);
+  }
+  await stop(child);
+  throw new Error(`${command.join(' ')} does not answer ${path}`);
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null) return;
+  child.kill('SIGTERM');
+  await Promise.race([once(child, 'exit'), sleep(5000)]);
+  if (child.exitCode === null) child.kill('SIGKILL');
+}

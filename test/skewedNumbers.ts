@@ -1,0 +1,72 @@
+/** Many numbers, skewed as in life: a few profiles, groups and names hold most of them, and some statuses are rare. */
+import type { PendingQuery, Row, Sql } from 'postgres';
+import type { Owners } from '../bench/shapes.js';
+
+/**
+ * Fills the empty tables that the list reads, by SQL and without triggers, since writing as anyone would takes minutes.
+ * The planner's statistics are left at a hundredth of the rows.
+ * @returns the largest and a rare profile
+ */
+export async function fillSkewed(sql: Sql, count: number): Promise<Owners> {
+  await sql`SET session_replication_role = replica`;
+  await sql`SET work_mem = '256MB'`;
+  await sql`SELECT setseed(0.42)`;
+  for (const table of ['business_profiles', 'branded_phone_numbers', 'listed_carrier_statuses', 'combinations']) {
+    await sql`ALTER TABLE ${sql(table)} SET (autovacuum_enabled = false)`;
+  }
+  await sql`
+    INSERT INTO business_profiles
+    SELECT ('00000000-0000-4000-8000-' || lpad(i::text, 12, '0'))::uuid, 'Company ' || i, 'approved'
+    FROM generate_series(1, 1000) AS i`;
+  await sql`
+    CREATE TEMPORARY TABLE number AS
+    SELECT
+      '+1' || (2000000000 + i * 7)::text AS phone_number,
+      ('00000000-0000-4000-8000-' || lpad(floor(power(1000, random()))::int::text, 12, '0'))::uuid AS business_profile_id,
+      'Group ' || floor(power(500, random()))::int AS reporting_group,
+      'Line ' || floor(power(5000, random()))::int AS internal_name,
+      random() < 0.8 AS is_approved, random() AS breadth
+    FROM generate_series(1, ${count}) AS i`;
+  await sql`
+    CREATE TEMPORARY TABLE entry AS
+    SELECT phone_number, carrier, feature, CASE
+      WHEN is_approved OR chance < 0.6 THEN 'approved.optIn' WHEN chance < 0.7 THEN 'approved.optOut'
+      WHEN chance < 0.76 THEN 'pending.initialOptIn' WHEN chance < 0.82 THEN 'pending.optIn'
+      WHEN chance < 0.86 THEN 'submitted.optIn' WHEN chance < 0.9 THEN 'submitted.optOut'
+      WHEN chance < 0.94 THEN 'pending.optOut' WHEN chance < 0.98 THEN 'rejected.optIn' ELSE 'rejected.optOut'
+    END::detailed_status AS detailed_status
+    FROM number
+    CROSS JOIN unnest('{AT&T,T-Mobile,Verizon,US Cellular,Rare Mobile}'::text[]) AS carrier
+    CROSS JOIN unnest(enum_range(NULL::feature)) AS feature
+    CROSS JOIN LATERAL (SELECT random() AS chance, random() AS rarity WHERE phone_number IS NOT NULL) AS dice
+    WHERE (carrier <> 'US Cellular' OR breadth < 0.3) AND (carrier <> 'Rare Mobile' OR rarity < 0.0003)
+      AND (feature = 'brandedCallerId' OR breadth < 0.25)`;
+  await sql`
+    CREATE TEMPORARY TABLE derived AS
+    SELECT phone_number, overall_status(array_agg(detailed_status)) AS status FROM entry GROUP BY phone_number`;
+  await sql`
+    INSERT INTO combinations (carrier, feature, detailed_status, status)
+    SELECT DISTINCT carrier, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)`;
+  const last = `+1${2_000_000_000 + Math.floor(count / 100) * 7}`;
+  await list(sql`phone_number <= ${last}`);
+  await sql`ANALYZE`;
+  await list(sql`phone_number > ${last}`);
+  // Marks rows as visible, as autovacuum would, but tells the planner nothing new.
+  await sql`VACUUM (INDEX_CLEANUP off) branded_phone_numbers, listed_carrier_statuses`;
+  return {
+    largeProfile: '00000000-0000-4000-8000-000000000001',
+    rareProfile: '00000000-0000-4000-8000-000000000990',
+  };
+
+  async function list(part: PendingQuery<Row[]>) {
+    await sql`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id, reporting_group, internal_name, status)
+      SELECT phone_number, business_profile_id, reporting_group, internal_name, status
+      FROM number JOIN derived USING (phone_number) WHERE ${part} ORDER BY phone_number`;
+    await sql`
+      INSERT INTO listed_carrier_statuses (phone_number, combination_id, business_profile_id, reporting_group, internal_name)
+      SELECT phone_number, id, business_profile_id, reporting_group, internal_name
+      FROM number JOIN derived USING (phone_number) JOIN entry USING (phone_number)
+      JOIN combinations USING (carrier, feature, detailed_status, status) WHERE ${part} ORDER BY phone_number`;
+  }
+}
