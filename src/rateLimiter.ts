@@ -121,10 +121,17 @@ export class RateLimiter {
       }
       this.#metrics.storeFailed(this.#store.kind);
       // Others were answered meanwhile, so the store is there; this one may have been counted or not.
-      if (this.#lastAnswer > asked) return { allowed: false, remaining: 0, wait: this.#window };
+      if (this.#lastAnswer > asked) return this.#decideOne(client);
       this.#beginOutage(reason instanceof Error ? reason.message : String(reason));
       return this.#decideAlone(client);
     }
+  }
+
+  /** A single instance knows all that has passed, and holds on to it until what the store may have missed is over. */
+  #decideOne(client: string): Decision {
+    if (this.#instances !== 1) return { allowed: false, remaining: 0, wait: this.#window };
+    this.#cautiousUntil = Math.max(this.#cautiousUntil, performance.now() + this.#window);
+    return this.#decideAlone(client);
   }
 
   #decideAlone(client: string): Decision {

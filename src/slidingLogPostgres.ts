@@ -62,8 +62,13 @@ export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStor
     return new RateLimiterRes(Math.max(0, this.points - counted), wait, allowed ? counted : this.points + 1);
   }
 
+  /** One of the connections may be dead while the others answer: an answer that is late has them looked into. */
   count(client: string): Promise<RateLimiterRes> {
-    return this.consume(client);
+    const answer = this.consume(client);
+    const late = setTimeout(() => this.reopen(), PATIENCE);
+    const end = () => clearTimeout(late);
+    answer.then(end, end);
+    return answer;
   }
 
   /** An instance is a client of its own here: its latest request is its sign of life. */

@@ -196,6 +196,25 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
 });
 
 describe('with PostgreSQL as the store', () => {
+  it('connections that are half-open are replaced, and then nobody is refused who should pass', async () => {
+    const proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
+    const direct = databaseUrl;
+    databaseUrl = proxy.through(direct);
+    await start(2, {});
+    databaseUrl = direct;
+    proxy.forgetConnections();
+    for (let i = 0; i < 20; i++) {
+      await ask(instances[i % 2], `203.0.113.${10 + i}`);
+      await pause(100);
+    }
+    await pause(3500);
+    const later: Answer[] = [];
+    for (let i = 0; i < 20; i++) later.push(await ask(instances[i % 2], `203.0.113.${50 + i}`));
+    expect(later.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    await Promise.all(instances.splice(0).map((instance) => instance.close()));
+    await proxy.close();
+  });
+
   it('a row that is locked delays nobody beyond a quarter of a second, and the limit holds', async () => {
     await start(1, {});
     await ask(instances[0]);

@@ -230,8 +230,8 @@ function write(lines: string[]): void {
   writeFileSync(
     file,
     text.replace(
-      /(<!-- faults -->\n)[\s\S]*(\n<!-- \/faults -->)/,
-      (_all, begin, end) => `${begin}${header}\n${lines.join('\n')}${end}`,
+      /(<!-- faults -->)[\s\S]*(<!-- \/faults -->)/,
+      (_all, begin, end) => `${begin}\n${header}\n${lines.join('\n')}\n${end}`,
     ),
   );
 }
