@@ -50,5 +50,6 @@ clean: ## remove what was installed and built, but no data
 	rm -rf node_modules dist .cache
 
 include Makefile.clients
+include Makefile.cluster
 
 include Makefile.bench

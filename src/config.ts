@@ -15,45 +15,48 @@ const address = (protocols: string[]) =>
     error: `must be an address that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
   });
 
-const settings = z
-  .object({
-    PORT: wholeNumber(0, 65_535).default(3000),
-    HOST: z.string().default('127.0.0.1'),
-    DATABASE_URL: address(['postgres:', 'postgresql:']).optional(),
-    REDIS_URL: address(['redis:', 'rediss:']).optional(),
-    RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000).default(10),
-    AUTH: z.enum(['none', 'api-key'], { error: 'must be none or api-key' }).optional(),
-    TRUST_PROXY: z
-      .string()
-      .refine((value) => value.split(',').every(isProxy), {
-        error: 'must be the number of proxies in front, or their addresses or subnets, separated by commas',
-      })
-      .transform((value) => (/^[0-9]+$/.test(value) ? Number(value) : value.split(',').map((part) => part.trim())))
-      .default(0),
-    REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60).default(5),
-    MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000).default(256),
-    MAX_CONNECTIONS: wholeNumber(1, 1_000_000).default(2000),
-    DATABASE_CONNECTIONS: wholeNumber(1, 1000).default(10),
-    DRAIN_SECONDS: wholeNumber(0, 60).default(2),
-    METRICS_PORT: wholeNumber(0, 65_535).optional(),
-    METRICS_HOST: z.string().default('127.0.0.1'),
-    LOG_LEVEL: z
-      .enum(['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace'], {
-        error: 'must be silent, fatal, error, warn, info, debug or trace',
-      })
-      .default('info'),
-  })
-  .transform((read, context) => {
-    const isOpen = !isLoopback(read.HOST);
-    if (isOpen && read.AUTH === undefined) {
-      context.addIssue({
-        code: 'custom',
-        path: ['AUTH'],
-        message: `must be chosen where HOST (${read.HOST}) can be reached from other machines: api-key, or none to let anyone in`,
-      });
-    }
-    return { ...read, AUTH: read.AUTH ?? 'none' };
-  });
+const variables = z.object({
+  PORT: wholeNumber(0, 65_535).default(3000),
+  HOST: z.string().default('127.0.0.1'),
+  DATABASE_URL: address(['postgres:', 'postgresql:']).optional(),
+  REDIS_URL: address(['redis:', 'rediss:']).optional(),
+  RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000).default(10),
+  AUTH: z.enum(['none', 'api-key'], { error: 'must be none or api-key' }).optional(),
+  TRUST_PROXY: z
+    .string()
+    .refine((value) => value.split(',').every(isProxy), {
+      error: 'must be the number of proxies in front, or their addresses or subnets, separated by commas',
+    })
+    .transform((value) => (/^[0-9]+$/.test(value) ? Number(value) : value.split(',').map((part) => part.trim())))
+    .default(0),
+  REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60).default(5),
+  MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000).default(256),
+  MAX_CONNECTIONS: wholeNumber(1, 1_000_000).default(2000),
+  DATABASE_CONNECTIONS: wholeNumber(1, 1000).default(10),
+  DRAIN_SECONDS: wholeNumber(0, 60).default(2),
+  METRICS_PORT: wholeNumber(0, 65_535).optional(),
+  METRICS_HOST: z.string().default('127.0.0.1'),
+  LOG_LEVEL: z
+    .enum(['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace'], {
+      error: 'must be silent, fatal, error, warn, info, debug or trace',
+    })
+    .default('info'),
+});
+
+/** The names of all settings. */
+export const settingNames = Object.keys(variables.shape);
+
+const settings = variables.transform((read, context) => {
+  const isOpen = !isLoopback(read.HOST);
+  if (isOpen && read.AUTH === undefined) {
+    context.addIssue({
+      code: 'custom',
+      path: ['AUTH'],
+      message: `must be chosen where HOST (${read.HOST}) can be reached from other machines: api-key, or none to let anyone in`,
+    });
+  }
+  return { ...read, AUTH: read.AUTH ?? 'none' };
+});
 
 export type Config = z.output<typeof settings>;
 

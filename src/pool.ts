@@ -13,6 +13,8 @@ const CONNECT_LIMIT = 1500;
 const PROBE_LIMIT = 1000;
 /** Milliseconds between the attempts to make one connection, after failures. */
 const LONGEST_PAUSE = 500;
+/** Milliseconds for a connection that is given up to end. */
+const GOODBYE = 200;
 /** Connections in a row that were closed before they said a word, after which a query that waits for one fails. */
 const SILENT_CLOSES = 3;
 
@@ -26,15 +28,23 @@ interface Generation {
   cut(): void;
 }
 
+/** What is known of the connections by those who use them. */
+interface Need {
+  /** Statements that have been sent and are not answered yet. */
+  waiting: number;
+  /** There are some, and none has been answered lately. */
+  isSilent: boolean;
+}
+
 export interface Pool {
   /** Always the current client. What runs on it when it is replaced fails with a connection error. */
   client: Sql;
   /**
    * Asks on a fresh connection which host answers, and moves there if need be. The connections are given up if the host
-   * is another one, or if the one in use knows of none of our statements being worked on although we wait for them
-   * (`isWaiting`). Resolves to whether any host answers.
+   * is another one; if the one in use works on less than half of the statements that we wait for; and if no host answers,
+   * nor the connections do. Resolves to whether any host answers.
    */
-  renew(isWaiting: boolean): Promise<boolean>;
+  renew(need: Need): Promise<boolean>;
 }
 
 let opened = 0;
@@ -46,24 +56,32 @@ export function openPool(url: string, settings: Settings, onRenewal: () => void)
   let renewal: Promise<boolean> | undefined;
   let ended = false;
 
-  async function renew(isWaiting: boolean): Promise<boolean> {
+  async function renew({ waiting, isSilent }: Need): Promise<boolean> {
     const answers = await Promise.all(hosts.map((host) => probe(host, current.name, settings)));
+    if (ended) return false;
     // The one in use goes on being used as long as it answers; it may have been promoted while the first was away.
     const inUse = hosts.indexOf(current.host);
     const next = answers[inUse] === undefined ? answers.findIndex((working) => working !== undefined) : inUse;
     const host = hosts[next];
-    if (host === undefined || ended) return false;
-    const isStuck = isWaiting && answers[next] === 0;
+    if (host === undefined) {
+      if (isSilent) replace(current.host);
+      return false;
+    }
+    const isStuck = 2 * (answers[next] ?? 0) < Math.min(waiting, Number(settings.max));
     if (next !== inUse || isStuck) {
-      const old = current;
-      current = openGeneration(host, settings);
-      // What drizzle has set on the first client.
-      Object.assign(current.sql.options.parsers, old.sql.options.parsers);
-      Object.assign(current.sql.options.serializers, old.sql.options.serializers);
-      old.cut();
+      replace(host);
       onRenewal();
     }
     return true;
+  }
+
+  function replace(host: string): void {
+    const old = current;
+    current = openGeneration(host, settings);
+    // What drizzle has set on the first client.
+    Object.assign(current.sql.options.parsers, old.sql.options.parsers);
+    Object.assign(current.sql.options.serializers, old.sql.options.serializers);
+    old.cut();
   }
 
   const client = new Proxy((() => {}) as unknown as Sql, {
@@ -81,8 +99,8 @@ export function openPool(url: string, settings: Settings, onRenewal: () => void)
   });
   return {
     client,
-    renew(isWaiting) {
-      renewal ??= renew(isWaiting).finally(() => {
+    renew(need) {
+      renewal ??= renew(need).finally(() => {
         renewal = undefined;
       });
       return renewal;
@@ -136,9 +154,12 @@ function openGeneration(host: string, settings: Settings, mostSilentCloses = SIL
     name,
     cut() {
       isCut = true;
-      // Fails what waits, also for connections that are yet to be made.
+      // Fails what waits, also for connections that are yet to be made; and says goodbye, which a destroyed socket under
+      // TLS would answer with an error that nobody hears. Who does not listen is cut off.
       sql.end({ timeout: 0 }).catch(() => {});
-      for (const socket of sockets) socket.destroy();
+      setTimeout(() => {
+        for (const socket of sockets) socket.destroy();
+      }, GOODBYE);
     },
   };
 }

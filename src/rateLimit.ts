@@ -20,6 +20,8 @@ const WINDOW = 1;
 export interface RateLimit {
   /** Counts a request and sets the limit's headers; refuses it with 429 when the client has used up its second. */
   limit: RequestHandler;
+  /** Makes the first requests as quick as the later ones. */
+  warmUp(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -30,7 +32,7 @@ export function createRateLimit(
   log: Log,
   metrics: Metrics,
 ): RateLimit {
-  if (perSecond === 0) return { limit: (_request, _response, next) => next(), async close() {} };
+  if (perSecond === 0) return { limit: (_request, _response, next) => next(), async warmUp() {}, async close() {} };
   const store = REDIS_URL
     ? new SlidingLogRedis(REDIS_URL, perSecond, WINDOW)
     : new SlidingLogPostgres(databaseUrl, perSecond, WINDOW);
@@ -49,6 +51,7 @@ export function createRateLimit(
         headers: { 'Retry-After': String(seconds) },
       });
     },
+    warmUp: () => limiter.warmUp(),
     close: () => limiter.close(),
   };
 }

@@ -9,6 +9,7 @@
  *   passed meanwhile, and the instances notice its return at different times.
  */
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { AdmissionLog } from './admissionLog.js';
 import type { Log } from './log.js';
@@ -21,6 +22,8 @@ export interface LimitStore {
   count(client: string): Promise<RateLimiterRes>;
   /** Says that the instance lives; answers how many have said so in the last `patience` ms. */
   countInstances(instance: string, patience: number): Promise<number>;
+  /** Says that the instance is about to end. */
+  leave(instance: string): Promise<void>;
   /** Calls `report` when the store is known to be lost before a request shows it. */
   onLoss(report: () => void): void;
   /** Leaves connections that may hang, to ask anew. */
@@ -45,6 +48,9 @@ const CAUTION = 2000;
 /** Milliseconds between two signs of life of an instance, and after the last of which it counts as gone. */
 const HEARTBEAT = 2000;
 const GONE = 3 * HEARTBEAT;
+/** A start waits for so many answers of the store at once, or so many milliseconds. */
+const WARM_CONNECTIONS = 3;
+const WARM_UP_LIMIT = 2000;
 
 export class RateLimiter {
   readonly #store: LimitStore;
@@ -72,7 +78,14 @@ export class RateLimiter {
     this.#metrics = metrics;
     this.#heart = setInterval(() => this.#beat(), HEARTBEAT).unref();
     store.onLoss(() => this.#beginOutage('the connection was lost'));
-    this.#beat();
+  }
+
+  /** Makes the connections to the store and hears of the other instances; gives up after a while, but never rejects. */
+  async warmUp(): Promise<void> {
+    await Promise.race([
+      Promise.all(Array.from({ length: WARM_CONNECTIONS }, () => this.#beat())),
+      sleep(WARM_UP_LIMIT),
+    ]);
   }
 
   /** Decides within 250 ms whether a request of `client` passes, and counts it if so. Never rejects. */
@@ -88,6 +101,7 @@ export class RateLimiter {
     this.#closed = true;
     clearInterval(this.#heart);
     this.#admitted.close();
+    if (this.#outageSince === undefined) await inTime(this.#store.leave(this.#id)).catch(() => {});
     await this.#store.close();
   }
 
@@ -163,14 +177,11 @@ export class RateLimiter {
   }
 
   /** Failures are for the requests to find. */
-  #beat(): void {
+  async #beat(): Promise<void> {
     if (this.#outageSince !== undefined) return;
-    this.#store.countInstances(this.#id, GONE).then(
-      (instances) => {
-        this.#instances = instances;
-      },
-      () => {},
-    );
+    try {
+      this.#instances = await this.#store.countInstances(this.#id, GONE);
+    } catch {}
   }
 }
 

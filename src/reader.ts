@@ -8,9 +8,11 @@ import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import { unavailable } from './problem.js';
 
-/** Milliseconds without any answer, while reads wait, after which the connections are looked into. */
-const SILENCE = 500;
-const LOOK = 100;
+/** Milliseconds that a read may wait before the connections are looked into, and between two looks. */
+const LONG_WAIT = 500;
+const LOOK = 250;
+/** Milliseconds without any answer, while reads wait, after which the connections count as silent. */
+const SILENCE = 200;
 /** Milliseconds for which a read is tried again while there is no database, and between two tries. */
 const PERSISTENCE = 1000;
 const PAUSE = 50;
@@ -21,12 +23,18 @@ const BROKEN =
 /** Statement cancelled, lock not to be had in time, no resources, no way in, in conflict with a replica's recovery. */
 const UNABLE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;
 
+/** One read, however often it is tried. */
+interface Reading {
+  begin: number;
+  isOver: boolean;
+}
+
 export class Reader {
   readonly #database: Database;
   readonly #log: Log;
   readonly #metrics: Metrics;
   readonly #watch: NodeJS.Timeout;
-  #waiting = 0;
+  readonly #waiting = new Set<{ since: number }>();
   #lastAnswer = performance.now();
   #isDown = false;
 
@@ -42,17 +50,20 @@ export class Reader {
    * @throws the problem `unavailable`, when it can't be had in that time
    */
   async read<T>(query: () => PromiseLike<T>, limit: number): Promise<T> {
-    const late = new AbortController();
-    const expiry = sleep(limit, undefined, { signal: late.signal }).then(() => {
-      // The database gives up statements before that, so a connection may be dead.
-      void this.#renew();
-      throw unavailable('The database did not answer in time.');
+    const reading: Reading = { begin: performance.now(), isOver: false };
+    let late: NodeJS.Timeout | undefined;
+    const expiry = new Promise<never>((_resolve, reject) => {
+      late = setTimeout(() => {
+        // The database gives up statements before that, so a connection may be dead.
+        void this.#renew();
+        reject(unavailable('The database did not answer in time.'));
+      }, limit);
     });
-    expiry.catch(() => {});
     try {
-      return await Promise.race([this.#tryFor(query, late.signal), expiry]);
+      return await Promise.race([this.#tryFor(query, reading), expiry]);
     } finally {
-      late.abort();
+      clearTimeout(late);
+      reading.isOver = true;
     }
   }
 
@@ -60,9 +71,9 @@ export class Reader {
     clearInterval(this.#watch);
   }
 
-  async #tryFor<T>(query: () => PromiseLike<T>, given: AbortSignal): Promise<T> {
-    const begin = performance.now();
-    for (;;) {
+  async #tryFor<T>(query: () => PromiseLike<T>, reading: Reading): Promise<T> {
+    while (!reading.isOver) {
+      if (this.#isDown) await this.#awaitDatabase(reading);
       try {
         return await this.#try(query);
       } catch (error) {
@@ -71,19 +82,31 @@ export class Reader {
           this.#log.warn({ code: codeOf(reason), reason: reason.message }, 'the database gave up a statement');
           throw unavailable('The database could not answer.');
         }
-        if (!BROKEN.test(codeOf(reason)) || given.aborted) throw reason;
-        const isThere = await this.#renew();
-        if (!isThere) this.#report(reason);
-        if (!isThere && performance.now() - begin > PERSISTENCE) throw unavailable('The database does not answer.');
+        if (!BROKEN.test(codeOf(reason))) throw reason;
+        if (!(await this.#renew())) {
+          this.#report(reason);
+          await this.#awaitDatabase(reading);
+        }
         await sleep(PAUSE);
       }
+    }
+    throw unavailable('The database did not answer in time.');
+  }
+
+  /** While there is no database, nobody queues for its connections. */
+  async #awaitDatabase(reading: Reading): Promise<void> {
+    while (!reading.isOver && !(await this.#renew())) {
+      if (performance.now() - reading.begin > PERSISTENCE) throw unavailable('The database does not answer.');
+      await sleep(PAUSE);
     }
   }
 
   async #try<T>(query: () => PromiseLike<T>): Promise<T> {
-    // The silence begins with the first that waits.
-    if (this.#waiting === 0) this.#lastAnswer = performance.now();
-    this.#metrics.queries(++this.#waiting);
+    // A silence begins with the first that waits.
+    if (this.#waiting.size === 0) this.#lastAnswer = performance.now();
+    const attempt = { since: performance.now() };
+    this.#waiting.add(attempt);
+    this.#metrics.queries(this.#waiting.size);
     try {
       const answer = await query();
       this.#answered();
@@ -92,21 +115,32 @@ export class Reader {
       if (!BROKEN.test(codeOf(causeOf(error)))) this.#answered();
       throw error;
     } finally {
-      this.#metrics.queries(--this.#waiting);
+      this.#waiting.delete(attempt);
+      this.#metrics.queries(this.#waiting.size);
     }
   }
 
   #look(): void {
-    if (this.#waiting === 0 || performance.now() - this.#lastAnswer < SILENCE) return;
-    void this.#renew();
+    // A set is in the order of its insertions.
+    const [oldest] = this.#waiting;
+    if (oldest && performance.now() - oldest.since > LONG_WAIT) void this.#renew();
   }
 
-  #renew(): Promise<boolean> {
-    return this.#database.renew(this.#waiting > 0);
+  /** Whether there is a database, which from now on is known. */
+  async #renew(): Promise<boolean> {
+    const waiting = this.#waiting.size;
+    const isSilent = waiting > 0 && performance.now() - this.#lastAnswer > SILENCE;
+    const isThere = await this.#database.renew({ waiting, isSilent });
+    if (isThere) this.#recovered();
+    return isThere;
   }
 
   #answered(): void {
     this.#lastAnswer = performance.now();
+    this.#recovered();
+  }
+
+  #recovered(): void {
     if (!this.#isDown) return;
     this.#isDown = false;
     this.#log.info('the database answers again');

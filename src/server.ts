@@ -46,6 +46,8 @@ export interface OpenService {
   database: Database;
   /** Metrics and health, for the operator's eyes. */
   operatorServer: Server;
+  /** Makes the first requests as quick as the later ones. */
+  warmUp(): Promise<void>;
   /** Makes the service unready, and ends its connections with their next answer. */
   beginStop(): void;
   close(): Promise<void>;
@@ -72,6 +74,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
     server,
     database,
     operatorServer: createServer(operatorApp(metrics, health(database, reader, isStopping))),
+    warmUp: () => rateLimit.warmUp(),
     beginStop() {
       stopping = true;
     },
@@ -85,9 +88,10 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
 
 /** Starts the service on a migrated database. */
 export async function startService(config: Config, databaseUrl: string, log: Log): Promise<Service> {
-  const { server, operatorServer, beginStop, close } = openService(config, databaseUrl, log);
+  const { server, operatorServer, warmUp, beginStop, close } = openService(config, databaseUrl, log);
   const { HOST, PORT, METRICS_HOST, METRICS_PORT } = config;
   try {
+    await warmUp();
     await listen(server, PORT, HOST);
     if (METRICS_PORT !== undefined) await listen(operatorServer, METRICS_PORT, METRICS_HOST);
   } catch (error) {
@@ -134,7 +138,7 @@ async function listen(server: Server, PORT: number, HOST: string): Promise<void>
 }
 
 /** The HTTP server of the application, not yet listening; no client can hold it up or fill its memory. */
-export function createHttpServer(app: RequestListener): Server {
+function createHttpServer(app: RequestListener): Server {
   const server = createServer(
     {
       maxHeaderSize: MAX_HEADER_SIZE,

@@ -3,7 +3,7 @@
  * extended by the function `count_request` (drizzle/0001_derived.sql) under the lock of the client's row and on the
  * database's clock.
  */
-import { sql } from 'drizzle-orm';
+import { eq, sql } from 'drizzle-orm';
 import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from './database.js';
 import { type LimitStore, PATIENCE } from './rateLimiter.js';
@@ -73,11 +73,15 @@ export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStor
     return row?.instances ?? 1;
   }
 
+  async leave(instance: string): Promise<void> {
+    await this.#database.delete(rateLimits).where(eq(rateLimits.client, `instance:${instance}`));
+  }
+
   /** Losing a connection of the pool says nothing about the store; a request that fails does. */
   onLoss(): void {}
 
   reopen(): void {
-    this.#database.renew(true).catch(() => {});
+    this.#database.renew({ waiting: CONNECTIONS, isSilent: true }).catch(() => {});
   }
 
   async close(): Promise<void> {

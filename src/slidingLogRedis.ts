@@ -7,6 +7,7 @@ import { RateLimiterRedis, type RateLimiterRes } from 'rate-limiter-flexible';
 import type { LimitStore } from './rateLimiter.js';
 
 const PREFIX = 'branded-phone-numbers:';
+const INSTANCES = `${PREFIX}instances`;
 
 /** Milliseconds after which a connection that can't be made is given up, and between two attempts. */
 const CONNECT_LIMIT = 1000;
@@ -89,7 +90,11 @@ export class SlidingLogRedis extends RateLimiterRedis implements LimitStore {
   }
 
   async countInstances(instance: string, patience: number): Promise<number> {
-    return this.#redis.countInstances(`${PREFIX}instances`, instance, patience);
+    return this.#redis.countInstances(INSTANCES, instance, patience);
+  }
+
+  async leave(instance: string): Promise<void> {
+    await this.#redis.zrem(INSTANCES, instance);
   }
 
   onLoss(report: () => void): void {

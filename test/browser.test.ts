@@ -28,7 +28,7 @@ const real = useService({ RATE_LIMIT_PER_SECOND: '10' });
 async function listen(prefix = ''): Promise<Service> {
   const server = createServer((request, response) => {
     request.url = request.url?.slice(prefix.length) ?? '';
-    real.handler(request, response);
+    real.app.emit('request', request, response);
   }).listen(0, '127.0.0.1');
   await new Promise((resolve) => server.once('listening', resolve));
   return {

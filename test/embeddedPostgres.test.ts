@@ -169,7 +169,11 @@ describe('the embedded PostgreSQL', () => {
     await query(server.url, 'select pg_sleep(0)');
     const [backend] = await query(server.url, "select pid from pg_stat_activity where application_name like '% user'");
     process.kill(Number(backend?.pid), 'SIGKILL');
-    await sleep(2_000);
+    const users = () => query(server.url, "select pid from pg_stat_activity where application_name like '% user'");
+    await until(async () => {
+      const [again] = await users().catch(() => []);
+      return again !== undefined && again.pid !== backend?.pid;
+    });
     await (await user()).close();
     await query(server.url, 'select 1');
     await server.close();

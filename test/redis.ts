@@ -1,9 +1,11 @@
 /** A Redis of the test's own, where the program is installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { Redis } from 'ioredis';
 import { freePort, isListening } from '../cluster/port.js';
 
 export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
+if (!hasRedis && process.env.SKIP_NOTHING) throw new Error('redis-server is not installed');
 if (!hasRedis) console.warn('skipped: what needs redis-server, which is not installed here');
 
 export interface TestRedis {
@@ -12,6 +14,7 @@ export interface TestRedis {
   /** Ends it at once, as kill -9 does. */
   kill(): Promise<void>;
   start(...options: string[]): Promise<void>;
+  configure(setting: string, value: string): Promise<void>;
   pause(): void;
   resume(): void;
 }
@@ -36,6 +39,11 @@ export async function startRedis(): Promise<TestRedis> {
       await gone;
     },
     start,
+    async configure(setting, value) {
+      const client = new Redis(port, '127.0.0.1');
+      await client.config('SET', setting, value);
+      client.disconnect();
+    },
     pause: () => child.kill('SIGSTOP'),
     resume: () => child.kill('SIGCONT'),
   };

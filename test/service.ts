@@ -1,5 +1,5 @@
 /** The service as in production, without its port: the same application on a database of the test's own. */
-import type { RequestListener, Server } from 'node:http';
+import type { Server } from 'node:http';
 import { afterAll, beforeAll } from 'vitest';
 import { type Config, readConfig } from '../src/config.js';
 import type { Database } from '../src/database.js';
@@ -10,8 +10,6 @@ import { createDatabase } from './database.js';
 export interface TestService {
   /** The server, not listening: supertest makes it listen for each request. */
   app: Server;
-  /** The application itself, to be mounted elsewhere. */
-  handler: RequestListener;
   database: Database;
   databaseUrl: string;
 }
@@ -23,7 +21,8 @@ export function useService(environment: Record<string, string> = {}): TestServic
   beforeAll(async () => {
     const { url, drop } = await createDatabase();
     const config: Config = readConfig({ RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent', ...environment });
-    const { server: app, database, close: closeParts } = openService(config, url, openLog(config));
+    const { server: app, database, warmUp, close: closeParts } = openService(config, url, openLog(config));
+    await warmUp();
     Object.assign(service, { app, database, databaseUrl: url });
     close = async () => {
       await closeParts();

@@ -8,7 +8,7 @@ import { type AddressInfo, createServer, Socket } from 'node:net';
  * - `silent`: no byte passes any more, but nobody is told (a cut cable; a hung server); new ones are accepted, too
  * - `slow`: every answer takes 400 ms longer
  */
-export type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
+type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
 
 export interface ToxicProxy {
   port: number;

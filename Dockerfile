@@ -1,0 +1,29 @@
+# The service alone; PostgreSQL and Redis are others' containers (compose.yaml).
+FROM node:20-bookworm-slim AS build
+WORKDIR /app
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --ignore-scripts
+COPY tsconfig.json tsconfig.build.json ./
+COPY generated generated
+COPY src src
+RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
+
+FROM node:20-bookworm-slim
+ENV NODE_ENV=production
+# Where a container listens, others can reach it: AUTH has to be chosen when it is run.
+ENV HOST=0.0.0.0
+WORKDIR /app
+COPY --from=build /app/node_modules node_modules
+COPY --from=build /app/dist dist
+COPY package.json ./
+COPY openapi openapi
+COPY drizzle drizzle
+COPY browser browser
+COPY demo demo
+USER node
+EXPOSE 3000
+HEALTHCHECK --interval=10s --timeout=2s --start-period=30s \
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+# Without a shell in between, SIGTERM reaches the service.
+ENTRYPOINT ["node", "dist/src/main.js"]
+CMD ["serve"]

@@ -1,0 +1,237 @@
+/**
+ * Fills the fault table of docs/operations.md: the built service under each fault, with a steady load of many clients
+ * whose every answer is compared with the right one. `make fault-table`
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { startPostgres } from '../../cluster/postgresServer.js';
+import { packageFolder } from '../../src/contract.js';
+import { closeDatabase, migrateDatabase, openDatabase } from '../../src/database.js';
+import { brandedPhoneNumbers, businessProfiles } from '../../src/schema.js';
+import { hasRedis, startRedis } from '../redis.js';
+import { openToxicProxy } from './toxicProxy.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
+/** Requests a second, and milliseconds before, in and after the fault. */
+const RATE = 50;
+const BEFORE = 1500;
+const IN = 4000;
+const AFTER = 4000;
+
+interface Fault {
+  name: string;
+  begin(): unknown;
+  end(): unknown;
+  environment?: Record<string, string>;
+}
+
+const server = await startPostgres({ max_connections: '40' });
+await migrateDatabase(server.url);
+await fill(server.url);
+const proxy = await openToxicProxy(server.port);
+const other = await openToxicProxy(server.port);
+const redis = hasRedis ? await startRedis() : undefined;
+const redisProxy = redis && (await openToxicProxy(redis.port));
+
+const throughProxy = { DATABASE_URL: proxy.through(server.url) };
+const bothHosts = {
+  DATABASE_URL: throughProxy.DATABASE_URL.replace(`:${proxy.port}`, `:${proxy.port},127.0.0.1:${other.port}`),
+};
+const behave = (behaviour: Parameters<typeof proxy.behave>[0]) => () => proxy.behave(behaviour);
+const pass = behave('passing');
+
+let holder: postgres.Sql | undefined;
+const hold = (statement: string) => async () => {
+  holder = postgres(server.url, { max: 1 });
+  const held = await holder.reserve();
+  await held`BEGIN`;
+  await held.unsafe(statement);
+};
+const release = () => holder?.end({ timeout: 0 });
+const crowd: postgres.Sql[] = [];
+
+const faults: Fault[] = [
+  { name: 'none', begin() {}, end() {} },
+  { name: 'PostgreSQL is stopped and started', begin: () => server.stop('SIGINT'), end: () => server.start() },
+  { name: 'PostgreSQL is killed (-9) and started', begin: () => server.stop('SIGKILL'), end: () => server.start() },
+  {
+    name: 'its connections are cut in mid-query, ten times',
+    environment: throughProxy,
+    async begin() {
+      for (let i = 0; i < 10; i++) {
+        proxy.behave('refusing');
+        pass();
+        await sleep(100);
+      }
+    },
+    end() {},
+  },
+  {
+    name: 'its connections are half-open, new ones pass',
+    environment: throughProxy,
+    begin: () => proxy.forgetConnections(),
+    end() {},
+  },
+  { name: 'it accepts connections and closes them', environment: throughProxy, begin: behave('refusing'), end: pass },
+  { name: 'it hangs: accepts and never answers', environment: throughProxy, begin: behave('silent'), end: pass },
+  { name: 'every answer takes 400 ms longer', environment: throughProxy, begin: behave('slow'), end: pass },
+  {
+    name: 'a lock holds every statement beyond its deadline',
+    begin: hold('LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE'),
+    end: release,
+  },
+  {
+    name: 'it has no connection left for anyone',
+    begin() {
+      for (let i = 0; i < 40; i++) {
+        const sql = postgres(server.url, { max: 1, backoff: false, onnotice: () => {} });
+        crowd.push(sql);
+        sql`SELECT pg_sleep(4)`.catch(() => {});
+      }
+    },
+    end: () => Promise.all(crowd.splice(0).map((sql) => sql.end({ timeout: 0 }))),
+  },
+  { name: 'the first host of two is gone', environment: bothHosts, begin: behave('refusing'), end: pass },
+  { name: 'the first host of two hangs', environment: bothHosts, begin: behave('silent'), end: pass },
+  {
+    name: 'the limit’s rows in PostgreSQL are locked',
+    begin: hold('LOCK rate_limits IN ACCESS EXCLUSIVE MODE'),
+    end: release,
+  },
+];
+if (redis && redisProxy) {
+  const environment = { REDIS_URL: redisProxy.through(redis.url) };
+  const redisPass = () => redisProxy.behave('passing');
+  faults.push(
+    { name: 'Redis refuses connections', environment, begin: () => redisProxy.behave('refusing'), end: redisPass },
+    { name: 'Redis hangs', environment, begin: () => redisProxy.behave('silent'), end: redisPass },
+    {
+      name: 'every answer of Redis takes 400 ms longer',
+      environment,
+      begin: () => redisProxy.behave('slow'),
+      end: redisPass,
+    },
+    {
+      name: 'Redis is killed (-9) and comes back empty',
+      environment,
+      begin: () => redis.kill(),
+      end: () => redis.start(),
+    },
+    {
+      name: 'the memory of Redis is full',
+      environment,
+      begin: () => redis.configure('maxmemory', '1'),
+      end: () => redis.configure('maxmemory', '0'),
+    },
+  );
+}
+
+const rows: string[] = [];
+for (const fault of faults) {
+  rows.push(await measured(fault));
+  console.log(rows.at(-1));
+}
+write(rows);
+await Promise.all([proxy.close(), other.close(), redisProxy?.close(), redis?.kill()]);
+await server.remove();
+process.exit();
+
+async function measured({ name, begin, end, environment = {} }: Fault): Promise<string> {
+  const service = await serve({ DATABASE_URL: server.url, ...environment });
+  const expected = await (await fetch(`${service.url}${PATH}?size=5`)).text();
+  const answers: { status: number | string; came: number }[] = [];
+  let wrong = 0;
+  let sent = 0;
+  const pending: Promise<void>[] = [];
+  // Thirty clients, none of which comes near its limit.
+  const ask = async (client: number) => {
+    try {
+      const response = await fetch(`${service.url}${PATH}?size=5`, {
+        headers: { 'X-Forwarded-For': `203.0.113.${client}` },
+      });
+      const body = await response.text();
+      const isRight = response.status === 200 ? body === expected : [429, 503].includes(response.status);
+      if (!isRight) wrong++;
+      const kind = response.status === 200 ? 200 : `${response.status} ${JSON.parse(body).detail}`;
+      answers.push({ status: kind, came: performance.now() });
+    } catch (error) {
+      wrong++;
+      answers.push({ status: String(error), came: performance.now() });
+    }
+  };
+  const load = setInterval(() => pending.push(ask(sent++ % 30)), 1000 / RATE);
+  await sleep(BEFORE);
+  const before = memoryOf(service.pid);
+  await begin();
+  await sleep(IN);
+  await end();
+  const over = performance.now();
+  await sleep(AFTER);
+  clearInterval(load);
+  await Promise.all(pending);
+  const after = memoryOf(service.pid);
+  const bad = answers.filter(({ status }) => status !== 200);
+  const late = bad.filter(({ came }) => came > over).map(({ came }) => came - over);
+  const kinds = new Map<string, number>();
+  for (const { status } of bad) {
+    const kind = String(status).replace(/ Try again.*/, '');
+    kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+  }
+  await service.stop();
+  const told = [...kinds].sort().map(([kind, count]) => `${count} × ${kind}`);
+  return `| ${name} | ${sent} | ${wrong} | ${told.join('<br>') || '–'} | ${(Math.max(0, ...late) / 1000).toFixed(1)} s | ${before} → ${after} MB |`;
+}
+
+async function serve(environment: Record<string, string>) {
+  const child = spawn(process.execPath, ['dist/src/main.js', 'serve'], {
+    cwd: packageFolder,
+    env: { ...process.env, PORT: '0', TRUST_PROXY: '1', DRAIN_SECONDS: '0', ...environment },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  for await (const line of createInterface(child.stdout)) {
+    const url = /listening on (http:\/\/[\d.:]+)/.exec(line)?.[1];
+    if (!url) continue;
+    child.stdout.resume();
+    const stop = async () => {
+      const gone = once(child, 'exit');
+      child.kill('SIGTERM');
+      await gone;
+    };
+    return { url, pid: child.pid ?? 0, stop };
+  }
+  throw new Error('the service did not start');
+}
+
+/** Resident memory in megabytes. */
+function memoryOf(pid: number): number {
+  return Math.round(Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024);
+}
+
+async function fill(url: string): Promise<void> {
+  const database = openDatabase(url);
+  await database.insert(businessProfiles).values({ id: PROFILE, businessName: 'Circle Bank', status: 'approved' });
+  await database
+    .insert(brandedPhoneNumbers)
+    .values(Array.from({ length: 50 }, (_, i) => ({ phoneNumber: `+1415555${1000 + i}`, businessProfileId: PROFILE })));
+  await closeDatabase(database);
+}
+
+function write(lines: string[]): void {
+  const file = join(packageFolder, 'docs', 'operations.md');
+  const header = `| Fault | Requests | Wrong answers | Other than 200 | Recovered after | Memory |
+|---|---:|---:|---|---:|---:|`;
+  const text = readFileSync(file, 'utf8');
+  writeFileSync(
+    file,
+    text.replace(
+      /(<!-- faults -->\n)[\s\S]*(\n<!-- \/faults -->)/,
+      (_all, begin, end) => `${begin}${header}\n${lines.join('\n')}${end}`,
+    ),
+  );
+}

@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { readConfig, settingNames } from '../src/config.js';
+import { createMetrics } from '../src/metrics.js';
+
+const document = readFileSync('docs/operations.md', 'utf8');
+const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (?:`([^`]*)`|–) \|/gm)].map(([, name = '', value]) => ({
+  name,
+  value,
+}));
+
+describe('docs/operations.md', () => {
+  it('lists every setting, and none that does not exist', () => {
+    expect(rows.map(({ name }) => name).sort()).toEqual([...settingNames].sort());
+  });
+
+  it('tells the default of every setting', () => {
+    const defaults = readConfig({}) as Record<string, unknown>;
+    for (const { name, value } of rows) expect([name, value]).toEqual([name, defaults[name]?.toString()]);
+  });
+
+  it('tells of every metric that the service counts', async () => {
+    const text = await createMetrics().text();
+    for (const [, name] of text.matchAll(/^# HELP (\w+)/gm)) expect(document).toContain(`\`${name}`);
+  });
+
+  it.each(['compose.yaml', 'Dockerfile'])('%s sets nothing that is no setting', (file) => {
+    const text = readFileSync(file, 'utf8');
+    const named = [...text.matchAll(/^\s+([A-Z][A-Z_]+): /gm), ...text.matchAll(/^ENV ([A-Z_]+)=/gm)].map(
+      ([, name]) => name,
+    );
+    const others = ['NODE_ENV', 'POSTGRES_PASSWORD', 'POSTGRES_DB', 'POSTGRES_USER'];
+    expect(named.filter((name) => ![...settingNames, ...others].includes(name ?? ''))).toEqual([]);
+    expect(named.length).toBeGreaterThan(0);
+  });
+});
