@@ -27,7 +27,7 @@ export interface PlanNode {
 export function openExplainer(url: string, planCacheMode: 'force_generic_plan' | 'force_custom_plan') {
   const client = postgres(url, {
     max: 1,
-    connection: { plan_cache_mode: planCacheMode, enable_bitmapscan: false, jit: false },
+    connection: { plan_cache_mode: planCacheMode, enable_bitmapscan: 'off', jit: 'off' },
   });
   let sent = { query: '', values: [] as unknown[] };
   const database = drizzle(client, {

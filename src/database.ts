@@ -48,9 +48,9 @@ export function openDatabase(
       connection: {
         // The queries are written so that one plan fits all values; planning each time anew would cost more than it finds.
         plan_cache_mode: 'force_generic_plan',
-        // The walks end after a few rows; a bitmap would first read all of their ranges.
-        enable_bitmapscan: false,
-        jit: false,
+        // In words: postgres.js leaves out what is false. A walk ends after a few rows; a bitmap would read its whole range.
+        enable_bitmapscan: 'off',
+        jit: 'off',
         ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
       },
     },
