@@ -12,6 +12,11 @@ import { openEmbeddedPostgres } from '../src/embeddedPostgres.js';
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 30_000 });
 
 const asRoot = process.getuid?.() === 0;
+/** Another user, who may read everything: the checkout that the process is run from may be closed to others. */
+const AS_NOBODY = [
+  ...['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--securebits=+no_setuid_fixup'],
+  ...['--inh-caps=-all,+dac_read_search', '--ambient-caps=-all,+dac_read_search'],
+];
 const children: ChildProcess[] = [];
 let home: string; // 0700, as mkdtemp makes it: as root, no other user can enter
 let folder: string;
@@ -205,7 +210,7 @@ describe('the embedded PostgreSQL', () => {
 
   it.runIf(asRoot)('works for a user who is not root', async () => {
     await chown(home, 65534, 65534);
-    const { close } = await user({ command: ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'] });
+    const { close } = await user({ command: AS_NOBODY });
     expect((await stat(inside('data'))).uid).toBe(65534);
     await close();
   });
@@ -240,12 +245,11 @@ describe('the embedded PostgreSQL that cannot start says', () => {
   });
 
   it.runIf(asRoot)('that the folder is not writable, or is another user’s', async () => {
-    const command = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
     await chown(home, 65534, 65534);
     await mkdir(folder, { recursive: true });
-    await expect(user({ command })).rejects.toThrow(/cannot use .*EACCES.*writable.*DATABASE_URL/s);
+    await expect(user({ command: AS_NOBODY })).rejects.toThrow(/cannot use .*EACCES.*writable.*DATABASE_URL/s);
     await mkdir(inside(''), { mode: 0o700 });
-    await expect(user({ command })).rejects.toThrow(/as its owner, the user with the id 0.*DATABASE_URL/s);
+    await expect(user({ command: AS_NOBODY })).rejects.toThrow(/as its owner, the user with the id 0.*DATABASE_URL/s);
   });
 
   it('that there are no programs for this machine', async () => {

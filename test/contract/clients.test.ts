@@ -30,6 +30,14 @@ describe('The clients', () => {
     expect(parse(read(`generated/clients/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
   });
 
+  it.each(['typescript', 'python'])(
+    'are shown in the README as in their own, where the sample is run: %s',
+    (client) => {
+      const [sample] = /^```(js|python)\n.*?^```/ms.exec(read(`clients/${client}/README.md`)) ?? [];
+      expect(read('README.md')).toContain(sample);
+    },
+  );
+
   it('are tested with every filter', () => {
     const shapes: { arguments: object }[] = JSON.parse(read('clients/live/shapes.json'));
     const filters = [...parameters.keys()].filter((name) => name !== 'nextCursor' && name !== 'size');
