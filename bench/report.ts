@@ -60,7 +60,7 @@ function latencyTable(latencies: Results['latencies']): string {
   return table(head, rows);
 }
 
-/** The targets of issue 5, and how far the worst shape of each kind is from it. */
+/** The targets, and how far the worst shape of each kind is from it. */
 const TARGETS = { one: 1.5, several: 5, bounded: 30 };
 
 function worstTable(latencies: Results['latencies']): string {
