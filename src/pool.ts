@@ -130,7 +130,9 @@ function openGeneration(host: string, settings: Settings, mostSilentCloses = SIL
       await new Promise((resolve) => setTimeout(resolve, Math.min(25 * 2 ** silentCloses, LONGEST_PAUSE)));
     const socket = new Socket();
     if (isCut) {
-      setImmediate(() => socket.destroy(new Error('the connection was given up')));
+      // With the driver's own code, so that whoever reads knows it for a broken connection and tries again.
+      const givenUp = Object.assign(new Error('the connection was given up'), { code: 'CONNECTION_DESTROYED' });
+      setImmediate(() => socket.destroy(givenUp));
       return socket;
     }
     sockets.add(socket);
