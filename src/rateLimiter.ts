@@ -14,6 +14,7 @@ import { RateLimiterRes } from 'rate-limiter-flexible';
 import { AdmissionLog } from './admissionLog.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
+import { causeOf } from './reader.js';
 
 /** A store of counted requests that all instances share. */
 export interface LimitStore {
@@ -122,7 +123,7 @@ export class RateLimiter {
       this.#metrics.storeFailed(this.#store.kind);
       // Others were answered meanwhile, so the store is there; this one may have been counted or not.
       if (this.#lastAnswer > asked) return this.#decideOne(client);
-      this.#beginOutage(reason instanceof Error ? reason.message : String(reason));
+      this.#beginOutage(causeOf(reason).message);
       return this.#decideAlone(client);
     }
   }
