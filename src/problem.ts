@@ -90,13 +90,7 @@ export function answerProblem(report: (error: unknown, request: Request) => void
 
 function asProblem(error: unknown, request: Request): ProblemError {
   if (error instanceof ProblemError) return error;
-  const { status, headers } = error as { status?: number; headers?: Record<string, string> };
-  if (status === 405) {
-    const allow = headers?.Allow ?? '';
-    return problem('method-not-allowed', `${request.path} answers ${allow}, not ${request.method}.`, {
-      headers: { Allow: allow },
-    });
-  }
+  const { status } = error as { status?: number };
   if (status === 404) return noSuchPath(request);
   // Express throws these for what it can't decode, such as a path with broken percent-encoding.
   if (status === 400) return invalidRequest([{ parameter: '', detail: 'is not correctly percent-encoded' }]);
