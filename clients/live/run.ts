@@ -132,18 +132,23 @@ interface Run {
   /** Finds in what the command prints how many tests passed, all at once or one by one. */
   passed: RegExp;
   folder?: string;
-  /** Fewer are a failure. */
+  /** What makes its tests up may end with fewer: it goes on with others until it has made as many. */
   least?: number;
 }
 
 async function test({ name, command, passed, folder = root, least = 1 }: Run, environment: NodeJS.ProcessEnv) {
   console.log(`== ${name}`);
-  const { output, status } = await run(command, folder, { ...process.env, ...environment });
-  const plain = stripVTControlCharacters(output);
-  const count = [...plain.matchAll(passed)].reduce((sum, [, number]) => sum + Number(number ?? 1), 0);
-  const isGood = status === 0 && count >= least;
-  results.push(`${name}: ${isGood ? '' : `failed with status ${status}, `}${count} tests passed`);
-  if (!isGood) process.exitCode = 1;
+  for (let count = 0; ; ) {
+    const { output, status } = await run(command, folder, { ...process.env, ...environment });
+    const plain = stripVTControlCharacters(output);
+    const more = [...plain.matchAll(passed)].reduce((sum, [, number]) => sum + Number(number ?? 1), 0);
+    count += more;
+    const isGood = status === 0 && more > 0;
+    if (isGood && count < least) continue;
+    results.push(`${name}: ${isGood ? '' : `failed with status ${status}, `}${count} tests passed`);
+    if (!isGood) process.exitCode = 1;
+    return;
+  }
 }
 
 const names = process.argv.slice(2);
