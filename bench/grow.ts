@@ -14,13 +14,13 @@ export async function growTenfold(sql: Sql): Promise<void> {
     SELECT index.indexrelid::regclass::text AS name, index.indrelid::regclass::text AS table, conname AS constraint,
       coalesce(pg_get_constraintdef(c.oid), pg_get_indexdef(index.indexrelid)) AS definition
     FROM pg_index AS index LEFT JOIN pg_constraint AS c ON c.conindid = index.indexrelid AND c.contype IN ('p', 'u')
-    WHERE index.indrelid IN ('branded_phone_numbers'::regclass, 'listed_carrier_statuses'::regclass)`;
+    WHERE index.indrelid IN ('branded_phone_numbers'::regclass, 'listings'::regclass)`;
   for (const { name, table, constraint } of indexes) {
     await sql.unsafe(constraint ? `ALTER TABLE ${table} DROP CONSTRAINT ${constraint}` : `DROP INDEX ${name}`);
   }
   for (const [table, replaced] of [
     ['branded_phone_numbers', ['phone_number', 'id']],
-    ['listed_carrier_statuses', ['phone_number']],
+    ['listings', ['phone_number']],
   ] as const) {
     const columns = await sql`
       SELECT column_name AS name FROM information_schema.columns

@@ -54,7 +54,7 @@ export async function measureImport(url: string, sql: Sql, file: string, server:
 
 async function copyAgain(sql: Sql): Promise<number> {
   let seconds = 0;
-  for (const table of ['business_profiles', 'branded_phone_numbers', 'carrier_statuses', 'listed_carrier_statuses']) {
+  for (const table of ['business_profiles', 'branded_phone_numbers', 'carrier_statuses', 'listings']) {
     const file = `/tmp/bench_${table}.copy`;
     await sql.unsafe(`COPY ${table} TO '${file}'`);
     await sql.unsafe(`CREATE TABLE bare_${table} (LIKE ${table})`);

@@ -36,7 +36,7 @@ export async function measureLatency(url: string, owners: Owners, server: Server
   const cases = [];
   for (const { name, kind, request } of shapesFor(owners)) {
     for (const after of ['', middle]) {
-      const page = { filter: filterOf(request), visibleProfiles: null, after, limit: (request.size ?? 25) + 1 };
+      const page = { filter: filterOf(request), visibleProfiles: null, after, size: request.size ?? 25 };
       const { rows, buffers } = await explainer.explain(page);
       // A cursor into the middle is had by walking there, which would take hours: only the database is timed there.
       const path = after === '' ? `${server.url}${PATH}?${searchOf(request)}` : undefined;

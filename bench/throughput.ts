@@ -137,7 +137,7 @@ async function writePgbenchScript(url: string): Promise<string> {
     filter: filterOf({}),
     visibleProfiles: null,
     after: '',
-    limit: 26,
+    size: 25,
   });
   await client.end();
   const file = join('.cache', 'page.sql');

@@ -20,7 +20,8 @@ CREATE TABLE "branded_phone_numbers" (
 	"branding_name_long" text COLLATE "C",
 	"reporting_group" text COLLATE "C",
 	"status" "status" DEFAULT 'unregistered' NOT NULL,
-	"carrier_statuses" json DEFAULT '[]'::json NOT NULL,
+	"facet_ids" integer[] DEFAULT '{}' NOT NULL,
+	"item_tail" text COLLATE "C" DEFAULT '' NOT NULL,
 	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "branded_phone_numbers_id" UNIQUE("id"),
@@ -36,6 +37,7 @@ CREATE TABLE "business_profiles" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"business_name" text COLLATE "C" NOT NULL,
 	"status" text COLLATE "C" NOT NULL,
+	"item" text COLLATE "C" DEFAULT '' NOT NULL,
 	CONSTRAINT "business_name_is_name" CHECK (char_length(business_name) BETWEEN 1 AND 255 AND business_name !~ '[\x01-\x1f\x7f-\x9f]'),
 	CONSTRAINT "status_is_name" CHECK (char_length(status) BETWEEN 1 AND 255 AND status !~ '[\x01-\x1f\x7f-\x9f]')
 );
@@ -51,22 +53,23 @@ CREATE TABLE "carrier_statuses" (
 	CONSTRAINT "time_is_finite" CHECK (isfinite(created_at))
 );
 --> statement-breakpoint
-CREATE TABLE "combinations" (
-	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "combinations_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
-	"carrier" text COLLATE "C" NOT NULL,
-	"feature" "feature" NOT NULL,
-	"detailed_status" "detailed_status" NOT NULL,
+CREATE TABLE "facets" (
+	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "facets_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
+	"carrier" text COLLATE "C",
+	"feature" "feature",
+	"detailed_status" "detailed_status",
 	"status" "status" NOT NULL,
-	CONSTRAINT "combinations_values" UNIQUE("carrier","feature","detailed_status","status")
+	CONSTRAINT "facets_values" UNIQUE NULLS NOT DISTINCT("carrier","feature","detailed_status","status"),
+	CONSTRAINT "facet_is_entry_or_status" CHECK (num_nulls(carrier, feature, detailed_status) IN (0, 3))
 );
 --> statement-breakpoint
-CREATE TABLE "listed_carrier_statuses" (
+CREATE TABLE "listings" (
+	"facet_id" integer NOT NULL,
 	"phone_number" text COLLATE "C" NOT NULL,
-	"combination_id" integer NOT NULL,
 	"business_profile_id" uuid NOT NULL,
 	"reporting_group" text COLLATE "C",
 	"internal_name" text COLLATE "C",
-	CONSTRAINT "listed_carrier_statuses_pkey" PRIMARY KEY("phone_number","combination_id")
+	CONSTRAINT "listings_pkey" PRIMARY KEY("facet_id","phone_number")
 );
 --> statement-breakpoint
 CREATE TABLE "rate_limits" (
@@ -77,14 +80,9 @@ CREATE TABLE "rate_limits" (
 --> statement-breakpoint
 ALTER TABLE "branded_phone_numbers" ADD CONSTRAINT "number_has_business_profile" FOREIGN KEY ("business_profile_id") REFERENCES "public"."business_profiles"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "carrier_statuses" ADD CONSTRAINT "carrier_status_has_number" FOREIGN KEY ("phone_number") REFERENCES "public"."branded_phone_numbers"("phone_number") ON DELETE cascade ON UPDATE cascade;--> statement-breakpoint
-CREATE INDEX "numbers_by_status" ON "branded_phone_numbers" USING btree ("status","phone_number");--> statement-breakpoint
-CREATE INDEX "numbers_by_business_profile_status" ON "branded_phone_numbers" USING btree ("business_profile_id","status","phone_number");--> statement-breakpoint
-CREATE INDEX "numbers_by_reporting_group_status" ON "branded_phone_numbers" USING btree ("reporting_group","status","phone_number");--> statement-breakpoint
-CREATE INDEX "numbers_by_internal_name_status" ON "branded_phone_numbers" USING btree ("internal_name","status","phone_number");--> statement-breakpoint
-CREATE INDEX "numbers_by_business_profile" ON "branded_phone_numbers" USING btree ("business_profile_id","phone_number","status","reporting_group","internal_name");--> statement-breakpoint
-CREATE INDEX "numbers_by_reporting_group" ON "branded_phone_numbers" USING btree ("reporting_group","phone_number","status","business_profile_id","internal_name");--> statement-breakpoint
-CREATE INDEX "numbers_by_internal_name" ON "branded_phone_numbers" USING btree ("internal_name","phone_number","status","business_profile_id","reporting_group");--> statement-breakpoint
-CREATE INDEX "listed_by_combination" ON "listed_carrier_statuses" USING btree ("combination_id","phone_number");--> statement-breakpoint
-CREATE INDEX "listed_by_business_profile" ON "listed_carrier_statuses" USING btree ("business_profile_id","combination_id","phone_number");--> statement-breakpoint
-CREATE INDEX "listed_by_reporting_group" ON "listed_carrier_statuses" USING btree ("reporting_group","combination_id","phone_number");--> statement-breakpoint
-CREATE INDEX "listed_by_internal_name" ON "listed_carrier_statuses" USING btree ("internal_name","combination_id","phone_number");
+CREATE INDEX "numbers_by_business_profile" ON "branded_phone_numbers" USING btree ("business_profile_id","phone_number","reporting_group","internal_name");--> statement-breakpoint
+CREATE INDEX "numbers_by_reporting_group" ON "branded_phone_numbers" USING btree ("reporting_group","phone_number","business_profile_id","internal_name");--> statement-breakpoint
+CREATE INDEX "numbers_by_internal_name" ON "branded_phone_numbers" USING btree ("internal_name","phone_number","business_profile_id","reporting_group");--> statement-breakpoint
+CREATE INDEX "listings_by_business_profile" ON "listings" USING btree ("business_profile_id","facet_id","phone_number");--> statement-breakpoint
+CREATE INDEX "listings_by_reporting_group" ON "listings" USING btree ("reporting_group","facet_id","phone_number");--> statement-breakpoint
+CREATE INDEX "listings_by_internal_name" ON "listings" USING btree ("internal_name","facet_id","phone_number");

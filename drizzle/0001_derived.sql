@@ -1,5 +1,6 @@
 -- What the database derives, so that it is right whoever writes:
---   carrier_statuses -> branded_phone_numbers.status and .carrier_statuses -> listed_carrier_statuses
+--   carrier_statuses -> the derived columns of branded_phone_numbers -> listings
+--   business_profiles.item
 -- Each statement, of one row or of a million, passes its rows along once.
 
 -- Specification 3.2, highest priority first.
@@ -14,31 +15,102 @@ RETURN CASE
 END;
 --> statement-breakpoint
 
--- RFC 3339 in UTC with milliseconds, as the contract's Time.
+-- RFC 3339 in UTC with milliseconds, as the contract's Time; rounded as the columns round.
 CREATE FUNCTION rfc3339(moment timestamptz) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
+RETURN to_char(moment::timestamptz(3) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
 --> statement-breakpoint
 
--- An entry as an answer shows it (the contract's CarrierStatus).
-CREATE FUNCTION carrier_status_json(entry carrier_statuses) RETURNS text
+-- A text or null as JSON.
+CREATE FUNCTION json_of(value text) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN format(
-  '{"carrier":%s,"feature":"%s","detailedStatus":"%s","createdAt":"%s"}',
-  to_json(entry.carrier), entry.feature, entry.detailed_status, rfc3339(entry.created_at)
-);
+RETURN coalesce(to_json(value)::text, 'null');
+--> statement-breakpoint
+
+-- A number's entries as an answer shows them (the contract's CarrierStatus). These two return rows, not values, because
+-- so the planner unfolds them in a query over many numbers.
+CREATE FUNCTION json_of_entries(
+  carriers text[], features feature[], detailed_statuses detailed_status[], created_ats timestamptz[]
+) RETURNS TABLE (entries text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT coalesce(string_agg(
+    '{"carrier":' || to_json(carrier) || ',"feature":"' || feature || '","detailedStatus":"' || detailed_status
+      || '","createdAt":"' || rfc3339(coalesce(created_at, now())) || '"}',
+    ',' ORDER BY carrier COLLATE "C", feature::text COLLATE "C"
+  ), '')
+  FROM unnest(carriers, features, detailed_statuses, created_ats) AS entry (carrier, feature, detailed_status, created_at);
+END;
+--> statement-breakpoint
+
+-- The facets of a number with such entries, as far as there are such facets yet.
+CREATE FUNCTION facets_of_entries(carriers text[], features feature[], detailed_statuses detailed_status[])
+RETURNS TABLE (status status, facet_ids integer[])
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT derived.status, ARRAY(
+    SELECT id FROM facets WHERE facets.carrier IS NULL AND facets.status = derived.status
+    UNION ALL
+    SELECT id
+    FROM unnest(carriers, features, detailed_statuses) AS entry (carrier, feature, detailed_status)
+    JOIN facets USING (carrier, feature, detailed_status)
+    WHERE facets.status = derived.status
+  )
+  FROM (SELECT overall_status(detailed_statuses) AS status OFFSET 0) AS derived;
+END;
+--> statement-breakpoint
+
+-- What follows the business profile in an item (the contract's BrandedPhoneNumber).
+CREATE FUNCTION item_tail_json(
+  internal_name text, branding_name_short text, branding_name_long text, reporting_group text, status status,
+  entries text, created_at timestamptz, updated_at timestamptz
+) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN ',"internalName":' || json_of(internal_name) || ',"brandingNameShort":' || json_of(branding_name_short)
+  || ',"brandingNameLong":' || json_of(branding_name_long) || ',"reportingGroup":' || json_of(reporting_group)
+  || ',"status":"' || status || '","carrierStatuses":[' || entries
+  || '],"createdAt":"' || rfc3339(created_at) || '","updatedAt":"' || rfc3339(updated_at) || '"}';
+--> statement-breakpoint
+
+CREATE FUNCTION derive_business_profile() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+  NEW.item := '{"id":"' || NEW.id || '","businessName":' || to_json(NEW.business_name)
+    || ',"status":' || to_json(NEW.status) || '}';
+  RETURN NEW;
+END $$;
+--> statement-breakpoint
+CREATE TRIGGER derive BEFORE INSERT OR UPDATE ON business_profiles
+FOR EACH ROW EXECUTE FUNCTION derive_business_profile();
 --> statement-breakpoint
 
 -- The derived columns of a number. They are computed anew at every write of the row, so no writer can set them wrong.
 CREATE FUNCTION derive_branded_phone_number() RETURNS trigger
 LANGUAGE plpgsql AS $$
+DECLARE
+  entries record;
 BEGIN
-  SELECT
-    overall_status(array_agg(entry.detailed_status)),
-    coalesce('[' || string_agg(carrier_status_json(entry), ',' ORDER BY entry.carrier, entry.feature::text COLLATE "C") || ']', '[]')::json
-  INTO NEW.status, NEW.carrier_statuses
-  FROM carrier_statuses entry
-  WHERE entry.phone_number = NEW.phone_number;
+  SELECT array_agg(carrier) AS carriers, array_agg(feature) AS features,
+    array_agg(detailed_status) AS detailed_statuses, array_agg(created_at) AS created_ats, count(*) AS count
+  INTO entries
+  FROM carrier_statuses WHERE phone_number = NEW.phone_number;
+  LOOP
+    SELECT status, facet_ids INTO NEW.status, NEW.facet_ids
+    FROM facets_of_entries(entries.carriers, entries.features, entries.detailed_statuses);
+    EXIT WHEN cardinality(NEW.facet_ids) > entries.count;
+    INSERT INTO facets (carrier, feature, detailed_status, status)
+    SELECT NULL, NULL, NULL, NEW.status
+    UNION ALL
+    SELECT *, NEW.status FROM unnest(entries.carriers, entries.features, entries.detailed_statuses)
+    ORDER BY 1, 2, 3 -- the same for all, lest two wait for each other
+    ON CONFLICT DO NOTHING;
+  END LOOP;
+  SELECT item_tail_json(
+    NEW.internal_name, NEW.branding_name_short, NEW.branding_name_long, NEW.reporting_group, NEW.status, json.entries,
+    NEW.created_at, NEW.updated_at
+  )
+  INTO NEW.item_tail
+  FROM json_of_entries(entries.carriers, entries.features, entries.detailed_statuses, entries.created_ats) AS json;
   RETURN NEW;
 END $$;
 --> statement-breakpoint
@@ -76,49 +148,31 @@ CREATE TRIGGER derive_on_truncate AFTER TRUNCATE ON carrier_statuses
 FOR EACH STATEMENT EXECUTE FUNCTION derive_changed_numbers();
 --> statement-breakpoint
 
--- Numbers have changed: what is listed of them follows, touching only the rows that differ.
+-- Numbers have changed: their listings follow, touching only the rows that differ.
 CREATE FUNCTION list_changed_numbers() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
   IF TG_OP = 'TRUNCATE' THEN
-    TRUNCATE listed_carrier_statuses;
-    RETURN NULL;
-  END IF;
-  IF TG_OP <> 'DELETE' THEN
-    INSERT INTO combinations (carrier, feature, detailed_status, status)
-    SELECT entry.carrier, entry.feature, entry.detailed_status, changed.status
-    FROM changed JOIN carrier_statuses entry USING (phone_number)
-    EXCEPT SELECT carrier, feature, detailed_status, status FROM combinations
-    ON CONFLICT DO NOTHING;
-  END IF;
-  IF TG_OP <> 'INSERT' THEN
-    DELETE FROM listed_carrier_statuses listed
-    USING before
-    WHERE listed.phone_number = before.phone_number AND NOT EXISTS (
-      SELECT FROM combinations combination
-      JOIN carrier_statuses entry USING (carrier, feature, detailed_status)
-      JOIN branded_phone_numbers number USING (phone_number, status)
-      WHERE combination.id = listed.combination_id AND phone_number = listed.phone_number
-        AND (number.business_profile_id, number.reporting_group, number.internal_name)
-        IS NOT DISTINCT FROM (listed.business_profile_id, listed.reporting_group, listed.internal_name)
-    );
-  END IF;
-  IF TG_OP <> 'DELETE' THEN
-    INSERT INTO listed_carrier_statuses
-      (phone_number, combination_id, business_profile_id, reporting_group, internal_name)
-    SELECT phone_number, combination.id, entry.business_profile_id, entry.reporting_group, entry.internal_name
-    FROM (
-      SELECT
-        phone_number, carrier, feature, detailed_status, status, business_profile_id, reporting_group, internal_name
-      FROM changed JOIN carrier_statuses USING (phone_number)
-      OFFSET 0 -- else the planner, not knowing what has changed, may pair every number with every combination first
-    ) AS entry
-    JOIN combinations combination USING (carrier, feature, detailed_status, status)
-    -- Of a new number nothing is listed yet; of another, what is left is right.
-    WHERE TG_OP = 'INSERT' OR NOT EXISTS (
-      SELECT FROM listed_carrier_statuses listed
-      WHERE (listed.phone_number, listed.combination_id) = (entry.phone_number, combination.id)
-    );
+    TRUNCATE listings;
+  ELSIF TG_OP = 'INSERT' THEN
+    INSERT INTO listings (facet_id, phone_number, business_profile_id, reporting_group, internal_name)
+    SELECT unnest(facet_ids), phone_number, business_profile_id, reporting_group, internal_name FROM changed;
+  ELSIF TG_OP = 'DELETE' THEN
+    DELETE FROM listings
+    USING (SELECT unnest(facet_ids) AS facet_id, phone_number FROM before OFFSET 0) AS gone
+    WHERE (listings.facet_id, listings.phone_number) = (gone.facet_id, gone.phone_number);
+  ELSE
+    DELETE FROM listings
+    USING (
+      SELECT unnest(facet_ids) AS facet_id, phone_number, business_profile_id, reporting_group, internal_name FROM before
+      EXCEPT
+      SELECT unnest(facet_ids), phone_number, business_profile_id, reporting_group, internal_name FROM changed
+    ) AS gone
+    WHERE (listings.facet_id, listings.phone_number) = (gone.facet_id, gone.phone_number);
+    INSERT INTO listings (facet_id, phone_number, business_profile_id, reporting_group, internal_name)
+    SELECT unnest(facet_ids), phone_number, business_profile_id, reporting_group, internal_name FROM changed
+    EXCEPT
+    SELECT unnest(facet_ids), phone_number, business_profile_id, reporting_group, internal_name FROM before;
   END IF;
   RETURN NULL;
 END $$;
@@ -144,11 +198,63 @@ ALTER TABLE carrier_statuses ALTER CONSTRAINT carrier_status_has_number DEFERRAB
 CREATE FUNCTION refuse_write_of_derived_rows() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'listed_carrier_statuses is derived; write carrier_statuses or branded_phone_numbers instead';
+  RAISE EXCEPTION '% is derived; write carrier_statuses or branded_phone_numbers instead', TG_TABLE_NAME;
 END $$;
 --> statement-breakpoint
-CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON listed_carrier_statuses
+CREATE TRIGGER refuse BEFORE UPDATE OR DELETE OR TRUNCATE ON facets
 FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_write_of_derived_rows();
+--> statement-breakpoint
+CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON listings
+FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_write_of_derived_rows();
+--> statement-breakpoint
+
+-- Makes all listings anew, aside, and puts them in the place of the old ones: for an import of many numbers, since indexes
+-- are built in a fifth of the time that it takes to extend them row by row. Reading goes on until the exchange, which waits
+-- for a moment in which nobody reads, but never so long that those who come meanwhile would notice. Indexes, triggers and
+-- grants are those of the old table.
+CREATE FUNCTION rebuild_listings() RETURNS void
+LANGUAGE plpgsql SET lock_timeout = '50ms' SET maintenance_work_mem = '256MB' AS $$
+DECLARE
+  definition text;
+  index_names text[];
+  index_name text;
+BEGIN
+  LOCK TABLE branded_phone_numbers IN SHARE ROW EXCLUSIVE MODE;
+  CREATE TABLE rebuilt (LIKE listings INCLUDING ALL EXCLUDING INDEXES);
+  INSERT INTO rebuilt (facet_id, phone_number, business_profile_id, reporting_group, internal_name)
+  SELECT unnest(facet_ids), phone_number, business_profile_id, reporting_group, internal_name
+  FROM branded_phone_numbers ORDER BY phone_number;
+  SELECT array_agg(relname) INTO index_names
+  FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = 'listings'::regclass;
+  FOREACH index_name IN ARRAY index_names LOOP
+    definition := pg_get_indexdef(index_name::regclass);
+    EXECUTE regexp_replace(definition, 'INDEX .* ON .* USING', format('INDEX %I ON rebuilt USING', 'rebuilt_' || index_name));
+  END LOOP;
+  ALTER TABLE rebuilt ADD PRIMARY KEY USING INDEX rebuilt_listings_pkey;
+  ANALYZE rebuilt;
+  FOR definition IN
+    SELECT regexp_replace(pg_get_triggerdef(oid), ' ON [^ ]+ FOR ', ' ON rebuilt FOR ')
+    FROM pg_trigger WHERE tgrelid = 'listings'::regclass
+    UNION ALL
+    SELECT format('GRANT %s ON rebuilt TO %s', privilege_type, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
+    FROM pg_class, aclexplode(relacl) WHERE oid = 'listings'::regclass
+  LOOP
+    EXECUTE definition;
+  END LOOP;
+  LOOP
+    BEGIN
+      LOCK TABLE listings IN ACCESS EXCLUSIVE MODE;
+      EXIT;
+    EXCEPTION WHEN lock_not_available THEN
+      PERFORM pg_sleep(0.02);
+    END;
+  END LOOP;
+  DROP TABLE listings;
+  ALTER TABLE rebuilt RENAME TO listings;
+  FOREACH index_name IN ARRAY index_names LOOP
+    EXECUTE format('ALTER INDEX %I RENAME TO %I', 'rebuilt_' || index_name, index_name);
+  END LOOP;
+END $$;
 --> statement-breakpoint
 
 -- The rate limit's store: lost with a crash, which is well for what is a second old; and with room on each page for the

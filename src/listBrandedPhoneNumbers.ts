@@ -6,35 +6,27 @@ import {
 } from '../generated/types/apis/index.js';
 import type { Client } from './client.js';
 import { decodeCursor, encodeCursor } from './cursor.js';
-import { type Filter, filterOf } from './filter.js';
-import type { PageRequest, PageRow } from './query.js';
+import { filterOf } from './filter.js';
+import type { Page, PageRequest } from './query.js';
 
 /** As the validator leaves it: with the contract's defaults. */
 type ValidRequest = ListBrandedPhoneNumbersRequest & { size: number };
 
 /** Answers a validated request with the page that `readPage` finds. */
-export function listBrandedPhoneNumbers(readPage: (request: PageRequest) => Promise<PageRow[]>): RequestHandler {
+export function listBrandedPhoneNumbers(readPage: (request: PageRequest) => Promise<Page>): RequestHandler {
   return async (request, response) => {
     const query = request.query as unknown as ValidRequest;
     const { visibleProfiles } = response.locals.client as Client;
     const filter = filterOf(query);
     const after = query.nextCursor === undefined ? '' : decodeCursor(query.nextCursor, filter);
-    const rows = await readPage({ filter, visibleProfiles, after, limit: query.size + 1 });
-    const page = pageOf(rows, query.size, filter);
-    if (page.nextCursor !== null) response.set('Link', `<${addressOf(query, page.nextCursor)}>; rel="next"`);
+    const page = await readPage({ filter, visibleProfiles, after, size: query.size });
+    const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, filter) : null;
+    if (nextCursor !== null) response.set('Link', `<${addressOf(query, nextCursor)}>; rel="next"`);
     response.set('Cache-Control', 'private, no-cache').vary('Authorization');
-    response.locals.rows = page.items.length;
+    response.locals.rows = page.count;
     // The items are JSON already. Express adds the ETag and answers 304 where the client has it.
-    response.type('json').send(`{"items":[${page.items}],"nextCursor":${JSON.stringify(page.nextCursor)}}`);
+    response.type('json').send(`{"items":[${page.items}],"nextCursor":${JSON.stringify(nextCursor)}}`);
   };
-}
-
-/** One row more than the page holds was asked for: it tells whether there is a next page. */
-function pageOf(rows: PageRow[], size: number, filter: Filter) {
-  const shown = rows.slice(0, size);
-  const last = shown.at(-1);
-  const nextCursor = rows.length > size && last ? encodeCursor(last.phoneNumber, filter) : null;
-  return { items: shown.map(({ item }) => item), nextCursor };
 }
 
 /** The same request with another cursor, encoded as the contract says. */

@@ -1,6 +1,6 @@
 /**
  * The tables. `business_profiles`, `branded_phone_numbers` and `carrier_statuses` are what is true; anyone may write
- * them. `listed_carrier_statuses` is derived from them by triggers (drizzle/0001_derived.sql) and is what the list
+ * them. `facets` and `listings` are derived from them by triggers (drizzle/0001_derived.sql) and are what the list
  * operation walks. Bounds and value lists repeat the contract's, because the database is its own last line of
  * defence; a test holds the two together.
  */
@@ -12,7 +12,6 @@ import {
   foreignKey,
   index,
   integer,
-  json,
   pgEnum,
   pgTable,
   primaryKey,
@@ -20,7 +19,7 @@ import {
   unique,
   uuid,
 } from 'drizzle-orm/pg-core';
-import { type CarrierStatus, DetailedStatus, Feature, Status } from '../generated/types/models/index.js';
+import { DetailedStatus, Feature, Status } from '../generated/types/models/index.js';
 
 /** Text in byte order, whatever the database's locale: pages are ordered so, and comparisons are cheapest so. */
 const byteText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
@@ -42,6 +41,8 @@ export const businessProfiles = pgTable(
     id: uuid().primaryKey(),
     businessName: byteText('business_name').notNull(),
     status: byteText().notNull(),
+    /** Derived: the profile's JSON as an answer shows it. */
+    item: byteText().notNull().default(''),
   },
   () => [check('business_name_is_name', isName('business_name')), check('status_is_name', isName('status'))],
 );
@@ -58,8 +59,10 @@ export const brandedPhoneNumbers = pgTable(
     reportingGroup: byteText('reporting_group'),
     /** Derived from the carrier statuses (specification 3.2); what a writer says is overridden. */
     status: status().notNull().default('unregistered'),
-    /** Derived: the number's entries as an answer shows them, so that a page reads one row a number. */
-    carrierStatuses: json('carrier_statuses').$type<CarrierStatus[]>().notNull().default([]),
+    /** Derived: what the number is listed under. */
+    facetIds: integer('facet_ids').array().notNull().default([]),
+    /** Derived: the item's JSON as an answer shows it, from behind its business profile, which changes by itself. */
+    itemTail: byteText('item_tail').notNull().default(''),
     createdAt: time('created_at').notNull().defaultNow(),
     updatedAt: time('updated_at').notNull().defaultNow(),
   },
@@ -76,34 +79,11 @@ export const brandedPhoneNumbers = pgTable(
     check('branding_name_long_is_name', isName('branding_name_long', 32)),
     check('reporting_group_is_name', isName('reporting_group')),
     check('times_are_finite', sql`isfinite(created_at) AND isfinite(updated_at)`),
-    // The list's walks without an entry filter: behind each owner that a filter can name, with and without a status, the
-    // order of the pages. Those without hold everything else that is asked of a number, so that the next numbers of an
-    // owner are tested without reading their rows.
-    index('numbers_by_status').on(t.status, t.phoneNumber),
-    index('numbers_by_business_profile_status').on(t.businessProfileId, t.status, t.phoneNumber),
-    index('numbers_by_reporting_group_status').on(t.reportingGroup, t.status, t.phoneNumber),
-    index('numbers_by_internal_name_status').on(t.internalName, t.status, t.phoneNumber),
-    index('numbers_by_business_profile').on(
-      t.businessProfileId,
-      t.phoneNumber,
-      t.status,
-      t.reportingGroup,
-      t.internalName,
-    ),
-    index('numbers_by_reporting_group').on(
-      t.reportingGroup,
-      t.phoneNumber,
-      t.status,
-      t.businessProfileId,
-      t.internalName,
-    ),
-    index('numbers_by_internal_name').on(
-      t.internalName,
-      t.phoneNumber,
-      t.status,
-      t.businessProfileId,
-      t.reportingGroup,
-    ),
+    // The list's walks without a filter on status or entries: behind each owner that a filter can name, the order of the
+    // pages, and the other owners, so that the next numbers of one owner are tested for those without reading their rows.
+    index('numbers_by_business_profile').on(t.businessProfileId, t.phoneNumber, t.reportingGroup, t.internalName),
+    index('numbers_by_reporting_group').on(t.reportingGroup, t.phoneNumber, t.businessProfileId, t.internalName),
+    index('numbers_by_internal_name').on(t.internalName, t.phoneNumber, t.businessProfileId, t.reportingGroup),
   ],
 );
 
@@ -131,42 +111,44 @@ export const carrierStatuses = pgTable(
 );
 
 /**
- * Every combination of what an entry and its number's status can be, that some entry has or once had: a few hundred
- * rows. A filter on entries comes down to some of them.
+ * What numbers are listed under, a few hundred rows: an entry's carrier, feature and detailed status beside the status of
+ * its number; or a status alone, where the rest is null. A filter on status or entries comes down to some of them.
  */
-export const combinations = pgTable(
-  'combinations',
+export const facets = pgTable(
+  'facets',
   {
     id: integer().primaryKey().generatedAlwaysAsIdentity(),
-    carrier: byteText().notNull(),
-    feature: feature().notNull(),
-    detailedStatus: detailedStatus('detailed_status').notNull(),
+    carrier: byteText(),
+    feature: feature(),
+    detailedStatus: detailedStatus('detailed_status'),
     status: status().notNull(),
   },
-  (t) => [unique('combinations_values').on(t.carrier, t.feature, t.detailedStatus, t.status)],
+  (t) => [
+    unique('facets_values').on(t.carrier, t.feature, t.detailedStatus, t.status).nullsNotDistinct(),
+    check('facet_is_entry_or_status', sql`num_nulls(carrier, feature, detailed_status) IN (0, 3)`),
+  ],
 );
 
 /**
- * Each carrier status, as its combination, beside every owner of its number that a filter can name. Within one owner
- * and one combination an index below gives the phone numbers in the order of the pages, so a page costs one descent
- * for each combination, however many rows match. The combination is a number so that these indexes, which hold all
- * entries, are small and quick to build and to compare.
+ * Each number under each of its facets, beside every owner of it that a filter can name. Within one owner and one facet
+ * an index below gives the phone numbers in the order of the pages, so a page costs one descent for each facet, however
+ * many rows match. The facet is a number so that these indexes, which hold all entries, are small and quick to build and
+ * to compare.
  */
-export const listedCarrierStatuses = pgTable(
-  'listed_carrier_statuses',
+export const listings = pgTable(
+  'listings',
   {
+    facetId: integer('facet_id').notNull(),
     phoneNumber: byteText('phone_number').notNull(),
-    combinationId: integer('combination_id').notNull(),
     businessProfileId: uuid('business_profile_id').notNull(),
     reportingGroup: byteText('reporting_group'),
     internalName: byteText('internal_name'),
   },
   (t) => [
-    primaryKey({ name: 'listed_carrier_statuses_pkey', columns: [t.phoneNumber, t.combinationId] }),
-    index('listed_by_combination').on(t.combinationId, t.phoneNumber),
-    index('listed_by_business_profile').on(t.businessProfileId, t.combinationId, t.phoneNumber),
-    index('listed_by_reporting_group').on(t.reportingGroup, t.combinationId, t.phoneNumber),
-    index('listed_by_internal_name').on(t.internalName, t.combinationId, t.phoneNumber),
+    primaryKey({ name: 'listings_pkey', columns: [t.facetId, t.phoneNumber] }),
+    index('listings_by_business_profile').on(t.businessProfileId, t.facetId, t.phoneNumber),
+    index('listings_by_reporting_group').on(t.reportingGroup, t.facetId, t.phoneNumber),
+    index('listings_by_internal_name').on(t.internalName, t.facetId, t.phoneNumber),
   ],
 );
 

@@ -56,7 +56,7 @@ describe.each(Object.entries(STATISTICS))('with %s', (_name, bringAbout) => {
     for (const { name, kind, request } of shapes) {
       for (const after of ['', DEEP]) {
         const size = request.size ?? 25;
-        const page = { filter: filterOf(request), visibleProfiles: null, after, limit: size + 1 };
+        const page = { filter: filterOf(request), visibleProfiles: null, after, size };
         const { buffers, rows, plan } = await explain(page);
         const most = { buffers: (MOST[kind].buffers * size) / 25, rows: (MOST[kind].rows * size) / 25 };
         const where = `${name}, ${after ? 'deep' : 'first'} page`;
@@ -70,9 +70,9 @@ describe.each(Object.entries(STATISTICS))('with %s', (_name, bringAbout) => {
   });
 });
 
-/** The scans that read a whole table or a whole range; that of the few combinations is meant. */
+/** The scans that read a whole table or a whole range; that of the few facets is meant. */
 function scansOfAll(node: PlanNode): PlanNode[] {
   const below = (node.Plans ?? []).flatMap(scansOfAll);
-  const isOfAll = /^(Seq|Bitmap Heap) Scan$/.test(node['Node Type']) && node['Relation Name'] !== 'combinations';
+  const isOfAll = /^(Seq|Bitmap Heap) Scan$/.test(node['Node Type']) && node['Relation Name'] !== 'facets';
   return isOfAll && node['Actual Loops'] > 0 ? [node, ...below] : below;
 }

@@ -11,11 +11,11 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Owners> {
   await sql`SET session_replication_role = replica`;
   await sql`SET work_mem = '256MB'`;
   await sql`SELECT setseed(0.42)`;
-  for (const table of ['business_profiles', 'branded_phone_numbers', 'listed_carrier_statuses', 'combinations']) {
+  for (const table of ['business_profiles', 'branded_phone_numbers', 'listings', 'facets']) {
     await sql`ALTER TABLE ${sql(table)} SET (autovacuum_enabled = false)`;
   }
   await sql`
-    INSERT INTO business_profiles
+    INSERT INTO business_profiles (id, business_name, status)
     SELECT ('00000000-0000-4000-8000-' || lpad(i::text, 12, '0'))::uuid, 'Company ' || i, 'approved'
     FROM generate_series(1, 1000) AS i`;
   await sql`
@@ -45,14 +45,25 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Owners> {
     CREATE TEMPORARY TABLE derived AS
     SELECT phone_number, overall_status(array_agg(detailed_status)) AS status FROM entry GROUP BY phone_number`;
   await sql`
-    INSERT INTO combinations (carrier, feature, detailed_status, status)
-    SELECT DISTINCT carrier, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)`;
+    INSERT INTO facets (carrier, feature, detailed_status, status)
+    SELECT DISTINCT carrier, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)
+    UNION ALL SELECT NULL, NULL, NULL, unnest(enum_range(NULL::status))`;
+  await sql`
+    CREATE TEMPORARY TABLE listed AS
+    SELECT phone_number, array_agg(id) AS facet_ids
+    FROM (
+      SELECT phone_number, carrier, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)
+      UNION ALL SELECT phone_number, NULL, NULL, NULL, status FROM derived
+    ) AS facet
+    JOIN facets ON (facets.carrier, facets.feature, facets.detailed_status, facets.status)
+      IS NOT DISTINCT FROM (facet.carrier, facet.feature, facet.detailed_status, facet.status)
+    GROUP BY phone_number`;
   const last = `+1${2_000_000_000 + Math.floor(count / 100) * 7}`;
   await list(sql`phone_number <= ${last}`);
   await sql`ANALYZE`;
   await list(sql`phone_number > ${last}`);
   // Marks rows as visible, as autovacuum would, but tells the planner nothing new.
-  await sql`VACUUM (INDEX_CLEANUP off) branded_phone_numbers, listed_carrier_statuses`;
+  await sql`VACUUM (INDEX_CLEANUP off) branded_phone_numbers, listings`;
   return {
     largeProfile: '00000000-0000-4000-8000-000000000001',
     rareProfile: '00000000-0000-4000-8000-000000000990',
@@ -60,13 +71,14 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Owners> {
 
   async function list(part: PendingQuery<Row[]>) {
     await sql`
-      INSERT INTO branded_phone_numbers (phone_number, business_profile_id, reporting_group, internal_name, status)
-      SELECT phone_number, business_profile_id, reporting_group, internal_name, status
-      FROM number JOIN derived USING (phone_number) WHERE ${part} ORDER BY phone_number`;
+      INSERT INTO branded_phone_numbers
+        (phone_number, business_profile_id, reporting_group, internal_name, status, facet_ids, item_tail)
+      SELECT phone_number, business_profile_id, reporting_group, internal_name, status, facet_ids, repeat(' ', 700)
+      FROM number JOIN derived USING (phone_number) JOIN listed USING (phone_number)
+      WHERE ${part} ORDER BY phone_number`;
     await sql`
-      INSERT INTO listed_carrier_statuses (phone_number, combination_id, business_profile_id, reporting_group, internal_name)
-      SELECT phone_number, id, business_profile_id, reporting_group, internal_name
-      FROM number JOIN derived USING (phone_number) JOIN entry USING (phone_number)
-      JOIN combinations USING (carrier, feature, detailed_status, status) WHERE ${part} ORDER BY phone_number`;
+      INSERT INTO listings (facet_id, phone_number, business_profile_id, reporting_group, internal_name)
+      SELECT unnest(facet_ids), phone_number, business_profile_id, reporting_group, internal_name
+      FROM number JOIN listed USING (phone_number) WHERE ${part} ORDER BY phone_number`;
   }
 }

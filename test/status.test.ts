@@ -2,13 +2,7 @@ import { eq, sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { type CarrierStatus, type DetailedStatus, Status } from '../generated/types/models/index.js';
-import {
-  brandedPhoneNumbers,
-  businessProfiles,
-  carrierStatuses,
-  combinations,
-  listedCarrierStatuses,
-} from '../src/schema.js';
+import { brandedPhoneNumbers, businessProfiles, carrierStatuses, facets, listings } from '../src/schema.js';
 import { DETAILED_STATUSES, entryWith, numbers, numberWith, PROFILES, write } from './numbers.js';
 import { overallStatus } from './reference.js';
 import { useService } from './service.js';
@@ -34,14 +28,23 @@ const decide = (detailedStatus: DetailedStatus, carrier?: string) =>
 async function expectListingToAgree(): Promise<void> {
   const differing = await service.database.execute(sql`
     WITH listed AS (
-      SELECT l.phone_number, c.carrier, c.feature, c.detailed_status, c.status, l.business_profile_id, l.reporting_group, l.internal_name
-      FROM ${listedCarrierStatuses} l JOIN ${combinations} c ON c.id = l.combination_id
+      SELECT l.phone_number, f.carrier, f.feature, f.detailed_status, f.status, l.business_profile_id, l.reporting_group, l.internal_name
+      FROM ${listings} l JOIN ${facets} f ON f.id = l.facet_id
     ), truth AS (
       SELECT n.phone_number, e.carrier, e.feature, e.detailed_status, n.status, n.business_profile_id, n.reporting_group, n.internal_name
-      FROM ${brandedPhoneNumbers} n JOIN ${carrierStatuses} e USING (phone_number)
+      FROM ${brandedPhoneNumbers} n
+      CROSS JOIN LATERAL (
+        SELECT e.carrier, e.feature, e.detailed_status FROM ${carrierStatuses} e WHERE e.phone_number = n.phone_number
+        UNION ALL SELECT NULL, NULL, NULL
+      ) e
     )
     (TABLE listed EXCEPT ALL TABLE truth) UNION ALL (TABLE truth EXCEPT ALL TABLE listed)`);
   expect([...differing]).toEqual([]);
+  const differingIds = await service.database.execute(sql`
+    SELECT phone_number FROM ${brandedPhoneNumbers} n
+    WHERE (SELECT array_agg(id ORDER BY id) FROM unnest(facet_ids) id)
+      IS DISTINCT FROM (SELECT array_agg(facet_id ORDER BY facet_id) FROM ${listings} l WHERE l.phone_number = n.phone_number)`);
+  expect([...differingIds]).toEqual([]);
 }
 
 beforeEach(async () => {
@@ -154,7 +157,7 @@ describe('whoever writes', () => {
 
   it('the status cannot be set by hand', async () => {
     await write(service.database, [approved(PHONE)]);
-    await service.database.update(brandedPhoneNumbers).set({ status: 'rejected', carrierStatuses: [] });
+    await service.database.update(brandedPhoneNumbers).set({ status: 'rejected', facetIds: [], itemTail: '' });
     expect(await statusNow()).toBe('approved');
     await service.database
       .insert(brandedPhoneNumbers)
@@ -166,9 +169,10 @@ describe('whoever writes', () => {
   it('what is listed cannot be written by hand', async () => {
     await write(service.database, [approved(PHONE)]);
     for (const statement of [
-      sql`DELETE FROM ${listedCarrierStatuses}`,
-      sql`UPDATE ${listedCarrierStatuses} SET reporting_group = 'x'`,
-      sql`TRUNCATE ${listedCarrierStatuses}`,
+      sql`DELETE FROM ${listings}`,
+      sql`UPDATE ${listings} SET reporting_group = 'x'`,
+      sql`TRUNCATE ${listings}`,
+      sql`DELETE FROM ${facets}`,
     ]) {
       await expect(service.database.execute(statement)).rejects.toMatchObject({
         cause: { message: expect.stringContaining('derived; write carrier_statuses') },
@@ -268,7 +272,7 @@ describe('whoever writes', () => {
             .from(carrierStatuses)
             .where(eq(carrierStatuses.phoneNumber, row.phoneNumber));
           expect(row.status).toBe(overallStatus(entries));
-          expect(row.carrierStatuses).toHaveLength(entries.length);
+          expect(JSON.parse(`{"id":0${row.itemTail}`).carrierStatuses).toHaveLength(entries.length);
         }
         await expectListingToAgree();
       }),
