@@ -4,14 +4,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DetailedStatus, Feature } from '../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../src/database.js';
+import { filterOf } from '../src/filter.js';
 import { ImportError, importNumbers } from '../src/import.js';
+import { preparePages } from '../src/query.js';
 import { createDatabase } from './database.js';
 
 let database: Database;
+let databaseUrl: string;
 let close: () => Promise<void>;
 
 beforeAll(async () => {
   const { url, drop } = await createDatabase();
+  databaseUrl = url;
   database = openDatabase(url);
   close = async () => {
     await closeDatabase(database);
@@ -19,7 +23,7 @@ beforeAll(async () => {
   };
 });
 afterAll(() => close());
-beforeEach(() => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses, combinations`);
+beforeEach(() => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`);
 
 const PROFILE = { id: '6513270e-269e-4d37-b2a7-4de452e6b438', businessName: 'Circle Bank', status: 'approved' };
 const ID = '0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11';
@@ -90,7 +94,8 @@ const faultOf = async (item: unknown) => (await faultsOf(`${JSON.stringify(item)
 /** All numbers, as an answer shows them. */
 const stored = () => database.$client`
   SELECT number.phone_number, number.id, profile.business_name, profile.status AS profile_status, internal_name,
-    branding_name_short, branding_name_long, reporting_group, number.status, carrier_statuses,
+    branding_name_short, branding_name_long, reporting_group, number.status,
+    ('{"id":0' || item_tail)::json -> 'carrierStatuses' AS carrier_statuses,
     rfc3339(created_at) AS created_at, rfc3339(updated_at) AS updated_at
   FROM branded_phone_numbers AS number JOIN business_profiles AS profile ON profile.id = business_profile_id
   ORDER BY phone_number`;
@@ -98,18 +103,24 @@ const one = async () => (await stored())[0] ?? expect.fail('nothing is stored');
 
 /** Every row of every table with its version: equal only if nothing was written between. */
 const versions = async () => {
-  const tables = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses', 'listed_carrier_statuses'];
+  const tables = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses', 'listings'];
   return Promise.all(
     tables.map((table) => database.$client.unsafe(`SELECT ctid, xmin, * FROM ${table} ORDER BY ctid`)),
   );
 };
 /** What the triggers should have listed, from the entries themselves. */
 const listedWrongly = () => database.$client`
-  (SELECT phone_number, carrier, feature, detailed_status, number.status, business_profile_id, reporting_group, internal_name
-   FROM carrier_statuses JOIN branded_phone_numbers AS number USING (phone_number))
-  EXCEPT
-  (SELECT phone_number, carrier, feature, detailed_status, status, business_profile_id, reporting_group, internal_name
-   FROM listed_carrier_statuses JOIN combinations ON combinations.id = combination_id)`;
+  WITH truth AS (
+    SELECT phone_number, carrier, feature, detailed_status, number.status, business_profile_id, reporting_group, internal_name
+    FROM carrier_statuses JOIN branded_phone_numbers AS number USING (phone_number)
+    UNION ALL
+    SELECT phone_number, NULL, NULL, NULL, status, business_profile_id, reporting_group, internal_name
+    FROM branded_phone_numbers
+  ), listed AS (
+    SELECT phone_number, carrier, feature, detailed_status, status, business_profile_id, reporting_group, internal_name
+    FROM listings JOIN facets ON facets.id = facet_id
+  )
+  (TABLE truth EXCEPT ALL TABLE listed) UNION ALL (TABLE listed EXCEPT ALL TABLE truth)`;
 
 describe('what is imported', () => {
   test('is stored with every member', async () => {
@@ -539,8 +550,8 @@ describe('all or nothing', () => {
 
   test('when the connection is cut while the tables are written', async () => {
     await database.$client.begin(async (sql) => {
-      // The import waits for this in the middle of its writing, for a combination that it needs.
-      await sql`LOCK TABLE combinations IN SHARE MODE`;
+      // The import waits for this in the middle of its writing, for what it derives.
+      await sql`LOCK TABLE listings IN SHARE MODE`;
       const importing = run(manyNumbers(2000));
       importing.catch(() => {});
       await expect.poll(() => cut("wait_event_type = 'Lock'"), { timeout: 20_000 }).toBe(1);
@@ -549,6 +560,77 @@ describe('all or nothing', () => {
     expect(await stored()).toEqual([]);
     expect(await run(manyNumbers(10))).toMatchObject({ numbers: 10 });
   });
+});
+
+/** What the triggers, writing every number anew, would derive differently. */
+async function derivedWrongly() {
+  const derived = () =>
+    database.$client`
+      SELECT phone_number, status, item_tail, (SELECT array_agg(id ORDER BY id) FROM unnest(facet_ids) AS id) AS facet_ids
+      FROM branded_phone_numbers ORDER BY phone_number`;
+  const before = await derived();
+  await database.$client`UPDATE branded_phone_numbers SET status = DEFAULT`;
+  const after = await derived();
+  return before.filter((row, i) => JSON.stringify(row) !== JSON.stringify(after[i]));
+}
+
+describe('an import derives what the triggers would', () => {
+  test('of numbers that are new, that change and that stay', async () => {
+    await run(manyNumbers(400).slice(100));
+    await run(manyNumbers(400).map((item, i) => (i % 3 ? item : { ...item, carrierStatuses: [entry()] })));
+    expect(await listedWrongly()).toEqual([]);
+    expect(await derivedWrongly()).toEqual([]);
+  });
+
+  test('and leaves it to them where it does not own the tables', async () => {
+    await database.$client`DROP ROLE IF EXISTS importer`;
+    await database.$client`CREATE ROLE importer LOGIN PASSWORD 'importer'`;
+    await database.$client`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO importer`;
+    const url = new URL(databaseUrl);
+    url.username = url.password = 'importer';
+    const importer = openDatabase(url.href);
+    const file = ndjson(manyNumbers(400).map((item) => ({ ...item, reportingGroup: 'By importer' })));
+    expect(await importNumbers(importer, Readable.from([Buffer.from(file)]))).toMatchObject({ numbers: 400 });
+    await closeDatabase(importer);
+    expect(new Set((await stored()).map(({ reporting_group: group }) => group))).toEqual(new Set(['By importer']));
+    expect(await listedWrongly()).toEqual([]);
+    expect(await derivedWrongly()).toEqual([]);
+    await database.$client`DROP OWNED BY importer`;
+    await database.$client`DROP ROLE importer`;
+  });
+});
+
+test('A large import makes the listings anew, and no page fails meanwhile', async () => {
+  await database.$client`DROP ROLE IF EXISTS reader`;
+  await database.$client`CREATE ROLE reader`;
+  await database.$client`GRANT SELECT ON listings TO reader`;
+  const structure = () => database.$client`
+    SELECT (SELECT array_agg(indexdef ORDER BY indexdef) FROM pg_indexes WHERE tablename = 'listings') AS indexes,
+      (SELECT array_agg(conname || pg_get_constraintdef(oid) ORDER BY conname) FROM pg_constraint
+       WHERE conrelid = 'listings'::regclass) AS constraints,
+      (SELECT array_agg(pg_get_triggerdef(oid)) FROM pg_trigger WHERE tgrelid = 'listings'::regclass) AS triggers,
+      relacl FROM pg_class WHERE oid = 'listings'::regclass`;
+  const identity = async () => (await database.$client`SELECT 'listings'::regclass::oid AS oid`)[0]?.oid;
+  const [before, oid] = [await structure(), await identity()];
+
+  const pages = preparePages(database);
+  let isImporting = true;
+  const importing = run(manyNumbers(12_000), {}, 1_000_000).finally(() => (isImporting = false));
+  const found = new Set<number>();
+  while (isImporting) {
+    const filter = filterOf({ carrier: ['AT&T'], feature: ['brandedCallerId'] });
+    found.add((await pages({ filter, visibleProfiles: null, after: '', size: 25 })).count);
+  }
+  expect(await importing).toMatchObject({ numbers: 12_000 });
+  expect(found.has(0)).toBe(true);
+  expect([...found].every((count) => count === 0 || count === 25)).toBe(true);
+
+  expect(await identity()).not.toBe(oid);
+  expect(await structure()).toEqual(before);
+  expect(await listedWrongly()).toEqual([]);
+  expect(await derivedWrongly()).toEqual([]);
+  await database.$client`DROP OWNED BY reader`;
+  await database.$client`DROP ROLE reader`;
 });
 
 test('Two imports at once wait for each other', async () => {
