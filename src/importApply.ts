@@ -216,6 +216,5 @@ async function insertNumbers(sql: TransactionSql): Promise<void> {
       )
     FROM added
     JOIN kinds USING (carriers, features, detailed_statuses)
-    CROSS JOIN LATERAL json_of_entries(carriers, features, detailed_statuses, created_ats) AS json
-    ORDER BY phone_number`;
+    CROSS JOIN LATERAL json_of_entries(carriers, features, detailed_statuses, created_ats) AS json`;
 }
