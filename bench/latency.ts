@@ -22,16 +22,58 @@ export interface Quantiles {
 }
 
 /** Rounds of all shapes: enough for a p99 that is not the maximum. */
-const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 200);
+const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 300);
 const PATH = '/v1/brandedPhoneNumbers';
 
+/** A database of some size, and the service on it. */
+export interface Target {
+  size: number;
+  url: string;
+  owners: Owners;
+  server: Server;
+  /** A phone number in the middle of all. */
+  middle: string;
+}
+
 /**
- * Times all shapes, each for its first page and one from the middle of the numbers, in rounds, so that what disturbs the
- * machine for a moment does not hit one shape alone.
+ * Times all shapes at all sizes, each for its first page and one from the middle of the numbers, in rounds: what disturbs
+ * the machine for a moment hits one shape no more than others, and one size no more than others.
  */
-export async function measureLatency(url: string, owners: Owners, server: Server, middle: string): Promise<Latency[]> {
+export async function measureLatency(targets: Target[]): Promise<Record<string, Latency[]>> {
+  const opened = await Promise.all(targets.map(openTarget));
+  for (let round = -5; round < ROUNDS; round++) {
+    // Each case at every size in a row, so that sizes are compared under the same conditions.
+    for (const index of opened[0]?.cases.keys() ?? []) {
+      for (const { cases, readPage } of opened) {
+        const each = cases[index];
+        if (!each) continue;
+        const { path } = each;
+        const query = await timed(() => readPage(each.page));
+        const request = path === undefined ? undefined : await timed(async () => (await fetch(path)).arrayBuffer());
+        if (round < 0) continue;
+        each.database.push(query);
+        if (request !== undefined) each.request.push(request);
+      }
+    }
+  }
+  await Promise.all(opened.map(({ close }) => close()));
+  return Object.fromEntries(
+    opened.map(({ size, cases }) => [
+      size,
+      cases.map(({ shape, kind, rows, buffers, ...times }) => ({
+        shape,
+        kind,
+        rows,
+        buffers,
+        database: quantiles(times.database),
+        request: quantiles(times.request),
+      })),
+    ]),
+  );
+}
+
+async function openTarget({ size, url, owners, server, middle }: Target) {
   const database = openDatabase(url, { connections: 1 });
-  const readPage = preparePages(database);
   const explainer = openExplainer(url, 'force_generic_plan');
   const cases = [];
   for (const { name, kind, request } of shapesFor(owners)) {
@@ -44,26 +86,8 @@ export async function measureLatency(url: string, owners: Owners, server: Server
       cases.push({ shape, kind, page, path, rows, buffers, database: [] as number[], request: [] as number[] });
     }
   }
-  for (let round = -5; round < ROUNDS; round++) {
-    for (const each of cases) {
-      const query = await timed(() => readPage(each.page));
-      const { path } = each;
-      const request = path === undefined ? undefined : await timed(async () => (await fetch(path)).arrayBuffer());
-      if (round < 0) continue;
-      each.database.push(query);
-      if (request !== undefined) each.request.push(request);
-    }
-  }
   await explainer.close();
-  await closeDatabase(database);
-  return cases.map(({ shape, kind, rows, buffers, ...times }) => ({
-    shape,
-    kind,
-    rows,
-    buffers,
-    database: quantiles(times.database),
-    request: quantiles(times.request),
-  }));
+  return { size, cases, readPage: preparePages(database), close: () => closeDatabase(database) };
 }
 
 function searchOf(request: Shape['request']): URLSearchParams {

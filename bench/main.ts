@@ -10,7 +10,7 @@ import { openEmbeddedPostgres } from '../src/embeddedPostgres.js';
 import { writeNumbers } from './data.js';
 import { growTenfold } from './grow.js';
 import { type Importing, measureImport } from './importing.js';
-import { type Latency, measureLatency } from './latency.js';
+import { type Latency, measureLatency, type Target } from './latency.js';
 import { writeReport } from './report.js';
 import { startServer } from './server.js';
 import type { Owners } from './shapes.js';
@@ -33,24 +33,33 @@ const embedded = given ? undefined : await openEmbeddedPostgres('.cache/bench');
 const administrator = given ?? embedded?.url ?? '';
 const results: Results = { latencies: {}, importing: [], throughput: [] };
 try {
-  for (const size of sizes) {
+  const targets: Target[] = [];
+  for (const [index, size] of sizes.entries()) {
     const url = await fill(size);
     await settle(url);
     const environment = { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
-    const server = await startServer(['dist/src/main.js', 'serve'], 4090, '/readyz', environment);
-    console.error(`timing the shapes on ${size} numbers`);
+    const server = await startServer(['dist/src/main.js', 'serve'], 4080 + index, '/readyz', environment);
     const middle = `+1${2_000_000_000 + Math.floor(size / 2) * 7}`;
-    results.latencies[size] = await measureLatency(url, await ownersOf(url), server, middle);
-    await server.stop();
-    if (size === MOST_IMPORTED && process.env.BENCH_THROUGHPUT !== '0') {
-      console.error('loading the contenders');
-      results.throughput = await measureThroughput(url);
-    }
-    await writeFile(join('.cache', 'bench.json'), JSON.stringify(results));
+    targets.push({ size, url, owners: await ownersOf(url), server, middle });
+  }
+  console.error(`timing the shapes on ${sizes.join(', ')} numbers`);
+  results.latencies = await measureLatency(targets);
+  await Promise.all(targets.map(({ server }) => server.stop()));
+  await keep();
+  const loaded = targets.find(({ size }) => size === MOST_IMPORTED);
+  if (loaded && process.env.BENCH_THROUGHPUT !== '0') {
+    console.error('loading the contenders');
+    results.throughput = await measureThroughput(loaded.url);
+    await keep();
   }
   await writeReport(results);
 } finally {
   await embedded?.close();
+}
+
+/** The report can be written anew from it: `npx tsx bench/report.ts`. */
+async function keep(): Promise<void> {
+  await writeFile(join('.cache', 'bench.json'), JSON.stringify(results));
 }
 
 /** Makes a database of `size` numbers, unless an earlier run has left it. */

@@ -63,7 +63,13 @@ function latencyTable(latencies: Results['latencies']): string {
 /** The targets, and how far the worst shape of each kind is from it. */
 const TARGETS = { one: 1.5, several: 5, bounded: 30 };
 
+/** The most that a p99 may grow from the smallest size. */
+const GROWTH = 1.5;
+
 function worstTable(latencies: Results['latencies']): string {
+  const smallest = Object.values(latencies)[0] ?? [];
+  const hasGrown = ({ shape, database }: Latency) =>
+    database.p99 > GROWTH * (smallest.find((each) => each.shape === shape)?.database.p99 ?? 0);
   const rows = Object.entries(latencies).flatMap(([size, all]) =>
     Object.entries(TARGETS).map(([kind, target]) => {
       const shapes = all.filter((each) => each.kind === kind).sort((a, b) => b.database.median - a.database.median);
@@ -75,10 +81,14 @@ function worstTable(latencies: Results['latencies']): string {
         `${target} ms`,
         `${met} of ${shapes.length}`,
         `${ms(worst?.database.median ?? 0)} ms (${worst?.shape})`,
+        all === smallest ? '' : `${shapes.filter((each) => !hasGrown(each)).length} of ${shapes.length}`,
       ];
     }),
   );
-  return table(['shapes', 'numbers', 'target', 'met', 'slowest median'], rows);
+  return table(
+    ['shapes', 'numbers', 'median at most', 'met', 'slowest median', `p99 ≤ ${GROWTH} × the smallest size's`],
+    rows,
+  );
 }
 
 function throughputTable(throughput: Results['throughput']): string {
