@@ -62,7 +62,7 @@ async function copyAgain(sql: Sql): Promise<number> {
     await sql.unsafe(`COPY bare_${table} FROM '${file}'`);
     seconds += (performance.now() - start) / 1000;
     await sql.unsafe(`DROP TABLE bare_${table}`);
-    await sql.unsafe(`COPY (SELECT 1) TO PROGRAM 'rm ${file}'`);
+    await sql.unsafe(`COPY (SELECT) TO PROGRAM 'cat >${file}; rm ${file}'`);
   }
   return seconds;
 }

@@ -19,6 +19,8 @@ export async function startServer(
     env: { ...process.env, ...environment, PORT: String(port), NODE_ENV: 'production' },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
+  // A bench that fails leaves nothing behind.
+  process.once('exit', () => child.kill());
   const url = `http://127.0.0.1:${port}`;
   for (let tries = 0; tries < 150; tries++) {
     const answer = await fetch(url + path).catch(() => undefined);
