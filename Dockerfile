@@ -20,7 +20,8 @@ COPY openapi openapi
 COPY drizzle drizzle
 COPY browser browser
 COPY demo demo
-USER node
+# The user node, by number: so an orchestrator can see that it is not root.
+USER 1000:1000
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=2s --start-period=30s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]

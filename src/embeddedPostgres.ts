@@ -27,6 +27,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
+import { codeOf } from './errorCode.js';
 
 const run = promisify(execFile);
 
@@ -36,6 +37,7 @@ const POLL = 20; // ms
 const START_LIMIT = 60_000; // ms; after a kill -9 PostgreSQL first replays its log, which takes seconds, not minutes
 const ANSWER_LIMIT = 5_000; // ms, for one statement on the connection that marks us as a user
 const FAST_STOP_LIMIT = 10_000; // ms
+const LOG_LIMIT = 10 * 2 ** 20; // bytes, beyond which the log begins anew with the next start
 const IMMEDIATE_STOP_LIMIT = 6_000; // ms; PostgreSQL itself kills its children after 5 s
 
 /** Another process was quicker, took the port, or has not quite died yet: trying again helps. */
@@ -206,7 +208,7 @@ async function initialize(home: string, { initdb }: Programs, account: Account):
     await rename(draft, home);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
-    const anotherWasQuicker = ['ENOTEMPTY', 'EEXIST'].includes(codeOf(error) ?? '');
+    const anotherWasQuicker = ['ENOTEMPTY', 'EEXIST'].includes(codeOf(error));
     if (!anotherWasQuicker) throw error;
   }
 }
@@ -233,7 +235,7 @@ async function joined(cluster: Cluster): Promise<User> {
         return await userOf(cluster, postmaster.port);
       } catch (error) {
         // Refused for good; anything else may be the server that the last user is stopping at this very moment.
-        if (codeOf(error)?.startsWith('28')) throw unusable(`refused us (${messageOf(error)})`, error);
+        if (codeOf(error).startsWith('28')) throw unusable(`refused us (${messageOf(error)})`, error);
         obstacle = messageOf(error);
       }
     }
@@ -298,7 +300,7 @@ async function createDatabase(sql: postgres.Sql): Promise<void> {
   try {
     await sql`create database ${sql(DATABASE)}`;
   } catch (error) {
-    const anotherWasQuicker = ['42P04', '23505'].includes(codeOf(error) ?? '');
+    const anotherWasQuicker = ['42P04', '23505'].includes(codeOf(error));
     if (!anotherWasQuicker) throw error;
   }
 }
@@ -308,7 +310,12 @@ async function start({ programs, account, data, log }: Cluster, deadline: number
   const output = await open(log, 'a', 0o600);
   try {
     if (account.owner) await output.chown(account.owner.uid, account.owner.gid);
-    const { size } = await output.stat();
+    let { size } = await output.stat();
+    if (size > LOG_LIMIT) {
+      // Not renamed: a PostgreSQL that another process is just starting goes on writing to this very file, at its end.
+      await output.truncate();
+      size = 0;
+    }
     let end: string | undefined;
     const [file, args] = commandOf(account, programs.postgres, [
       ...['-D', data, '-p', String(await freePort())],
@@ -424,7 +431,7 @@ async function readIfThere(file: string): Promise<string | undefined> {
   try {
     return await readFile(file, 'utf8');
   } catch (error) {
-    if (['ENOENT', 'ESRCH'].includes(codeOf(error) ?? '')) return undefined;
+    if (['ENOENT', 'ESRCH'].includes(codeOf(error))) return undefined;
     throw error;
   }
 }
@@ -452,9 +459,4 @@ function unusable(problem: string, cause?: unknown): Error {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
-}
-
-function codeOf(error: unknown): string | undefined {
-  const { code } = error as { code?: unknown };
-  return typeof code === 'string' ? code : undefined;
 }

@@ -1,13 +1,18 @@
 /** A bound on the requests that are worked on at once: what can't be served in time is refused at once. */
 import type { RequestHandler } from 'express';
+import { createHoldOff } from './holdOff.js';
 import type { Metrics } from './metrics.js';
 import { unavailable } from './problem.js';
 
 /** Refuses with 503 what comes while `most` requests are being worked on. */
 export function boundInFlight(most: number, metrics: Metrics): RequestHandler {
   let inFlight = 0;
-  return (_request, response, next) => {
-    if (inFlight >= most) throw unavailable('Too many requests are being worked on.');
+  const holdOff = createHoldOff();
+  return (request, response, next) => {
+    if (inFlight >= most) {
+      holdOff(request, response);
+      throw unavailable('Too many requests are being worked on.');
+    }
     metrics.inFlight(++inFlight);
     let isOver = false;
     const end = () => {

@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from './database.js';
+import { codeOf } from './errorCode.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import { unavailable } from './problem.js';
@@ -159,9 +160,4 @@ export function causeOf(error: unknown): Error {
   const { cause } = error as { cause?: unknown };
   if (cause instanceof Error) return causeOf(cause);
   return error instanceof Error ? error : new Error(String(error));
-}
-
-function codeOf(error: Error): string {
-  const { code } = error as { code?: unknown };
-  return typeof code === 'string' ? code : '';
 }

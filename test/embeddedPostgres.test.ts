@@ -83,6 +83,19 @@ describe('the embedded PostgreSQL', () => {
     await second.close();
   });
 
+  it('begins its log anew when it has grown large, and only then', async () => {
+    await (await openEmbeddedPostgres(folder)).close();
+    await appendFile(inside('log'), 'short\n');
+    await (await openEmbeddedPostgres(folder)).close();
+    expect(await readFile(inside('log'), 'utf8')).toContain('short\n');
+    await appendFile(inside('log'), `${'x'.repeat(1023)}\n`.repeat(11 * 1024));
+    await (await openEmbeddedPostgres(folder)).close();
+    const log = await readFile(inside('log'), 'utf8');
+    expect(log.length).toBeLessThan(100_000);
+    expect(log).not.toContain('xxx');
+    expect(log).toContain('starting PostgreSQL');
+  });
+
   it('is shared by processes, and stopped by the last of them', async () => {
     const server = await user();
     const importer = await user();

@@ -7,6 +7,7 @@ import { migrateDatabase } from '../../src/database.js';
 import { openLog } from '../../src/log.js';
 import { type Service, startService } from '../../src/server.js';
 import { createDatabase } from '../database.js';
+import { crowd } from './crowd.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -159,26 +160,23 @@ describe('a database', () => {
     await sql.end();
   });
 
-  it('that takes no more connections is 503, and used again when it does', async () => {
-    const server = await startPostgres({ max_connections: '12' });
+  it('that has no connection left is 503, and used again when it has', async () => {
+    const server = await startPostgres({ max_connections: '20' });
     await migrateDatabase(server.url);
-    await start(server.url, { DATABASE_CONNECTIONS: '4' });
-    // They take every place, also those that the service gives up.
-    const others = postgres(server.url, { max: 12, backoff: false });
-    const sleepers = Array.from({ length: 12 }, () => others`SELECT pg_sleep(3)`.catch(() => {}));
-    await pause(200);
-    const admin = postgres(server.url, { max: 1 });
-    await admin`
-      SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'branded-phone-numbers %'`.catch(
-      () => {},
-    );
-    await pause(200);
-    const answers = await askTogether(20);
-    for (const answer of answers.filter(({ status }) => status !== 200)) expectUnavailable(answer);
-    await Promise.all(sleepers);
-    await Promise.all([others.end({ timeout: 0 }), admin.end({ timeout: 0 })]);
+    const between = await openToxicProxy(server.port);
+    await start(between.through(server.url), { DATABASE_CONNECTIONS: '4' });
+    await askTogether(20);
+    between.behave('refusing');
+    const others = await crowd(server.url);
+    between.behave('passing');
+    for (let i = 0; i < 2; i++) for (const answer of await askTogether(20)) expectUnavailable(answer);
+    expect(await ready()).toMatchObject({ status: 503 });
+    expect(between.connections()).toBeLessThan(20);
+    await others.leave();
     expect(await recovery()).toBeLessThan(2000);
+    expect((await askTogether(20)).map(({ status }) => status)).toEqual(Array(20).fill(200));
     await service.close();
+    await between.close();
     await server.remove();
     await start(databaseUrl);
   });

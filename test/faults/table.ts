@@ -1,10 +1,12 @@
 /**
  * Fills the fault table of docs/operations.md: the built service under each fault, with a steady load of many clients
- * whose every answer is compared with the right one. `make fault-table`
+ * whose every answer is compared with the right one; and under ten times its capacity. `make fault-table`. With words as
+ * arguments, only the faults whose names contain one of them are tried, and told but not written.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,15 +16,19 @@ import { packageFolder } from '../../src/contract.js';
 import { closeDatabase, migrateDatabase, openDatabase } from '../../src/database.js';
 import { brandedPhoneNumbers, businessProfiles } from '../../src/schema.js';
 import { hasRedis, startRedis } from '../redis.js';
+import { type Crowd, crowd } from './crowd.js';
+import { type Overload, overload } from './overload.js';
 import { openToxicProxy } from './toxicProxy.js';
 
-const PATH = '/v1/brandedPhoneNumbers';
+const PAGE = '/v1/brandedPhoneNumbers?size=5';
 const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
 /** Requests a second, and milliseconds before, in and after the fault. */
 const RATE = 50;
 const BEFORE = 1500;
 const IN = 4000;
 const AFTER = 4000;
+/** Seconds of the overload. */
+const FLOOD = 60;
 
 interface Fault {
   name: string;
@@ -54,7 +60,7 @@ const hold = (statement: string) => async () => {
   await held.unsafe(statement);
 };
 const release = () => holder?.end({ timeout: 0 });
-const crowd: postgres.Sql[] = [];
+let others: Crowd | undefined;
 
 const faults: Fault[] = [
   { name: 'none', begin() {}, end() {} },
@@ -87,15 +93,14 @@ const faults: Fault[] = [
     end: release,
   },
   {
-    name: 'it has no connection left for anyone',
-    begin() {
-      for (let i = 0; i < 40; i++) {
-        const sql = postgres(server.url, { max: 1, backoff: false, onnotice: () => {} });
-        crowd.push(sql);
-        sql`SELECT pg_sleep(4)`.catch(() => {});
-      }
+    name: 'others take all its connections, and those of the service are cut',
+    environment: throughProxy,
+    async begin() {
+      proxy.behave('refusing');
+      others = await crowd(server.url);
+      pass();
     },
-    end: () => Promise.all(crowd.splice(0).map((sql) => sql.end({ timeout: 0 }))),
+    end: () => others?.leave(),
   },
   { name: 'the first host of two is gone', environment: bothHosts, begin: behave('refusing'), end: pass },
   { name: 'the first host of two hangs', environment: bothHosts, begin: behave('silent'), end: pass },
@@ -132,19 +137,30 @@ if (redis && redisProxy) {
   );
 }
 
+const words = process.argv.slice(2);
+const isChosen = (name: string) => words.length === 0 || words.some((word) => name.includes(word));
 const rows: string[] = [];
-for (const fault of faults) {
-  rows.push(await measured(fault));
-  console.log(rows.at(-1));
+const tell = (row: string) => {
+  rows.push(row);
+  console.log(row);
+};
+for (const fault of faults) if (isChosen(fault.name)) tell(await measured(fault));
+const OVERLOAD = `10 × the capacity for ${FLOOD} s`;
+const notes: string[] = [];
+if (isChosen(OVERLOAD)) {
+  const { row, note } = await overloaded();
+  tell(row);
+  notes.push(note);
+  console.log(note);
 }
-write(rows);
+if (words.length === 0) write(rows, notes);
 await Promise.all([proxy.close(), other.close(), redisProxy?.close(), redis?.kill()]);
 await server.remove();
 process.exit();
 
 async function measured({ name, begin, end, environment = {} }: Fault): Promise<string> {
   const service = await serve({ DATABASE_URL: server.url, ...environment });
-  const expected = await (await fetch(`${service.url}${PATH}?size=5`)).text();
+  const expected = await (await fetch(`${service.url}${PAGE}`)).text();
   const answers: { status: number | string; came: number }[] = [];
   let wrong = 0;
   let sent = 0;
@@ -152,7 +168,7 @@ async function measured({ name, begin, end, environment = {} }: Fault): Promise<
   // Thirty clients, none of which comes near its limit.
   const ask = async (client: number) => {
     try {
-      const response = await fetch(`${service.url}${PATH}?size=5`, {
+      const response = await fetch(`${service.url}${PAGE}`, {
         headers: { 'X-Forwarded-For': `203.0.113.${client}` },
       });
       const body = await response.text();
@@ -222,16 +238,37 @@ async function fill(url: string): Promise<void> {
   await closeDatabase(database);
 }
 
-function write(lines: string[]): void {
+/** What the flood costs, and how those fare who ask for little beside it. */
+async function overloaded(): Promise<{ row: string; note: string }> {
+  const service = await serve({ DATABASE_URL: server.url });
+  const before = memoryOf(service.pid);
+  const load: Overload = await overload(service.url, PAGE, FLOOD);
+  const after = memoryOf(service.pid);
+  await service.stop();
+  const { statuses, sent, lost } = load.flooded;
+  const kinds = Object.entries(statuses).filter(([status]) => status !== '200');
+  const told = [...kinds.map(([status, count]) => `${count} × ${status}`), ...(lost > 0 ? [`${lost} × none`] : [])];
+  const [perSecond, under] = [load.capacity, (statuses[200] ?? 0) / FLOOD].map(Math.round);
+  const percent = (count: number) => `${Math.floor((100 * count) / load.asked)} %`;
+  return {
+    row: `| ${OVERLOAD} | ${sent} | ${load.flooded.wrong + load.wrong} | ${told.join('<br>')} | ${(load.recovered / 1000).toFixed(1)} s | ${before} → ${after} MB |`,
+    note:
+      `Under 10 × the capacity, from ${load.connections} connections and as many addresses as requests, ${under} requests a ` +
+      `second were answered, ${perSecond} without the flood. Of ${load.asked} requests of clients that ask for little, ` +
+      `${percent(load.atOnce)} were answered at once and ${percent(load.inTime)} within 5 s, asking again after ` +
+      `\`Retry-After\`. The slowest \`/healthz\`, each on a new connection, took ${(load.slowestHealth / 1000).toFixed(1)} s.`,
+  };
+}
+
+function write(lines: string[], notes: string[]): void {
   const file = join(packageFolder, 'docs', 'operations.md');
+  const machine = `${new Date().toISOString().slice(0, 10)}, ${cpus().length} × ${cpus()[0]?.model.trim()}, Node ${process.version}:`;
   const header = `| Fault | Requests | Wrong answers | Other than 200 | Recovered after | Memory |
 |---|---:|---:|---|---:|---:|`;
+  const table = [machine, '', header, ...lines, '', ...notes].join('\n');
   const text = readFileSync(file, 'utf8');
   writeFileSync(
     file,
-    text.replace(
-      /(<!-- faults -->)[\s\S]*(<!-- \/faults -->)/,
-      (_all, begin, end) => `${begin}\n${header}\n${lines.join('\n')}\n${end}`,
-    ),
+    text.replace(/(<!-- faults -->)[\s\S]*(<!-- \/faults -->)/, (_all, begin, end) => `${begin}\n${table}\n${end}`),
   );
 }
