@@ -21,11 +21,13 @@ export function listBrandedPhoneNumbers(readPage: (request: PageRequest) => Prom
     const after = query.nextCursor === undefined ? '' : decodeCursor(query.nextCursor, filter);
     const page = await readPage({ filter, visibleProfiles, after, size: query.size });
     const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, filter) : null;
-    if (nextCursor !== null) response.set('Link', `<${addressOf(query, nextCursor)}>; rel="next"`);
-    response.set('Cache-Control', 'private, no-cache').vary('Authorization');
     response.locals.rows = page.count;
+    response.setHeader('Content-Type', 'application/json; charset=utf-8');
+    response.setHeader('Cache-Control', 'private, no-cache');
+    response.setHeader('Vary', 'Authorization');
+    if (nextCursor !== null) response.setHeader('Link', `<${addressOf(query, nextCursor)}>; rel="next"`);
     // The items are JSON already. Express adds the ETag and answers 304 where the client has it.
-    response.type('json').send(`{"items":[${page.items}],"nextCursor":${JSON.stringify(nextCursor)}}`);
+    response.send(Buffer.from(`{"items":[${page.items}],"nextCursor":${JSON.stringify(nextCursor)}}`));
   };
 }
 
