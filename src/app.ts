@@ -55,11 +55,14 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, i
     onlyGet,
     bound,
     identify,
-    rateLimit.limit,
+    rateLimit.begin,
     authorize,
     readQueryString,
     ...validateRequests(),
-    listBrandedPhoneNumbers((request) => reader.read(() => pages(request), timeLimit)),
+    listBrandedPhoneNumbers((request, response) =>
+      rateLimit.whenPassed(response, () => reader.read(() => pages(request), timeLimit)),
+    ),
+    rateLimit.goFirst,
   );
   app.use(health(database, reader, isStopping));
   app.use(docs());
