@@ -15,10 +15,14 @@ export function boundInFlight(most: number, metrics: Metrics): RequestHandler {
     }
     metrics.inFlight(++inFlight);
     let isOver = false;
+    const leave = () => metrics.inFlight(--inFlight);
     const end = () => {
       if (isOver) return;
       isOver = true;
-      metrics.inFlight(--inFlight);
+      // A page that is read ahead of the limit's decision may outlive its request.
+      const { reading } = response.locals as { reading?: Promise<void> };
+      if (reading) void reading.then(leave);
+      else leave();
     };
     // An answer that is handed to the system is done with, however slowly it is read; one that is given up closes.
     response.once('finish', end).once('close', end);

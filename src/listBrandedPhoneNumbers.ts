@@ -1,5 +1,5 @@
 /** The list operation: filter, query, page, answer. */
-import type { RequestHandler } from 'express';
+import type { RequestHandler, Response } from 'express';
 import {
   type ListBrandedPhoneNumbersRequest,
   listBrandedPhoneNumbers as operation,
@@ -13,19 +13,23 @@ import type { Page, PageRequest } from './query.js';
 type ValidRequest = ListBrandedPhoneNumbersRequest & { size: number };
 
 /** Answers a validated request with the page that `readPage` finds. */
-export function listBrandedPhoneNumbers(readPage: (request: PageRequest) => Promise<Page>): RequestHandler {
+export function listBrandedPhoneNumbers(
+  readPage: (request: PageRequest, response: Response) => Promise<Page>,
+): RequestHandler {
   return async (request, response) => {
     const query = request.query as unknown as ValidRequest;
     const { visibleProfiles } = response.locals.client as Client;
     const filter = filterOf(query);
     const after = query.nextCursor === undefined ? '' : decodeCursor(query.nextCursor, filter);
-    const page = await readPage({ filter, visibleProfiles, after, size: query.size });
+    const page = await readPage({ filter, visibleProfiles, after, size: query.size }, response);
     const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, filter) : null;
-    if (nextCursor !== null) response.set('Link', `<${addressOf(query, nextCursor)}>; rel="next"`);
-    response.set('Cache-Control', 'private, no-cache').vary('Authorization');
     response.locals.rows = page.count;
+    response.setHeader('Content-Type', 'application/json; charset=utf-8');
+    response.setHeader('Cache-Control', 'private, no-cache');
+    response.setHeader('Vary', 'Authorization');
+    if (nextCursor !== null) response.setHeader('Link', `<${addressOf(query, nextCursor)}>; rel="next"`);
     // The items are JSON already. Express adds the ETag and answers 304 where the client has it.
-    response.type('json').send(`{"items":[${page.items}],"nextCursor":${JSON.stringify(nextCursor)}}`);
+    response.send(Buffer.from(`{"items":[${page.items}],"nextCursor":${JSON.stringify(nextCursor)}}`));
   };
 }
 

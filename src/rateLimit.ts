@@ -4,25 +4,41 @@
  * requests instead (a sliding log), through the library's own seams. Time is the store's, so instances need not agree
  * on theirs.
  */
-import type { RequestHandler } from 'express';
+import type { ErrorRequestHandler, RequestHandler, Response } from 'express';
 import type { Client } from './client.js';
 import type { Config } from './config.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import { problem } from './problem.js';
-import { RateLimiter } from './rateLimiter.js';
+import { type Decision, RateLimiter } from './rateLimiter.js';
 import { SlidingLogPostgres } from './slidingLogPostgres.js';
 import { SlidingLogRedis } from './slidingLogRedis.js';
 
 /** Seconds that the limit speaks of. */
 const WINDOW = 1;
 
+/** The store takes a while to decide. The request is looked at meanwhile, and its page read, where that is safe. */
 export interface RateLimit {
-  /** Counts a request and sets the limit's headers; refuses it with 429 when the client has used up its second. */
-  limit: RequestHandler;
+  /** Has the request counted; the decision is on its way. */
+  begin: RequestHandler;
+  /**
+   * What `read` finds, once the limit has let the request pass, with the limit's headers set. Reads ahead of the
+   * decision unless the client has used up its second as far as this instance knows, or was refused within it: so a
+   * flood costs no more reads than the limit has requests.
+   * @throws the problem of a 429, whatever became of the read
+   */
+  whenPassed<T>(response: Response, read: () => Promise<T>): Promise<T>;
+  /** What else is wrong with a request is told only if the limit lets it pass. */
+  goFirst: ErrorRequestHandler;
   /** Makes the first requests as quick as the later ones. */
   warmUp(): Promise<void>;
   close(): Promise<void>;
+}
+
+/** What `begin` leaves in `response.locals`. */
+interface Counted {
+  decision: Promise<Decision>;
+  mayReadAhead: boolean;
 }
 
 /** The limit of the settings, kept in Redis where there is one, else in PostgreSQL; 0 a second turns it off. */
@@ -32,26 +48,61 @@ export function createRateLimit(
   log: Log,
   metrics: Metrics,
 ): RateLimit {
-  if (perSecond === 0) return { limit: (_request, _response, next) => next(), async warmUp() {}, async close() {} };
+  if (perSecond === 0) return unlimited;
   const store = REDIS_URL
     ? new SlidingLogRedis(REDIS_URL, perSecond, WINDOW)
     : new SlidingLogPostgres(databaseUrl, perSecond, WINDOW);
   const limiter = new RateLimiter(store, perSecond, WINDOW, log, metrics);
   const policy = `"default";q=${perSecond};w=${WINDOW}`;
+
+  /** Sets the limit's headers. @throws the problem of a 429 */
+  async function pass(response: Response, decision: Promise<Decision>): Promise<void> {
+    const { allowed, remaining, wait } = await decision;
+    const seconds = Math.max(1, Math.ceil(wait / 1000));
+    response.setHeader('RateLimit-Policy', policy);
+    response.setHeader('RateLimit', `"default";r=${remaining};t=${seconds}`);
+    if (allowed) return;
+    const pause = `${seconds} second${seconds === 1 ? '' : 's'}`;
+    throw problem('rate-limit-exceeded', `At most ${perSecond} requests in any one second. Try again in ${pause}.`, {
+      headers: { 'Retry-After': String(seconds) },
+    });
+  }
+
   return {
-    async limit(_request, response, next) {
+    begin(_request, response, next) {
       const { id } = response.locals.client as Client;
-      const { allowed, remaining, wait } = await limiter.decide(id);
-      const seconds = Math.max(1, Math.ceil(wait / 1000));
-      response.set('RateLimit-Policy', policy);
-      response.set('RateLimit', `"default";r=${remaining};t=${seconds}`);
-      if (allowed) return next();
-      const pause = `${seconds} second${seconds === 1 ? '' : 's'}`;
-      throw problem('rate-limit-exceeded', `At most ${perSecond} requests in any one second. Try again in ${pause}.`, {
-        headers: { 'Retry-After': String(seconds) },
-      });
+      const mayReadAhead = limiter.isLikelyToPass(id);
+      response.locals.counted = { decision: limiter.decide(id), mayReadAhead } satisfies Counted;
+      next();
+    },
+    async whenPassed(response, read) {
+      const { decision, mayReadAhead } = response.locals.counted as Counted;
+      if (!mayReadAhead) {
+        await pass(response, decision);
+        return read();
+      }
+      const found = read();
+      // Nobody may come to hear of its failure; and until it has ended, the request's place is taken.
+      response.locals.reading = found.then(ended, ended);
+      await pass(response, decision);
+      return found;
+    },
+    async goFirst(error, _request, response, next) {
+      const counted = response.locals.counted as Counted | undefined;
+      if (counted) await pass(response, counted.decision);
+      next(error);
     },
     warmUp: () => limiter.warmUp(),
     close: () => limiter.close(),
   };
 }
+
+const unlimited: RateLimit = {
+  begin: (_request, _response, next) => next(),
+  whenPassed: (_response, read) => read(),
+  goFirst: (error, _request, _response, next) => next(error),
+  async warmUp() {},
+  async close() {},
+};
+
+function ended(): void {}

@@ -89,11 +89,17 @@ export class RateLimiter {
     ]);
   }
 
+  /** Whether a request of `client` will most likely pass, by what this instance knows; costs the store nothing. */
+  isLikelyToPass(client: string): boolean {
+    return this.#outageSince === undefined && this.#admitted.hasRoom(client, this.#points);
+  }
+
   /** Decides within 250 ms whether a request of `client` passes, and counts it if so. Never rejects. */
   async decide(client: string): Promise<Decision> {
     const begin = performance.now();
+    this.#admitted.begin(client);
     const decision = this.#outageSince === undefined ? await this.#askStore(client) : this.#decideAlone(client);
-    if (decision.allowed) this.#admitted.add(client);
+    this.#admitted.end(client, decision.allowed);
     this.#metrics.limited(decision.allowed, (performance.now() - begin) / 1000);
     return decision;
   }

@@ -1,9 +1,9 @@
 /**
  * The rate limit's store in PostgreSQL: the times of each client's counted requests in an unlogged table, tested and
  * extended by the function `count_request` (drizzle/0001_derived.sql) under the lock of the client's row and on the
- * database's clock.
+ * database's clock. Requests that come together are counted by one statement.
  */
-import { eq, sql } from 'drizzle-orm';
+import { eq, inArray, sql } from 'drizzle-orm';
 import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from './database.js';
 import { type LimitStore, PATIENCE } from './rateLimiter.js';
@@ -13,7 +13,7 @@ import { rateLimits } from './schema.js';
 const SWEEP = 60_000;
 const CONNECTIONS = 3;
 
-/** What `count_request` answers, and when it was asked. */
+/** What `count_request` answers. */
 interface LogState {
   allowed: boolean;
   counted: number;
@@ -21,9 +21,17 @@ interface LogState {
   wait: number;
 }
 
+/** A request to be counted with the next statement. */
+interface Waiting {
+  client: string;
+  resolve(state: LogState): void;
+  reject(error: unknown): void;
+}
+
 export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStore {
   readonly kind = 'postgresql';
   readonly #count: ReturnType<typeof prepareCount>;
+  #waiting: Waiting[] = [];
   readonly #countInstances: ReturnType<typeof prepareCountInstances>;
   readonly #database: Database;
   readonly #sweeper: NodeJS.Timeout;
@@ -49,12 +57,32 @@ export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStor
     this.#sweeper = setInterval(() => this.#forgetIdleClients().catch(() => {}), SWEEP).unref();
   }
 
-  /** Called by the library to count one request. The wait began when the database answered, not when we heard of it. */
-  async _upsert(client: string): Promise<LogState> {
+  /** Called by the library to count one request. Those that come in one turn of the event loop go together. */
+  _upsert(client: string): Promise<LogState> {
+    return new Promise((resolve, reject) => {
+      const isFirst = this.#waiting.push({ client, resolve, reject }) === 1;
+      if (isFirst) setImmediate(() => this.#countWaiting());
+    });
+  }
+
+  async #countWaiting(): Promise<void> {
+    // In the same order on all instances, so that no two wait for each other's rows.
+    const waiting = this.#waiting.sort((a, b) => (a.client < b.client ? -1 : 1));
+    this.#waiting = [];
+    // One of the connections may be dead while the others answer: an answer that is late has them looked into.
+    const late = setTimeout(() => this.reopen(), PATIENCE);
     const sent = performance.now();
-    const [state] = await this.#count.execute({ client });
-    if (!state) throw new Error('the rate limit store did not answer');
-    return { ...state, wait: Math.max(0, state.wait - (performance.now() - sent)) };
+    try {
+      const states = await this.#count.execute({ clients: waiting.map(({ client }) => client) });
+      // The wait began when the database answered, not when we heard of it.
+      const since = performance.now() - sent;
+      for (const { place, ...state } of states)
+        waiting[place - 1]?.resolve({ ...state, wait: Math.max(0, state.wait - since) });
+    } catch (error) {
+      for (const { reject } of waiting) reject(error);
+    } finally {
+      clearTimeout(late);
+    }
   }
 
   /** Called by the library to read what `_upsert` returned. */
@@ -62,18 +90,13 @@ export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStor
     return new RateLimiterRes(Math.max(0, this.points - counted), wait, allowed ? counted : this.points + 1);
   }
 
-  /** One of the connections may be dead while the others answer: an answer that is late has them looked into. */
   count(client: string): Promise<RateLimiterRes> {
-    const answer = this.consume(client);
-    const late = setTimeout(() => this.reopen(), PATIENCE);
-    const end = () => clearTimeout(late);
-    answer.then(end, end);
-    return answer;
+    return this.consume(client);
   }
 
   /** An instance is a client of its own here: its latest request is its sign of life. */
   async countInstances(instance: string, patience: number): Promise<number> {
-    await this.#count.execute({ client: `instance:${instance}` });
+    await this.#count.execute({ clients: [`instance:${instance}`] });
     const [row] = await this.#countInstances.execute({ patience });
     return row?.instances ?? 1;
   }
@@ -95,17 +118,30 @@ export class SlidingLogPostgres extends RateLimiterPostgres implements LimitStor
   }
 
   async #forgetIdleClients(): Promise<void> {
-    await this.#database.delete(rateLimits).where(sql`${latest} < now() - interval '1 minute'`);
+    // It waits for no row, since others may wait for one that it holds.
+    const idle = this.#database
+      .select({ client: rateLimits.client })
+      .from(rateLimits)
+      .where(sql`${latest} < now() - interval '1 minute'`)
+      .for('update', { skipLocked: true });
+    await this.#database.delete(rateLimits).where(inArray(rateLimits.client, idle));
   }
 }
 
 const latest = sql`${rateLimits.requests}[cardinality(${rateLimits.requests})]`;
 
+/** Counts a request of each of `clients`, in their order. */
 function prepareCount(database: Database, points: number) {
   return database
-    .select({ allowed: sql<boolean>`allowed`, counted: sql<number>`counted`, wait: sql<number>`wait` })
-    .from(sql`count_request(${sql.placeholder('client')}, ${sql.raw(String(points))})`)
-    .prepare('count request');
+    .select({
+      place: sql<number>`place::integer`,
+      allowed: sql<boolean>`allowed`,
+      counted: sql<number>`counted`,
+      wait: sql<number>`wait`,
+    })
+    .from(sql`unnest(${sql.placeholder('clients')}::text[]) WITH ORDINALITY AS wanted (client, place)`)
+    .crossJoin(sql`LATERAL count_request(wanted.client, ${sql.raw(String(points))})`)
+    .prepare('count requests');
 }
 
 function prepareCountInstances(database: Database) {

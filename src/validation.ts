@@ -1,5 +1,5 @@
 /** The request validator, made from the contract. */
-import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
+import { type ErrorRequestHandler, type Request, type RequestHandler, type Response, Router } from 'express';
 import * as OpenApiValidator from 'express-openapi-validator';
 import type { Fault } from '../generated/types/models/index.js';
 import { contract } from './contract.js';
@@ -12,18 +12,42 @@ import { invalidRequest, type ProblemError } from './problem.js';
  * query string has been read before (`readQueryString`); its faults and the validator's become one problem.
  */
 export function validateRequests(): (RequestHandler | ErrorRequestHandler)[] {
-  const validator = OpenApiValidator.middleware({
+  const handlers = OpenApiValidator.middleware({
     apiSpec: documentForValidator(),
     validateRequests: { allErrors: true },
     validateResponses: false,
     validateSecurity: false,
-  });
+    fileUploader: false,
+  }) as RequestHandler[];
+  const validate = rememberingOperation(handlers);
   const collect: ErrorRequestHandler = (error, request, response, next) => {
     const isFinding = error.status === 400 && Array.isArray(error.errors);
     next(isFinding ? verdict(request, response, faultsOf(error.errors as Finding[], request.query)) : error);
   };
   const judge: RequestHandler = (request, response, next) => next(verdict(request, response, []));
-  return [dropContentType, ...(validator as RequestHandler[]), judge, collect];
+  return [dropContentType, validate, judge, collect];
+}
+
+/**
+ * The validator's handlers as one. All but the last only find the request's operation in the document, which compiles
+ * the path's pattern each time; since there is one operation, what they have found for one request holds for all.
+ */
+function rememberingOperation(handlers: RequestHandler[]): RequestHandler {
+  const find = Router({ caseSensitive: true, strict: true }).use(handlers.slice(0, -1));
+  const validate = handlers.at(-1) as RequestHandler;
+  let operation: unknown;
+  return (request, response, next) => {
+    const described = request as typeof request & { openapi?: unknown };
+    if (operation) {
+      described.openapi = operation;
+      return validate(request, response, next);
+    }
+    find(request, response, (error?: unknown) => {
+      if (error) return next(error);
+      operation = described.openapi;
+      validate(request, response, next);
+    });
+  };
 }
 
 /** The problem that all faults of a request make together; undefined where there are none. */
