@@ -38,6 +38,20 @@ describe('behind one proxy', () => {
     expect(await leftOf(service, '203.0.113.9')).toBe(9);
     expect(await leftOf(service, '::ffff:203.0.113.9')).toBe(8);
   });
+
+  it('a client is the same whatever port it is named with', async () => {
+    expect(await leftOf(service, '203.0.113.1:51000')).toBe(9);
+    expect(await leftOf(service, '203.0.113.1:51001')).toBe(8);
+    expect(await leftOf(service, '203.0.113.1')).toBe(7);
+    expect(await leftOf(service, '[2001:db8:1:2::7]:443')).toBe(9);
+    expect(await leftOf(service, '2001:db8:1:2::8')).toBe(8);
+  });
+
+  it('what is no address is one client, and disturbs nobody else', async () => {
+    expect(await leftOf(service, 'x'.repeat(10_000))).toBe(9);
+    expect(await leftOf(service, 'y'.repeat(10_000))).toBe(8);
+    expect(await leftOf(service, '203.0.113.1')).toBe(9);
+  });
 });
 
 describe('behind two proxies', () => {
