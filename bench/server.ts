@@ -8,6 +8,12 @@ export interface Server {
   stop(): Promise<void>;
 }
 
+/** A bench that fails leaves nothing behind. */
+const running = new Set<ChildProcess>();
+process.once('exit', () => {
+  for (const child of running) child.kill();
+});
+
 /** Starts `node …command` with PORT set and waits until `path` answers. */
 export async function startServer(
   command: string[],
@@ -19,8 +25,7 @@ export async function startServer(
     env: { ...process.env, ...environment, PORT: String(port), NODE_ENV: 'production' },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
-  // A bench that fails leaves nothing behind.
-  process.once('exit', () => child.kill());
+  running.add(child);
   const url = `http://127.0.0.1:${port}`;
   for (let tries = 0; tries < 150; tries++) {
     const answer = await fetch(url + path).catch(() => undefined);
@@ -34,6 +39,7 @@ export async function startServer(
 }
 
 async function stop(child: ChildProcess): Promise<void> {
+  running.delete(child);
   if (child.exitCode !== null) return;
   child.kill('SIGTERM');
   await Promise.race([once(child, 'exit'), sleep(5000)]);
