@@ -453,8 +453,13 @@ function lastLines(text: string, count: number): string {
   return text.trimEnd().split('\n').slice(-count).join('\n');
 }
 
-function unusable(problem: string, cause?: unknown): Error {
-  return new Error(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, { cause });
+/** The embedded PostgreSQL can't be had here; the message says why, and what to do. */
+export class UnusableError extends Error {}
+
+function unusable(problem: string, cause?: unknown): UnusableError {
+  return new UnusableError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
+    cause,
+  });
 }
 
 function messageOf(error: unknown): string {

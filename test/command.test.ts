@@ -33,9 +33,10 @@ function start(
   args: string[],
   environment: Record<string, string> = {},
   input = '',
+  cwd = folder,
 ): { child: ChildProcess; finished: Promise<Finished> } {
   const child = spawn(process.execPath, [join(packageFolder, 'dist/src/main.js'), ...args], {
-    cwd: folder,
+    cwd,
     env: { PATH: process.env.PATH ?? '', HOME: folder, LOG_LEVEL: 'warn', ...environment },
   });
   running.add(child);
@@ -161,6 +162,14 @@ describe('a start that goes wrong', () => {
     expect(code).toBe(1);
     expect(stderr).toMatch(said);
     expect(stderr).not.toContain('    at ');
+  });
+
+  it('by an embedded PostgreSQL that can have no folder says so in a line', async () => {
+    const other = await mkdtemp(join(folder, 'without-'));
+    await writeFile(join(other, '.data'), 'a file in the way');
+    const { code, stderr } = await start(['serve'], {}, '', other).finished;
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^The embedded PostgreSQL cannot use .*\n$/);
   });
 
   it('by a port that is taken says so', async () => {
