@@ -60,7 +60,7 @@ const settings = variables.transform((read, context) => {
 
 export type Config = z.output<typeof settings>;
 
-/** The settings are wrong; the message has a line for each that is, beginning with its name. */
+/** The service can't be had with these settings; the message says, a line each, which has to change. */
 export class ConfigError extends Error {}
 
 /**

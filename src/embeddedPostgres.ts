@@ -27,6 +27,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
+import { ConfigError } from './config.js';
 import { codeOf } from './errorCode.js';
 
 const run = promisify(execFile);
@@ -453,11 +454,8 @@ function lastLines(text: string, count: number): string {
   return text.trimEnd().split('\n').slice(-count).join('\n');
 }
 
-/** The embedded PostgreSQL can't be had here; the message says why, and what to do. */
-export class UnusableError extends Error {}
-
-function unusable(problem: string, cause?: unknown): UnusableError {
-  return new UnusableError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
+function unusable(problem: string, cause?: unknown): ConfigError {
+  return new ConfigError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
     cause,
   });
 }

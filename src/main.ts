@@ -8,7 +8,7 @@ import { createApiKey, listApiKeys, revokeApiKey } from './apiKeys.js';
 import { type Config, ConfigError, readConfig } from './config.js';
 import { contract, packageFolder } from './contract.js';
 import { closeDatabase, type Database, migrateDatabase, openDatabase } from './database.js';
-import { openEmbeddedPostgres, UnusableError } from './embeddedPostgres.js';
+import { openEmbeddedPostgres } from './embeddedPostgres.js';
 import { ImportError, importNumbers } from './import.js';
 import { openInputFiles } from './inputFiles.js';
 import { openLog } from './log.js';
@@ -166,7 +166,7 @@ try {
 
 /** What a person needs of an error: its message where the world is at fault, all of it where we are. */
 function explain(error: unknown): unknown {
-  if (error instanceof ConfigError || error instanceof UnusableError) return error.message;
+  if (error instanceof ConfigError) return error.message;
   if (error instanceof DrizzleQueryError) return explain(error.cause);
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
   if (error instanceof AggregateError) return error.errors.map(explain).join('\n');
