@@ -36,10 +36,13 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT coalesce(string_agg(
     '{"carrier":' || to_json(carrier) || ',"feature":"' || feature || '","detailedStatus":"' || detailed_status
-      || '","createdAt":"' || rfc3339(coalesce(created_at, now())) || '"}',
+      || '","createdAt":"' || rfc3339(created_at) || '"}',
     ',' ORDER BY carrier COLLATE "C", feature::text COLLATE "C"
   ), '')
-  FROM unnest(carriers, features, detailed_statuses, created_ats) AS entry (carrier, feature, detailed_status, created_at);
+  FROM (
+    SELECT unnest(carriers) AS carrier, unnest(features) AS feature, unnest(detailed_statuses) AS detailed_status,
+      unnest(created_ats) AS created_at
+  ) AS entry;
 END;
 --> statement-breakpoint
 
@@ -206,55 +209,6 @@ FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_write_o
 --> statement-breakpoint
 CREATE TRIGGER refuse BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON listings
 FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION refuse_write_of_derived_rows();
---> statement-breakpoint
-
--- Makes all listings anew, aside, and puts them in the place of the old ones: for an import of many numbers, since indexes
--- are built in a fifth of the time that it takes to extend them row by row. Reading goes on until the exchange, which waits
--- for a moment in which nobody reads, but never so long that those who come meanwhile would notice. Indexes, triggers and
--- grants are those of the old table.
-CREATE FUNCTION rebuild_listings() RETURNS void
-LANGUAGE plpgsql SET lock_timeout = '50ms' SET maintenance_work_mem = '256MB' AS $$
-DECLARE
-  definition text;
-  index_names text[];
-  index_name text;
-BEGIN
-  LOCK TABLE branded_phone_numbers IN SHARE ROW EXCLUSIVE MODE;
-  CREATE TABLE rebuilt (LIKE listings INCLUDING ALL EXCLUDING INDEXES);
-  INSERT INTO rebuilt (facet_id, phone_number, business_profile_id, reporting_group, internal_name)
-  SELECT unnest(facet_ids), phone_number, business_profile_id, reporting_group, internal_name
-  FROM branded_phone_numbers ORDER BY phone_number;
-  SELECT array_agg(relname) INTO index_names
-  FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = 'listings'::regclass;
-  FOREACH index_name IN ARRAY index_names LOOP
-    definition := pg_get_indexdef(index_name::regclass);
-    EXECUTE regexp_replace(definition, 'INDEX .* ON .* USING', format('INDEX %I ON rebuilt USING', 'rebuilt_' || index_name));
-  END LOOP;
-  ALTER TABLE rebuilt ADD PRIMARY KEY USING INDEX rebuilt_listings_pkey;
-  ANALYZE rebuilt;
-  FOR definition IN
-    SELECT regexp_replace(pg_get_triggerdef(oid), ' ON [^ ]+ FOR ', ' ON rebuilt FOR ')
-    FROM pg_trigger WHERE tgrelid = 'listings'::regclass
-    UNION ALL
-    SELECT format('GRANT %s ON rebuilt TO %s', privilege_type, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE grantee::regrole::text END)
-    FROM pg_class, aclexplode(relacl) WHERE oid = 'listings'::regclass
-  LOOP
-    EXECUTE definition;
-  END LOOP;
-  LOOP
-    BEGIN
-      LOCK TABLE listings IN ACCESS EXCLUSIVE MODE;
-      EXIT;
-    EXCEPTION WHEN lock_not_available THEN
-      PERFORM pg_sleep(0.02);
-    END;
-  END LOOP;
-  DROP TABLE listings;
-  ALTER TABLE rebuilt RENAME TO listings;
-  FOREACH index_name IN ARRAY index_names LOOP
-    EXECUTE format('ALTER INDEX %I RENAME TO %I', 'rebuilt_' || index_name, index_name);
-  END LOOP;
-END $$;
 --> statement-breakpoint
 
 -- The rate limit's store: lost with a crash, which is well for what is a second old; and with room on each page for the

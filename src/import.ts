@@ -2,8 +2,9 @@
 import type { Readable } from 'node:stream';
 import postgres, { type TransactionSql } from 'postgres';
 import type { Database } from './database.js';
-import { applyStaged, lockOutWriters } from './importApply.js';
+import { applyStaged } from './importApply.js';
 import { LineError, LONGEST_LINE, readLine } from './importLine.js';
+import { lockOutWriters } from './importLocks.js';
 import { contradictions, copyStaged, createStaging, rowOf, takenIds } from './importStaging.js';
 
 /** A line that can't be imported, and why. */

@@ -1,6 +1,7 @@
 /** The command `import`, from the stream to the tables: whole files or nothing, and every fault told by its line. */
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { TransactionSql } from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { DetailedStatus, Feature } from '../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../src/database.js';
@@ -600,37 +601,151 @@ describe('an import derives what the triggers would', () => {
   });
 });
 
-test('A large import makes the listings anew, and no page fails meanwhile', async () => {
-  await database.$client`DROP ROLE IF EXISTS reader`;
-  await database.$client`CREATE ROLE reader`;
-  await database.$client`GRANT SELECT ON listings TO reader`;
+describe('A large import exchanges the tables', () => {
+  const TABLES = ['branded_phone_numbers', 'carrier_statuses', 'listings'];
+  const identities = () => database.$client`
+    SELECT oid FROM pg_class WHERE relname IN ('branded_phone_numbers', 'carrier_statuses', 'listings') AND relkind = 'r'
+    ORDER BY relname`;
+  /** All that hangs on the tables, and that nothing else is left in the database. */
   const structure = () => database.$client`
-    SELECT (SELECT array_agg(indexdef ORDER BY indexdef) FROM pg_indexes WHERE tablename = 'listings') AS indexes,
+    SELECT relname, relowner, (SELECT array_agg(acl::text ORDER BY acl::text) FROM unnest(relacl) AS acl) AS grants, relnamespace::regnamespace,
+      (SELECT array_agg(indexdef ORDER BY indexdef) FROM pg_indexes WHERE tablename = relname) AS indexes,
       (SELECT array_agg(conname || pg_get_constraintdef(oid) ORDER BY conname) FROM pg_constraint
-       WHERE conrelid = 'listings'::regclass) AS constraints,
-      (SELECT array_agg(pg_get_triggerdef(oid)) FROM pg_trigger WHERE tgrelid = 'listings'::regclass) AS triggers,
-      relacl FROM pg_class WHERE oid = 'listings'::regclass`;
-  const identity = async () => (await database.$client`SELECT 'listings'::regclass::oid AS oid`)[0]?.oid;
-  const [before, oid] = [await structure(), await identity()];
+       WHERE conrelid = c.oid) AS constraints,
+      (SELECT array_agg(pg_get_triggerdef(oid) ORDER BY tgname) FROM pg_trigger
+       WHERE tgrelid = c.oid AND NOT tgisinternal) AS triggers,
+      (SELECT array_agg(ARRAY[attname, atttypid::regtype::text, atttypmod::text, attcollation::text, attnotnull::text,
+         pg_get_expr(adbin, adrelid)] ORDER BY attnum)
+       FROM pg_attribute LEFT JOIN pg_attrdef ON (adrelid, adnum) = (attrelid, attnum)
+       WHERE attrelid = c.oid AND attnum > 0) AS columns,
+      (SELECT array_agg(nspname ORDER BY nspname) FROM pg_namespace WHERE nspname !~ '^pg_') AS schemas
+    FROM pg_class AS c WHERE relname = ANY (${TABLES}::text[]) ORDER BY relname`;
 
-  const pages = preparePages(database);
-  let isImporting = true;
-  const importing = run(manyNumbers(12_000), {}, 1_000_000).finally(() => (isImporting = false));
-  const found = new Set<number>();
-  while (isImporting) {
-    const filter = filterOf({ carrier: ['AT&T'], feature: ['brandedCallerId'] });
-    found.add((await pages({ filter, visibleProfiles: null, after: '', size: 25 })).count);
-  }
-  expect(await importing).toMatchObject({ numbers: 12_000 });
-  expect(found.has(0)).toBe(true);
-  expect([...found].every((count) => count === 0 || count === 25)).toBe(true);
+  /** What is stored, but for what each import makes anew. */
+  const timeless = async () =>
+    (await stored()).map(({ id, created_at, updated_at, carrier_statuses, ...row }) => ({
+      ...row,
+      carrier_statuses: carrier_statuses.map((each: object) => without(each, 'createdAt')),
+    }));
 
-  expect(await identity()).not.toBe(oid);
-  expect(await structure()).toEqual(before);
-  expect(await listedWrongly()).toEqual([]);
-  expect(await derivedWrongly()).toEqual([]);
-  await database.$client`DROP OWNED BY reader`;
-  await database.$client`DROP ROLE reader`;
+  /** Whether an import has locked out writers. */
+  const isLockedOut = async (sql: TransactionSql) => {
+    const locks = await sql`
+      SELECT FROM pg_locks WHERE relation = 'branded_phone_numbers'::regclass AND mode = 'ShareRowExclusiveLock'`;
+    return locks.length > 0;
+  };
+
+  test('for new ones, which lack nothing, and no page fails meanwhile', async () => {
+    await database.$client`DROP ROLE IF EXISTS reader`;
+    await database.$client`CREATE ROLE reader`;
+    await database.$client`GRANT SELECT ON listings TO reader WITH GRANT OPTION`;
+    await database.$client`GRANT SELECT, INSERT ON branded_phone_numbers TO PUBLIC`;
+    const [before, oids] = [await structure(), await identities()];
+
+    const pages = preparePages(database);
+    let isImporting = true;
+    const importing = run(manyNumbers(12_000), {}, 1_000_000).finally(() => (isImporting = false));
+    const found = new Set<number>();
+    while (isImporting) {
+      const filter = filterOf({ carrier: ['AT&T'], feature: ['brandedCallerId'] });
+      found.add((await pages({ filter, visibleProfiles: null, after: '', size: 25 })).count);
+    }
+    expect(await importing).toMatchObject({ numbers: 12_000 });
+    expect(found.has(0)).toBe(true);
+    expect([...found].every((count) => count === 0 || count === 25)).toBe(true);
+
+    const after = await identities();
+    expect(after.filter(({ oid }) => oids.some((old) => old.oid === oid))).toEqual([]);
+    expect(await structure()).toEqual(before);
+    expect(await listedWrongly()).toEqual([]);
+    expect(await derivedWrongly()).toEqual([]);
+    await database.$client`DROP OWNED BY reader`;
+    await database.$client`DROP ROLE reader`;
+    await database.$client`REVOKE SELECT, INSERT ON branded_phone_numbers FROM PUBLIC`;
+  });
+
+  test('with the numbers that stay, that change, and that are new', async () => {
+    const changed = manyNumbers(16_000).map((item, i) => (i % 3 ? item : { ...item, carrierStatuses: [entry()] }));
+    await run(manyNumbers(16_000).slice(8000));
+    await run([number()]);
+    const kept = (await stored()).at(-1);
+    const oids = await identities();
+    await run(changed.slice(0, 15_000));
+    expect(await identities()).not.toEqual(oids);
+    expect(await stored()).toHaveLength(16_001);
+    expect((await stored()).at(-1)).toEqual(kept);
+    expect(await listedWrongly()).toEqual([]);
+    expect(await derivedWrongly()).toEqual([]);
+
+    const exchanged = await timeless();
+    await database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+    // The same in small parts, which are written row by row.
+    await run([number()]);
+    for (let start = 0; start < 16_000; start += 4000) await run(manyNumbers(16_000).slice(start, start + 4000));
+    for (let start = 0; start < 15_000; start += 5000) await run(changed.slice(start, start + 5000));
+    expect(await timeless()).toEqual(exchanged);
+  }, 60_000);
+
+  test.each([
+    ['a view', 'CREATE VIEW theirs AS SELECT phone_number FROM branded_phone_numbers', 'DROP VIEW theirs'],
+    [
+      'another table',
+      'CREATE TABLE theirs (phone_number text COLLATE "C" REFERENCES branded_phone_numbers)',
+      'DROP TABLE theirs',
+    ],
+    ['a publication', 'CREATE PUBLICATION theirs FOR ALL TABLES', 'DROP PUBLICATION theirs'],
+    [
+      'a setting',
+      'ALTER TABLE listings SET (autovacuum_enabled = false)',
+      'ALTER TABLE listings RESET (autovacuum_enabled)',
+    ],
+    ['a comment', "COMMENT ON TABLE listings IS 'Theirs'", 'COMMENT ON TABLE listings IS NULL'],
+    ['a policy', 'CREATE POLICY theirs ON carrier_statuses USING (true)', 'DROP POLICY theirs ON carrier_statuses'],
+  ])('but not where %s of others hangs on one', async (_what, make, drop) => {
+    await database.$client.unsafe(make);
+    const oids = await identities();
+    expect(await run(manyNumbers(10_000), {}, 1_000_000)).toMatchObject({ numbers: 10_000 });
+    expect(await identities()).toEqual(oids);
+    await database.$client.unsafe(drop);
+    expect(await listedWrongly()).toEqual([]);
+  });
+
+  test.each([
+    ['writes', 'api_keys', true],
+    ['has read them and then writes', 'branded_phone_numbers', false],
+  ])(
+    'unless it must not, and a transaction that %s goes on',
+    async (_what, read, isExchanged) => {
+      await run([number()]);
+      const oids = await identities();
+      let importing: ReturnType<typeof run> | undefined;
+      await database.$client.begin(async (sql) => {
+        await sql`SELECT FROM ${sql(read)}`;
+        importing = run(manyNumbers(10_000), {}, 1_000_000);
+        await expect.poll(() => isLockedOut(sql), { timeout: 20_000 }).toBe(true);
+        await sql`UPDATE branded_phone_numbers SET reporting_group = 'Later' WHERE phone_number = '+14155550123'`;
+      });
+      expect(await importing).toMatchObject({ numbers: 10_000 });
+      expect((await stored()).at(-1)).toMatchObject({ reporting_group: 'Later' });
+      expect(await stored()).toHaveLength(10_001);
+      expect(await listedWrongly()).toEqual([]);
+      const exchanged = (await identities()).every(({ oid }) => oids.every((old) => old.oid !== oid));
+      expect(exchanged).toBe(isExchanged);
+    },
+    60_000,
+  );
+
+  test('but not while a transaction reads for long', async () => {
+    const oids = await identities();
+    await database.$client.begin(async (sql) => {
+      await sql`SELECT FROM listings LIMIT 1`;
+      expect(await run(manyNumbers(10_000), {}, 1_000_000)).toMatchObject({ numbers: 10_000 });
+    });
+    expect(await identities()).toEqual(oids);
+    expect(await stored()).toHaveLength(10_000);
+    expect(await listedWrongly()).toEqual([]);
+    expect(await derivedWrongly()).toEqual([]);
+  }, 60_000);
 });
 
 test('Two imports at once wait for each other', async () => {
