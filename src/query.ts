@@ -103,7 +103,7 @@ interface ProbeDepth {
   severalOwners: number;
 }
 
-const PROBE_DEPTH: ProbeDepth = { owner: 8, facets: 24, severalOwners: 32 };
+const PROBE_DEPTH: ProbeDepth = { owner: 8, facets: 12, severalOwners: 32 };
 
 /** Prepares the list query on `database`; each shape of it is compiled once and prepared once on each connection. */
 export function preparePages(
