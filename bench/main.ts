@@ -33,9 +33,12 @@ const embedded = given ? undefined : await openEmbeddedPostgres('.cache/bench');
 const administrator = given ?? embedded?.url ?? '';
 const results: Results = { latencies: {}, importing: [], throughput: [] };
 try {
+  // All of them before any server, which would hold on to the database that the next is copied from.
+  const urls: string[] = [];
+  for (const size of sizes) urls.push(await fill(size));
   const targets: Target[] = [];
   for (const [index, size] of sizes.entries()) {
-    const url = await fill(size);
+    const url = urls[index] as string;
     await settle(url);
     const environment = { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
     const server = await startServer(['dist/src/main.js', 'serve'], 4080 + index, '/readyz', environment);

@@ -54,8 +54,10 @@ function latencyTable(latencies: Results['latencies']): string {
       const whole = Number.isNaN(request.median) ? '' : `${ms(request.median)} / ${ms(request.p99)}`;
       return [`${ms(database.median)} / ${ms(database.p99)}`, whole, String(rows), String(buffers)];
     });
-    const [small, large] = [find(smallest, shape).database, find(largest, shape).database];
-    return [shape, ...cells, `${ms(large.median / small.median)} / ${ms(large.p99 / small.p99)}`];
+    const [small, large] = [find(smallest, shape), find(largest, shape)];
+    const [median, p99] = (['median', 'p99'] as const).map((part) => large.database[part] / small.database[part]);
+    const fuller = small.items < large.items ? ` (${small.items} → ${large.items} items)` : '';
+    return [shape, ...cells, `${ms(median ?? 0)} / ${ms(p99 ?? 0)}${fuller}`];
   });
   return table(head, rows);
 }
@@ -68,8 +70,8 @@ const GROWTH = 1.5;
 
 function worstTable(latencies: Results['latencies']): string {
   const smallest = Object.values(latencies)[0] ?? [];
-  const hasGrown = ({ shape, database }: Latency) =>
-    database.p99 > GROWTH * (smallest.find((each) => each.shape === shape)?.database.p99 ?? 0);
+  const before = ({ shape }: Latency) => smallest.find((each) => each.shape === shape) as Latency;
+  const hasGrown = (each: Latency) => each.database.p99 > GROWTH * before(each).database.p99;
   const rows = Object.entries(latencies).flatMap(([size, all]) =>
     Object.entries(TARGETS).map(([kind, target]) => {
       const shapes = all.filter((each) => each.kind === kind).sort((a, b) => b.database.median - a.database.median);
@@ -81,12 +83,22 @@ function worstTable(latencies: Results['latencies']): string {
         `${target} ms`,
         `${met} of ${shapes.length}`,
         `${ms(worst?.database.median ?? 0)} ms (${worst?.shape})`,
-        all === smallest ? '' : `${shapes.filter((each) => !hasGrown(each)).length} of ${shapes.length}`,
+        ...[shapes, shapes.filter((each) => each.items === before(each).items)].map((compared) =>
+          all === smallest ? '' : `${compared.filter((each) => !hasGrown(each)).length} of ${compared.length}`,
+        ),
       ];
     }),
   );
   return table(
-    ['shapes', 'numbers', 'median at most', 'met', 'slowest median', `p99 ≤ ${GROWTH} × the smallest size's`],
+    [
+      'shapes',
+      'numbers',
+      'median at most',
+      'met',
+      'slowest median',
+      `p99 ≤ ${GROWTH} × the smallest size's`,
+      'of those, whose page there is as full',
+    ],
     rows,
   );
 }

@@ -29,7 +29,7 @@ export function shapesFor({ largeProfile, rareProfile }: Owners): Shape[] {
   const one: Record<string, ListBrandedPhoneNumbersRequest> = {
     'no filter': {},
     'a page of 100': { size: 100 },
-    'a phone number': { phoneNumber: '+12003500007' },
+    'a phone number': { phoneNumber: '+12000350000' },
     status: { status: ['submitted for review'] },
     'rare status': { status: ['unregistered'] },
     'dotted status': { status: ['rejected.optOut'] },
