@@ -12,6 +12,8 @@ export interface Latency {
   /** Milliseconds: of the query seen from node, and of the request seen by its client. */
   database: Quantiles;
   request: Quantiles;
+  /** The p99 of every other round, and of the rounds between: as far as they differ, it is the machine. */
+  halves: [number, number];
   rows: number;
   buffers: number;
   /** How many numbers the page shows. */
@@ -20,6 +22,7 @@ export interface Latency {
 
 export interface Quantiles {
   median: number;
+  p95: number;
   p99: number;
 }
 
@@ -68,6 +71,10 @@ export async function measureLatency(targets: Target[]): Promise<Record<string, 
         ...latency,
         database: quantiles(times.database),
         request: quantiles(times.request),
+        halves: [0, 1].map((half) => quantiles(times.database.filter((_, round) => round % 2 === half)).p99) as [
+          number,
+          number,
+        ],
       })),
     ]),
   );
@@ -115,5 +122,5 @@ async function timed(work: () => PromiseLike<unknown>): Promise<number> {
 export function quantiles(times: number[]): Quantiles {
   const sorted = times.toSorted((a, b) => a - b);
   const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
-  return { median: at(0.5), p99: at(0.99) };
+  return { median: at(0.5), p95: at(0.95), p99: at(0.99) };
 }

@@ -36,7 +36,8 @@ export async function lockOutReaders(sql: TransactionSql, tables: readonly strin
   while (performance.now() - start < PATIENCE) {
     const waiting = await sql`
       SELECT FROM pg_locks AS held JOIN pg_locks AS wanted USING (pid)
-      WHERE held.granted AND held.relation = ANY (${tables}::text[]::regclass[]) AND NOT wanted.granted`;
+      WHERE held.granted AND held.relation = ANY (${tables}::text[]::regclass[]) AND NOT wanted.granted
+        AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
     if (waiting.length === 0 && (await isLocked(sql, lock))) return true;
     await sleep(PAUSE);
   }

@@ -549,11 +549,14 @@ describe('all or nothing', () => {
     expect(await run(manyNumbers(10))).toMatchObject({ numbers: 10 });
   });
 
-  test('when the connection is cut while the tables are written', async () => {
+  test.each([
+    ['row by row', 2000, 'SHARE'],
+    ['anew', 10_000, 'ACCESS SHARE'],
+  ])('when the connection is cut while the tables are written %s', async (_how, count, mode) => {
     await database.$client.begin(async (sql) => {
-      // The import waits for this in the middle of its writing, for what it derives.
-      await sql`LOCK TABLE listings IN SHARE MODE`;
-      const importing = run(manyNumbers(2000));
+      // The import waits for this in the middle of its writing.
+      await sql.unsafe(`LOCK TABLE listings IN ${mode} MODE`);
+      const importing = run(manyNumbers(count), {}, 1_000_000);
       importing.catch(() => {});
       await expect.poll(() => cut("wait_event_type = 'Lock'"), { timeout: 20_000 }).toBe(1);
       await expect(importing).rejects.toThrow();
