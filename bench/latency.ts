@@ -9,9 +9,9 @@ import { type Owners, type Shape, shapesFor } from './shapes.js';
 export interface Latency {
   shape: string;
   kind: Shape['kind'];
-  /** Milliseconds: of the query seen from node, and of the request seen by its client. */
+  /** Milliseconds: of the query seen from node, and of the request seen by its client where one was sent. */
   database: Quantiles;
-  request: Quantiles;
+  request?: Quantiles;
   /** The p99 of every other round, and of the rounds between: as far as they differ, it is the machine. */
   halves: [number, number];
   rows: number;
@@ -70,7 +70,7 @@ export async function measureLatency(targets: Target[]): Promise<Record<string, 
       cases.map(({ work, times, ...latency }) => ({
         ...latency,
         database: quantiles(times.database),
-        request: quantiles(times.request),
+        ...(work.request && { request: quantiles(times.request) }),
         halves: [0, 1].map((half) => quantiles(times.database.filter((_, round) => round % 2 === half)).p99) as [
           number,
           number,

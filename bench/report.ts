@@ -32,7 +32,7 @@ function machine(): string {
   return `${date}, ${cpus().length} × ${cpus()[0]?.model}, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}`;
 }
 
-const ms = (value: number) => (Number.isNaN(value) ? '' : value.toFixed(2));
+const ms = (value: number) => value.toFixed(2);
 const named = (size: string) => Number(size).toLocaleString('en');
 
 function table(head: string[], rows: string[][]): string {
@@ -52,7 +52,7 @@ function latencyTable(latencies: Results['latencies']): string {
   const rows = (latencies[smallest] ?? []).map(({ shape }) => {
     const cells = sizes.flatMap((size) => {
       const { database, request, rows, buffers } = find(size, shape);
-      const whole = Number.isNaN(request.median) ? '' : `${ms(request.median)} / ${ms(request.p99)}`;
+      const whole = request ? `${ms(request.median)} / ${ms(request.p99)}` : '';
       return [`${ms(database.median)} / ${ms(database.p99)}`, whole, String(rows), String(buffers)];
     });
     const [small, large] = [find(smallest, shape), find(largest, shape)];
