@@ -11,7 +11,7 @@ export async function applyStaged(sql: TransactionSql): Promise<void> {
   await upsertBusinessProfiles(sql);
   await findChanges(sql);
   await deriveKinds(sql);
-  if ((await isMost(sql)) && (await mayExchange(sql)) && (await exchangeTables(sql, fillTables))) return;
+  if ((await isMost(sql)) && (await mayExchange(sql)) && (await exchangeTables(sql, () => fillTables(sql)))) return;
   await changeTables(sql);
 }
 

@@ -62,35 +62,27 @@ export async function mayExchange(sql: TransactionSql): Promise<boolean> {
  * @param fill writes all rows of the new tables, reading the old ones; only CHECK and NOT NULL hold meanwhile
  * @returns whether the tables were exchanged; where they were not, nothing has changed
  */
-export async function exchangeTables(
-  sql: TransactionSql,
-  fill: (sql: TransactionSql) => Promise<void>,
-): Promise<boolean> {
-  const undone = new Error('the tables are read without a pause');
-  const exchange = async (scope: TransactionSql) => {
-    const { schema, path } = await placeOf(scope);
-    const completions = await readCompletions(scope);
-    await scope`CREATE SCHEMA ${sql(ASIDE)}`;
-    for (const table of TABLES) {
-      await scope`CREATE TABLE ${aside(sql, table)} (LIKE ${sql(table)} INCLUDING ALL EXCLUDING INDEXES)`;
-    }
-    await fill(scope);
-    await scope`SELECT set_config('search_path', ${`${ASIDE}, ${path}`}, true)`;
-    for (const completion of completions) await scope.unsafe(completion);
-    await scope`SELECT set_config('search_path', ${path}, true)`;
-    // The numbers' key to the business profiles goes and comes with them, which changes both.
-    if (!(await lockOutReaders(scope, [...TABLES, 'business_profiles']))) throw undone;
-    await scope`DROP TABLE ${sql(TABLES)}`;
-    for (const table of TABLES) await scope`ALTER TABLE ${aside(sql, table)} SET SCHEMA ${sql(schema)}`;
-    await scope`DROP SCHEMA ${sql(ASIDE)}`;
-  };
-  try {
-    await sql.savepoint(exchange);
-    return true;
-  } catch (error) {
-    if (error !== undone) throw error;
+export async function exchangeTables(sql: TransactionSql, fill: () => Promise<void>): Promise<boolean> {
+  const { schema, path } = await placeOf(sql);
+  const completions = await readCompletions(sql);
+  await sql`SAVEPOINT nothing_aside`;
+  await sql`CREATE SCHEMA ${sql(ASIDE)}`;
+  for (const table of TABLES) {
+    await sql`CREATE TABLE ${aside(sql, table)} (LIKE ${sql(table)} INCLUDING ALL EXCLUDING INDEXES)`;
+  }
+  await fill();
+  await sql`SELECT set_config('search_path', ${`${ASIDE}, ${path}`}, true)`;
+  for (const completion of completions) await sql.unsafe(completion);
+  await sql`SELECT set_config('search_path', ${path}, true)`;
+  // The numbers' key to the business profiles goes and comes with them, which changes both.
+  if (!(await lockOutReaders(sql, [...TABLES, 'business_profiles']))) {
+    await sql`ROLLBACK TO SAVEPOINT nothing_aside`;
     return false;
   }
+  await sql`DROP TABLE ${sql(TABLES)}`;
+  for (const table of TABLES) await sql`ALTER TABLE ${aside(sql, table)} SET SCHEMA ${sql(schema)}`;
+  await sql`DROP SCHEMA ${sql(ASIDE)}`;
+  return true;
 }
 
 /** The schema of the tables, and where names are looked up. */

@@ -45,13 +45,20 @@ export async function lockOutReaders(sql: TransactionSql, tables: readonly strin
 }
 
 /** Whether `lock` got all that it asks for; nothing of it is kept where it did not. */
-async function isLocked(sql: TransactionSql, lock: (scope: TransactionSql) => Promise<void>): Promise<boolean> {
-  try {
+function isLocked(sql: TransactionSql, lock: (scope: TransactionSql) => Promise<void>): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const isNotAvailable = (error: unknown) => codeOf(error) === LOCK_NOT_AVAILABLE;
+    const attempt = (scope: TransactionSql) =>
+      lock(scope).catch((error) => {
+        if (isNotAvailable(error)) throw error;
+        reject(error);
+        // postgres.js would roll back even where the connection is what failed, and throw where nobody can catch.
+        return new Promise<never>(() => {});
+      });
     // In a scope of its own: postgres.js fails a whole transaction for any query of it that failed outside of one.
-    await sql.savepoint(lock);
-    return true;
-  } catch (error) {
-    if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error;
-    return false;
-  }
+    sql.savepoint(attempt).then(
+      () => resolve(true),
+      (error) => (isNotAvailable(error) ? resolve(false) : reject(error)),
+    );
+  });
 }
