@@ -5,12 +5,13 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { type Parameter, packageFolder, parameters, resolve, type Schema } from '../src/contract.js';
+import { type Parameter, parameters, resolve, type Schema } from '../src/contract.js';
+import { packageFolder } from '../src/packageFolder.js';
 
 const START = '<!-- parameters: made by `npm run docs:table` -->';
 const END = '<!-- /parameters -->';
 
-/** `page` with the table between its markers made anew. */
+/** `page` with the table between its markers regenerated. */
 export function withParameterTable(page: string, from: Iterable<Parameter> = parameters.values()): string {
   const [start, end] = [page.indexOf(START), page.indexOf(END)];
   if (start < 0 || end < start) throw new Error(`The page needs a line "${START}" and, below it, a line "${END}".`);
@@ -29,7 +30,6 @@ function parameterTable(from: Iterable<Parameter>): string {
 }
 
 function describeValue(schema: Schema): string {
-  if (schema.anyOf) return schema.anyOf.map((branch) => describeValue(resolve(branch))).join(', ');
   if (schema.enum) return schema.enum.map((value) => `\`${value}\``).join(', ');
   const bounds =
     schema.type === 'integer'

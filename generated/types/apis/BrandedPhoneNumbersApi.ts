@@ -21,9 +21,9 @@ export interface ListBrandedPhoneNumbersResponses {
     304: undefined;
     400: Problem;
     401: Problem;
-    403: Problem;
     404: Problem;
     405: Problem;
+    421: Problem;
     429: Problem;
     500: Problem;
     503: Problem;

@@ -49,11 +49,15 @@ export interface BrandedPhoneNumber {
      */
     reportingGroup: string | null;
     /**
+     * The overall status, derived from the detailed statuses of the entries; the first that holds:
+     * any `pending.*` or `submitted.*`: `submitted for review`; any `rejected.*`: `rejected`;
+     * any `approved.optIn`: `approved`; else (only `approved.optOut`, or no entries) `unregistered`. New values
+     * may come.
      * 
-     * @type {Status}
+     * @type {string}
      * @memberof BrandedPhoneNumber
      */
-    status: Status;
+    status: string;
     /**
      * All entries of the number, ordered by carrier, then feature, in byte order.
      * @type {Array<CarrierStatus>}
@@ -73,8 +77,6 @@ export interface BrandedPhoneNumber {
      */
     updatedAt: string;
 }
-
-
 /**
  * A page of numbers, ordered by `phoneNumber` in byte order.
  * @export
@@ -126,23 +128,26 @@ export interface BusinessProfile {
  */
 export interface CarrierStatus {
     /**
-     * A name given by a person or a carrier; exact and case-sensitive.
+     * The carrier's name.
      * @type {string}
      * @memberof CarrierStatus
      */
     carrier: string;
     /**
-     * 
-     * @type {Feature}
+     * What the number is registered for, such as `brandedCallerId` or `spamRemediation`. New values may come.
+     * @type {string}
      * @memberof CarrierStatus
      */
-    feature: Feature;
+    feature: string;
     /**
+     * The status for this carrier and feature. `pending.initialOptIn` is a first registration, `pending.optIn` a
+     * later one; `submitted.*` waits for the carrier; `approved.*` and `rejected.*` are its decision. New values
+     * may come.
      * 
-     * @type {DetailedStatus}
+     * @type {string}
      * @memberof CarrierStatus
      */
-    detailedStatus: DetailedStatus;
+    detailedStatus: string;
     /**
      * A time in UTC, RFC 3339, with milliseconds.
      * @type {string}
@@ -151,12 +156,8 @@ export interface CarrierStatus {
     createdAt: string;
 }
 
-
-
 /**
- * The status for one carrier and feature. `pending.initialOptIn` is a first registration, `pending.optIn` a
- * later one; `submitted.*` waits for the carrier; `approved.*` and `rejected.*` are its decision.
- * 
+ * A detailed status that a request or an import may name.
  * @export
  */
 export const DetailedStatus = {
@@ -193,7 +194,7 @@ export interface Fault {
 }
 
 /**
- * What a number is registered for.
+ * A feature that a request or an import may name.
  * @export
  */
 export const Feature = {
@@ -247,10 +248,7 @@ export interface Problem {
 }
 
 /**
- * The overall status of a number, derived from the detailed statuses of its entries; the first that holds:
- * any `pending.*` or `submitted.*`: `submitted for review`; any `rejected.*`: `rejected`;
- * any `approved.optIn`: `approved`; else (only `approved.optOut`, or no entries) `unregistered`.
- * 
+ * An overall status that this version of the service knows.
  * @export
  */
 export const Status = {
