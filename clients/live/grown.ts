@@ -1,6 +1,6 @@
 /**
- * The service as it may be some years on: passes every request to the real one and adds to its answers what the
- * deprecation policy lets come without notice. Clients of today must not notice.
+ * The service as it may be in some years: passes every request to the real one and adds to its answers what the
+ * deprecation policy allows without notice. It must not break today's clients.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';

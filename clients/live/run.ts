@@ -9,10 +9,13 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { readConfig } from '../../src/config.js';
-import { closeDatabase, migrateDatabase, openDatabase } from '../../src/database.js';
-import { openEmbeddedPostgres } from '../../src/embeddedPostgres.js';
-import { importNumbers } from '../../src/import.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { openEmbeddedPostgres } from '../../src/embeddedPostgres/embeddedPostgres.js';
+import { importNumbers } from '../../src/import/import.js';
+import { createApiKey } from '../../src/keys/keys.js';
 import { openLog } from '../../src/log.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
 import { startService } from '../../src/server.js';
 import { startGrown } from './grown.js';
 import { lines } from './numbers.js';
@@ -36,7 +39,7 @@ function emptyProject(client: string): string {
   return folder;
 }
 
-/** Installs a client and gives the command that tests it, and how that tells how many tests passed. */
+/** Installs a client and returns the command that tests it, and a pattern for how many tests passed. */
 const clients: Record<string, () => Omit<Run, 'name'>> = {
   typescript() {
     const project = emptyProject('typescript');
@@ -65,7 +68,7 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   go() {
     const project = emptyProject('go');
     cpSync(join(root, 'clients', 'go', 'client_test.go'), join(project, 'client_test.go'));
-    // Modules are kept for good by their version; this one is made anew under the same.
+    // Go caches a version of a module for good, but this one is rebuilt under the same version.
     emptyProject('go-modules');
     Object.assign(process.env, {
       GOPROXY: `file://${join(packages, 'go')}`,
@@ -78,6 +81,36 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
     execFileSync('go', ['get', `${module}@latest`], { cwd: project, stdio: 'inherit' });
     return { command: ['go', 'test', '-v', '-count=1', '.'], folder: project, passed: /^ *--- PASS/gm };
   },
+};
+
+/** What `make test-clients` has prepared, and needs no installation. */
+const others: Record<string, () => Omit<Run, 'name'>> = {
+  'openapi-fetch': () => ({ command: vitest('openapi-fetch'), passed: /Tests .*?(\d+) passed/g }),
+  'openapi-python-client': () => {
+    const made = join(cache, 'openapi-python-client');
+    return {
+      command: [
+        ...[join(made, 'bin', 'python'), '-m', 'pytest', '-p', 'no:cacheprovider'],
+        ...['-o', `pythonpath=${join(made, 'generated')}`, 'clients/generators/openapi-python-client'],
+      ],
+      passed: /(\d+) passed/g,
+    };
+  },
+  'oapi-codegen': () => ({
+    command: [join(cache, 'oapi-codegen', 'client.test'), '-test.v'],
+    passed: /^ *--- PASS/gm,
+  }),
+  prism: () => ({ command: vitest('prism'), passed: /Tests .*?(\d+) passed/g }),
+  postman: () => ({
+    command: [
+      ...[join(cache, 'postman', 'node_modules', '.bin', 'newman'), 'run', '--color', 'off'],
+      'clients/postman/branded-phone-numbers.postman_collection.json',
+    ],
+    // One assertion for each request.
+    passed: /assertions │ +(\d+)/g,
+    // The service that asks for a key, since the collection always sends one.
+    options: ({ KEYED_URL, API_KEY }) => ['--env-var', `baseUrl=${KEYED_URL}`, '--env-var', `apiKey=${API_KEY}`],
+  }),
 };
 
 const vitest = (...files: string[]) => ['node_modules/.bin/vitest', 'run', '-c', 'clients/vitest.config.ts', ...files];
@@ -98,26 +131,29 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clients-'));
   const postgres = await openEmbeddedPostgres(join(folder, 'postgres'));
   try {
-    await migrateDatabase(postgres.url);
+    await migrateDatabase(postgres.url, migrationsFolder);
     const database = openDatabase(postgres.url);
     await importNumbers(database, Readable.from([Buffer.from(lines.join('\n'))]));
+    const { key } = await createApiKey(database, 'a partner');
     await closeDatabase(database);
-    const start = (limit: string) => {
-      const config = readConfig({ PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND: limit });
+    const start = (limit: string, auth = 'none') => {
+      const config = readConfig({ PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND: limit, AUTH: auth });
       return startService(config, postgres.url, openLog(config));
     };
-    const [service, limited] = [await start('0'), await start('10')];
+    const [service, limited, keyed] = [await start('0'), await start('10'), await start('0', 'api-key')];
     const grown = await startGrown(service.url);
     await use({
       ...process.env,
       SERVICE_URL: service.url,
       LIMITED_URL: limited.url,
       GROWN_URL: grown.url,
+      KEYED_URL: keyed.url,
+      API_KEY: key,
       SHAPES: join(root, 'clients', 'live', 'shapes.json'),
       CACHE: cache,
     });
     grown.close();
-    await Promise.all([service.close(), limited.close()]);
+    await Promise.all([service.close(), limited.close(), keyed.close()]);
   } finally {
     await postgres.close();
     rmSync(folder, { recursive: true, force: true });
@@ -132,14 +168,22 @@ interface Run {
   /** Finds in what the command prints how many tests passed, all at once or one by one. */
   passed: RegExp;
   folder?: string;
-  /** What makes its tests up may end with fewer: it goes on with others until it has made as many. */
+  /** More of the command, which depends on where the service is. */
+  options?: (environment: NodeJS.ProcessEnv) => string[];
+  /** For generated tests, whose number varies: the command is run again until this many have passed in all. */
   least?: number;
 }
 
-async function test({ name, command, passed, folder = root, least = 1 }: Run, environment: NodeJS.ProcessEnv) {
+async function test(
+  { name, command, passed, folder = root, options = () => [], least = 1 }: Run,
+  environment: NodeJS.ProcessEnv,
+) {
   console.log(`== ${name}`);
   for (let count = 0; ; ) {
-    const { output, status } = await run(command, folder, { ...process.env, ...environment });
+    const { output, status } = await run([...command, ...options(environment)], folder, {
+      ...process.env,
+      ...environment,
+    });
     const plain = stripVTControlCharacters(output);
     const more = [...plain.matchAll(passed)].reduce((sum, [, number]) => sum + Number(number ?? 1), 0);
     count += more;
@@ -159,17 +203,19 @@ await withService(async (environment) => {
       ...['--config-file', join(root, 'clients', 'schemathesis', 'schemathesis.toml')],
       ...['run', join(root, 'openapi', 'openapi.yaml'), '--url', environment.SERVICE_URL ?? ''],
     ];
-    // It leaves notes for its next run where it stands.
+    // It leaves files for its next run in the folder that it runs in.
     const folder = join(cache, 'schemathesis');
     await test({ name: 'schemathesis', command, folder, passed: /generated, (\d+) passed/g, least: 2000 }, environment);
     return;
   }
   for (const name of names) {
-    const install = clients[name];
-    if (!install) throw new Error(`there is no client ${name}`);
-    await test({ name, ...install() }, environment);
+    const prepare = clients[name] ?? others[name];
+    if (!prepare) throw new Error(`there is no client ${name}`);
+    await test({ name, ...prepare() }, environment);
   }
+  const packaged = names.filter((name) => name in clients).join(' ');
+  if (!packaged) return;
   const samples = { name: 'samples of the READMEs', command: vitest('samples'), passed: /Tests .*?(\d+) passed/g };
-  await test(samples, { ...environment, CLIENTS: names.join(' ') });
+  await test(samples, { ...environment, CLIENTS: packaged });
 });
 console.log(results.join('\n'));

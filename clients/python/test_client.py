@@ -85,8 +85,8 @@ def test_raises_a_429_at_once_with_retry_after() -> None:
 
 def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
     [number] = client(GROWN_URL).list_branded_phone_numbers(phone_number="+14155550001").items
-    assert number.status.value == "on hold"
-    assert number.carrier_statuses[0].feature.value == "voicemailGreeting"
+    assert number.status == "on hold"
+    assert number.carrier_statuses[0].feature == "voicemailGreeting"
     assert number.carrier_statuses[0].detailed_status == "expired.optIn"
     assert number.additional_properties["region"] == {"code": "us-1", "zones": [1, 2]}
 

@@ -45,7 +45,7 @@ async function ask(
   }
 }
 
-/** For each client: when each of the turns that a second holds is free again. */
+/** For each client: when each of its turns is free again. It has as many turns as requests are allowed in a second. */
 const turns = new WeakMap<BrandedPhoneNumbersApi, number[]>();
 
 /**
@@ -66,7 +66,7 @@ async function takeTurn(api: BrandedPhoneNumbersApi, perSecond: number, signal?:
         free[turn] = performance.now() + 1000;
       };
     }
-    // Turns under way have no time yet; look again soon.
+    // The turns of running requests have no time yet: look again soon.
     await sleep(Math.min(50, ...free.slice(0, perSecond).map((time) => time - now)), signal);
   }
 }

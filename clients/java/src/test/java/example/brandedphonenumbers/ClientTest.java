@@ -14,7 +14,6 @@ import example.brandedphonenumbers.client.BrandedPhoneNumbersApi.APIListBrandedP
 import example.brandedphonenumbers.client.model.BrandedPhoneNumberPage;
 import example.brandedphonenumbers.client.model.DetailedStatus;
 import example.brandedphonenumbers.client.model.Feature;
-import example.brandedphonenumbers.client.model.Status;
 import example.brandedphonenumbers.client.model.StatusFilter;
 import java.io.File;
 import java.net.URI;
@@ -143,8 +142,8 @@ class ClientTest {
         .listBrandedPhoneNumbers(request().phoneNumber("+14155550001").build());
     var number = page.getItems().get(0);
     assertEquals("+14155550001", number.getPhoneNumber());
-    assertEquals(Status.UNKNOWN_DEFAULT_OPEN_API, number.getStatus());
-    assertEquals(Feature.UNKNOWN_DEFAULT_OPEN_API, number.getCarrierStatuses().get(0).getFeature());
-    assertEquals(DetailedStatus.UNKNOWN_DEFAULT_OPEN_API, number.getCarrierStatuses().get(0).getDetailedStatus());
+    assertEquals("on hold", number.getStatus());
+    assertEquals("voicemailGreeting", number.getCarrierStatuses().get(0).getFeature());
+    assertEquals("expired.optIn", number.getCarrierStatuses().get(0).getDetailedStatus());
   }
 }

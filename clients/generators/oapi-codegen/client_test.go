@@ -1,0 +1,107 @@
+// What oapi-codegen makes of the contract, run against the live service.
+package client
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+)
+
+func list(t *testing.T, url string, params ListBrandedPhoneNumbersParams) *ListBrandedPhoneNumbersResponse {
+	t.Helper()
+	client, err := NewClientWithResponses(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.ListBrandedPhoneNumbersWithResponse(context.Background(), &params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+// walk collects the numbers of all pages of a walk by hand.
+func walk(t *testing.T, params ListBrandedPhoneNumbersParams) []string {
+	t.Helper()
+	size, numbers := int32(50), []string{}
+	params.Size = &size
+	for {
+		page := list(t, os.Getenv("SERVICE_URL"), params).JSON200
+		if page == nil {
+			t.Fatal("the answer is no page")
+		}
+		for _, item := range page.Items {
+			numbers = append(numbers, item.PhoneNumber)
+		}
+		if page.NextCursor == nil {
+			return numbers
+		}
+		params.NextCursor = page.NextCursor
+	}
+}
+
+func TestWalksOverAllPages(t *testing.T) {
+	all := make([]string, 240)
+	for i := range all {
+		all[i] = fmt.Sprintf("+1415555%04d", i)
+	}
+	if numbers := walk(t, ListBrandedPhoneNumbersParams{}); !slices.Equal(numbers, all) {
+		t.Errorf("listed %v", numbers)
+	}
+}
+
+func TestEncodesWhatAURLNeedsEncodedAndRepeatsParameters(t *testing.T) {
+	phone := "+14155550007"
+	for _, test := range []struct {
+		params ListBrandedPhoneNumbersParams
+		count  int
+	}{
+		{ListBrandedPhoneNumbersParams{PhoneNumber: &phone}, 1},
+		{ListBrandedPhoneNumbersParams{Carrier: &[]string{"AT&T"}, Status: &[]StatusFilter{StatusFilterApproved}}, 56},
+		{ListBrandedPhoneNumbersParams{InternalName: &[]string{"Billing & Payments", "A+B, 100%"}}, 120},
+		{ListBrandedPhoneNumbersParams{Status: &[]StatusFilter{StatusFilterSubmittedForReview}}, 80},
+	} {
+		if numbers := walk(t, test.params); len(numbers) != test.count {
+			t.Errorf("listed %d numbers, not %d", len(numbers), test.count)
+		}
+	}
+}
+
+func TestReadsEveryFaultOfARefusedRequest(t *testing.T) {
+	size, phone := int32(0), "14155550007"
+	answer := list(t, os.Getenv("SERVICE_URL"), ListBrandedPhoneNumbersParams{Size: &size, PhoneNumber: &phone})
+	problem := answer.ApplicationproblemJSON400
+	if problem == nil || problem.Errors == nil || len(*problem.Errors) != 2 {
+		t.Fatalf("the answer is %s", answer.Body)
+	}
+}
+
+func TestReadsA429AndItsRetryAfter(t *testing.T) {
+	for range 30 {
+		answer := list(t, os.Getenv("LIMITED_URL"), ListBrandedPhoneNumbersParams{})
+		if answer.StatusCode() != 429 {
+			continue
+		}
+		if answer.ApplicationproblemJSON429.Message != "Rate Limit Exceeded" {
+			t.Errorf("the answer is %s", answer.Body)
+		}
+		if after := answer.HTTPResponse.Header.Get("Retry-After"); after != "1" {
+			t.Errorf("Retry-After is %q", after)
+		}
+		return
+	}
+	t.Error("30 requests in a row were all answered")
+}
+
+func TestIsNotBrokenByMembersAndValuesThatAreNewerThanIt(t *testing.T) {
+	phone := "+14155550001"
+	page := list(t, os.Getenv("GROWN_URL"), ListBrandedPhoneNumbersParams{PhoneNumber: &phone}).JSON200
+	if page == nil || page.Items[0].Status != "on hold" {
+		t.Fatalf("the page is %v", page)
+	}
+	if entry := page.Items[0].CarrierStatuses[0]; entry.Feature != "voicemailGreeting" || entry.DetailedStatus != "expired.optIn" {
+		t.Errorf("the entry is %v", entry)
+	}
+}
