@@ -2,10 +2,11 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Installed once for each state of the lock file.
+# Installed once for each state of the lock file, alike by every npm: npm 12 runs no install scripts of packages, and none
+# is needed (src/embeddedPostgres/programs.ts), so package.json has no `allowScripts`.
 INSTALLED := node_modules/.installed
 $(INSTALLED): package-lock.json package.json
-	npm ci
+	npm ci --ignore-scripts
 	@touch $@
 
 # Built once for each state of the sources.
@@ -16,7 +17,7 @@ $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src genera
 	@chmod +x dist/src/main.js
 	@touch $@
 
-.PHONY: help start build test check format generate clean
+.PHONY: help start build test test-soak check format generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +27,11 @@ start: $(BUILT) ## serve with demo data and Swagger UI, on http://127.0.0.1:3000
 
 build: $(BUILT) ## make the command: npx branded-phone-numbers …
 
-test: $(BUILT) ## run all tests that need no system package
+test: $(BUILT) ## test every feature, in three minutes
 	npm run -s test
+
+test-soak: $(BUILT) ## test for longer: floods, faults, kills, stops, and what is tried at random
+	npm run -s test:soak
 
 check: $(INSTALLED) ## format, lint, types, unused code, and that the generated files, the docs and the contract agree
 	npm run -s check:format
@@ -37,18 +41,22 @@ check: $(INSTALLED) ## format, lint, types, unused code, and that the generated 
 	npm run -s check:breaking
 	npm run -s check:migrations
 	npm run -s docs:table -- --check
+	npm run -s docs:postman -- --check
 	scripts/check-generated
 
-format: $(INSTALLED) ## format and mend what can be mended by itself
+format: $(INSTALLED) ## format, and fix what can be fixed automatically
 	npm run -s format
 
-generate: $(INSTALLED) ## remake generated/types and the README's table from openapi/openapi.yaml (needs Java 11 or later)
+generate: $(INSTALLED) ## remake generated/types, the README's table and the Postman collection from openapi/openapi.yaml (needs Java 11 or later)
 	npm run -s generate
 	npm run -s docs:table
+	npm run -s docs:postman
 
 clean: ## remove what was installed and built, but no data
 	rm -rf node_modules dist .cache
 
 include Makefile.clients
+include Makefile.versions
 include Makefile.cluster
+include Makefile.deploy
 include Makefile.bench

@@ -1,10 +1,56 @@
 import { defineConfig } from 'vitest/config';
 
+/** CI machines are shared, so a test that watches a clock is tried once more there. */
+const RETRIES_IN_CI = process.env.CI ? 1 : 0;
+
+/**
+ * A test's file name says how it is run:
+ * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
+ * - `*.clock.test.ts` one after the other, behind those: they watch a clock, or count requests in a second;
+ * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many;
+ * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long.
+ */
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     globalSetup: ['test/postgres.ts'],
     testTimeout: 60_000,
-    hookTimeout: 60_000,
+    hookTimeout: 120_000,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'side by side',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/**/*.{clock,soak}.test.ts'],
+          // The service takes a second to load; no file leaves anything behind that another one could meet.
+          isolate: false,
+          maxWorkers: 4,
+          provide: { tries: 1 },
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'clock',
+          include: ['test/**/*.clock.test.ts'],
+          isolate: false,
+          maxWorkers: 1,
+          retry: RETRIES_IN_CI,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'soak',
+          include: ['test/**/*.{random,soak}.test.ts'],
+          provide: { tries: 5 },
+          maxWorkers: 1,
+          retry: RETRIES_IN_CI,
+          sequence: { groupOrder: 2 },
+        },
+      },
+    ],
   },
 });

@@ -22,7 +22,7 @@ function easierToTryOut(text) {
   for (const name of Object.keys(parameters)) parameters[name] = withChoiceToLeaveOut(parameters[name]);
   for (const name of Object.keys(schemas)) schemas[name] = withOneList(schemas[name], schemas);
   // Requests go to where this page is, be it behind a path prefix.
-  for (const server of contract.servers) server.url = new URL(`.${server.url}`, document.baseURI).pathname;
+  contract.servers = [{ url: new URL('.', document.baseURI).pathname }];
   return JSON.stringify(contract);
 }
 

@@ -7,8 +7,12 @@ CREATE TABLE "api_keys" (
 	"name" text COLLATE "C" NOT NULL,
 	"business_profile_ids" uuid[],
 	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
+	"expires_at" timestamp(3) with time zone,
 	"revoked_at" timestamp(3) with time zone,
-	CONSTRAINT "api_keys_hash_unique" UNIQUE("hash")
+	CONSTRAINT "api_keys_hash_unique" UNIQUE("hash"),
+	CONSTRAINT "key_name_is_name" CHECK (char_length(name) BETWEEN 1 AND 255 AND name !~ '[\x01-\x1f\x7f-\x9f]'),
+	CONSTRAINT "key_expires_later" CHECK (expires_at > created_at),
+	CONSTRAINT "key_times_are_times" CHECK (created_at BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz AND expires_at BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz AND revoked_at BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz)
 );
 --> statement-breakpoint
 CREATE TABLE "branded_phone_numbers" (
@@ -20,7 +24,7 @@ CREATE TABLE "branded_phone_numbers" (
 	"branding_name_long" text COLLATE "C",
 	"reporting_group" text COLLATE "C",
 	"status" "status" DEFAULT 'unregistered' NOT NULL,
-	"facet_ids" integer[] DEFAULT '{}' NOT NULL,
+	"term_ids" integer[] DEFAULT '{}' NOT NULL,
 	"item_tail" text COLLATE "C" DEFAULT '' NOT NULL,
 	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
@@ -30,7 +34,7 @@ CREATE TABLE "branded_phone_numbers" (
 	CONSTRAINT "branding_name_short_is_name" CHECK (char_length(branding_name_short) BETWEEN 1 AND 15 AND branding_name_short !~ '[\x01-\x1f\x7f-\x9f]'),
 	CONSTRAINT "branding_name_long_is_name" CHECK (char_length(branding_name_long) BETWEEN 1 AND 32 AND branding_name_long !~ '[\x01-\x1f\x7f-\x9f]'),
 	CONSTRAINT "reporting_group_is_name" CHECK (char_length(reporting_group) BETWEEN 1 AND 255 AND reporting_group !~ '[\x01-\x1f\x7f-\x9f]'),
-	CONSTRAINT "times_are_finite" CHECK (isfinite(created_at) AND isfinite(updated_at))
+	CONSTRAINT "times_are_times" CHECK (created_at BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz AND updated_at BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz)
 );
 --> statement-breakpoint
 CREATE TABLE "business_profiles" (
@@ -50,27 +54,27 @@ CREATE TABLE "carrier_statuses" (
 	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "carrier_statuses_pkey" PRIMARY KEY("phone_number","carrier","feature"),
 	CONSTRAINT "carrier_is_name" CHECK (char_length(carrier) BETWEEN 1 AND 255 AND carrier !~ '[\x01-\x1f\x7f-\x9f]'),
-	CONSTRAINT "time_is_finite" CHECK (isfinite(created_at))
+	CONSTRAINT "time_is_time" CHECK (created_at BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz)
 );
 --> statement-breakpoint
-CREATE TABLE "facets" (
-	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "facets_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
+CREATE TABLE "terms" (
+	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "terms_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
 	"carrier" text COLLATE "C",
 	"feature" "feature",
 	"detailed_status" "detailed_status",
 	"status" "status" NOT NULL,
-	CONSTRAINT "facets_values" UNIQUE NULLS NOT DISTINCT("carrier","feature","detailed_status","status"),
-	CONSTRAINT "facet_is_entry_or_status" CHECK (num_nulls(carrier, feature, detailed_status) IN (0, 3))
+	CONSTRAINT "terms_values" UNIQUE NULLS NOT DISTINCT("carrier","feature","detailed_status","status"),
+	CONSTRAINT "term_is_entry_or_status" CHECK (num_nulls(feature, detailed_status) IN (0, 2) AND (carrier IS NULL OR feature IS NOT NULL))
 );
 --> statement-breakpoint
-CREATE TABLE "listings" (
-	"facet_id" integer NOT NULL,
+CREATE TABLE "postings" (
+	"term_id" integer NOT NULL,
 	"phone_number" text COLLATE "C" NOT NULL,
 	"business_profile_id" uuid NOT NULL,
 	"reporting_group" text COLLATE "C",
 	"internal_name" text COLLATE "C",
-	CONSTRAINT "listings_pkey" PRIMARY KEY("facet_id","phone_number")
-);
+	CONSTRAINT "postings_pkey" PRIMARY KEY("term_id","phone_number")
+) PARTITION BY RANGE ("term_id");
 --> statement-breakpoint
 CREATE TABLE "rate_limits" (
 	"client" text COLLATE "C" PRIMARY KEY NOT NULL,
@@ -83,6 +87,6 @@ ALTER TABLE "carrier_statuses" ADD CONSTRAINT "carrier_status_has_number" FOREIG
 CREATE INDEX "numbers_by_business_profile" ON "branded_phone_numbers" USING btree ("business_profile_id","phone_number","reporting_group","internal_name");--> statement-breakpoint
 CREATE INDEX "numbers_by_reporting_group" ON "branded_phone_numbers" USING btree ("reporting_group","phone_number","business_profile_id","internal_name");--> statement-breakpoint
 CREATE INDEX "numbers_by_internal_name" ON "branded_phone_numbers" USING btree ("internal_name","phone_number","business_profile_id","reporting_group");--> statement-breakpoint
-CREATE INDEX "listings_by_business_profile" ON "listings" USING btree ("business_profile_id","facet_id","phone_number");--> statement-breakpoint
-CREATE INDEX "listings_by_reporting_group" ON "listings" USING btree ("reporting_group","facet_id","phone_number");--> statement-breakpoint
-CREATE INDEX "listings_by_internal_name" ON "listings" USING btree ("internal_name","facet_id","phone_number");
+CREATE INDEX "postings_by_business_profile" ON "postings" USING btree ("business_profile_id","term_id","phone_number");--> statement-breakpoint
+CREATE INDEX "postings_by_reporting_group" ON "postings" USING btree ("reporting_group","term_id","phone_number");--> statement-breakpoint
+CREATE INDEX "postings_by_internal_name" ON "postings" USING btree ("internal_name","term_id","phone_number");

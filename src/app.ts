@@ -1,26 +1,26 @@
 /** The application, not yet listening: what happens to a request, in order. */
 import { randomUUID } from 'node:crypto';
-import express, { type RequestHandler } from 'express';
+import express, { type Request, type Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
-import { authenticateByAddress, authenticateByApiKey } from './apiKeys.js';
-import type { Client } from './client.js';
+import { createConcurrencyLimit } from './concurrencyLimit.js';
 import type { Config } from './config.js';
-import type { Database } from './database.js';
+import type { Database } from './database/connect.js';
+import { causeOf, withoutValues } from './database/errors.js';
+import type { Reader } from './database/reads.js';
 import { docs } from './docs.js';
 import { health } from './health.js';
-import { boundInFlight } from './inFlight.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
-import { answerProblem, notFound, problem } from './problem.js';
-import { preparePages } from './query.js';
-import { readQueryString } from './queryString.js';
-import type { RateLimit } from './rateLimit.js';
-import { causeOf, type Reader } from './reader.js';
-import { validateRequests } from './validation.js';
+import { preparePages } from './page/page.js';
+import { answerProblem, notFound } from './problem/problem.js';
+import type { RateLimit } from './rateLimit/rateLimit.js';
+import { identifyByAddress, identifyByApiKey } from './request/apiKeys.js';
+import { allowOrigins } from './request/cors.js';
+import { protocolCheck } from './request/protocol.js';
 
 export interface Dependencies {
-  config: Pick<Config, 'AUTH' | 'MAX_REQUESTS_IN_FLIGHT' | 'REQUEST_TIMEOUT_SECONDS' | 'TRUST_PROXY'>;
+  config: Config;
   database: Database;
   reader: Reader;
   rateLimit: RateLimit;
@@ -28,48 +28,61 @@ export interface Dependencies {
   metrics: Metrics;
   /** Whether the service is about to stop. */
   isStopping(): boolean;
+  /** What is wrong with the replica that the service reads from; undefined if nothing is, or if it reads from a primary. */
+  replicaTrouble(): string | undefined;
 }
 
-/** Milliseconds of a request's time that are not its page's: the limit's and the key's. */
-const BESIDE_THE_PAGE = 750;
+/** Milliseconds of a request's time that are kept for the rate limit and the key lookup. */
+const TIME_BESIDE_PAGE_MS = 750;
 
 /** Puts the application together. */
-export function createApp({ config, database, reader, rateLimit, log, metrics, isStopping }: Dependencies) {
-  const { identify, authorize } =
-    config.AUTH === 'api-key' ? authenticateByApiKey(database, reader) : authenticateByAddress;
-  const bound = boundInFlight(config.MAX_REQUESTS_IN_FLIGHT, metrics);
+export function createApp({
+  config,
+  database,
+  reader,
+  rateLimit,
+  log,
+  metrics,
+  isStopping,
+  replicaTrouble,
+}: Dependencies) {
   const pages = preparePages(database);
-  const timeLimit = config.REQUEST_TIMEOUT_SECONDS * 1000 - BESIDE_THE_PAGE;
+  const pageTimeoutMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - TIME_BESIDE_PAGE_MS;
+  const listNumbers = listBrandedPhoneNumbers({
+    concurrencyLimit: createConcurrencyLimit(config.MAX_REQUESTS_IN_FLIGHT, metrics),
+    identify: config.AUTH === 'api-key' ? identifyByApiKey(database, reader, rateLimit) : identifyByAddress,
+    rateLimit,
+    readPage: (request) => reader.read((signal) => pages(request, signal), pageTimeoutMs),
+  });
+
   const app = express();
   app.disable('x-powered-by');
   app.enable('strict routing');
   app.enable('case sensitive routing');
-  // The query string is read by readQueryString, strictly.
+  // The operation reads its query string itself, strictly.
   app.set('query parser', false);
   app.set('trust proxy', config.TRUST_PROXY);
 
-  app.use(nameRequest, logRequest(log, metrics), endConnections(isStopping));
-  // Before the rest, since each layer that a request passes costs it time, and nearly all are of this operation.
-  app.all(
-    operation.path,
-    onlyGet,
-    bound,
-    identify,
-    rateLimit.begin,
-    authorize,
-    readQueryString,
-    ...validateRequests(),
-    listBrandedPhoneNumbers((request, response) =>
-      rateLimit.whenPassed(response, () => reader.read(() => pages(request), timeLimit)),
-    ),
-    rateLimit.goFirst,
-  );
-  app.use(health(database, reader, isStopping));
-  app.use(docs());
+  const checkProtocol = protocolCheck(config);
+  // One handler, and the operation first: each layer adds to a request's time, and nearly all are for this operation.
+  app.use((request, response, next) => {
+    nameRequest(request, response);
+    logWhenClosed(request, response, log, metrics);
+    // While stopping, closes each connection after its answer, so that the client goes on with another instance.
+    if (isStopping()) response.setHeader('Connection', 'close');
+    checkProtocol(request);
+    next();
+  });
+  if (config.CORS_ORIGINS) app.use(operation.path, allowOrigins(config.CORS_ORIGINS));
+  app.all(operation.path, listNumbers);
+  app.use(health(database, reader, isStopping, replicaTrouble));
+  app.use(docs(config));
 
   app.use(notFound);
   app.use(
-    answerProblem((error, request) => log.error({ err: causeOf(error), requestId: request.id }, 'request failed')),
+    answerProblem((error, request) =>
+      log.error({ err: withoutValues(causeOf(error)), requestId: request.id }, 'request failed'),
+    ),
   );
   return app;
 }
@@ -79,53 +92,53 @@ declare global {
     interface Request {
       id: string;
     }
+    /** What a handler adds to the request's log line. */
+    interface Locals {
+      /** Who the rate limit counted. */
+      client?: string;
+      /** The items of the page. */
+      rows?: number;
+    }
   }
 }
 
-/** Takes over the caller's X-Request-Id where it is fit for a log line, or makes one. */
-const nameRequest: RequestHandler = (request, response, next) => {
-  const given = request.get('X-Request-Id');
-  request.id = given && /^[\w.:-]{1,128}$/.test(given) ? given : randomUUID();
-  response.set('X-Request-Id', request.id);
-  next();
-};
+/** Safe in a log line, and not an API key that someone put into the wrong header. */
+const REQUEST_ID = /^(?!.*bpn_)[\w.:-]{1,128}$/;
+/** What may be a phone number, however its digits are grouped; an id of more digits can't be one. */
+const PHONE_NUMBER = /(?<![A-Za-z\d])\d(?:[._:-]?\d){6,14}(?![A-Za-z\d])/;
+/** Never a phone number, though some of its groups may be all digits. */
+const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
 
-/** The query stays out of the log: it may name phone numbers. */
-const logRequest =
-  (log: Log, metrics: Metrics): RequestHandler =>
-  (request, response, next) => {
-    const start = performance.now();
-    response.once('close', () => {
-      const { locals, statusCode: status } = response;
-      const milliseconds = performance.now() - start;
-      const path = request.path;
-      metrics.answered(path === operation.path ? 'list' : 'other', status, milliseconds / 1000);
-      log.info({
-        requestId: request.id,
-        method: request.method,
-        path: path.slice(0, 200),
-        status,
-        milliseconds: Math.round(milliseconds * 10) / 10,
-        rows: locals.rows,
-        client: (locals.client as Client | undefined)?.id,
-        // The client was gone before its answer was.
-        ...(response.writableFinished ? {} : { aborted: true }),
-      });
+/** Uses the caller's X-Request-Id where it is safe, else creates one. */
+function nameRequest(request: Request, response: Response): void {
+  const given = request.get('X-Request-Id') ?? '';
+  request.id = isLoggable(given) ? given : randomUUID();
+  response.setHeader('X-Request-Id', request.id);
+}
+
+function isLoggable(id: string): boolean {
+  return REQUEST_ID.test(id) && (UUID.test(id) || !PHONE_NUMBER.test(id));
+}
+
+/** Logs the route, not the path or the query, which may name phone numbers. */
+function logWhenClosed(request: Request, response: Response, log: Log, metrics: Metrics): void {
+  const start = performance.now();
+  response.once('close', () => {
+    const { locals, statusCode: status } = response;
+    const milliseconds = performance.now() - start;
+    // An unknown address has no route.
+    const route: string | undefined = request.route?.path;
+    metrics.answered(route === operation.path ? 'list' : 'other', status, milliseconds / 1000);
+    log.info({
+      requestId: request.id,
+      method: request.method,
+      route,
+      status,
+      milliseconds: Math.round(milliseconds * 10) / 10,
+      rows: locals.rows,
+      client: locals.client,
+      // The client disconnected before its answer was sent.
+      ...(response.writableFinished ? {} : { aborted: true }),
     });
-    next();
-  };
-
-/** On the way to a stop, a client's next request goes to a connection of another instance. */
-const endConnections =
-  (isStopping: () => boolean): RequestHandler =>
-  (_request, response, next) => {
-    if (isStopping()) response.set('Connection', 'close');
-    next();
-  };
-
-const onlyGet: RequestHandler = (request, _response, next) => {
-  if (request.method === operation.method) return next();
-  throw problem('method-not-allowed', `${operation.path} answers ${operation.method}, not ${request.method}.`, {
-    headers: { Allow: operation.method },
   });
-};
+}

@@ -1,7 +1,9 @@
 /** The settings: environment variables, read once at the start. */
 import { isIP } from 'node:net';
+import { compile } from 'proxy-addr';
 import { z } from 'zod';
-import { hostsOf } from './databaseUrl.js';
+import { faultOfUrl } from './database/url.js';
+import { isLoopback } from './loopback.js';
 
 const wholeNumber = (least: number, most: number) =>
   z
@@ -10,9 +12,13 @@ const wholeNumber = (least: number, most: number) =>
     .transform(Number)
     .refine((value) => value >= least && value <= most, `must be a whole number from ${least} to ${most}`);
 
-const address = (protocols: string[]) =>
-  z.string().refine((value) => hostsOf(value).every((url) => isUrl(url, protocols)), {
-    error: `must be an address that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`,
+const address = (protocols: string[]) => checked((value) => faultOfUrl(value, protocols));
+
+/** A string that is valid unless `faultOf` returns what it must be instead. */
+const checked = (faultOf: (value: string) => string | undefined) =>
+  z.string().check(({ value, issues }) => {
+    const message = faultOf(value);
+    if (message) issues.push({ code: 'custom', input: value, message });
   });
 
 const variables = z.object({
@@ -22,17 +28,28 @@ const variables = z.object({
   REDIS_URL: address(['redis:', 'rediss:']).optional(),
   RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000).default(10),
   AUTH: z.enum(['none', 'api-key'], { error: 'must be none or api-key' }).optional(),
-  TRUST_PROXY: z
-    .string()
-    .refine((value) => value.split(',').every(isProxy), {
-      error: 'must be the number of proxies in front, or their addresses or subnets, separated by commas',
-    })
-    .transform((value) => (/^[0-9]+$/.test(value) ? Number(value) : value.split(',').map((part) => part.trim())))
+  TRUST_PROXY: checked(faultOfProxies)
+    .transform((value) => (isCount(value) ? Number(value) : value.split(',').map((part) => part.trim())))
     .default(0),
+  CORS_ORIGINS: checked(faultOfOrigins)
+    .transform((value) => value.split(',').map((origin) => origin.trim()))
+    .optional(),
+  PUBLIC_URL: z
+    .string()
+    .refine((value) => isUrl(value, ['https:', 'http:']) && !/[?#@]/.test(value), {
+      error:
+        'must be the address that clients use, such as https://numbers.example.com, without a user, a query or a #',
+    })
+    .transform((value) => value.replace(/\/+$/, ''))
+    .optional(),
+  CONTACT: z
+    .union([z.email(), z.url({ protocol: /^https?$/ })], { error: 'must be an e-mail address or an https:// address' })
+    .optional(),
   REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60).default(5),
   MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000).default(256),
   MAX_CONNECTIONS: wholeNumber(1, 1_000_000).default(2000),
   DATABASE_CONNECTIONS: wholeNumber(1, 1000).default(10),
+  MAX_REPLICA_LAG_SECONDS: wholeNumber(0, 86_400).default(30),
   DRAIN_SECONDS: wholeNumber(0, 60).default(2),
   METRICS_PORT: wholeNumber(0, 65_535).optional(),
   METRICS_HOST: z.string().default('127.0.0.1'),
@@ -60,7 +77,7 @@ const settings = variables.transform((read, context) => {
 
 export type Config = z.output<typeof settings>;
 
-/** The service can't be had with these settings; the message says, a line each, which has to change. */
+/** The service can't run with these settings; the message has a line for each thing that has to change. */
 export class ConfigError extends Error {}
 
 /**
@@ -78,14 +95,38 @@ function isUrl(text: string, protocols: string[]): boolean {
   return URL.canParse(text) && protocols.includes(new URL(text).protocol);
 }
 
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+const PROXY_RANGES = ['loopback', 'linklocal', 'uniquelocal'];
+
+/** What is wrong with CORS_ORIGINS: browsers send an origin in this form only, and compare it letter by letter. */
+function faultOfOrigins(value: string): string | undefined {
+  const wrong = value
+    .split(',')
+    .map((part) => part.trim())
+    .find((part) => !isUrl(part, ['https:', 'http:']) || new URL(part).origin !== part);
+  return wrong === undefined
+    ? undefined
+    : `must be origins such as https://app.example.com, separated by commas, not ${wrong}`;
 }
 
-function isProxy(text: string): boolean {
-  const [ip = '', prefix] = text.trim().split('/');
-  if (/^[0-9]+$/.test(text.trim())) return true;
-  return (
-    ['loopback', 'linklocal', 'uniquelocal'].includes(ip) || (isIP(ip) > 0 && (!prefix || /^[0-9]+$/.test(prefix)))
-  );
+/** What is wrong with TRUST_PROXY: Express, which uses the same library, would fail on it or misread it. */
+function faultOfProxies(value: string): string | undefined {
+  if (isCount(value)) return undefined;
+  const parts = value.split(',').map((part) => part.trim());
+  const wrong = parts.find((part) => {
+    if (PROXY_RANGES.includes(part)) return false;
+    // The library reads 1 as 0.0.0.1.
+    if (isIP(part.split('/')[0] ?? '') === 0) return true;
+    try {
+      compile(part);
+      return false;
+    } catch {
+      return true;
+    }
+  });
+  if (wrong === undefined) return undefined;
+  return `must be the number of proxies in front, or their addresses or subnets separated by commas, such as 10.0.0.0/8; ${JSON.stringify(wrong)} is neither`;
+}
+
+function isCount(value: string): boolean {
+  return /^[0-9]{1,3}$/.test(value);
 }

@@ -1,11 +1,8 @@
 /** The contract as the running service reads it: `openapi/openapi.yaml`, parsed once. */
 import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { parse } from 'yaml';
-
-/** Where the package lies, be it run from src/ or from dist/. */
-export const packageFolder = dirname(createRequire(import.meta.url).resolve('#package.json'));
+import { packageFolder } from './packageFolder.js';
 
 export interface Schema {
   $ref?: string;
@@ -19,9 +16,10 @@ export interface Schema {
   default?: unknown;
   enum?: string[];
   examples?: unknown[];
-  anyOf?: Schema[];
   items?: Schema;
   required?: string[];
+  /** The values of an open list that this version knows; clients must expect others. */
+  'x-known-values'?: { $ref: string };
   properties?: Record<string, Schema>;
   [keyword: string]: unknown;
 }
@@ -32,6 +30,8 @@ export interface Parameter {
   description?: string;
   schema: Schema;
   examples?: Record<string, { summary?: string; value: unknown }>;
+  /** What other APIs call it; for hints only. */
+  'x-synonyms'?: string[];
 }
 
 /** One kind of problem (RFC 9457 section 4.2), as `x-problems` lists them. */

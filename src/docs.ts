@@ -1,13 +1,18 @@
-/** What a person, or that person's tools, read about the API: Swagger UI, the document, and a page for each kind of problem. */
+/** The documentation of the API: Swagger UI, the OpenAPI document, and a page for each kind of problem. */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import compression from 'compression';
 import express, { type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
 // Not the package's main module, which would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
-import { contract, contractYaml, packageFolder } from './contract.js';
-import { problemList, problemPage } from './problemPages.js';
+import { parseDocument } from 'yaml';
+import { MIN_COMPRESSED_BYTES } from './compression.js';
+import type { Config } from './config.js';
+import { contract, contractYaml } from './contract.js';
+import { packageFolder } from './packageFolder.js';
+import { problemList, problemPage } from './problem/pages.js';
 
 const browserFolder = join(packageFolder, 'browser');
 
@@ -15,19 +20,36 @@ const browserFolder = join(packageFolder, 'browser');
  * Serves `/docs`, `/openapi.yaml`, `/openapi.json`, `/problems` and a redirect from `/`, with headers of its own, and
  * passes on everything else. To be mounted at the root. All links are relative, so a proxy may add a path in front.
  */
-export function docs(): Router {
+export function docs(config: Deployment): Router {
+  const document = documentFor(config);
   const router = express.Router({ caseSensitive: true, strict: true });
   router.get('/', redirectTo('./docs'));
-  router.get('/docs', securityHeaders, text('text/html', readFileSync(join(browserFolder, 'docs.html'), 'utf8')));
+  router.get('/docs', ...forReaders, text('text/html', readFileSync(join(browserFolder, 'docs.html'), 'utf8')));
   router.get('/docs/', redirectTo('../docs'));
-  for (const [folder, name] of assets) router.get(`/docs/${name}`, securityHeaders, file(folder, name));
-  router.get('/openapi.yaml', securityHeaders, readableEverywhere, text('application/yaml', contractYaml));
-  router.get('/openapi.json', securityHeaders, readableEverywhere, text('application/json', JSON.stringify(contract)));
-  router.get('/problems', securityHeaders, text('text/html', problemList()));
+  for (const [folder, name] of assets) router.get(`/docs/${name}`, ...forReaders, file(folder, name));
+  router.get('/openapi.yaml', ...forReaders, readableEverywhere, text('application/yaml', String(document)));
+  router.get('/openapi.json', ...forReaders, readableEverywhere, text('application/json', JSON.stringify(document)));
+  router.get('/problems', ...forReaders, text('text/html', problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
-    router.get(`/problems/${name}`, securityHeaders, text('text/html', problemPage(name)));
+    router.get(`/problems/${name}`, ...forReaders, text('text/html', problemPage(name)));
   }
   return router;
+}
+
+/** The settings that the published document shows. */
+type Deployment = Pick<Config, 'AUTH' | 'PUBLIC_URL' | 'CONTACT'>;
+
+/** The contract, its comments kept, with the address, the contact and the authentication of this deployment. */
+function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment) {
+  const document = parseDocument(contractYaml);
+  if (PUBLIC_URL) document.set('servers', document.createNode([{ url: PUBLIC_URL }]));
+  if (CONTACT) {
+    const kind = CONTACT.includes('://') ? 'url' : 'email';
+    document.setIn(['info', 'contact'], document.createNode({ [kind]: CONTACT }));
+  }
+  document.set('security', document.createNode(AUTH === 'api-key' ? [{ apiKey: [] }] : []));
+  if (AUTH === 'none') document.deleteIn(['components', 'securitySchemes']);
+  return document;
 }
 
 /** Of Swagger UI's own files only these: its index.html would load a demo document from another host. */
@@ -55,9 +77,22 @@ const securityHeaders = helmet({
       // No upgrade-insecure-requests: where the service itself is reached over plain HTTP, it would break the page.
     },
   },
-  // Whether a host is HTTPS only is for whoever ends TLS in front of this service to say.
+  // Whether a host is HTTPS only is decided by the proxy that ends TLS in front of this service.
   strictTransportSecurity: false,
 });
+
+const compress = compression({
+  threshold: MIN_COMPRESSED_BYTES,
+  // By default it would not compress YAML; everything served here is text. It calls this just before sending the headers.
+  filter: (request, response) => {
+    // For HEAD it would send the length without compression, which GET would not send (RFC 9110, section 8.6).
+    if (request.method === 'HEAD' && request.headers['accept-encoding']) response.removeHeader('Content-Length');
+    return true;
+  },
+});
+
+/** The middleware of every page and file here. */
+const forReaders: RequestHandler[] = [securityHeaders, compress];
 
 /** Lets tools that run in the browser, on pages of other hosts, read the document. */
 const readableEverywhere: RequestHandler = (_request, response, next) => {
@@ -69,9 +104,10 @@ function redirectTo(place: string): RequestHandler {
   return (_request, response) => response.redirect(303, place);
 }
 
-/** Answers with a text that is the same as long as the process lives; Express makes it a 304 where the ETag matches. */
+/** Answers with a text that never changes while the process runs; Express makes it a 304 where the ETag matches. */
 function text(type: string, content: string): RequestHandler {
-  const etag = `"${createHash('sha256').update(content).digest('base64url')}"`;
+  // Weak: it is the same for every encoding.
+  const etag = `W/"${createHash('sha256').update(content).digest('base64url')}"`;
   return (_request, response) => {
     response.set({ ETag: etag, 'Cache-Control': 'no-cache' }).type(type).send(content);
   };

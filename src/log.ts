@@ -1,13 +1,22 @@
-/** The log: one JSON line an event, on standard output. */
+/** The log, on standard output: one line of JSON per event or, on a terminal, one line for a person to read. */
 import { pino } from 'pino';
+import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config.js';
 
-/** Lines go out together, as one write: when there are so many bytes of them, or so many milliseconds have passed. */
-const TOGETHER = 4096;
-const PAUSE = 100;
+/** Lines are written together: once there are this many bytes of them, or after this time. */
+const MIN_WRITE_BYTES = 4096;
+const FLUSH_INTERVAL_MS = 100;
 
 export type Log = ReturnType<typeof openLog>;
 
+/** Opens the log: on a terminal, lines for a person to read. */
 export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
-  return pino({ level: LOG_LEVEL }, pino.destination({ sync: false, minLength: TOGETHER, periodicFlush: PAUSE }));
+  const output = pino.destination({ sync: false, minLength: MIN_WRITE_BYTES, periodicFlush: FLUSH_INTERVAL_MS });
+  // Lines that a closed terminal or a full disk does not take are lost; the service goes on.
+  output.on('error', () => {});
+  if (!process.stdout.isTTY) return pino({ level: LOG_LEVEL }, output);
+  return pino(
+    { level: LOG_LEVEL },
+    pretty({ destination: output, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss.l', singleLine: true }),
+  );
 }

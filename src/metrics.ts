@@ -1,10 +1,10 @@
-/** What the service counts about itself, for Prometheus; kept always, since it costs next to nothing. */
+/** What the service counts about itself, for Prometheus. Always on, since it costs almost nothing. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** Creates the metrics of one service. */
-export function createMetrics() {
+/** Creates the metrics of one service that works on at most `maxRequestsInFlight` list requests. */
+export function createMetrics(maxRequestsInFlight: number) {
   const registers = [new Registry()];
   const [registry] = registers as [Registry];
   const durations = new Histogram({
@@ -15,6 +15,11 @@ export function createMetrics() {
     registers,
   });
   const inFlight = new Gauge({ name: 'http_requests_in_flight', help: 'List requests being worked on', registers });
+  const inFlightLimit = new Gauge({
+    name: 'http_requests_in_flight_limit',
+    help: 'MAX_REQUESTS_IN_FLIGHT: list requests that are worked on at most',
+    registers,
+  });
   const decisions = new Histogram({
     name: 'rate_limit_decision_seconds',
     help: 'Time until the rate limit let a request pass or refused it',
@@ -38,12 +43,22 @@ export function createMetrics() {
     help: 'Queries that the database has not answered yet',
     registers,
   });
-  const renewals = new Counter({
+  const failovers = new Counter({
     name: 'database_pool_renewals_total',
-    help: 'Times that the connections to the database were given up for new ones',
+    help: 'Times that the connections to the database were replaced by new ones',
     registers,
   });
+  const replicaLag = new Gauge({
+    name: 'database_replica_lag_seconds',
+    help: 'How far the database is behind its primary; 0 where it is the primary itself',
+    registers,
+  });
+  inFlightLimit.set(maxRequestsInFlight);
   storeUp.set(1);
+  // A counter that first appears at 1 has not increased, as Prometheus sees it; so those that alerts use start at 0.
+  for (const status of [200, 429, 500, 503]) durations.zero({ route: 'list', status });
+  durations.zero({ route: 'other', status: 500 });
+  for (const decision of ['passed', 'refused']) decisions.zero({ decision });
   return {
     answered: (route: 'list' | 'other', status: number, seconds: number) =>
       durations.observe({ route, status }, seconds),
@@ -53,8 +68,9 @@ export function createMetrics() {
     storeFailed: (store: string) => storeErrors.inc({ store }),
     storeUp: (isUp: boolean) => storeUp.set(isUp ? 1 : 0),
     queries: (count: number) => queries.set(count),
-    poolRenewed: () => renewals.inc(),
-    /** Adds what the process itself is like: memory, event loop, garbage collection. */
+    failedOver: () => failovers.inc(),
+    replicaLag: (seconds: number) => replicaLag.set(seconds),
+    /** Adds the metrics of the process itself: memory, event loop, garbage collection. */
     collectDefaults: () => collectDefaultMetrics({ register: registry }),
     contentType: registry.contentType,
     text: () => registry.metrics(),

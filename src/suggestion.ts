@@ -1,11 +1,11 @@
 /** "Did you mean …?" */
 import { distance } from 'fastest-levenshtein';
 
-/** The candidate that `text` is most likely a slip of the pen for, if any is near enough. */
+/** The candidate that `text` is most likely a typo of, if any is close enough. */
 export function nearest(text: string, candidates: Iterable<string>): string | undefined {
   let best: { candidate: string; slips: number } | undefined;
   for (const candidate of candidates) {
-    // A wrong case or separator is one slip however many letters it touches.
+    // A wrong case or separator counts as one slip, however many letters it touches.
     const slips = plain(text) === plain(candidate) ? 1 : distance(text, candidate);
     if (slips <= Math.max(2, candidate.length / 3) && slips < (best?.slips ?? Number.POSITIVE_INFINITY)) {
       best = { candidate, slips };
@@ -14,6 +14,7 @@ export function nearest(text: string, candidates: Iterable<string>): string | un
   return best?.candidate;
 }
 
-function plain(text: string): string {
+/** A name without its case and its word separators, which people write differently. */
+export function plain(text: string): string {
   return text.toLowerCase().replace(/[^a-z0-9/]/g, '');
 }

@@ -1,4 +1,4 @@
-/** Holds an answer against the contract: its status, its media type, its headers and its body. */
+/** Checks an answer against the contract: its status, its media type, its headers and its body. */
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import type { Response } from 'supertest';
@@ -19,7 +19,7 @@ const operation = contract.paths['/v1/brandedPhoneNumbers']?.get as unknown as {
   responses: Record<string, { $ref: string }>;
 };
 
-/** Fails unless the contract describes this answer of the list operation, to the last header that it says is there. */
+/** Fails unless this answer of the list operation is one that the contract describes, with every header that it requires. */
 export function expectDescribed(response: Response): void {
   const reference = operation.responses[response.status];
   expect(reference, `the contract describes no ${response.status}`).toBeDefined();

@@ -6,12 +6,12 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Browser, chromium } from 'playwright-core';
-import { packageFolder } from '../src/contract.js';
+import { packageFolder } from '../src/packageFolder.js';
 
 const run = promisify(execFile);
 const require = createRequire(import.meta.url);
 
-/** Every start-up chore of Chromium that would ask a host of its maker is off: a test's requests are the page's own. */
+/** Turns off all that Chromium fetches from Google's hosts at its start: a test's requests are the page's own. */
 const flags = [
   '--disable-background-networking',
   '--disable-component-update',

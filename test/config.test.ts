@@ -1,5 +1,9 @@
+import express from 'express';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, readConfig } from '../src/config.js';
+import { closeDatabase, openDatabase } from '../src/database/connect.js';
+import { hostsOf } from '../src/database/url.js';
 
 describe('the settings', () => {
   it('have the defaults of the documentation', () => {
@@ -13,13 +17,14 @@ describe('the settings', () => {
       MAX_REQUESTS_IN_FLIGHT: 256,
       MAX_CONNECTIONS: 2000,
       DATABASE_CONNECTIONS: 10,
+      MAX_REPLICA_LAG_SECONDS: 30,
       DRAIN_SECONDS: 2,
       METRICS_HOST: '127.0.0.1',
       LOG_LEVEL: 'info',
     });
   });
 
-  it('take an empty variable for an unset one', () => {
+  it('treat an empty variable as unset', () => {
     expect(readConfig({ PORT: '', DATABASE_URL: '' })).toEqual(readConfig({}));
   });
 
@@ -31,6 +36,9 @@ describe('the settings', () => {
   const wrong: [string, Record<string, string>][] = [
     ['PORT', { PORT: '70000' }],
     ['PORT', { PORT: 'http' }],
+    ['CORS_ORIGINS', { CORS_ORIGINS: '*' }],
+    ['CORS_ORIGINS', { CORS_ORIGINS: 'https://app.example.com/' }],
+    ['CORS_ORIGINS', { CORS_ORIGINS: 'https://a.example.com,b.example.com' }],
     ['RATE_LIMIT_PER_SECOND', { RATE_LIMIT_PER_SECOND: '-1' }],
     ['DATABASE_URL', { DATABASE_URL: 'localhost:5432' }],
     ['DATABASE_URL', { DATABASE_URL: 'postgres://first:5432,second:port/numbers' }],
@@ -40,24 +48,96 @@ describe('the settings', () => {
     ['REDIS_URL', { REDIS_URL: 'http://127.0.0.1' }],
     ['AUTH', { AUTH: 'yes' }],
     ['TRUST_PROXY', { TRUST_PROXY: 'true' }],
+    ...[
+      '10.0.0.0/99',
+      '::1/129',
+      '10.0.0.0/',
+      '10.0.0.0/0',
+      'loopback/8',
+      '1,2',
+      '1,10.0.0.1',
+      '10.0.0',
+      '-1',
+      '1e3',
+    ].map((TRUST_PROXY): [string, Record<string, string>] => ['TRUST_PROXY', { TRUST_PROXY }]),
+    ['PUBLIC_URL', { PUBLIC_URL: 'numbers.example' }],
+    ['PUBLIC_URL', { PUBLIC_URL: 'ftp://numbers.example' }],
+    ['PUBLIC_URL', { PUBLIC_URL: 'https://numbers.example/?a=b' }],
+    ['CONTACT', { CONTACT: 'ask Bob' }],
     ['LOG_LEVEL', { LOG_LEVEL: 'loud' }],
     ['AUTH', { HOST: '0.0.0.0' }],
     ['AUTH', { HOST: '::' }],
   ];
-  it.each(wrong)('a wrong %s stops the start and is named: %o', (name, environment) => {
+  it.each(wrong)('refuse a wrong %s and name it: %o', (name, environment) => {
     expect(() => readConfig(environment)).toThrow(ConfigError);
     expect(() => readConfig(environment)).toThrow(new RegExp(`^${name} must be `));
   });
 
-  it('every wrong one is named', () => {
+  it.each([
+    ['postgres://user:p%ss@host/numbers', /percent-encoded.*%25/],
+    ['postgres://user@host:99999/numbers', /port is a number from 1 to 65535/],
+    ['postgres://user@first,second:0/numbers', /port is a number from 1 to 65535/],
+    ['postgres://user@/numbers?host=first&port=99999', /port is a number from 1 to 65535/],
+    ['mysql://host/numbers', /begins with postgres:\/\/ or postgresql:\/\//],
+    ['postgres://user:a/b#c@host/numbers', /\/ \? # @ in a password are percent-encoded/],
+  ])('say what is wrong with DATABASE_URL=%s, and never repeat its password', (DATABASE_URL, message) => {
+    expect(() => readConfig({ DATABASE_URL })).toThrow(message);
+    expect(() => readConfig({ DATABASE_URL })).not.toThrow(/p%ss|a\/b/);
+  });
+
+  it('accept no value that the library it is for would fail on', async () => {
+    const proxies = fc.stringMatching(/^([0-9a-f.:/, ]|loopback){0,12}$/);
+    const part = fc.stringMatching(/^[a-z0-9%@:/?#,.[\]=]{0,10}$/);
+    await fc.assert(
+      fc.asyncProperty(proxies, fc.tuple(part, part, part), async (TRUST_PROXY, [user, host, rest]) => {
+        const config = accepted({ TRUST_PROXY });
+        if (config) express().set('trust proxy', config.TRUST_PROXY);
+        const { DATABASE_URL } = accepted({ DATABASE_URL: `postgres://${user}@${host}/${rest}` }) ?? {};
+        if (DATABASE_URL) await closeDatabase(openDatabase(DATABASE_URL), 0);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it('name every wrong variable', () => {
     expect(() => readConfig({ PORT: 'x', AUTH: 'y' })).toThrow(/PORT.*\nAUTH/);
   });
 
-  it.each(['none', 'api-key'])('any address may be listened on with AUTH=%s chosen', (AUTH) => {
+  it.each(['none', 'api-key'])('accept any HOST once AUTH=%s is chosen', (AUTH) => {
     expect(readConfig({ HOST: '0.0.0.0', AUTH }).AUTH).toBe(AUTH);
   });
 
-  it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('%s is a loopback address', (HOST) => {
+  it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('need no AUTH for the loopback address %s', (HOST) => {
     expect(readConfig({ HOST }).AUTH).toBe('none');
+  });
+});
+
+/** The settings; undefined if they are refused. */
+function accepted(environment: Record<string, string>) {
+  try {
+    return readConfig(environment);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return undefined;
+  }
+}
+
+describe('the hosts of a DATABASE_URL', () => {
+  it.each([
+    [
+      'postgres://u:p@a:1,[::1]:2,c/db?x=y',
+      ['postgres://u:p@a:1/db?x=y', 'postgres://u:p@[::1]:2/db?x=y', 'postgres://u:p@c/db?x=y'],
+    ],
+    ['postgres://u@%2Frun%2Fpg:5433/db', ['postgres://u@%2Frun%2Fpg:5433/db']],
+    ['postgres://u@/db?host=/run/pg&x=y', ['postgres://u@%2Frun%2Fpg/db?x=y']],
+    [
+      'postgres://u@/db?host=/a,b,::1&port=1,2',
+      ['postgres://u@%2Fa:1/db', 'postgres://u@b:2/db', 'postgres://u@[::1]:1/db'],
+    ],
+    ['postgres://u:p@h/db?port=5433', ['postgres://u:p@h:5433/db']],
+    ['postgres:///db', ['postgres://localhost/db']],
+    ['nonsense', ['nonsense']],
+  ])('%s', (url, hosts) => {
+    expect(hostsOf(url)).toEqual(hosts);
   });
 });

@@ -4,11 +4,12 @@ import express from 'express';
 import request from 'supertest';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { contract, packageFolder } from '../src/contract.js';
+import { contract } from '../src/contract.js';
 import { docs } from '../src/docs.js';
+import { packageFolder } from '../src/packageFolder.js';
 
 const app = express()
-  .use(docs())
+  .use(docs({ AUTH: 'none' }))
   .use((_request, response) => {
     response.status(404).json({ from: 'the API' });
   });
@@ -57,35 +58,49 @@ describe('the documentation', () => {
 });
 
 describe('the document', () => {
-  test('is served as the very text of the file', async () => {
-    const answer = await request(app)
-      .get('/openapi.yaml')
-      .buffer()
-      .parse((response, done) => {
-        let text = '';
-        response.setEncoding('utf8');
-        response.on('data', (chunk: string) => {
-          text += chunk;
-        });
-        response.on('end', () => done(null, text));
-      })
-      .expect(200)
-      .expect('Content-Type', /^application\/yaml/);
-    expect(answer.body).toBe(readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8'));
-  });
-
-  test('is served as JSON that says the same', async () => {
-    const answer = await request(app)
+  const file = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
+  const served = async (settings: Parameters<typeof docs>[0]) => {
+    const app = express().use(docs(settings));
+    const json = await request(app)
       .get('/openapi.json')
       .expect(200)
       .expect('Content-Type', /^application\/json/);
-    expect(answer.body).toEqual(parse(readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8')));
+    const yaml = await request(app)
+      .get('/openapi.yaml')
+      .buffer()
+      .parse(asText)
+      .expect('Content-Type', /^application\/yaml/);
+    expect(parse(yaml.body)).toEqual(json.body);
+    expect(yaml.body.split('\n')[0]).toBe(file.split('\n')[0]);
+    return json.body;
+  };
+
+  test('is that of the file, except for what the deployment sets', async () => {
+    const { servers, security, info, components, ...rest } = await served({ AUTH: 'api-key' });
+    const { securitySchemes } = parse(file).components;
+    expect({ ...rest, servers, info, components, security: parse(file).security }).toEqual(parse(file));
+    expect(security).toEqual([{ apiKey: [] }]);
+    expect(components.securitySchemes).toEqual(securitySchemes);
+    expect([info.contact, servers]).toEqual([undefined, [expect.objectContaining({ url: '/' })]]);
+  });
+
+  test('asks for no key where none is needed', async () => {
+    const { security, components } = await served({ AUTH: 'none' });
+    expect([security, components.securitySchemes]).toEqual([[], undefined]);
+  });
+
+  test('names the address that clients use, and whom to ask', async () => {
+    const PUBLIC_URL = 'https://numbers.test/telephony';
+    const { servers, info } = await served({ AUTH: 'none', PUBLIC_URL, CONTACT: 'api@numbers.test' });
+    expect([servers, info.contact]).toEqual([[{ url: PUBLIC_URL }], { email: 'api@numbers.test' }]);
+    const linked = await served({ AUTH: 'none', CONTACT: 'https://numbers.test/help' });
+    expect(linked.info.contact).toEqual({ url: 'https://numbers.test/help' });
   });
 
   test.each(['/openapi.yaml', '/openapi.json'])(
     'at %s can be read by tools on other hosts, and is sent once',
     async (path) => {
-      const first = await request(app).get(path).expect('Access-Control-Allow-Origin', '*').expect('ETag', /^"/);
+      const first = await request(app).get(path).expect('Access-Control-Allow-Origin', '*').expect('ETag', /^W\/"/);
       await request(app).get(path).set('If-None-Match', String(first.headers.etag)).expect(304);
     },
   );
@@ -137,3 +152,12 @@ describe('everything else', () => {
     await request(app).post('/docs').expect(404, { from: 'the API' });
   });
 });
+
+function asText(response: request.Response, done: (error: Error | null, text: string) => void) {
+  let text = '';
+  response.setEncoding('utf8');
+  response.on('data', (chunk: string) => {
+    text += chunk;
+  });
+  response.on('end', () => done(null, text));
+}

@@ -1,4 +1,5 @@
 /** Numbers for tests: made at random or by hand, and written into a database as any writer would. */
+import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import {
   type BrandedPhoneNumber,
@@ -7,9 +8,9 @@ import {
   DetailedStatus,
   Feature,
 } from '../generated/types/models/index.js';
-import type { Database } from '../src/database.js';
-import { brandedPhoneNumbers, businessProfiles, carrierStatuses } from '../src/schema.js';
-import { byBytes, overallStatus } from './reference.js';
+import type { Database } from '../src/database/connect.js';
+import { brandedPhoneNumbers, businessProfiles, carrierStatuses as table } from '../src/database/schema.js';
+import { byBytes, overallStatus } from './page/reference.js';
 
 export const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Été+1'];
 export const GROUPS = ['Control', 'Sales + Service', '100%', 'A/B, mixed', 'control'];
@@ -95,21 +96,27 @@ export function numberWith(given: Partial<BrandedPhoneNumber> & { phoneNumber: s
 }
 
 /** An entry like any other, but for what is said of it. */
-export function entryWith(carrier: string, feature: Feature, detailedStatus: DetailedStatus): CarrierStatus {
+export function entryWith(carrier: string, feature: Feature, detailedStatus: DetailedStatus) {
   return { carrier, feature, detailedStatus, createdAt: '2026-02-03T16:49:03.043Z' };
 }
 
-/** Writes numbers that are not there yet; their status is left to the database. */
+/**
+ * Writes numbers that are not there yet; their status is left to the database. The entries go first, as in an import:
+ * entries that come later change their number, and with it `updatedAt`.
+ */
 export async function write(database: Database, list: readonly BrandedPhoneNumber[]): Promise<void> {
   await database.insert(businessProfiles).values(PROFILES).onConflictDoNothing();
-  await database.insert(brandedPhoneNumbers).values(
-    list.map(({ businessProfile, status: _derived, carrierStatuses: _entries, ...number }) => ({
-      ...number,
-      businessProfileId: businessProfile.id,
-    })),
-  );
   const rows = list.flatMap(({ phoneNumber, carrierStatuses }) =>
-    carrierStatuses.map((entry) => ({ phoneNumber, ...entry })),
+    carrierStatuses.map((entry) => ({ phoneNumber, ...entry }) as typeof table.$inferInsert),
   );
-  if (rows.length > 0) await database.insert(carrierStatuses).values(rows);
+  await database.transaction(async (transaction) => {
+    await transaction.execute(sql`SET CONSTRAINTS carrier_status_has_number DEFERRED`);
+    if (rows.length > 0) await transaction.insert(table).values(rows);
+    await transaction.insert(brandedPhoneNumbers).values(
+      list.map(({ businessProfile, status: _derived, carrierStatuses: _entries, ...number }) => ({
+        ...number,
+        businessProfileId: businessProfile.id,
+      })),
+    );
+  });
 }

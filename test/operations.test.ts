@@ -14,17 +14,23 @@ describe('docs/operations.md', () => {
     expect(rows.map(({ name }) => name).sort()).toEqual([...settingNames].sort());
   });
 
-  it('tells the default of every setting', () => {
+  it('gives the default of every setting', () => {
     const defaults = readConfig({}) as Record<string, unknown>;
     for (const { name, value } of rows) expect([name, value]).toEqual([name, defaults[name]?.toString()]);
   });
 
-  it('tells of every metric that the service counts', async () => {
-    const text = await createMetrics().text();
+  it('explains every metric that the service counts', async () => {
+    const text = await createMetrics(256).text();
     for (const [, name] of text.matchAll(/^# HELP (\w+)/gm)) expect(document).toContain(`\`${name}`);
   });
 
-  it.each(['compose.yaml', 'Dockerfile'])('%s sets nothing that is no setting', (file) => {
+  it('names the same startup parameters for PgBouncer to ignore as the cluster', () => {
+    const [ignored = 'none'] =
+      /ignore_startup_parameters = [\w,]+/.exec(readFileSync('cluster/cluster.ts', 'utf8')) ?? [];
+    expect(document).toContain(ignored);
+  });
+
+  it.each(['compose.yaml', 'Dockerfile'])('%s sets only settings that exist', (file) => {
     const text = readFileSync(file, 'utf8');
     const named = [...text.matchAll(/^\s+([A-Z][A-Z_]+): /gm), ...text.matchAll(/^ENV ([A-Z_]+)=/gm)].map(
       ([, name]) => name,

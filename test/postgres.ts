@@ -1,30 +1,57 @@
-/** One throwaway PostgreSQL for the whole test run; every test file takes migrated databases of its own from it. */
+/**
+ * One throwaway PostgreSQL for the whole test run; every test file takes migrated databases of its own from it.
+ *
+ * It is the embedded one, or the one of the version in TEST_POSTGRES_VERSION, which `make test-postgres` has fetched.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
-import { migrateDatabase } from '../src/database.js';
-import { openEmbeddedPostgres } from '../src/embeddedPostgres.js';
+import { startPostgres } from '../cluster/postgresServer.js';
+import { migrateDatabase } from '../src/database/migrations.js';
+import { openEmbeddedPostgres } from '../src/embeddedPostgres/embeddedPostgres.js';
+import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
     postgresUrl: string;
+    /** How many times as much as in `make test` is tried at random. */
+    tries: number;
   }
 }
 
 export default async function setup(project: TestProject) {
+  const version = process.env.TEST_POSTGRES_VERSION;
+  const { url, close } = version ? await startVersion(version) : await startEmbedded();
+  const template = new URL(url);
+  template.pathname = '/template_migrated';
+  const admin = postgres(url, { max: 1 });
+  await admin`CREATE DATABASE template_migrated`;
+  const [running] = await admin`SHOW server_version`;
+  await admin.end();
+  if (version && !version.startsWith(`${running?.server_version}.`)) {
+    throw new Error(`PostgreSQL ${version} is wanted, but ${running?.server_version} runs`);
+  }
+  await migrateDatabase(template.href, migrationsFolder);
+  project.provide('postgresUrl', url);
+  return close;
+}
+
+async function startEmbedded() {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-test-'));
   const server = await openEmbeddedPostgres(folder);
-  const template = new URL(server.url);
-  template.pathname = '/template_migrated';
-  const admin = postgres(server.url, { max: 1 });
-  await admin`CREATE DATABASE template_migrated`;
-  await migrateDatabase(template.href);
-  await admin.end();
-  project.provide('postgresUrl', server.url);
-  return async () => {
-    await server.close();
-    await rm(folder, { recursive: true, force: true });
+  return {
+    url: server.url,
+    async close() {
+      await server.close();
+      await rm(folder, { recursive: true, force: true });
+    },
   };
+}
+
+async function startVersion(version: string) {
+  const installed = join(packageFolder, '.cache', 'postgres', version, 'package.json');
+  const server = await startPostgres({ max_connections: '100' }, installed);
+  return { url: server.url, close: () => server.remove() };
 }

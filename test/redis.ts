@@ -15,6 +15,8 @@ export interface TestRedis {
   kill(): Promise<void>;
   start(...options: string[]): Promise<void>;
   configure(setting: string, value: string): Promise<void>;
+  /** Removes all that it holds. */
+  clear(): Promise<void>;
   pause(): void;
   resume(): void;
 }
@@ -42,6 +44,11 @@ export async function startRedis(): Promise<TestRedis> {
     async configure(setting, value) {
       const client = new Redis(port, '127.0.0.1');
       await client.config('SET', setting, value);
+      client.disconnect();
+    },
+    async clear() {
+      const client = new Redis(port, '127.0.0.1');
+      await client.flushall();
       client.disconnect();
     },
     pause: () => child.kill('SIGSTOP'),

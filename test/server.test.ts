@@ -1,11 +1,16 @@
+import { once } from 'node:events';
 import type { RequestListener } from 'node:http';
+import { type AddressInfo, createServer } from 'node:net';
 import request from 'supertest';
 import { expect, it } from 'vitest';
+import { ConfigError, readConfig } from '../src/config.js';
+import { openLog } from '../src/log.js';
+import { startService } from '../src/server.js';
 import { useService } from './service.js';
 
 const service = useService();
 
-it('gives requests and responses their methods at birth: a change of prototype makes them slow', async () => {
+it('creates requests and responses with their methods: a change of prototype makes them slow', async () => {
   const { app: server } = service;
   const [handle] = server.listeners('request') as [RequestListener];
   const prototypes: unknown[][] = [];
@@ -19,4 +24,14 @@ it('gives requests and responses their methods at birth: a change of prototype m
   const [[requestBefore, responseBefore, requestAfter, responseAfter] = []] = prototypes;
   expect(requestAfter).toBe(requestBefore);
   expect(responseAfter).toBe(responseBefore);
+});
+
+it.each(['PORT', 'METRICS_PORT'])('names %s when it is taken', async (name) => {
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const port = String((other.address() as AddressInfo).port);
+  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '0', [name]: port });
+  const started = startService(config, service.databaseUrl, openLog(config));
+  await expect(started).rejects.toThrow(new ConfigError(`${name} ${port} of 127.0.0.1 is taken; choose another`));
+  other.close();
 });

@@ -2,7 +2,7 @@
 import type { Server } from 'node:http';
 import { afterAll, beforeAll } from 'vitest';
 import { type Config, readConfig } from '../src/config.js';
-import type { Database } from '../src/database.js';
+import type { Database } from '../src/database/connect.js';
 import { openLog } from '../src/log.js';
 import { openService } from '../src/server.js';
 import { createDatabase } from './database.js';

@@ -1,4 +1,4 @@
-/** What stands beside the contract says the same as the contract. */
+/** The files beside the contract agree with it. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -30,11 +30,12 @@ describe('The clients', () => {
     expect(parse(read(`generated/clients/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
   });
 
-  it.each(['typescript', 'python'])(
-    'are shown in the README as in their own, where the sample is run: %s',
+  it.each(['typescript', 'python', 'java', 'go'])(
+    'are installed and shown in the README as in their own, where the sample is run: %s',
     (client) => {
-      const [sample] = /^```(js|python)\n.*?^```/ms.exec(read(`clients/${client}/README.md`)) ?? [];
-      expect(read('README.md')).toContain(sample);
+      const blocks = read(`clients/${client}/README.md`).match(/^```(sh|xml|js|python|java|go)\n.*?^```/gms) ?? [];
+      expect(blocks.length).toBeGreaterThanOrEqual(2);
+      for (const block of blocks) expect(read('README.md')).toContain(block);
     },
   );
 

@@ -2,7 +2,7 @@
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';
-import { contract } from '../../src/contract.js';
+import { contract, resolve } from '../../src/contract.js';
 
 interface Found {
   pointer: string;
@@ -42,11 +42,22 @@ describe('Every example is valid', () => {
   });
 });
 
+it('The example of a 429 has no requests left, and that of a page has some', () => {
+  const example = (response: string) => {
+    const { headers } = resolve<{ headers: Record<string, { $ref: string }> }>({
+      $ref: `#/components/responses/${response}`,
+    });
+    return resolve<{ example?: string }>(headers.RateLimit ?? {}).example;
+  };
+  expect(example('RateLimitExceeded')).toMatch(/^"default";r=0;t=[1-9]$/);
+  expect(example('Listed')).toMatch(/^"default";r=[1-9];t=1$/);
+});
+
 describe('There is an example of', () => {
   const pointers = found.map(({ pointer }) => pointer);
   const withExample = (prefix: string) => pointers.some((pointer) => pointer.startsWith(prefix));
 
-  it.each(Object.keys(contract.components.parameters).filter((name) => name !== 'NextCursor'))(
+  it.each(Object.keys(contract.components.parameters).filter((name) => name !== 'NextCursorParameter'))(
     'parameter %s',
     (name) => {
       expect(withExample(`#/components/parameters/${name}/examples/`)).toBe(true);

@@ -17,12 +17,12 @@ describe('The parameter table', () => {
     expect(made).toContain('| `size` | page size, 1 to 100, default 25 | once |');
   });
 
-  it('lists every value of a closed list, those behind a choice of lists too', () => {
+  it('lists every value of a closed list', () => {
     expect(made).toContain('| `feature` | `brandedCallerId`, `spamRemediation` | up to 50 times |');
     expect(made).toMatch(/^\| `status` \| `submitted for review`, .*`unregistered`, `pending.initialOptIn`, /m);
   });
 
-  it('leaves what stands around it as it is', () => {
+  it('leaves the rest of the page as it is', () => {
     expect(made).toMatch(/^# Title\n\n/);
     expect(made).toMatch(/\n\nThe rest\.\n$/);
   });

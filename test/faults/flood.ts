@@ -1,6 +1,6 @@
 /**
- * Sends requests at a rate that does not depend on the answers, as crowds do, each from another client address, and counts
- * the answers by status. A process of its own, so that it does not delay whoever measures beside it:
+ * Sends requests at a rate that does not depend on the answers, as many clients together do, each from another address,
+ * and counts the answers by status. A process of its own, so that it does not delay the measurements beside it:
  * `flood.ts URL RATE CONNECTIONS SECONDS`, and a line of JSON on standard output (`Flooded`).
  */
 import { connect, type Socket } from 'node:net';
@@ -13,7 +13,7 @@ export interface Flooded {
   statuses: Record<string, number>;
   /** Answers of 200 that differ from the first one. */
   wrong: number;
-  /** Connections that ended without having been told. */
+  /** Connections that ended though no answer had announced it. */
   lost: number;
 }
 
@@ -61,7 +61,7 @@ function send(socket: Socket): void {
 
 function open(): void {
   const socket = connect(Number(port), hostname);
-  let isTold = false;
+  let isAnnounced = false;
   let bytes: Buffer = Buffer.alloc(0);
   socket.setNoDelay(true);
   socket.on('connect', () => free.push(socket));
@@ -74,13 +74,13 @@ function open(): void {
     if (bytes.length < headEnd + 4 + length) return;
     answered(head.slice(9, 12), bytes.subarray(headEnd + 4));
     bytes = Buffer.alloc(0);
-    isTold = /^connection: close/im.test(head);
-    if (!isTold) free.unshift(socket);
+    isAnnounced = /^connection: close/im.test(head);
+    if (!isAnnounced) free.unshift(socket);
   });
   socket.on('error', () => {});
   socket.on('close', () => {
     if (isOver) return;
-    if (!isTold) flooded.lost++;
+    if (!isAnnounced) flooded.lost++;
     const index = free.indexOf(socket);
     if (index >= 0) free.splice(index, 1);
     setTimeout(open, 100);

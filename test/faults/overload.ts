@@ -1,4 +1,4 @@
-/** Ten times what a service can serve, and how those fare who ask for little meanwhile. */
+/** Ten times the requests that a service can serve, and how modest clients fare meanwhile. */
 import { spawn } from 'node:child_process';
 import { Agent, get, type RequestOptions } from 'node:http';
 import { text } from 'node:stream/consumers';
@@ -8,7 +8,7 @@ import type { Flooded } from './flood.js';
 /** Connections while the capacity is measured, and under the flood: most of what MAX_CONNECTIONS allows. */
 const FEW = 32;
 const MANY = 1500;
-/** Clients beside the flood, each on a connection of its own, and milliseconds between two of their requests together. */
+/** Modest clients beside the flood, each on its own connection, and milliseconds between two requests of any of them. */
 const CLIENTS = 20;
 const BETWEEN = 200;
 /** Milliseconds in which a client wants its answer, as often as it has to ask for it. */
@@ -18,7 +18,7 @@ export interface Overload {
   /** Answers a second without the flood. */
   capacity: number;
   flooded: Flooded;
-  /** Of those who ask for little and come again when told: how many asked, had the right answer at once, and in time. */
+  /** Requests of the modest clients, which retry after `Retry-After`: all, those answered at once, and those in time. */
   asked: number;
   atOnce: number;
   inTime: number;

@@ -1,22 +1,23 @@
 /**
  * Fills the fault table of docs/operations.md: the built service under each fault, with a steady load of many clients
  * whose every answer is compared with the right one; and under ten times its capacity. `make fault-table`. With words as
- * arguments, only the faults whose names contain one of them are tried, and told but not written.
+ * arguments, only the faults whose names contain one of them are tried, and printed but not written.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { startPostgres } from '../../cluster/postgresServer.js';
-import { packageFolder } from '../../src/contract.js';
-import { closeDatabase, migrateDatabase, openDatabase } from '../../src/database.js';
-import { brandedPhoneNumbers, businessProfiles } from '../../src/schema.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { brandedPhoneNumbers, businessProfiles } from '../../src/database/schema.js';
+import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
+import { listeningUrl } from '../listeningUrl.js';
 import { hasRedis, startRedis } from '../redis.js';
-import { type Crowd, crowd } from './crowd.js';
+import { type OtherClients, useUpConnections } from './otherClients.js';
 import { type Overload, overload } from './overload.js';
 import { openToxicProxy } from './toxicProxy.js';
 
@@ -38,7 +39,7 @@ interface Fault {
 }
 
 const server = await startPostgres({ max_connections: '40' });
-await migrateDatabase(server.url);
+await migrateDatabase(server.url, migrationsFolder);
 await fill(server.url);
 const proxy = await openToxicProxy(server.port);
 const other = await openToxicProxy(server.port);
@@ -60,7 +61,7 @@ const hold = (statement: string) => async () => {
   await held.unsafe(statement);
 };
 const release = () => holder?.end({ timeout: 0 });
-let others: Crowd | undefined;
+let others: OtherClients | undefined;
 
 const faults: Fault[] = [
   { name: 'none', begin() {}, end() {} },
@@ -97,7 +98,7 @@ const faults: Fault[] = [
     environment: throughProxy,
     async begin() {
       proxy.behave('refusing');
-      others = await crowd(server.url);
+      others = await useUpConnections(server.url);
       pass();
     },
     end: () => others?.leave(),
@@ -140,16 +141,16 @@ if (redis && redisProxy) {
 const words = process.argv.slice(2);
 const isChosen = (name: string) => words.length === 0 || words.some((word) => name.includes(word));
 const rows: string[] = [];
-const tell = (row: string) => {
+const report = (row: string) => {
   rows.push(row);
   console.log(row);
 };
-for (const fault of faults) if (isChosen(fault.name)) tell(await measured(fault));
+for (const fault of faults) if (isChosen(fault.name)) report(await measured(fault));
 const OVERLOAD = `10 × the capacity for ${FLOOD} s`;
 const notes: string[] = [];
 if (isChosen(OVERLOAD)) {
   const { row, note } = await overloaded();
-  tell(row);
+  report(row);
   notes.push(note);
   console.log(note);
 }
@@ -200,8 +201,8 @@ async function measured({ name, begin, end, environment = {} }: Fault): Promise<
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
   await service.stop();
-  const told = [...kinds].sort().map(([kind, count]) => `${count} × ${kind}`);
-  return `| ${name} | ${sent} | ${wrong} | ${told.join('<br>') || '–'} | ${(Math.max(0, ...late) / 1000).toFixed(1)} s | ${before} → ${after} MB |`;
+  const others = [...kinds].sort().map(([kind, count]) => `${count} × ${kind}`);
+  return `| ${name} | ${sent} | ${wrong} | ${others.join('<br>') || '–'} | ${(Math.max(0, ...late) / 1000).toFixed(1)} s | ${before} → ${after} MB |`;
 }
 
 async function serve(environment: Record<string, string>) {
@@ -210,18 +211,13 @@ async function serve(environment: Record<string, string>) {
     env: { ...process.env, PORT: '0', TRUST_PROXY: '1', DRAIN_SECONDS: '0', ...environment },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  for await (const line of createInterface(child.stdout)) {
-    const url = /listening on (http:\/\/[\d.:]+)/.exec(line)?.[1];
-    if (!url) continue;
-    child.stdout.resume();
-    const stop = async () => {
-      const gone = once(child, 'exit');
-      child.kill('SIGTERM');
-      await gone;
-    };
-    return { url, pid: child.pid ?? 0, stop };
-  }
-  throw new Error('the service did not start');
+  const url = await listeningUrl(child.stdout);
+  const stop = async () => {
+    const gone = once(child, 'exit');
+    child.kill('SIGTERM');
+    await gone;
+  };
+  return { url, pid: child.pid ?? 0, stop };
 }
 
 /** Resident memory in megabytes. */
@@ -238,7 +234,7 @@ async function fill(url: string): Promise<void> {
   await closeDatabase(database);
 }
 
-/** What the flood costs, and how those fare who ask for little beside it. */
+/** What the flood costs, and how the modest clients fare beside it. */
 async function overloaded(): Promise<{ row: string; note: string }> {
   const service = await serve({ DATABASE_URL: server.url });
   const before = memoryOf(service.pid);
@@ -247,11 +243,11 @@ async function overloaded(): Promise<{ row: string; note: string }> {
   await service.stop();
   const { statuses, sent, lost } = load.flooded;
   const kinds = Object.entries(statuses).filter(([status]) => status !== '200');
-  const told = [...kinds.map(([status, count]) => `${count} × ${status}`), ...(lost > 0 ? [`${lost} × none`] : [])];
+  const others = [...kinds.map(([status, count]) => `${count} × ${status}`), ...(lost > 0 ? [`${lost} × none`] : [])];
   const [perSecond, under] = [load.capacity, (statuses[200] ?? 0) / FLOOD].map(Math.round);
   const percent = (count: number) => `${Math.floor((100 * count) / load.asked)} %`;
   return {
-    row: `| ${OVERLOAD} | ${sent} | ${load.flooded.wrong + load.wrong} | ${told.join('<br>')} | ${(load.recovered / 1000).toFixed(1)} s | ${before} → ${after} MB |`,
+    row: `| ${OVERLOAD} | ${sent} | ${load.flooded.wrong + load.wrong} | ${others.join('<br>')} | ${(load.recovered / 1000).toFixed(1)} s | ${before} → ${after} MB |`,
     note:
       `Under 10 × the capacity, from ${load.connections} connections and as many addresses as requests, ${under} requests a ` +
       `second were answered, ${perSecond} without the flood. Of ${load.asked} requests of clients that ask for little, ` +

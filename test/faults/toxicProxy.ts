@@ -5,8 +5,8 @@ import { type AddressInfo, createServer, Socket } from 'node:net';
 /**
  * - `passing`: as if it were not there
  * - `refusing`: connections are cut, and new ones closed as soon as they are accepted
- * - `silent`: no byte passes any more, but nobody is told (a cut cable; a hung server); new ones are accepted, too
- * - `slow`: every answer takes 400 ms longer
+ * - `silent`: no byte passes any more, but no connection ends (a cut cable; a hung server); new ones are accepted, too
+ * - `slow`: every answer takes longer, by 400 ms if nothing else is said
  */
 type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
 
@@ -14,16 +14,20 @@ export interface ToxicProxy {
   port: number;
   /** The same address, through the proxy. */
   through(url: string): string;
-  behave(behaviour: Behaviour): void;
-  /** What is open stays silent for ever, what is new passes: a connection that a firewall has forgotten. */
+  behave(behaviour: Behaviour, slowerByMs?: number): void;
+  /** Open connections stay silent forever and new ones pass, as when a firewall has forgotten a connection. */
   forgetConnections(): void;
   connections(): number;
+  /** Bytes that clients have sent and that were not passed on. */
+  unanswered(): number;
   close(): Promise<void>;
 }
 
 /** Opens a proxy on 127.0.0.1 to `targetPort` there. */
 export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
   let behaviour: Behaviour = 'passing';
+  let delayMs = 0;
+  let unanswered = 0;
   const pairs = new Set<{ client: Socket; server: Socket; forgotten: boolean }>();
   const proxy = createServer((client) => {
     if (behaviour === 'refusing') return void client.destroy();
@@ -37,9 +41,12 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
       client.destroy();
       server.destroy();
     };
-    client.on('data', (bytes) => passes() && server.write(bytes));
+    client.on('data', (bytes) => {
+      if (passes()) server.write(bytes);
+      else unanswered += bytes.length;
+    });
     server.on('data', (bytes) => {
-      if (behaviour === 'slow') setTimeout(() => passes() && client.write(bytes), 400);
+      if (behaviour === 'slow') setTimeout(() => passes() && client.write(bytes), delayMs);
       else if (passes()) client.write(bytes);
     });
     for (const socket of [client, server]) socket.on('error', () => {}).on('close', end);
@@ -61,14 +68,16 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
       changed.host = `127.0.0.1:${port}`;
       return changed.href;
     },
-    behave(next) {
+    behave(next, slowerByMs = 400) {
       behaviour = next;
+      delayMs = slowerByMs;
       if (next === 'refusing') cut(pairs);
     },
     forgetConnections() {
       for (const pair of pairs) pair.forgotten = true;
     },
     connections: () => pairs.size,
+    unanswered: () => unanswered,
     async close() {
       proxy.close();
       cut(pairs);

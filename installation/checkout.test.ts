@@ -1,0 +1,54 @@
+/** `make start` in a fresh checkout, on every Node that we support and every npm that is in use. */
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { packageFolder } from '../src/packageFolder.js';
+import { withNodeAndNpm } from './nodeAndNpm.js';
+import { expectDemoPage, startIn } from './service.js';
+
+const run = promisify(execFile);
+
+/** Each Node and each npm at least once; npm 12 does not run on Node 20. */
+const PAIRS = [
+  { node: 20, npm: 10 },
+  { node: 22, npm: 11 },
+  { node: 24, npm: 12 },
+  { node: 26, npm: 12 },
+];
+
+let checkout: string;
+beforeEach(async () => {
+  checkout = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-checkout-'));
+});
+afterEach(() => rm(checkout, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
+
+describe.each(PAIRS)('on Node $node with npm $npm', ({ node, npm }) => {
+  it('make start serves the demo from a fresh checkout, and leaves nothing running', async () => {
+    const environment = await withNodeAndNpm(node, npm);
+    expect((await run('node', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^v${node}\\.`));
+    expect((await run('npm', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^${npm}\\.`));
+    await copyCheckout();
+    const service = await startIn(checkout, ['make', 'start'], environment);
+    try {
+      await expectDemoPage(service.url);
+    } finally {
+      await service.stop();
+    }
+  });
+});
+
+/** The files that git knows, and none that are ignored. */
+async function copyCheckout(): Promise<void> {
+  const { stdout } = await run('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    cwd: packageFolder,
+    maxBuffer: 2 ** 26,
+  });
+  const files = stdout.split('\0').filter(Boolean);
+  for (const parent of new Set(files.map((file) => dirname(file)))) {
+    await mkdir(join(checkout, parent), { recursive: true });
+  }
+  await run('cp', ['-p', '--parents', ...files, checkout], { cwd: packageFolder });
+}

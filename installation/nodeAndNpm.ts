@@ -1,0 +1,34 @@
+/** Any Node with any npm, from npm's own packages of both. */
+import { execFile } from 'node:child_process';
+import { mkdir, rm, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { packageFolder } from '../src/packageFolder.js';
+
+const run = promisify(execFile);
+
+/** Installs both into .cache, where they stay; returns the environment in which a shell finds them. */
+export async function withNodeAndNpm(node: number, npm: number): Promise<NodeJS.ProcessEnv> {
+  return { ...withoutNpm(), PATH: `${await installNode(node, npm)}:${process.env.PATH}` };
+}
+
+async function installNode(node: number, npm: number): Promise<string> {
+  const folder = join(packageFolder, '.cache', 'node', `${node}-${npm}`);
+  const modules = join(folder, 'node_modules');
+  const platform = `node-${process.platform}-${process.arch}`;
+  await mkdir(folder, { recursive: true });
+  const packages = [`${platform}@${node}`, `npm@${npm}`];
+  const options = ['--no-save', '--no-package-lock', '--ignore-scripts', '--force', '--prefer-offline'];
+  await run('npm', ['install', '--prefix', folder, ...options, ...packages]);
+  const bin = join(folder, 'bin');
+  await rm(bin, { recursive: true, force: true });
+  await mkdir(bin);
+  await symlink(join(modules, platform, 'bin', 'node'), join(bin, 'node'));
+  for (const name of ['npm', 'npx']) await symlink(join(modules, 'npm', 'bin', `${name}-cli.js`), join(bin, name));
+  return bin;
+}
+
+/** The npm that runs this test would pass its settings on in the environment. */
+function withoutNpm(): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
+}

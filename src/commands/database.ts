@@ -1,0 +1,78 @@
+/** The database that a command works on: DATABASE_URL, or an embedded one. */
+import { resolve } from 'node:path';
+import { type Config, ConfigError, readConfig } from '../config.js';
+import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
+import { codeOf } from '../database/errors.js';
+import { migrateDatabase, type Role } from '../database/migrations.js';
+import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
+import { migrationsFolder } from '../packageFolder.js';
+import { stop, unlessStopped } from './stop.js';
+
+interface Access {
+  /** Whether the command may begin with an empty embedded database where there is none yet. */
+  mayCreate?: boolean;
+}
+
+/**
+ * Runs `use` with the address of a migrated database: DATABASE_URL, or an embedded one that runs until `use` ends. Names
+ * it on standard error.
+ */
+export async function withDatabaseUrl(
+  config: Config,
+  use: (url: string, role: Role) => Promise<void>,
+  { mayCreate = false }: Access = {},
+): Promise<void> {
+  if (config.DATABASE_URL !== undefined) {
+    console.error(`database: ${addressOf(config.DATABASE_URL)}`);
+    await use(config.DATABASE_URL, await migrated(config.DATABASE_URL));
+    return;
+  }
+  const folder = resolve('.data');
+  if (!mayCreate && !(await isEmbeddedPostgres(folder))) {
+    throw new ConfigError(
+      `There is no database in ${folder}. Run this in the folder that the service runs in, or set DATABASE_URL to ` +
+        'its PostgreSQL. Only serve and import make a new database.',
+    );
+  }
+  console.error(`database: embedded PostgreSQL in ${folder}`);
+  const embedded = await openEmbeddedPostgres(folder, { stop: stop.asked, hurry: stop.forced });
+  try {
+    await use(embedded.url, await migrated(embedded.url));
+  } catch (error) {
+    const reason = isConnectionLost(error) && (await embedded.crashReason());
+    if (reason) throw new ConfigError(`The embedded PostgreSQL ended its connections: ${reason}.`, { cause: error });
+    throw error;
+  } finally {
+    await embedded.close();
+  }
+}
+
+/** Runs `use` with a pool on `url`. */
+export async function withDatabase(url: string, use: (database: Database) => Promise<void>): Promise<void> {
+  const database = openDatabase(url);
+  try {
+    await use(database);
+  } finally {
+    await closeDatabase(database);
+  }
+}
+
+/** Runs `use` with a pool on the migrated database that the environment names; a signal ends it. */
+export function withConfiguredDatabase(use: (database: Database) => Promise<void>, access?: Access): Promise<void> {
+  return withDatabaseUrl(readConfig(process.env), (url) => unlessStopped(stop.asked, withDatabase(url, use)), access);
+}
+
+const migrated = (url: string) => unlessStopped(stop.asked, migrateDatabase(url, migrationsFolder));
+
+/** Without user, password and options, which may hold secrets. */
+function addressOf(url: string): string {
+  return url.replace(/^(\w+:\/\/)[^/?#]*@/, '$1').replace(/[?#].*$/, '');
+}
+
+/** What the driver and PostgreSQL say when a server ends its sessions, or is not there any more. */
+const CONNECTION_LOST = /^(CONNECTION_|ECONN|EPIPE$|57P0)/;
+
+function isConnectionLost(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return CONNECTION_LOST.test(codeOf(error)) || isConnectionLost(error.cause);
+}

@@ -1,0 +1,29 @@
+/** How a command reports what made it fail, and with what exit status. */
+import { DrizzleQueryError } from 'drizzle-orm';
+import { ConfigError } from '../config.js';
+import { KeyError } from '../keys/keys.js';
+import { FilterError } from './filterOptions.js';
+import { OutputError } from './output.js';
+
+/** What a shell reports for a program that SIGPIPE (13) ends, as `yes | head` does. */
+const READER_HAS_GONE = 128 + 13;
+
+/** Says on standard error what went wrong, and sets the exit status. */
+export function reportFailure(error: unknown): void {
+  if (error instanceof OutputError && error.code === 'EPIPE') {
+    // The reader has seen enough: nothing went wrong.
+    process.exitCode = READER_HAS_GONE;
+    return;
+  }
+  console.error(explain(error));
+  process.exitCode = 1;
+}
+
+/** What a person needs to see of an error: its message, or all of it if it is a bug in this program. */
+function explain(error: unknown): unknown {
+  if (error instanceof ConfigError || error instanceof FilterError || error instanceof KeyError) return error.message;
+  if (error instanceof DrizzleQueryError) return explain(error.cause);
+  // Errors of the system and of PostgreSQL have a code; programming errors have none.
+  if (error instanceof AggregateError) return error.errors.map(explain).join('\n');
+  return error instanceof Error && 'code' in error ? error.message : error;
+}

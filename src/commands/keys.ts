@@ -1,0 +1,137 @@
+/** `keys`: API keys, created, listed and revoked. */
+import { type Command, InvalidArgumentError } from 'commander';
+import { z } from 'zod';
+import type { Database } from '../database/connect.js';
+import { type ApiKey, createApiKey, listApiKeys, revokeApiKey } from '../keys/keys.js';
+import { withConfiguredDatabase } from './database.js';
+import { report, write } from './output.js';
+
+export function addKeys(program: Command): void {
+  const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key asks for');
+
+  keys
+    .command('create')
+    .description('create a key and show it, once, on standard output')
+    .requiredOption('--name <name>', 'whose key it is')
+    .option(
+      '--business-profile <uuid>',
+      'let the key see only the numbers of this business profile; repeatable',
+      collectUuids,
+    )
+    .option('--expires <when>', 'a time such as 2027-01-31T00:00:00Z, or a number of days or hours: 90d, 12h', timeOf)
+    .option('--json', 'show the key and what is kept of it as one line of JSON')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  branded-phone-numbers keys create --name 'Circle Bank' --expires 90d
+  branded-phone-numbers keys create --name 'Fjord Travel' --business-profile 5d9dc9f8-1818-4811-892f-902bd23f0824`,
+    )
+    .action((options: CreateOptions) => withConfiguredDatabase((database) => create(database, options)));
+
+  keys
+    .command('list')
+    .description('list all keys, expired and revoked ones too; the keys themselves are not kept')
+    .option('--json', 'a line of JSON for each')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  branded-phone-numbers keys list
+  branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
+    )
+    .action(({ json }: { json?: true }) =>
+      withConfiguredDatabase(async (database) => {
+        const list = await listApiKeys(database);
+        if (json) await write(list.map((key) => `${JSON.stringify(key)}\n`).join(''));
+        else if (list.length > 0) await write(tableOf(list));
+        else console.error('there are no keys');
+      }),
+    );
+
+  keys
+    .command('revoke')
+    .description('revoke keys; they stop working within 5 seconds')
+    .argument('<id...>', 'as listed', collectUuids)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824`,
+    )
+    .action((ids: string[]) =>
+      withConfiguredDatabase(async (database) => {
+        for (const id of ids) {
+          if (await revokeApiKey(database, id)) await report(`revoked ${id}`);
+          else {
+            console.error(`there is no key ${id} that could be revoked`);
+            process.exitCode = 1;
+          }
+        }
+      }),
+    );
+}
+
+interface CreateOptions {
+  name: string;
+  businessProfile?: string[];
+  expires?: Date;
+  json?: true;
+}
+
+/** Creates the key only if it can be shown: nobody could use one that was lost on its way out. */
+async function create(database: Database, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
+  await database.transaction(async (transaction) => {
+    const { key, created } = await createApiKey(transaction, name, {
+      businessProfileIds: businessProfile ?? null,
+      expiresAt: expires ?? null,
+    });
+    if (json) return write(`${JSON.stringify({ key, ...created })}\n`);
+    const expiry = created.expiresAt === null ? '' : ` It expires at ${created.expiresAt}.`;
+    console.error(`The key ${created.id} can't be shown again.${expiry}`);
+    await write(`${key}\n`);
+  });
+}
+
+/** A header and a line for each key, in columns; the name stands last, because it is of any length. */
+function tableOf(list: readonly ApiKey[]): string {
+  const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, businessProfileIds, name }) => [
+    id,
+    state,
+    createdAt,
+    expiresAt ?? 'never',
+    revokedAt ?? '-',
+    businessProfileIds === null ? 'all' : `${businessProfileIds.length}`,
+    name,
+  ]);
+  const table = [['ID', 'STATE', 'CREATED', 'EXPIRES', 'REVOKED', 'PROFILES', 'NAME'], ...rows];
+  const widths = table[0]?.map((_header, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
+  return table
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('');
+}
+
+function collectUuids(value: string, earlier: string[] | undefined): string[] {
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value)) throw new InvalidArgumentError('It must be a UUID.');
+  return [...(earlier ?? []), value.toLowerCase()];
+}
+
+const HOUR_MS = 60 * 60 * 1000;
+const UNITS_MS: Record<string, number> = { h: HOUR_MS, d: 24 * HOUR_MS };
+const time = z.iso.datetime({ offset: true });
+
+/** Reads a future time, given as a time or as a duration from now. */
+function timeOf(text: string): Date {
+  const [, count, unit = ''] = /^([1-9][0-9]{0,4})([hd])$/.exec(text) ?? [];
+  if (count) return new Date(Date.now() + Number(count) * (UNITS_MS[unit] ?? 0));
+  if (!time.safeParse(text).success) {
+    throw new InvalidArgumentError('It must be a time such as 2027-01-31T00:00:00Z, or days or hours: 90d, 12h.');
+  }
+  return new Date(text);
+}

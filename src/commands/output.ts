@@ -1,0 +1,40 @@
+/** Standard output: a command whose output could not be written has failed. */
+import { codeOf } from '../database/errors.js';
+
+/** Standard output could not be written. */
+export class OutputError extends Error {
+  /** The system's, such as ENOSPC; EPIPE where the reader has gone. */
+  readonly code: string;
+
+  constructor(cause: Error) {
+    super(`standard output could not be written: ${cause.message}`, { cause });
+    this.code = codeOf(cause);
+  }
+}
+
+// Each error comes to the write's callback as well; without this listener it would end the process before that.
+process.stdout.on('error', () => {});
+
+/**
+ * Writes `text` to standard output, as it is.
+ * @throws {OutputError} when it was not written
+ */
+export function write(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(text, (error) => (error ? reject(new OutputError(error)) : resolve()));
+  });
+}
+
+/**
+ * Writes the line that says what a command has done. Where standard output can't be written, standard error has the line,
+ * since what was done stays done, and the command fails.
+ * @throws {OutputError} when it was not written to standard output
+ */
+export async function report(line: string): Promise<void> {
+  try {
+    await write(`${line}\n`);
+  } catch (error) {
+    console.error(line);
+    throw error;
+  }
+}

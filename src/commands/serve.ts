@@ -1,0 +1,63 @@
+/** `serve`: the service, until a signal ends it. */
+import { once } from 'node:events';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { type Config, ConfigError, readConfig } from '../config.js';
+import type { Database } from '../database/connect.js';
+import type { Role } from '../database/migrations.js';
+import { brandedPhoneNumbers } from '../database/schema.js';
+import { openLog } from '../log.js';
+import { packageFolder } from '../packageFolder.js';
+import { withDatabase, withDatabaseUrl } from './database.js';
+import { importFiles } from './import.js';
+import { type Stopped, stop, unlessStopped } from './stop.js';
+
+export function addServe(program: Command): void {
+  program
+    .command('serve')
+    .description('serve the API, its documentation at /docs and its health at /healthz and /readyz')
+    .option('--demo', 'import a hundred numbers first, if there are none')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  branded-phone-numbers serve --demo
+  PORT=8080 branded-phone-numbers serve
+  DATABASE_URL=postgres://user:password@host/database AUTH=api-key HOST=0.0.0.0 branded-phone-numbers serve
+
+docs/operations.md in the repository lists all settings.`,
+    )
+    .action(async ({ demo }: { demo?: true }) => {
+      const config = readConfig(process.env);
+      await withDatabaseUrl(config, (url, role) => serve(config, url, role, demo), { mayCreate: true });
+    });
+}
+
+async function serve(config: Config, url: string, role: Role, demo = false): Promise<void> {
+  if (role === 'replica') requireRedis(config);
+  if (demo) await unlessStopped(stop.asked, withDatabase(url, importDemo));
+  const log = openLog(config);
+  // Loaded only here, since every other command starts in two thirds of the time without it.
+  const { startService } = await import('../server.js');
+  const service = await unlessStopped(stop.asked, startService(config, url, log));
+  log.info(`listening on ${service.url}, documentation at ${service.url}/docs`);
+  if (!stop.asked.aborted) await once(stop.asked, 'abort');
+  const { signal } = stop.asked.reason as Stopped;
+  log.info(`${signal}: closing`);
+  // Other signals come from a terminal, where no load balancer has to notice first.
+  const delay = signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0;
+  await unlessStopped(stop.forced, service.close(delay, stop.hurried));
+}
+
+/** A limit in PostgreSQL counts by writing, which a replica does not allow. @throws {ConfigError} without another store */
+function requireRedis({ REDIS_URL, RATE_LIMIT_PER_SECOND }: Config): void {
+  if (REDIS_URL || RATE_LIMIT_PER_SECOND === 0) return;
+  throw new ConfigError(
+    'REDIS_URL must be set where DATABASE_URL is a replica: requests are counted for the limit, and a replica takes no writes',
+  );
+}
+
+async function importDemo(database: Database): Promise<void> {
+  const [any] = await database.select().from(brandedPhoneNumbers).limit(1);
+  if (!any) await importFiles(database, [join(packageFolder, 'demo', 'numbers.ndjson')]);
+}

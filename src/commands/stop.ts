@@ -1,0 +1,59 @@
+/**
+ * The signals that end a command: SIGINT, SIGTERM and SIGHUP (the terminal was closed). The first signal asks for a clean
+ * shutdown, the second not to wait for what runs, the third to end at once. None of them leaves an embedded PostgreSQL
+ * running.
+ */
+import { constants } from 'node:os';
+
+/**
+ * Signals within this time count as one: Ctrl-C reaches every process of the terminal, and make, npm and npx forward it to
+ * their children, which have already received it.
+ */
+const SAME_SIGNAL_MS = 300;
+
+/** Why a command ended early. */
+export class Stopped extends Error {
+  readonly signal: NodeJS.Signals;
+  constructor(signal: NodeJS.Signals) {
+    super(`stopped by ${signal}`);
+    this.signal = signal;
+  }
+  /** As a shell reports it. */
+  get exitCode(): number {
+    return 128 + constants.signals[this.signal];
+  }
+}
+
+const requests = [new AbortController(), new AbortController(), new AbortController()];
+const [asked, hurried, forced] = requests.map(({ signal }) => signal) as [AbortSignal, AbortSignal, AbortSignal];
+
+/** Each is aborted, with {@link Stopped} as its reason, by the first, the second and the third signal. */
+export const stop = { asked, hurried, forced };
+
+/** Takes the signals over from here on. */
+export function listenForSignals(): void {
+  let last = Number.NEGATIVE_INFINITY;
+  const onSignal = (signal: NodeJS.Signals) => {
+    if (performance.now() - last < SAME_SIGNAL_MS) return;
+    last = performance.now();
+    // A closed terminal takes no more output; that must not prevent a clean shutdown.
+    if (signal === 'SIGHUP') for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
+    requests.find((request) => !request.signal.aborted)?.abort(new Stopped(signal));
+  };
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
+}
+
+/** Resolves as `work` does; rejects with the reason of `signal` as soon as it is aborted, and then ignores `work`. */
+export async function unlessStopped<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  let end = () => {};
+  const stopped = new Promise<never>((_resolve, reject) => {
+    end = () => reject(signal.reason);
+    signal.addEventListener('abort', end);
+    if (signal.aborted) end();
+  });
+  try {
+    return await Promise.race([work, stopped]);
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}

@@ -1,0 +1,68 @@
+/** The connection to PostgreSQL: opened here, closed here. */
+import { drizzle } from 'drizzle-orm/postgres-js';
+import { openPool } from './failover.js';
+import * as schema from './schema.js';
+
+export type Database = ReturnType<typeof openDatabase>;
+
+/** The array types of parameters, by their OIDs, which are built into PostgreSQL and never change. */
+const arrayTypes = Object.fromEntries(
+  Object.entries({ textArray: 1009, integerArray: 1007, uuidArray: 2951 }).map(([name, to]) => [
+    name,
+    { to, from: [], serialize: arrayLiteral, parse: (text: string) => text },
+  ]),
+);
+
+function arrayLiteral(value: unknown): string {
+  if (!Array.isArray(value)) return String(value);
+  return `{${value.map((each) => (each === null ? 'NULL' : `"${String(each).replace(/["\\]/g, '\\$&')}"`))}}`;
+}
+
+interface Options {
+  connections?: number;
+  /** Milliseconds after which PostgreSQL itself cancels a statement; 0 for never. */
+  statementTimeout?: number;
+  onFailover?: () => void;
+}
+
+/**
+ * How PostgreSQL plans what the service asks.
+ * @public bench/explain.ts plans alike
+ */
+export const planningOptions = {
+  // The queries are written so that one plan fits all values; planning them at each execution costs more than it gains.
+  plan_cache_mode: 'force_generic_plan',
+  // 'off', because postgres.js drops false. A range scan ends after a few rows; a bitmap would read its whole range.
+  enable_bitmapscan: 'off',
+  // No query here should read a whole table, however few rows the statistics may promise.
+  enable_seqscan: 'off',
+  jit: 'off',
+} as const;
+
+/** Opens a pool of `connections` on `url`; nothing is sent before the first query. */
+export function openDatabase(
+  url: string,
+  { connections = 10, statementTimeout = 0, onFailover = () => {} }: Options = {},
+) {
+  const { client, failover } = openPool(
+    url,
+    {
+      max: connections,
+      onnotice: () => {},
+      // postgres.js would ask each new connection for the array types, and end the process when it breaks meanwhile.
+      fetch_types: false,
+      types: arrayTypes,
+      connection: {
+        ...planningOptions,
+        ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
+      },
+    },
+    onFailover,
+  );
+  return Object.assign(drizzle(client, { schema }), { failover });
+}
+
+/** Closes the pool; what still runs after `timeout` seconds is cut off. */
+export async function closeDatabase(database: Database, timeout = 5): Promise<void> {
+  await database.$client.end({ timeout });
+}

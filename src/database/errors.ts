@@ -1,0 +1,45 @@
+/** Errors of the database layer, and what those of the driver and PostgreSQL say. */
+import postgres from 'postgres';
+
+/** The database can't be read in time; worth another try after `retrySeconds`. The message says why, for a client. */
+export class DatabaseUnavailable extends Error {
+  readonly retrySeconds: number;
+
+  constructor(reason: string, retrySeconds = 1) {
+    super(reason);
+    this.retrySeconds = retrySeconds;
+  }
+}
+
+/** The code of what was thrown, by the system, the driver or PostgreSQL; empty where it has none. */
+export function codeOf(error: unknown): string {
+  const { code } = error as { code?: unknown };
+  return typeof code === 'string' ? code : '';
+}
+
+/** What the database or the driver said. Drizzle's wrapping holds the statement and its values, which no log should. */
+export function causeOf(error: unknown): Error {
+  const { cause } = error as { cause?: unknown };
+  if (cause instanceof Error) return causeOf(cause);
+  return error instanceof Error ? error : new Error(String(error));
+}
+
+/**
+ * What a log may hold of an error. PostgreSQL quotes values in its messages, and in the details and the context beside
+ * them; its code, and the routine that reported it, say which message it was.
+ */
+export function withoutValues(error: Error): object {
+  if (!(error instanceof postgres.PostgresError)) return error;
+  const { name: type, code, severity, routine, table_name, column_name, constraint_name, message, stack = '' } = error;
+  const names = { table_name, column_name, constraint_name };
+  return { type, code, severity, routine, ...names, stack: stack.replace(message, code) };
+}
+
+/** PostgreSQL's code for a connection beyond its max_connections. */
+export const TOO_MANY_CONNECTIONS = '53300';
+
+/**
+ * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use: the
+ * operator has to migrate the database to what this version needs.
+ */
+export const LACKING = /^(3F000|42P01|42703|42883|42704|42501)$/;

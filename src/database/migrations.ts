@@ -1,0 +1,75 @@
+/** The schema: brought up to date on a primary, and only checked on a replica, which can't be changed. */
+import { sql } from 'drizzle-orm';
+import { migrate } from 'drizzle-orm/postgres-js/migrator';
+import { closeDatabase, type Database, openDatabase } from './connect.js';
+import { hostsOf } from './url.js';
+import { prepareSchemaCheck } from './version.js';
+
+/** The key of an advisory lock: any number that no other program on the database uses for one. */
+const MIGRATION_LOCK = 7_245_983;
+
+/** Whether a server takes writes. */
+export type Role = 'primary' | 'replica';
+
+/** The schema of a replica is older than this version needs, or is missing. */
+export class OldSchemaError extends Error {
+  readonly code = 'OLD_SCHEMA';
+}
+
+/**
+ * Brings the schema up to date by the migrations in `migrationsFolder`, on the first host of `url` that takes writes.
+ * Several instances may call it at once: one migrates, the others wait for it. Where only replicas answer, their schema
+ * has to be up to date already.
+ * @returns what was found: a primary, migrated now, or no more than a replica
+ * @throws {OldSchemaError} where there are only replicas, whose primary has to be migrated first
+ */
+export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
+  let replica: string | undefined;
+  let failure: unknown;
+  for (const host of hostsOf(url)) {
+    const role = await withConnection(host, roleOf).catch((error) => {
+      failure ??= error;
+    });
+    if (role === 'primary') {
+      // Migrating takes rights on the whole database, even with nothing to do; serving takes few (docs/operations.md).
+      if (await findLack(host, migrationsFolder)) await migratePrimary(host, migrationsFolder);
+      return role;
+    }
+    if (role === 'replica') replica ??= host;
+  }
+  if (!replica) throw failure;
+  const lack = await findLack(replica, migrationsFolder);
+  if (lack) throw new OldSchemaError(`DATABASE_URL is a replica, and only its primary can be migrated: ${lack}`);
+  return 'replica';
+}
+
+function findLack(url: string, migrationsFolder: string): Promise<string | undefined> {
+  return withConnection(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
+}
+
+async function migratePrimary(url: string, migrationsFolder: string): Promise<void> {
+  // A connection of its own: an open one would not know the types that a migration creates.
+  await withConnection(url, (migrated) =>
+    withConnection(url, (locked) =>
+      // A lock of the transaction: one of the session would pass to other clients of a pooler in transaction mode.
+      locked.transaction(async (transaction) => {
+        await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
+        await migrate(migrated, { migrationsFolder });
+      }),
+    ),
+  );
+}
+
+async function roleOf(database: Database): Promise<Role> {
+  const [row] = await database.$client`SELECT pg_is_in_recovery() AS "isReplica"`;
+  return row?.isReplica ? 'replica' : 'primary';
+}
+
+async function withConnection<T>(url: string, use: (database: Database) => Promise<T>): Promise<T> {
+  const database = openDatabase(url, { connections: 1 });
+  try {
+    return await use(database);
+  } finally {
+    await closeDatabase(database);
+  }
+}

@@ -1,0 +1,45 @@
+/** Transactions of a command: each on a connection of its own, with every setting that its outcome depends on. */
+import postgres, { type TransactionSql } from 'postgres';
+import type { Database } from './connect.js';
+
+/** What a statement sees: what others have committed before it, or all as it was when the transaction began. */
+export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
+
+/** Limits that a database or a role may set by default, and that would end a long transaction. */
+const TIME_LIMITS = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout'];
+/** This one came with PostgreSQL 17. */
+const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
+
+/**
+ * Does `work` in one transaction, on a connection of its own. When it fails, the connection is closed, which undoes all:
+ * postgres.js would send a ROLLBACK even where the connection is what failed, and throw where nobody can catch.
+ */
+export async function inTransaction<T>(
+  database: Database,
+  isolation: Isolation,
+  work: (sql: TransactionSql) => Promise<T>,
+): Promise<T> {
+  const client = postgres({ ...(database.$client.options as object), max: 1, idle_timeout: 0, max_lifetime: null });
+  try {
+    return await new Promise<T>((resolve, reject) => {
+      const never = new Promise<T>(() => {});
+      const guarded = (sql: TransactionSql) =>
+        liftTimeLimits(sql)
+          .then(() => work(sql))
+          .catch((error) => {
+            reject(error);
+            return never;
+          });
+      client.begin(`ISOLATION LEVEL ${isolation}`, guarded).then((result) => resolve(result as T), reject);
+    });
+  } finally {
+    await client.end({ timeout: 0 });
+  }
+}
+
+/** Takes no snapshot yet, so that `work` sees what it locks first as it is once locked. */
+async function liftTimeLimits(sql: TransactionSql): Promise<void> {
+  for (const name of TIME_LIMITS) await sql`SET LOCAL ${sql(name)} = 0`;
+  const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;
+  if (Number(version) >= TRANSACTION_TIMEOUT.since) await sql`SET LOCAL ${sql(TRANSACTION_TIMEOUT.name)} = 0`;
+}

@@ -1,0 +1,37 @@
+/** The schema's version: the time of its newest migration. Migrations only add, so an old service runs on a newer schema. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { sql } from 'drizzle-orm';
+import type { Database } from './connect.js';
+import { causeOf, codeOf, LACKING } from './errors.js';
+import { brandedPhoneNumbers } from './schema.js';
+
+/**
+ * Prepares a check of the schema against the migrations in `migrationsFolder`. It resolves to what is missing; undefined
+ * if nothing is. It reads the list's table as well, since that may be gone while the record of the migrations is not.
+ */
+export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<string | undefined> {
+  const needed = newestOf(migrationsFolder);
+  const read = database
+    .select({ version: sql<string | null>`(SELECT max(created_at) FROM drizzle.__drizzle_migrations)` })
+    .from(sql`(SELECT (SELECT 1 FROM ${brandedPhoneNumbers} LIMIT 1)) AS list`)
+    .prepare('schema version');
+  return async () => {
+    try {
+      const [row] = await read.execute();
+      return Number(row?.version ?? 0) < needed ? OLD : undefined;
+    } catch (error) {
+      const cause = causeOf(error);
+      if (LACKING.test(codeOf(cause))) return `${OLD} (${cause.message})`;
+      throw error;
+    }
+  };
+}
+
+const OLD = 'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';
+
+/** The version that the migrations of this program lead to, in milliseconds since 1970. */
+function newestOf(migrationsFolder: string): number {
+  const journal = readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8');
+  return Math.max(...(JSON.parse(journal) as { entries: { when: number }[] }).entries.map(({ when }) => when));
+}

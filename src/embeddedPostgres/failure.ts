@@ -1,0 +1,17 @@
+/** How the embedded PostgreSQL reports what keeps it from working. */
+import { ConfigError } from '../config.js';
+
+/** An error for a person: `problem` is a sentence about the embedded PostgreSQL that ends with what to do. */
+export function unusable(problem: string, cause?: unknown): ConfigError {
+  return new ConfigError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
+    cause,
+  });
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+export function lastLines(text: string, count: number): string {
+  return text.trimEnd().split('\n').slice(-count).join('\n');
+}

@@ -1,0 +1,67 @@
+/** The lines of an input, and what is wrong with them. */
+import type { Readable } from 'node:stream';
+import { LONGEST_LINE } from './line.js';
+
+/** A line that can't be used, and why. */
+export interface LineFault {
+  line: number;
+  reason: string;
+}
+
+/** The input has faults, so nothing was changed. Its message is a line of text for each of them. */
+export class InputError extends Error {
+  readonly faults: LineFault[];
+
+  constructor(faults: LineFault[]) {
+    super(faults.map(({ line, reason }) => `line ${line}: ${reason}`).join('\n'));
+    this.faults = faults;
+  }
+}
+
+/** The most lines that one InputError names: more faults than this are usually all the same. */
+export const MOST_FAULTS = 100;
+
+/** The first of the faults, in the order of the lines, one for each line. */
+export function mergedFaults(...lists: LineFault[][]): LineFault[] {
+  const byLine = new Map<number, string>();
+  for (const { line, reason } of lists.flat()) {
+    const before = byLine.get(line);
+    byLine.set(line, before ? `${before}; ${reason}` : reason);
+  }
+  const faults = [...byLine].map(([line, reason]) => ({ line, reason }));
+  return faults.sort((a, b) => a.line - b.line).slice(0, MOST_FAULTS);
+}
+
+const LINE_FEED = 0x0a;
+const BYTE_ORDER_MARK = Buffer.of(0xef, 0xbb, 0xbf);
+
+/** The lines of `input`, without line feeds and byte order mark; one that is too long is cut off behind the limit. */
+export async function* linesOf(input: Readable, onRead: (length: number) => void = () => {}): AsyncGenerator<Buffer> {
+  let parts: Buffer[] = [];
+  let length = 0;
+  let isFirst = true;
+  const add = (part: Buffer) => {
+    if (length <= LONGEST_LINE) parts.push(part);
+    length += part.length;
+  };
+  const take = () => {
+    const [part = Buffer.alloc(0)] = parts;
+    const line = parts.length > 1 ? Buffer.concat(parts) : part;
+    const mark =
+      isFirst && line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0;
+    [parts, length, isFirst] = [[], 0, false];
+    return line.subarray(mark);
+  };
+  for await (const chunk of input) {
+    const bytes: Buffer = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
+    onRead(bytes.length);
+    let start = 0;
+    for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, start)) {
+      add(bytes.subarray(start, end));
+      yield take();
+      start = end + 1;
+    }
+    if (start < bytes.length) add(bytes.subarray(start));
+  }
+  if (length > 0) yield take();
+}

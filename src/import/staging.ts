@@ -1,0 +1,154 @@
+/**
+ * Where the lines of an import wait until all are known to be good: a temporary table of its transaction, filled by
+ * COPY. Lines are checked against each other there, so that Node need not hold them.
+ */
+import { once } from 'node:events';
+import { pipeline } from 'node:stream/promises';
+import type { TransactionSql } from 'postgres';
+import type { GivenNumber } from './line.js';
+
+/** Creates the table `staged`, one row per line; it is dropped with the transaction. */
+export async function createStaging(sql: TransactionSql): Promise<void> {
+  // Sorting and hashing a large file in memory; the caches of temporary tables stay small.
+  await sql`SET LOCAL work_mem = '128MB'`;
+  // Pages never need these scans, but here whole files are joined with whole tables.
+  for (const name of ['enable_seqscan', 'enable_bitmapscan']) await sql`SET LOCAL ${sql(name)} = on`;
+  await sql`SET LOCAL plan_cache_mode = auto`;
+  await sql`
+    CREATE TEMPORARY TABLE staged (
+      line integer NOT NULL,
+      phone_number text COLLATE "C" NOT NULL,
+      id uuid,
+      business_profile_id uuid NOT NULL,
+      business_name text COLLATE "C" NOT NULL,
+      business_status text COLLATE "C" NOT NULL,
+      internal_name text COLLATE "C",
+      branding_name_short text COLLATE "C",
+      branding_name_long text COLLATE "C",
+      reporting_group text COLLATE "C",
+      created_at timestamptz,
+      updated_at timestamptz,
+      carriers text[] COLLATE "C" NOT NULL,
+      features feature[] NOT NULL,
+      detailed_statuses detailed_status[] NOT NULL,
+      created_ats timestamptz[] NOT NULL
+    ) ON COMMIT DROP`;
+}
+
+/** The staging table, and those of its columns whose statistics the planner needs. */
+export const STAGED = { name: 'staged', analyzed: ['phone_number', 'id', 'business_profile_id'] };
+
+/** Copies `rows`, blocks of text such as `rowOf` makes, into a table, and updates its statistics. */
+export async function copyRows(
+  sql: TransactionSql,
+  { name, analyzed }: typeof STAGED,
+  rows: AsyncIterable<string>,
+): Promise<void> {
+  const copy = await sql`COPY ${sql(name)} FROM STDIN`.writable();
+  await pipeline(rows, copy, { end: false }).catch((error) => {
+    copy.destroy(error);
+    throw error;
+  });
+  const finished = once(copy, 'finish');
+  copy.end();
+  // Where a COPY fails at its very end, postgres.js reports nothing on its stream; but then the next statement fails.
+  await Promise.all([finished, sql`ANALYZE ${sql(name)} (${sql(analyzed)})`]);
+}
+
+/** The row of a line, as COPY reads it. */
+export function rowOf(line: number, { businessProfile, carrierStatuses, ...number }: GivenNumber): string {
+  let carriers = '';
+  let features = '';
+  let detailedStatuses = '';
+  let createdAts = '';
+  let separator = '';
+  for (const entry of carrierStatuses) {
+    carriers += `${separator}"${/["\\]/.test(entry.carrier) ? entry.carrier.replace(/["\\]/g, '\\$&') : entry.carrier}"`;
+    features += separator + entry.feature;
+    detailedStatuses += separator + entry.detailedStatus;
+    createdAts += separator + (entry.createdAt ?? 'NULL');
+    separator = ',';
+  }
+  return `${[
+    line,
+    number.phoneNumber,
+    value(number.id),
+    businessProfile.id,
+    value(businessProfile.businessName),
+    value(businessProfile.status),
+    value(number.internalName),
+    value(number.brandingNameShort),
+    value(number.brandingNameLong),
+    value(number.reportingGroup),
+    value(number.createdAt),
+    value(number.updatedAt),
+    value(`{${carriers}}`),
+    `{${features}}`,
+    `{${detailedStatuses}}`,
+    `{${createdAts}}`,
+  ].join('\t')}\n`;
+}
+
+/** Validated text holds no control characters, so only the backslash needs care. */
+function value(text: string | null | undefined): string {
+  return text == null ? '\\N' : text.replaceAll('\\', '\\\\');
+}
+
+/** Lines that repeat or contradict an earlier line, at most `limit` of them, the first ones. */
+export async function contradictions(sql: TransactionSql, limit: number): Promise<{ line: number; reason: string }[]> {
+  const faults = await Promise.all([
+    sql<{ line: number; reason: string }[]>`
+      SELECT line, format('phoneNumber %s is already on line %s', phone_number, earlier) AS reason
+      FROM (
+        SELECT line, phone_number, min(line) OVER (PARTITION BY phone_number) AS earlier
+        FROM staged
+        WHERE phone_number IN (SELECT phone_number FROM staged GROUP BY phone_number HAVING count(*) > 1)
+      ) AS repeated
+      WHERE line > earlier
+      ORDER BY line LIMIT ${limit}`,
+    sql<{ line: number; reason: string }[]>`
+      SELECT line, format('id %s is that of another number, on line %s', id, earlier) AS reason
+      FROM (
+        SELECT
+          line, id, phone_number,
+          min(line) OVER same_id AS earlier,
+          first_value(phone_number) OVER (same_id ORDER BY line) AS earlier_phone_number
+        FROM staged
+        WHERE id IN (SELECT id FROM staged WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1)
+        WINDOW same_id AS (PARTITION BY id)
+      ) AS repeated
+      WHERE line > earlier AND phone_number <> earlier_phone_number
+      ORDER BY line LIMIT ${limit}`,
+    sql<{ line: number; reason: string }[]>`
+      SELECT
+        line,
+        format('businessProfile %s has another %s than on line %s', business_profile_id,
+          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END, earlier) AS reason
+      FROM (
+        SELECT
+          line, business_profile_id, business_name, business_status,
+          first_value(line) OVER by_line AS earlier,
+          first_value(business_name) OVER by_line AS earlier_name,
+          first_value(business_status) OVER by_line AS earlier_status
+        FROM staged
+        WHERE business_profile_id IN (
+          SELECT business_profile_id
+          FROM (SELECT DISTINCT business_profile_id, business_name, business_status FROM staged) AS profile
+          GROUP BY business_profile_id HAVING count(*) > 1
+        )
+        WINDOW by_line AS (PARTITION BY business_profile_id ORDER BY line)
+      ) AS contradicting
+      WHERE (business_name, business_status) <> (earlier_name, earlier_status)
+      ORDER BY line LIMIT ${limit}`,
+  ]);
+  return faults.flat();
+}
+
+/** Lines whose id another number in the database has. */
+export async function takenIds(sql: TransactionSql, limit: number): Promise<{ line: number; reason: string }[]> {
+  return sql<{ line: number; reason: string }[]>`
+    SELECT line, format('id %s is that of another number, %s', id, number.phone_number) AS reason
+    FROM staged JOIN branded_phone_numbers AS number USING (id)
+    WHERE staged.phone_number <> number.phone_number
+    ORDER BY line LIMIT ${limit}`;
+}

@@ -1,0 +1,103 @@
+/**
+ * API keys: created, listed and revoked.
+ *
+ * A key is 256 random bits, so its SHA-256 can be kept and looked up as it is: nobody can guess a key, so a slow or salted
+ * hash would protect nothing, and the time of a lookup reveals nothing about any key.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { and, asc, eq, isNull, type SQL, sql } from 'drizzle-orm';
+import { contract } from '../contract.js';
+import type { Database } from '../database/connect.js';
+import { causeOf, codeOf } from '../database/errors.js';
+import { apiKeys } from '../database/schema.js';
+
+/** Lets secret scanners find a leaked key, and refuses anything else without asking the database. */
+export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
+const KEY_BYTES = 32;
+
+/** A key can't be made as it was asked for; the message says why. */
+export class KeyError extends Error {}
+
+/** What is shown of a key; its times are RFC 3339 in UTC. */
+export interface ApiKey {
+  id: string;
+  name: string;
+  state: 'active' | 'expired' | 'revoked';
+  /** The business profiles whose numbers the key sees; null for all. */
+  businessProfileIds: string[] | null;
+  createdAt: string;
+  /** When it stops being accepted; null for never. */
+  expiresAt: string | null;
+  revokedAt: string | null;
+}
+
+const shown = {
+  id: apiKeys.id,
+  name: apiKeys.name,
+  state: sql<ApiKey['state']>`CASE
+    WHEN ${apiKeys.revokedAt} IS NOT NULL THEN 'revoked' WHEN ${apiKeys.expiresAt} <= now() THEN 'expired' ELSE 'active'
+  END`,
+  businessProfileIds: apiKeys.businessProfileIds,
+  createdAt: sql<string>`rfc3339(${apiKeys.createdAt})`,
+  expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
+  revokedAt: sql<string | null>`rfc3339(${apiKeys.revokedAt})`,
+};
+
+/**
+ * Creates a key. Returns, beside its record, the key itself, which can't be shown again.
+ * @throws {KeyError} when its name is invalid, or its expiry is past
+ */
+export async function createApiKey(
+  database: Pick<Database, 'insert'>,
+  name: string,
+  {
+    businessProfileIds = null,
+    expiresAt = null,
+  }: { businessProfileIds?: string[] | null; expiresAt?: Date | null } = {},
+): Promise<{ key: string; created: ApiKey }> {
+  const key = `bpn_${randomBytes(KEY_BYTES).toString('base64url')}`;
+  const [created] = await database
+    .insert(apiKeys)
+    .values({ hash: hashOf(key), name, businessProfileIds, expiresAt: expiresAt?.toISOString() ?? null })
+    .returning(shown)
+    .catch((error) => {
+      throw reasonOf(error) ?? error;
+    });
+  if (!created) throw new Error('the database returned no key');
+  return { key, created };
+}
+
+const CHECK_VIOLATION = '23514';
+
+/** Says what the schema's own checks refuse. */
+function reasonOf(error: unknown): KeyError | undefined {
+  const cause = causeOf(error) as Error & { constraint_name?: string };
+  if (codeOf(cause) !== CHECK_VIOLATION) return undefined;
+  if (cause.constraint_name === 'key_name_is_name') {
+    const { minLength, maxLength } = contract.components.schemas.Name ?? {};
+    return new KeyError(`the name must have ${minLength} to ${maxLength} characters, none of them a control character`);
+  }
+  if (cause.constraint_name === 'key_expires_later') return new KeyError('the key would have expired already');
+  return undefined;
+}
+
+/** All keys, expired and revoked ones too, oldest first. */
+export function listApiKeys(database: Database): Promise<ApiKey[]> {
+  return database.select(shown).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
+}
+
+/** Revokes a key; undefined where there is none with this id, or it is revoked already. */
+export async function revokeApiKey(database: Database, id: string): Promise<ApiKey | undefined> {
+  const now: SQL<string> = sql`now()`;
+  const [revoked] = await database
+    .update(apiKeys)
+    .set({ revokedAt: now })
+    .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
+    .returning(shown);
+  return revoked;
+}
+
+/** What is kept of a key. */
+export function hashOf(key: string): string {
+  return createHash('sha256').update(key).digest('hex');
+}

@@ -1,0 +1,88 @@
+/** Pages for people: what a problem type (the `type` of a problem answer) means and what to do about it. */
+import { contract, type ProblemType, resolve } from '../contract.js';
+
+/** The page at `/problems`: every kind of problem in one list. */
+export function problemList(): string {
+  const entries = Object.entries(contract['x-problems'])
+    .map(
+      ([name, { title, status, meaning }]) =>
+        `<dt><a href="problems/${name}">${prose(title)}</a> <span class="status">${status}</span></dt>\n<dd>${prose(meaning)}</dd>`,
+    )
+    .join('\n');
+  return html({
+    title: 'Problems',
+    root: '',
+    content: `<h1>Problems</h1>
+<p>Every answer with a status of 400 or more is <code>application/problem+json</code> (RFC 9457). Its <code>type</code> is one of these.</p>
+<dl>
+${entries}
+</dl>`,
+  });
+}
+
+/** The page at `/problems/<name>`. */
+export function problemPage(name: string): string {
+  const { title, status, meaning, advice } = contract['x-problems'][name] as ProblemType;
+  const examples = exampleAnswers(`/problems/${name}`)
+    .map((answer) => `<pre><code>${escaped(JSON.stringify(answer, null, 2))}</code></pre>`)
+    .join('\n');
+  return html({
+    title,
+    root: '../',
+    content: `<h1>${prose(title)}</h1>
+<p class="status">Status ${status} · type <code>/problems/${name}</code></p>
+<h2>What it means</h2>
+<p>${prose(meaning)}</p>
+<h2>What to do</h2>
+<p>${prose(advice)}</p>
+<h2>An example</h2>
+${examples}
+<p><a href="../problems">All problems</a> · <a href="../../docs">The API's documentation</a></p>`,
+  });
+}
+
+interface MediaType {
+  example?: unknown;
+  examples?: Record<string, { value: unknown }>;
+}
+
+/** The examples of the document's responses that are of this type. */
+function exampleAnswers(type: string): unknown[] {
+  return Object.values(contract.components.responses as Record<string, { content?: Record<string, MediaType> }>)
+    .map((response) => resolve(response).content?.['application/problem+json'])
+    .flatMap((media) => [media?.example, ...Object.values(media?.examples ?? {}).map((example) => example.value)])
+    .filter((answer) => (answer as { type?: string } | undefined)?.type === type);
+}
+
+/** The document's prose as HTML; of Markdown it has only the backticks. */
+function prose(text: string): string {
+  return escaped(text.trim()).replace(/`([^`]+)`/g, '<code>$1</code>');
+}
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+/** `root` is the relative path from the page to the root of the service. */
+function html({ title, root, content }: { title: string; root: string; content: string }): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escaped(title)} · ${escaped(contract.info.title)}</title>
+<link rel="icon" type="image/svg+xml" href="${root}docs/icon.svg">
+<link rel="stylesheet" href="${root}docs/style.css">
+</head>
+<body>
+<header>
+<a class="name" href="${root}docs"><img src="${root}docs/icon.svg" alt="" width="28" height="28">${escaped(contract.info.title)}</a>
+<nav><a href="${root}openapi.yaml">YAML</a><a href="${root}openapi.json">JSON</a><a href="${root}problems">Problems</a></nav>
+</header>
+<main>
+${content}
+</main>
+</body>
+</html>
+`;
+}

@@ -1,0 +1,140 @@
+/** Problems as answers: `application/problem+json` (RFC 9457), of the types that the contract lists. */
+import { STATUS_CODES } from 'node:http';
+import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
+import type { Fault, Problem } from '../../generated/types/models/index.js';
+import { encodeBody } from '../compression.js';
+import { contract } from '../contract.js';
+import { DatabaseUnavailable } from '../database/errors.js';
+import { nearest } from '../suggestion.js';
+
+/** The last part of a problem type's URI; each stands in the contract's `x-problems`. */
+export type ProblemName =
+  | 'invalid-request'
+  | 'invalid-cursor'
+  | 'unauthorized'
+  | 'not-found'
+  | 'method-not-allowed'
+  | 'misdirected-request'
+  | 'rate-limit-exceeded'
+  | 'internal-error'
+  | 'unavailable';
+
+/** An error that is an answer. */
+export class ProblemError extends Error {
+  readonly problem: Problem;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(problem: Problem, headers: Record<string, string>) {
+    super(problem.detail);
+    this.problem = problem;
+    this.headers = headers;
+  }
+}
+
+/**
+ * Makes the error that answers with the problem `name`; `detail` says what was wrong and what to do. `status` is for
+ * malformed requests whose fault has a status of its own.
+ */
+export function problem(
+  name: ProblemName,
+  detail: string,
+  { errors, headers = {}, status }: { errors?: Fault[]; headers?: Record<string, string>; status?: number } = {},
+): ProblemError {
+  const type = contract['x-problems'][name];
+  if (!type) throw new Error(`the contract lists no problem ${name}`);
+  const { title } = type;
+  const body = { type: `/problems/${name}`, title, status: status ?? type.status, detail, message: title };
+  return new ProblemError(errors ? { ...body, errors } : body, headers);
+}
+
+/** The problem for faults of parameters: all of them, at once. */
+export function invalidRequest(faults: Fault[]): ProblemError {
+  const names = [...new Set(faults.map((fault) => fault.parameter))].join(', ');
+  const [first] = faults;
+  const detail =
+    faults.length === 1 && first
+      ? `${first.parameter || 'The query'} ${first.detail}.`
+      : `The request has ${faults.length} faults: ${names}. See errors.`;
+  return problem('invalid-request', detail, { errors: faults });
+}
+
+/** The problem of a request whose only fault is its cursor. */
+export function invalidCursor(fault: Fault): ProblemError {
+  return problem('invalid-cursor', `${fault.parameter} ${fault.detail}.`, { errors: [fault] });
+}
+
+/** The problem of a request without a good key; `refusal` says what was wrong with it. */
+export function unauthorized(refusal: string): ProblemError {
+  return problem('unauthorized', refusal, { headers: { 'WWW-Authenticate': 'Bearer realm="branded-phone-numbers"' } });
+}
+
+/** The problem of a 503: the database or the service can't answer in time; worth another try in `seconds`. */
+export function unavailable(detail: string, seconds = 1): ProblemError {
+  return problem('unavailable', `${detail} Try again in ${seconds} second${seconds === 1 ? '' : 's'}.`, {
+    headers: { 'Retry-After': String(seconds) },
+  });
+}
+
+/** Answers the requests that no route matched. */
+export const notFound: RequestHandler = (request) => {
+  throw noSuchPath(request);
+};
+
+function noSuchPath(request: Request): ProblemError {
+  const known = nearest(request.path, Object.keys(contract.paths));
+  return problem(
+    'not-found',
+    `There is nothing at ${shown(request.path)}${known ? `; did you mean ${known}?` : '. The addresses are listed at /docs.'}`,
+  );
+}
+
+/** What a client sent, short enough to repeat in an answer. */
+function shown(text: string): string {
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}
+
+/** Turns whatever was thrown into its answer. An error that is no problem is our mistake: only `report` sees it. */
+export function answerProblem(report: (error: unknown, request: Request) => void): ErrorRequestHandler {
+  return (error, request, response, next) => {
+    if (response.headersSent) return next(error);
+    const known = problemOf(error, request);
+    if (!known) report(error, request);
+    return send(request, response, known ?? ourMistake());
+  };
+}
+
+function problemOf(error: unknown, request: Request): ProblemError | undefined {
+  if (error instanceof ProblemError) return error;
+  if (error instanceof DatabaseUnavailable) return unavailable(error.message, error.retrySeconds);
+  const { status } = error as { status?: number };
+  if (status === 404) return noSuchPath(request);
+  // Express throws these for what it can't decode, such as a path with broken percent-encoding.
+  if (status === 400) return invalidRequest([{ parameter: '', detail: 'is not correctly percent-encoded' }]);
+  return undefined;
+}
+
+function ourMistake(): ProblemError {
+  return problem(
+    'internal-error',
+    'Something went wrong on our side. Try again; if it stays, tell us the X-Request-Id.',
+  );
+}
+
+async function send(request: Request, response: Response, { problem: body, headers }: ProblemError): Promise<void> {
+  response.status(body.status).set(headers).set('Content-Type', 'application/problem+json; charset=utf-8');
+  response.send(await encodeBody(request, response, Buffer.from(JSON.stringify(body))));
+}
+
+/** A problem for the raw socket, where a request is too broken for a response object to exist. */
+export function rawProblem(name: ProblemName, status: number, detail: string): string {
+  const body = JSON.stringify(problem(name, detail, { status }).problem);
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'Content-Type: application/problem+json; charset=utf-8',
+    'X-Content-Type-Options: nosniff',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Connection: close',
+    '',
+    body,
+  ].join('\r\n');
+}

@@ -1,0 +1,61 @@
+/**
+ * The cursor: where a page ended, and for which filter. It holds nothing that the page itself doesn't show, so it needs
+ * no secret. Its checksum guards against damage, not against forgery: every request is filtered and authenticated
+ * again, so a forged cursor grants nothing, and what it holds is checked like the parameter `phoneNumber`. It names a
+ * phone number, not a row, so it outlives the row.
+ */
+import { hash } from 'node:crypto';
+import type { Fault } from '../../generated/types/models/index.js';
+import { parameters } from '../contract.js';
+import type { Filter } from './filter.js';
+
+/** To be raised when the order of the pages changes, so that an older cursor is refused and not misread. */
+const VERSION = 1;
+/** Bytes of SHA-256 kept of the filter, and of all that stands before the checksum. */
+const DIGEST_BYTES = 8;
+/** Bytes before the phone number: the version and the filter's digest. */
+const HEAD_BYTES = 1 + DIGEST_BYTES;
+const E164 = new RegExp(parameters.get('phoneNumber')?.schema.pattern as string, 'u');
+
+/** The cursor of the page after `phoneNumber`; unreserved characters only (RFC 3986 section 2.3). */
+export function encodeCursor(phoneNumber: string, filter: Filter): string {
+  const content = Buffer.concat([Buffer.of(VERSION), digestOf(filter), Buffer.from(phoneNumber.slice(1))]);
+  return Buffer.concat([content, digest(content)]).toString('base64url');
+}
+
+/** What is wrong with a cursor, whatever its filter; undefined if nothing is. */
+export function faultOfCursor(cursor: string): Fault | undefined {
+  const bytes = Buffer.from(cursor, 'base64url');
+  const content = bytes.subarray(0, -DIGEST_BYTES);
+  // The last character of base64url can carry bits that no byte holds: without the first test they could be altered.
+  const isIntact =
+    bytes.toString('base64url') === cursor &&
+    content[0] === VERSION &&
+    digest(content).equals(bytes.subarray(-DIGEST_BYTES)) &&
+    E164.test(phoneNumberIn(content));
+  return isIntact ? undefined : fault('is damaged; send it exactly as it was received, or start without it');
+}
+
+/** The phone number after which the page of an undamaged `cursor` begins, or a fault if it was made for another filter. */
+export function decodeCursor(cursor: string, filter: Filter): string | Fault {
+  const content = Buffer.from(cursor, 'base64url').subarray(0, -DIGEST_BYTES);
+  return digestOf(filter).equals(content.subarray(1, HEAD_BYTES))
+    ? phoneNumberIn(content)
+    : fault('belongs to other filters; send those it was made with, or start without it');
+}
+
+function phoneNumberIn(content: Buffer): string {
+  return `+${content.toString('latin1', HEAD_BYTES)}`;
+}
+
+function fault(detail: string): Fault {
+  return { parameter: 'nextCursor', detail };
+}
+
+function digestOf(filter: Filter): Buffer {
+  return digest(JSON.stringify(filter));
+}
+
+function digest(content: string | Buffer): Buffer {
+  return hash('sha256', content, 'buffer').subarray(0, DIGEST_BYTES);
+}

@@ -1,0 +1,83 @@
+/**
+ * What HTTP itself requires of a request, whatever it asks for. Node would answer some violations without a body, drop
+ * excess headers silently, or let the request pass; here each gets a problem like any other fault.
+ */
+import type { Request } from 'express';
+import type { Config } from '../config.js';
+import { isLoopback } from '../loopback.js';
+import { problem } from '../problem/problem.js';
+
+/** Header lines of one request. */
+const MAX_HEADERS = 100;
+/** A host as RFC 3986 section 3.2.2 has it, and a port. */
+const HOST = /^(\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:\d*)?$/i;
+/** Characters that mean the same with and without percent-encoding (RFC 3986 section 2.3). */
+const UNRESERVED = /[\w.~-]/;
+
+/**
+ * Creates the check of a request. It throws a problem if the request breaks a rule of HTTP, or is for another host while
+ * only this machine is served; else it normalizes the path of the request (RFC 3986 section 6.2.2.2).
+ */
+export function protocolCheck(
+  config: Pick<Config, 'HOST' | 'AUTH' | 'TRUST_PROXY' | 'PUBLIC_URL'>,
+): (request: Request) => void {
+  const isPrivate = isLoopback(config.HOST) && config.AUTH === 'none' && config.TRUST_PROXY === 0;
+  const publicHost = config.PUBLIC_URL && hostnameOf(new URL(config.PUBLIC_URL).host);
+  const isServed = (name: string) => isLoopback(name) || name === publicHost;
+
+  return (request) => {
+    const { rawHeaders, httpVersion } = request;
+    if (rawHeaders.length / 2 > MAX_HEADERS) {
+      throw problem(
+        'invalid-request',
+        `The request has ${rawHeaders.length / 2} headers; at most ${MAX_HEADERS} are allowed.`,
+        {
+          status: 431,
+        },
+      );
+    }
+    const hosts = valuesOf('host', rawHeaders);
+    // RFC 9112 section 3.2
+    if (hosts.length > 1) throw problem('invalid-request', `The request has ${hosts.length} Host headers; send one.`);
+    if (hosts.length === 0 && httpVersion === '1.1')
+      throw problem('invalid-request', 'The request has no Host header.');
+    // A target that names a host takes precedence over the header (RFC 9112 section 3.2.2).
+    const host = /^https?:\/\/([^/?#]*)/i.exec(request.url)?.[1] ?? hosts[0];
+    if (host !== undefined && !HOST.test(host)) throw problem('invalid-request', 'The Host header is not a host.');
+    // A web page can point its own name to this machine and read the answers (DNS rebinding); its name is then the Host.
+    if (isPrivate && host !== undefined && !isServed(hostnameOf(host))) {
+      throw problem(
+        'misdirected-request',
+        `Without keys and proxies this instance answers only localhost and loopback addresses, not ${host.slice(0, 200)}. To have it answer other names, set PUBLIC_URL to the one it is known by, or AUTH=api-key.`,
+      );
+    }
+    const expectation = request.get('Expect');
+    if (expectation !== undefined && expectation.toLowerCase() !== '100-continue') {
+      throw problem('invalid-request', 'Of Expect only 100-continue can be met.', { status: 417 });
+    }
+    if (request.url.includes('%')) request.url = normalized(request.url);
+  };
+}
+
+/** The values of one header, in a list of names and values in turn. */
+function valuesOf(name: string, rawHeaders: readonly string[]): string[] {
+  return rawHeaders.filter((_value, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name);
+}
+
+/** The name or address in a Host header, in lower case, without its port and brackets. */
+function hostnameOf(host: string): string {
+  return host
+    .replace(/:\d*$/, '')
+    .replace(/^\[|\]$/g, '')
+    .toLowerCase();
+}
+
+/** The request's target with no unreserved character of its path percent-encoded. */
+function normalized(target: string): string {
+  const [path = '', ...query] = target.split(/(?=\?)/);
+  const plain = path.replace(/%[0-9a-f]{2}/gi, (code) => {
+    const character = String.fromCharCode(Number.parseInt(code.slice(1), 16));
+    return UNRESERVED.test(character) ? character : code;
+  });
+  return plain + query.join('');
+}

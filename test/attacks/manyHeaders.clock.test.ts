@@ -1,0 +1,36 @@
+/** A client that fills up a request's headers must not push out the one by which its proxy names it. */
+import { expect, it } from 'vitest';
+import { useListeningService } from '../listening.js';
+import { exchange } from '../rawHttp.js';
+
+const service = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+
+/** What a proxy sends on: the client's own headers, among them a forged address, and the real one behind them. */
+function throughProxy(junk: number, forged: string): string[] {
+  return [
+    'GET /v1/brandedPhoneNumbers HTTP/1.1',
+    'Host: numbers.example',
+    `X-Forwarded-For: ${forged}`,
+    ...Array.from({ length: junk }, (_, i) => `X-Junk-${i}: ${i}`),
+    'X-Forwarded-For: 203.0.113.66',
+  ];
+}
+
+it('no number of junk headers evades the limit', async () => {
+  const statuses = new Map<number, number>();
+  for (let i = 0; i < 30; i++) {
+    const { status } = await exchange(service.url, throughProxy(140, `198.51.100.${i}`));
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  }
+  expect([...statuses]).toEqual([[431, 30]]);
+});
+
+it('with as many headers as are allowed, the client is still the one that the proxy names', async () => {
+  const begin = performance.now();
+  const answers = await Promise.all(
+    Array.from({ length: 30 }, (_, i) => exchange(service.url, throughProxy(90, `198.51.100.${i}`))),
+  );
+  const passed = answers.filter(({ status }) => status === 200).length;
+  expect(passed).toBeLessThanOrEqual(10 * (1 + Math.ceil((performance.now() - begin) / 1000)));
+  expect(answers.map(({ status }) => status)).toEqual(expect.arrayContaining([200, 429]));
+});

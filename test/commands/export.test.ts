@@ -1,0 +1,136 @@
+import { chmod, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import postgres from 'postgres';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import { useCommand } from './command.js';
+
+const command = useCommand();
+/** What each export of all numbers says at its end. */
+let summary: string;
+
+beforeAll(async () => {
+  const { stdout } = await command.run(['import', join(packageFolder, 'demo', 'numbers.ndjson')]);
+  summary = stdout.replace('imported', 'exported');
+});
+
+const itemsOf = (text: string): BrandedPhoneNumber[] =>
+  text
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
+const inFolder = (name: string) => join(command.folder, name);
+
+describe('export', () => {
+  it('writes all numbers to standard output, and how many on standard error', async () => {
+    const { code, stdout, stderr } = await command.run(['export']);
+    expect([code, stderr]).toEqual([0, summary]);
+    expect(itemsOf(stdout)).toHaveLength(100);
+    expect(await command.run(['export', '-'])).toMatchObject({ code: 0, stdout, stderr });
+  });
+
+  it('takes the filters of the API as options', async () => {
+    const { stdout } = await command.run([
+      'export',
+      ...['--status', 'rejected', '--status', 'approved', '--carrier', 'AT&T', '--feature', 'brandedCallerId'],
+    ]);
+    const items = itemsOf(stdout);
+    expect(items.length).toBeGreaterThan(0);
+    for (const { status, carrierStatuses } of items) {
+      expect(['rejected', 'approved']).toContain(status);
+      expect(carrierStatuses.some((entry) => entry.carrier === 'AT&T' && entry.feature === 'brandedCallerId')).toBe(
+        true,
+      );
+    }
+    const one = items[0] as BrandedPhoneNumber;
+    const narrow = ['--phone-number', one.phoneNumber, '--business-profile-id', one.businessProfile.id.toUpperCase()];
+    expect(itemsOf((await command.run(['export', ...narrow])).stdout)).toEqual([one]);
+  });
+
+  it('reports every invalid value of a filter, without opening a database', async () => {
+    const { code, stdout, stderr } = await command.run([
+      'export',
+      ...['--status', 'aproved', '--phone-number', '4155550123', '--feature', ''],
+      ...['--business-profile-id', '6513270e-269e-4d37-b2a7-4de452e6b438'],
+      ...['--business-profile-id', '5d9dc9f8-1818-4811-892f-902bd23f0824'],
+      ...Array.from({ length: 51 }, (_, i) => ['--carrier', `C${i}`]).flat(),
+    ]);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr.trim().split('\n').sort()).toEqual([
+      '--business-profile-id is given more than once; give it once',
+      '--carrier has 51 values; at most 50 are allowed',
+      '--feature is empty; give it a value or leave it out',
+      expect.stringMatching(/^--phone-number "4155550123" is not a phone number in E\.164/),
+      expect.stringMatching(/^--status "aproved" is not a .*; did you mean approved\?$/),
+    ]);
+  });
+
+  it('says in its help which values an option takes, and which options may be repeated', async () => {
+    const { stdout } = await command.run(['export', '--help']);
+    const help = stdout.replaceAll(/\s+/g, ' ');
+    expect(help).toContain('--feature <value>');
+    expect(help).toContain('One of "brandedCallerId", "spamRemediation". Repeatable.');
+    expect(help).not.toMatch(/--(next-cursor|size)/);
+  });
+
+  it('replaces a file when all is written, and keeps its permissions', async () => {
+    await writeFile(inFolder('kept.ndjson'), 'as before');
+    await chmod(inFolder('kept.ndjson'), 0o640);
+    await symlink('kept.ndjson', inFolder('link.ndjson'));
+    expect(await command.run(['export', 'link.ndjson'])).toMatchObject({ code: 0, stdout: '', stderr: summary });
+    expect(itemsOf(await readFile(inFolder('kept.ndjson'), 'utf8'))).toHaveLength(100);
+    expect((await stat(inFolder('kept.ndjson'))).mode & 0o777).toBe(0o640);
+    expect((await readdir(command.folder)).filter((name) => name.includes('ndjson')).sort()).toEqual([
+      'kept.ndjson',
+      'link.ndjson',
+    ]);
+  });
+
+  it('leaves a file as it was, and nothing beside it, when it fails', async () => {
+    await mkdir(inFolder('failing'));
+    await writeFile(inFolder('failing/numbers.ndjson'), 'as before');
+    // No file may grow beyond 8 KiB: the export fails in its middle, as on a full disk.
+    const { code, stderr } = await command.shell(
+      "trap '' XFSZ; ulimit -f 8; exec $command export failing/numbers.ndjson",
+    );
+    expect([code, stderr]).toEqual([1, expect.stringContaining('EFBIG')]);
+    expect(await readFile(inFolder('failing/numbers.ndjson'), 'utf8')).toBe('as before');
+    expect(await readdir(inFolder('failing'))).toEqual(['numbers.ndjson']);
+  });
+
+  it('leaves nothing behind when a signal ends it', async () => {
+    await mkdir(inFolder('stopped'));
+    const other = postgres(command.databaseUrl, { max: 1 });
+    const { code } = await other.begin(async (sql) => {
+      // The export waits for this, its file open.
+      await sql`LOCK TABLE business_profiles`;
+      return command.shell(`
+        $command export stopped/numbers.ndjson & child=$!
+        for i in {1..300}; do [ -n "$(ls -A stopped)" ] && break; sleep 0.1; done
+        [ -n "$(ls -A stopped)" ] || { kill $child; exit 99; }
+        kill $child; wait $child`);
+    });
+    await other.end();
+    expect(code).toBe(143);
+    expect(await readdir(inFolder('stopped'))).toEqual([]);
+  });
+
+  it('writes directly to a pipe or a device', async () => {
+    const { code, stderr } = await command.shell('$command export /dev/null');
+    expect([code, stderr]).toEqual([0, summary]);
+    expect((await stat('/dev/null')).isCharacterDevice()).toBe(true);
+  });
+
+  it('ends silently when its reader closes the pipe', async () => {
+    const { stdout, stderr } = await command.shell('set -o pipefail; $command export | head -n 1; echo "status $?"');
+    const [line, status] = stdout.trim().split('\n');
+    expect(itemsOf(`${line}\n`)).toHaveLength(1);
+    expect([status, stderr]).toEqual(['status 141', '']);
+  });
+
+  it('fails where standard output cannot be written', async () => {
+    const { code, stderr } = await command.shell('$command export > /dev/full');
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^standard output could not be written: .*ENOSPC/)]);
+  });
+});

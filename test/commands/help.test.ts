@@ -1,0 +1,34 @@
+/** What `--help` of each command shows. */
+import { describe, expect, it } from 'vitest';
+import { useCommand } from './command.js';
+
+const command = useCommand();
+const LEAVES = ['serve', 'migrate', 'import', 'export', 'delete', 'check', 'keys create', 'keys list', 'keys revoke'];
+
+/** The commands that the help of `name` lists. */
+async function listedBy(name: string): Promise<string[]> {
+  const { stdout } = await command.run([...name.split(' ').filter(Boolean), '--help']);
+  const [, list = ''] = stdout.split('Commands:\n');
+  return [...list.matchAll(/^ {2}(\w+)/gm)].map(([, each = '']) => `${name} ${each}`.trim());
+}
+
+describe('the help', () => {
+  it('lists every command', async () => {
+    const listed = [...(await listedBy('')), ...(await listedBy('keys'))];
+    expect(listed.filter((name) => !/help$|^keys$/.test(name)).sort()).toEqual([...LEAVES].sort());
+  });
+
+  it.each(LEAVES)('of %s has examples, which use only options that it has', async (name) => {
+    const { code, stdout } = await command.run([...name.split(' '), '--help']);
+    const [description = '', examples = ''] = stdout.split('\nExamples:\n');
+    expect(code).toBe(0);
+    const own = examples.split('\n').filter((line) => line.includes(`branded-phone-numbers ${name}`));
+    expect(own).not.toEqual([]);
+    for (const line of own) {
+      const [, ownPart = ''] = line.split(`branded-phone-numbers ${name}`);
+      for (const [option] of (ownPart.split('|')[0] ?? '').matchAll(/(?<= )--[a-z-]+/g)) {
+        expect(description.split(/[ ,]+/)).toContain(option);
+      }
+    }
+  });
+});

@@ -1,0 +1,65 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import postgres from 'postgres';
+import { describe, expect, it } from 'vitest';
+import { entryWith, numberWith } from '../numbers.js';
+import { useCommand } from './command.js';
+
+const command = useCommand();
+const inFolder = (name: string) => join(command.folder, name);
+const lines = Array.from({ length: 4 }, (_, i) =>
+  JSON.stringify(
+    numberWith({
+      phoneNumber: `+1415555010${i}`,
+      carrierStatuses: [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')],
+    }),
+  ),
+);
+
+async function stored(): Promise<string[]> {
+  const sql = postgres(command.databaseUrl, { max: 1 });
+  const rows = await sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
+  await sql.end();
+  return rows.map(({ phone_number }) => phone_number);
+}
+
+describe('import', () => {
+  it('reports every bad line, by its file where there are several, and imports none', async () => {
+    await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
+    await writeFile(inFolder('b.ndjson'), `${lines[2]}\n{}\nnonsense\n`);
+    const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/b\.ndjson line 2: .+\nb\.ndjson line 3: .+JSON/);
+    expect(await stored()).toEqual([]);
+  });
+
+  it('says which file it cannot read', async () => {
+    const { code, stderr } = await command.run(['import', 'missing.ndjson']);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('missing.ndjson')]);
+  });
+
+  it('takes several files, of which one may be standard input, as one import', async () => {
+    await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
+    const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', '-'], `${lines[2]}\n`);
+    expect({ code, stdout, stderr }).toEqual({
+      code: 0,
+      stdout: 'imported 3 numbers, 3 carrier statuses\n',
+      stderr: '',
+    });
+    expect(await stored()).toEqual(['+14155550100', '+14155550101', '+14155550102']);
+  });
+
+  it('fails where there is nothing to import, except with --allow-empty', async () => {
+    const nothing = 'imported 0 numbers, 0 carrier statuses\n';
+    expect(await command.run(['import', '-'], '\n')).toMatchObject({ code: 1, stdout: nothing });
+    expect(await command.run(['import', '--allow-empty', '-'], '\n')).toMatchObject({ code: 0, stdout: nothing });
+  });
+
+  it('fails where standard output cannot be written, and says on standard error what was imported', async () => {
+    const { code, stderr } = await command.shell(`echo '${lines[3]}' | $command import - > /dev/full`);
+    expect(code).toBe(1);
+    expect(stderr.split('\n')[0]).toBe('imported 1 numbers, 1 carrier statuses');
+    expect(stderr).toContain('standard output could not be written');
+    expect(await stored()).toContain('+14155550103');
+  });
+});

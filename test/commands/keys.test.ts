@@ -1,0 +1,124 @@
+import { pino } from 'pino';
+import request from 'supertest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { apiKeys } from '../../src/database/schema.js';
+import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
+import { openService } from '../../src/server.js';
+import { useCommand } from './command.js';
+
+const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
+const command = useCommand();
+let database: Database;
+let service: ReturnType<typeof openService>;
+
+beforeAll(() => {
+  database = openDatabase(command.databaseUrl);
+  service = openService(
+    readConfig({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0' }),
+    command.databaseUrl,
+    pino({ level: 'silent' }),
+  );
+});
+afterAll(async () => {
+  await service.close();
+  await closeDatabase(database);
+});
+
+const listed = async () =>
+  (await command.run(['keys', 'list', '--json'])).stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+describe('keys create', () => {
+  it('shows a key that works, and that no command shows again', async () => {
+    const { code, stdout, stderr } = await command.run(['keys', 'create', '--name', 'Circle Bank']);
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/^The key [0-9a-f-]{36} can't be shown again\.\n$/)]);
+    const key = stdout.trim();
+    const response = await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
+    expect(response.status).toBe(200);
+    expect(JSON.stringify(await listed())).not.toContain(key);
+    expect((await command.run(['keys', 'list'])).stdout).not.toContain(key);
+  });
+
+  it('takes an expiry as a time or as a number of days or hours, and business profiles', async () => {
+    const create = async (...args: string[]) =>
+      JSON.parse((await command.run(['keys', 'create', '--json', ...args])).stdout);
+    const byTime = await create('--name', 'by time', '--expires', '2199-01-31T01:00:00+01:00');
+    expect(byTime).toMatchObject({ expiresAt: '2199-01-31T00:00:00.000Z', state: 'active', revokedAt: null });
+    const byDays = await create('--name', 'by days', '--expires', '90d', '--business-profile', PROFILE.toUpperCase());
+    expect(byDays).toMatchObject({ key: expect.stringMatching(/^bpn_/), businessProfileIds: [PROFILE] });
+    const days = (Date.parse(byDays.expiresAt) - Date.parse(byDays.createdAt)) / 86_400_000;
+    expect(days).toBeGreaterThan(89.99);
+    expect(days).toBeLessThanOrEqual(90);
+  });
+
+  it.each([
+    ['an empty name', ['--name', ''], /the name must have 1 to 255 characters, none of them a control character/],
+    ['an expiry that is past', ['--name', 'late', '--expires', '2020-01-01T00:00:00Z'], /would have expired already/],
+    ['an expiry that is no time', ['--name', 'x', '--expires', 'tomorrow'], /days or hours: 90d, 12h/],
+    ['a day that no calendar has', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
+    ['what is no UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
+  ])('refuses %s and creates nothing', async (_what, args, said) => {
+    const before = await database.$count(apiKeys);
+    const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(said);
+    expect(stderr).not.toContain('    at ');
+    expect(await database.$count(apiKeys)).toBe(before);
+  });
+
+  it('creates no key that it could not show', async () => {
+    const before = await database.$count(apiKeys);
+    const full = await command.shell('$command keys create --name lost > /dev/full');
+    expect([full.code, full.stderr]).toEqual([1, expect.stringContaining('standard output could not be written')]);
+    const gone = await command.shell('set -o pipefail; $command keys create --name lost | true');
+    expect(gone.code).toBe(141);
+    expect(await database.$count(apiKeys)).toBe(before);
+  });
+});
+
+describe('keys list', () => {
+  it('shows a table with the state of each key, and its times as RFC 3339', async () => {
+    const expired = new Date(Date.now() - 1000).toISOString();
+    await database.insert(apiKeys).values({
+      hash: 'expired',
+      name: 'Expired Inc',
+      createdAt: '2020-01-01T00:00:00Z',
+      expiresAt: expired,
+    });
+    const { stdout } = await command.run(['keys', 'list']);
+    const [header, ...rows] = stdout.trim().split('\n');
+    expect(header).toMatch(/^ID +STATE +CREATED +EXPIRES +REVOKED +PROFILES +NAME$/);
+    expect(rows).toHaveLength(await database.$count(apiKeys));
+    expect(rows[0]).toMatch(/^[0-9a-f-]{36} {2}expired +2020-01-01T00:00:00\.000Z +\S+Z {2}- +all +Expired Inc$/);
+    expect((await listed())[0]).toEqual({
+      id: expect.any(String),
+      name: 'Expired Inc',
+      state: 'expired',
+      businessProfileIds: null,
+      createdAt: '2020-01-01T00:00:00.000Z',
+      expiresAt: expired,
+      revokedAt: null,
+    });
+  });
+});
+
+describe('keys revoke', () => {
+  it('revokes the keys that exist, and fails for those that do not', async () => {
+    const { id } = (await createApiKey(database, 'short-lived')).created;
+    const none = '00000000-0000-4000-8000-000000000000';
+    const { code, stdout, stderr } = await command.run(['keys', 'revoke', none, id]);
+    expect({ code, stdout, stderr }).toEqual({
+      code: 1,
+      stdout: `revoked ${id}\n`,
+      stderr: `there is no key ${none} that could be revoked\n`,
+    });
+    const revoked = (await listApiKeys(database)).find((key) => key.id === id);
+    expect(revoked).toMatchObject({ state: 'revoked', revokedAt: expect.stringMatching(/^\d{4}-.+Z$/) });
+    expect((await command.run(['keys', 'revoke', id])).code).toBe(1);
+    expect((await command.run(['keys', 'revoke', 'x'])).stderr).toContain('must be a UUID');
+  });
+});

@@ -1,0 +1,66 @@
+/** Pages of other hosts, in a browser: which may call the API. */
+import request from 'supertest';
+import { describe, expect, it } from 'vitest';
+import { useService } from './service.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const ORIGIN = 'https://app.example.com';
+const corsHeaders = ({ headers }: request.Response) =>
+  Object.fromEntries(Object.entries(headers).filter(([name]) => name.startsWith('access-control-')));
+
+describe('with CORS_ORIGINS', () => {
+  const service = useService({ CORS_ORIGINS: `${ORIGIN}, https://other.example.com`, RATE_LIMIT_PER_SECOND: '10' });
+  const preflight = (origin: string) =>
+    request(service.app).options(PATH).set({
+      Origin: origin,
+      'Access-Control-Request-Method': 'GET',
+      'Access-Control-Request-Headers': 'authorization',
+    });
+
+  it('a page of a listed origin may read the answer and the headers that clients need', async () => {
+    const response = await request(service.app).get(PATH).set('Origin', ORIGIN);
+    expect(response.status).toBe(200);
+    expect(corsHeaders(response)).toEqual({
+      'access-control-allow-origin': ORIGIN,
+      'access-control-expose-headers': 'Link,ETag,RateLimit,RateLimit-Policy,Retry-After,X-Request-Id',
+    });
+    expect(response.get('Vary')).toBe('Origin, Authorization, Accept-Encoding');
+  });
+
+  it('a page of a listed origin may read refusals as well', async () => {
+    const response = await request(service.app).get(`${PATH}?size=0`).set('Origin', ORIGIN);
+    expect([response.status, corsHeaders(response)['access-control-allow-origin']]).toEqual([400, ORIGIN]);
+  });
+
+  it('a preflight of a listed origin is answered, and not counted by the rate limit', async () => {
+    for (let i = 0; i < 12; i++) {
+      const response = await preflight(ORIGIN);
+      expect(response.status).toBe(204);
+      expect(corsHeaders(response)).toMatchObject({
+        'access-control-allow-origin': ORIGIN,
+        'access-control-allow-methods': 'GET,HEAD',
+        'access-control-allow-headers': 'Authorization,If-None-Match,X-Request-Id',
+      });
+    }
+  });
+
+  it('a page of any other origin may read nothing, and its preflight is refused', async () => {
+    const response = await request(service.app).get(PATH).set('Origin', 'https://evil.example.com');
+    expect(corsHeaders(response)['access-control-allow-origin']).toBeUndefined();
+    const refused = await preflight('https://evil.example.com');
+    expect([refused.status, corsHeaders(refused)]).toEqual([405, {}]);
+  });
+
+  it('an OPTIONS that is no preflight is 405', async () => {
+    expect((await request(service.app).options(PATH).set('Origin', ORIGIN)).status).toBe(405);
+  });
+});
+
+describe('without CORS_ORIGINS', () => {
+  const service = useService();
+  it('no page of another host may read anything', async () => {
+    const response = await request(service.app).get(PATH).set('Origin', ORIGIN);
+    expect([corsHeaders(response), response.get('Vary')]).toEqual([{}, 'Authorization, Accept-Encoding']);
+    expect((await request(service.app).options(PATH).set('Origin', ORIGIN)).status).toBe(405);
+  });
+});

@@ -1,0 +1,95 @@
+/** What the tables take and refuse, whoever writes: the contract's bounds and values, and nothing else. */
+import { beforeEach, describe, expect, it } from 'vitest';
+import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
+import { expectDerivedToAgree, items } from './derived.js';
+import { addNumber, PROFILE, first as sql, useSessions } from './sessions.js';
+
+useSessions();
+beforeEach(() => addNumber(sql, '+19'));
+
+const setNumber = (column: string, value: string) => `UPDATE branded_phone_numbers SET ${column} = ${value}`;
+const addEntry = (columns: { [column: string]: string } = {}) => {
+  const row = {
+    phone_number: `'+19'`,
+    carrier: `'AT&T'`,
+    feature: `'brandedCallerId'`,
+    detailed_status: `'approved.optIn'`,
+    ...columns,
+  };
+  return `INSERT INTO carrier_statuses (${Object.keys(row)}) VALUES (${Object.values(row)})`;
+};
+const addProfile = (name: string) => `INSERT INTO business_profiles VALUES (gen_random_uuid(), ${name}, 'approved')`;
+
+describe('The tables refuse', () => {
+  it.each([
+    ['a phone number that begins with +0', setNumber('phone_number', `'+0123'`), 'phone_number_is_e164'],
+    ['a phone number of 1 digit', setNumber('phone_number', `'+1'`), 'phone_number_is_e164'],
+    ['a phone number of 16 digits', setNumber('phone_number', `'+1234567890123456'`), 'phone_number_is_e164'],
+    ['a phone number with a line feed behind', setNumber('phone_number', `E'+123\\n'`), 'phone_number_is_e164'],
+    ['a short branding name of 16 characters', setNumber('branding_name_short', `repeat('x', 16)`), 'is_name'],
+    ['a long branding name of 33 characters', setNumber('branding_name_long', `repeat('x', 33)`), 'is_name'],
+    ['an empty name', setNumber('internal_name', `''`), 'internal_name_is_name'],
+    ['a group of 256 characters', setNumber('reporting_group', `repeat('x', 256)`), 'reporting_group_is_name'],
+    ['a carrier of 256 characters', addEntry({ carrier: `repeat('x', 256)` }), 'carrier_is_name'],
+    ['a control character', setNumber('reporting_group', `E'a\\nb'`), 'reporting_group_is_name'],
+    ['a control character of Latin-1', setNumber('reporting_group', `E'a\\u0085b'`), 'reporting_group_is_name'],
+    ['a business profile without a name', addProfile(`''`), 'business_name_is_name'],
+    [
+      'a number of a business profile that is not there',
+      setNumber('business_profile_id', 'gen_random_uuid()'),
+      'has_business_profile',
+    ],
+    ['an entry of a number that is not there', addEntry({ phone_number: `'+199'` }), 'carrier_status_has_number'],
+    ['a second entry for one carrier and feature', `${addEntry()}; ${addEntry()}`, 'carrier_statuses_pkey'],
+    ['a detailed status that is not listed', addEntry({ detailed_status: `'lost'` }), 'detailed_status'],
+    ['a feature that is not listed', addEntry({ feature: `'fax'` }), 'feature'],
+  ])('%s', async (_what, statement, reason) => {
+    await expect(sql.unsafe(statement)).rejects.toThrow(reason);
+  });
+
+  const times = ['infinity', '-infinity', '0001-12-31 23:59:59.999+00 BC', '10000-01-01 00:00:00+00'];
+  it.each(times)('the time %s, which RFC 3339 cannot say', async (time) => {
+    for (const statement of [
+      setNumber('created_at', `'${time}'`),
+      `INSERT INTO branded_phone_numbers (phone_number, business_profile_id, updated_at) VALUES ('+18', '${PROFILE}', '${time}')`,
+      addEntry({ created_at: `'${time}'` }),
+      `INSERT INTO api_keys (hash, name, created_at) VALUES ('x', 'x', '${time}')`,
+      `INSERT INTO api_keys (hash, name, revoked_at) VALUES ('x', 'x', '${time}')`,
+    ]) {
+      await expect(sql.unsafe(statement)).rejects.toThrow(/_times?"|null value in column "item_tail"/);
+    }
+  });
+});
+
+describe('The tables take', () => {
+  it.each([
+    ['0001-01-01 00:00:00+00', '0001-01-01T00:00:00.000Z'],
+    ['9999-12-31 23:59:59.999+00', '9999-12-31T23:59:59.999Z'],
+  ])('the time %s, and show it as %s', async (time, shown) => {
+    await sql`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id, created_at, updated_at)
+      VALUES ('+18', ${PROFILE}, ${time}::text::timestamptz, ${time}::text::timestamptz)`;
+    const [number] = await items(sql);
+    expect([number?.createdAt, number?.updatedAt]).toEqual([shown, shown]);
+    await sql.unsafe(addEntry({ created_at: `'${time}'` }));
+    expect((await items(sql))[1]?.carrierStatuses).toMatchObject([{ createdAt: shown }]);
+  });
+
+  it('the longest texts that the contract allows', async () => {
+    const widest = 'ü'.repeat(255);
+    await sql`
+      UPDATE branded_phone_numbers SET phone_number = '+123456789012345', internal_name = ${widest},
+        reporting_group = ${widest}, branding_name_short = ${'x'.repeat(15)}, branding_name_long = ${'😀'.repeat(32)}`;
+    await sql.unsafe(addEntry({ phone_number: `'+123456789012345'`, carrier: `'${widest}'` }));
+    await expectDerivedToAgree(sql);
+  });
+
+  it.each([
+    ['status', Status],
+    ['detailed_status', DetailedStatus],
+    ['feature', Feature],
+  ])('as %s the values that the contract lists', async (type, listed) => {
+    const rows = await sql.unsafe(`SELECT unnest(enum_range(NULL::${type}))::text AS value`);
+    expect(rows.map(({ value }) => value)).toEqual(Object.values(listed));
+  });
+});

@@ -1,0 +1,86 @@
+/** What the database derives, compared with what it is derived from: the one statement of that invariant. */
+import type { Sql } from 'postgres';
+import { expect } from 'vitest';
+import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
+import { byBytes, overallStatus } from '../page/reference.js';
+
+/** Fails unless every item, every status and the whole index are what the numbers and their entries say. */
+export async function expectDerivedToAgree(sql: Sql): Promise<void> {
+  expect(await items(sql)).toEqual(await itemsFromBaseTables(sql));
+  expect(await statusesThatDiffer(sql)).toEqual([]);
+  expect(await postingsThatDiffer(sql)).toEqual([]);
+  expect(await termIdsThatDiffer(sql)).toEqual([]);
+}
+
+/** All numbers as an answer shows them. */
+export async function items(sql: Sql): Promise<BrandedPhoneNumber[]> {
+  const rows = await sql<{ item: string }[]>`
+    SELECT '{"id":"' || number.id || '","phoneNumber":"' || phone_number || '","businessProfile":' || item || item_tail AS item
+    FROM branded_phone_numbers AS number JOIN business_profiles AS profile ON profile.id = business_profile_id
+    ORDER BY phone_number`;
+  return rows.map(({ item }) => JSON.parse(item));
+}
+
+async function itemsFromBaseTables(sql: Sql): Promise<BrandedPhoneNumber[]> {
+  const byNumber = new Map<string, CarrierStatus[]>();
+  const rows = await sql`
+    SELECT phone_number, carrier, feature, detailed_status, ${seconds(sql, 'created_at')} AS created FROM carrier_statuses`;
+  for (const { phone_number, carrier, feature, detailed_status, created } of rows) {
+    const entries = byNumber.get(phone_number) ?? [];
+    entries.push({ carrier, feature, detailedStatus: detailed_status, createdAt: time(created) });
+    byNumber.set(phone_number, entries);
+  }
+  const numbers = await sql`
+    SELECT number.*, business_name, profile.status AS profile_status,
+      ${seconds(sql, 'created_at')} AS created, ${seconds(sql, 'updated_at')} AS updated
+    FROM branded_phone_numbers AS number JOIN business_profiles AS profile ON profile.id = business_profile_id
+    ORDER BY phone_number`;
+  return numbers.map((row) => {
+    const carrierStatuses = byNumber.get(row.phone_number) ?? [];
+    carrierStatuses.sort((a, b) => byBytes(a.carrier, b.carrier) || byBytes(a.feature, b.feature));
+    return {
+      id: row.id,
+      phoneNumber: row.phone_number,
+      businessProfile: { id: row.business_profile_id, businessName: row.business_name, status: row.profile_status },
+      internalName: row.internal_name,
+      brandingNameShort: row.branding_name_short,
+      brandingNameLong: row.branding_name_long,
+      reportingGroup: row.reporting_group,
+      status: overallStatus(carrierStatuses),
+      carrierStatuses,
+      createdAt: time(row.created),
+      updatedAt: time(row.updated),
+    };
+  });
+}
+
+/** Seconds since 1970: in PostgreSQL's text, JavaScript would read the year 1 as 2001. */
+const seconds = (sql: Sql, column: string) => sql`extract(epoch FROM ${sql(column)})::float8`;
+const time = (secondsSince1970: number) => new Date(Math.round(secondsSince1970 * 1000)).toISOString();
+
+/** Numbers whose status column, which filters and the index go by, is not the one that their item shows. */
+const statusesThatDiffer = (sql: Sql) => sql`
+  SELECT phone_number, status FROM branded_phone_numbers
+  WHERE status::text IS DISTINCT FROM ('{"id":0' || item_tail)::json ->> 'status'`;
+
+/** What is listed but should not be, and the other way round. */
+const postingsThatDiffer = (sql: Sql) => sql`
+  WITH truth AS (
+    SELECT phone_number, carrier, feature, detailed_status, number.status, business_profile_id, reporting_group,
+      internal_name
+    FROM carrier_statuses JOIN branded_phone_numbers AS number USING (phone_number)
+    UNION ALL
+    SELECT DISTINCT phone_number, NULL, feature, detailed_status, number.status, business_profile_id, reporting_group,
+      internal_name
+    FROM branded_phone_numbers AS number LEFT JOIN carrier_statuses USING (phone_number)
+  ), listed AS (
+    SELECT phone_number, carrier, feature, detailed_status, status, business_profile_id, reporting_group, internal_name
+    FROM postings JOIN terms ON terms.id = term_id
+  )
+  (TABLE truth EXCEPT ALL TABLE listed) UNION ALL (TABLE listed EXCEPT ALL TABLE truth)`;
+
+const termIdsThatDiffer = (sql: Sql) => sql`
+  SELECT phone_number FROM branded_phone_numbers AS number
+  WHERE term_ids IS DISTINCT FROM (
+    SELECT array_agg(term_id ORDER BY term_id) FROM postings WHERE postings.phone_number = number.phone_number
+  )`;

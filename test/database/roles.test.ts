@@ -1,0 +1,114 @@
+/** The rights that docs/operations.md lists are enough, and each role has no more than those. */
+import { readFile } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import postgres, { type Sql } from 'postgres';
+import request from 'supertest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { importNumbers } from '../../src/import/import.js';
+import { openLog } from '../../src/log.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
+import { openService } from '../../src/server.js';
+import { createDatabase } from '../database.js';
+import { entryWith, numberWith } from '../numbers.js';
+import { expectDerivedToAgree } from './derived.js';
+
+const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.pid}` };
+const PASSWORD = 'few rights';
+
+let owner: Sql;
+let drop: () => Promise<void>;
+const urlOf = {} as Record<keyof typeof ROLES, string>;
+
+beforeAll(async () => {
+  const created = await createDatabase();
+  owner = postgres(created.url, { max: 1, onnotice: () => {} });
+  drop = async () => {
+    try {
+      for (const role of Object.values(ROLES)) {
+        if ((await owner`SELECT FROM pg_roles WHERE rolname = ${role}`).length === 0) continue;
+        await owner.unsafe(`DROP OWNED BY ${role}`);
+        await owner.unsafe(`DROP ROLE ${role}`);
+      }
+    } finally {
+      await owner.end();
+      await created.drop();
+    }
+  };
+  for (const [name, role] of Object.entries(ROLES) as [keyof typeof ROLES, string][]) {
+    await owner.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'`);
+    const url = new URL(created.url);
+    [url.username, url.password] = [role, PASSWORD];
+    urlOf[name] = url.href;
+  }
+  const operations = await readFile('docs/operations.md', 'utf8');
+  const grants =
+    /^```sql\n([^`]*GRANT[^`]*)^```/m.exec(operations)?.[1] ?? expect.fail('docs/operations.md has no GRANTs');
+  await owner.unsafe(
+    grants.replace(/\bTO (server|importer);/g, (_to, name: keyof typeof ROLES) => `TO ${ROLES[name]};`),
+  );
+});
+afterAll(() => drop());
+
+const numberOf = (detailedStatus: 'approved.optIn' | 'rejected.optIn') => {
+  const carrierStatuses = [
+    entryWith('AT&T', 'brandedCallerId', detailedStatus),
+    entryWith(detailedStatus, 'spamRemediation', detailedStatus),
+  ];
+  return numberWith({ phoneNumber: '+14155550123', carrierStatuses });
+};
+
+test('A role that owns nothing imports numbers, new ones and changed ones, and the triggers derive the rest', async () => {
+  await migrateDatabase(urlOf.importer, migrationsFolder);
+  const database = openDatabase(urlOf.importer);
+  for (const detailedStatus of ['approved.optIn', 'rejected.optIn'] as const) {
+    const line = JSON.stringify({ ...numberOf(detailedStatus), updatedAt: undefined });
+    expect(await importNumbers(database, Readable.from([Buffer.from(line)]))).toEqual({
+      numbers: 1,
+      carrierStatuses: 2,
+    });
+    await expectDerivedToAgree(owner);
+  }
+  await closeDatabase(database);
+  expect(await owner`SELECT status FROM branded_phone_numbers`).toEqual([{ status: 'rejected' }]);
+});
+
+test('A role that may only read serves pages, keys and the limit of a database that another role migrated', async () => {
+  await migrateDatabase(urlOf.server, migrationsFolder);
+  const config = readConfig({ LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '2' });
+  const { server, warmUp, close } = openService(config, urlOf.server, openLog(config));
+  await warmUp();
+  try {
+    const answers = [];
+    for (let i = 0; i < 3; i++) answers.push(await request(server).get('/v1/brandedPhoneNumbers?carrier=AT%26T'));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 429]);
+    expect(answers[0]?.body.items).toHaveLength(1);
+  } finally {
+    await close();
+  }
+});
+
+test.each([
+  ['server', 'DELETE FROM branded_phone_numbers'],
+  ['server', 'SELECT FROM carrier_statuses'],
+  ['importer', 'INSERT INTO postings SELECT * FROM postings'],
+  ['importer', 'UPDATE terms SET carrier = NULL'],
+  ['importer', 'SELECT FROM api_keys'],
+] as const)('The role %s may not: %s', async (role, statement) => {
+  const sql = postgres(urlOf[role], { max: 1 });
+  try {
+    await expect(sql.unsafe(statement)).rejects.toThrow('permission denied');
+  } finally {
+    await sql.end();
+  }
+});
+
+test('A writer cannot make the triggers read a table of its own', async () => {
+  const sql = postgres(urlOf.importer, { max: 1 });
+  await sql`CREATE TEMPORARY TABLE carrier_statuses (LIKE public.carrier_statuses)`;
+  await sql`UPDATE branded_phone_numbers SET internal_name = 'New'`;
+  await sql.end();
+  await expectDerivedToAgree(owner);
+});

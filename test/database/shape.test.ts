@@ -1,0 +1,48 @@
+/** The shape of an answer stands in three places: the contract, the SQL that makes the JSON, and the tables. */
+import { getTableColumns } from 'drizzle-orm';
+import postgres from 'postgres';
+import { expect, test } from 'vitest';
+import { contract, type Schema } from '../../src/contract.js';
+import { brandedPhoneNumbers, businessProfiles, carrierStatuses } from '../../src/database/schema.js';
+import { createDatabase } from '../database.js';
+import { items } from './derived.js';
+
+const membersOf = (name: string) => Object.keys((contract.components.schemas[name] as Schema).properties ?? {});
+
+test('An item has the members that the contract lists, in its order, and so have its business profile and entries', async () => {
+  const { url, drop } = await createDatabase();
+  const sql = postgres(url, { max: 1 });
+  try {
+    const [profile] =
+      await sql`INSERT INTO business_profiles VALUES (gen_random_uuid(), 'Circle Bank', 'approved') RETURNING id`;
+    await sql`INSERT INTO branded_phone_numbers (phone_number, business_profile_id) VALUES ('+19', ${profile?.id})`;
+    await sql`INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
+    const [item] = await items(sql);
+    expect(Object.keys(item ?? {})).toEqual(membersOf('BrandedPhoneNumber'));
+    expect(Object.keys(item?.businessProfile ?? {})).toEqual(membersOf('BusinessProfile'));
+    expect(Object.keys(item?.carrierStatuses[0] ?? {})).toEqual(membersOf('CarrierStatus'));
+  } finally {
+    await sql.end();
+    await drop();
+  }
+});
+
+test.each([
+  [
+    'BrandedPhoneNumber',
+    brandedPhoneNumbers,
+    { businessProfile: 'businessProfileId', carrierStatuses: undefined },
+    ['termIds', 'itemTail'],
+  ],
+  ['BusinessProfile', businessProfiles, {}, ['item']],
+  ['CarrierStatus', carrierStatuses, {}, ['phoneNumber']],
+] as const)(
+  'Each member of a %s that the contract lists has its column, and no column is left over',
+  (name, table, renamed, others) => {
+    const wanted = membersOf(name).map((member) =>
+      member in renamed ? renamed[member as keyof typeof renamed] : member,
+    );
+    const columns = [...wanted, ...others].filter((column) => column !== undefined);
+    expect(Object.keys(getTableColumns(table)).toSorted()).toEqual(columns.toSorted());
+  },
+);

@@ -1,0 +1,141 @@
+/** The overall status of a number: which it is for which entries, and how it goes on as they are decided. */
+import { eq, sql } from 'drizzle-orm';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { CarrierStatus, DetailedStatus, Status } from '../../generated/types/models/index.js';
+import { brandedPhoneNumbers, carrierStatuses } from '../../src/database/schema.js';
+import { DETAILED_STATUSES, entryWith, numberWith, write } from '../numbers.js';
+import { overallStatus } from '../page/reference.js';
+import { useService } from '../service.js';
+
+const service = useService();
+const PHONE = '+14155550123';
+
+const statusNow = async (phoneNumber = PHONE) => {
+  const [row] = await service.database
+    .select()
+    .from(brandedPhoneNumbers)
+    .where(eq(brandedPhoneNumbers.phoneNumber, phoneNumber));
+  return row?.status;
+};
+
+const decide = (detailedStatus: DetailedStatus, carrier?: string) =>
+  service.database
+    .update(carrierStatuses)
+    .set({ detailedStatus })
+    .where(carrier ? eq(carrierStatuses.carrier, carrier) : sql`TRUE`);
+
+beforeEach(async () => {
+  await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
+});
+
+describe('The status of a number (specification 3.2)', () => {
+  const rows: [string, DetailedStatus[], Status][] = [
+    [
+      'is submitted for review while any opt-in is pending',
+      ['approved.optIn', 'rejected.optIn', 'pending.initialOptIn'],
+      'submitted for review',
+    ],
+    [
+      'is submitted for review while any opt-out is pending',
+      ['approved.optIn', 'pending.optOut'],
+      'submitted for review',
+    ],
+    [
+      'is submitted for review while any entry is at its carrier',
+      ['approved.optOut', 'submitted.optOut'],
+      'submitted for review',
+    ],
+    [
+      'is rejected when a single carrier rejected it',
+      ['approved.optIn', 'approved.optIn', 'rejected.optIn'],
+      'rejected',
+    ],
+    ['is rejected when an opt-out was rejected', ['approved.optIn', 'rejected.optOut'], 'rejected'],
+    ['is approved when all opt-ins are approved', ['approved.optIn', 'approved.optIn'], 'approved'],
+    ['is approved when one opt-in is left beside approved opt-outs', ['approved.optIn', 'approved.optOut'], 'approved'],
+    ['is unregistered when all entries are approved opt-outs', ['approved.optOut', 'approved.optOut'], 'unregistered'],
+    ['is unregistered without entries', [], 'unregistered'],
+  ];
+  it.each(rows)('%s', async (_name, detailedStatuses, expected) => {
+    const entries = detailedStatuses.map((detailedStatus, i) =>
+      entryWith(`Carrier ${i}`, 'brandedCallerId', detailedStatus),
+    );
+    await write(service.database, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
+    expect(await statusNow()).toBe(expected);
+    expect(overallStatus(entries)).toBe(expected);
+  });
+
+  it.each(DETAILED_STATUSES)('is the one of the table where %s is its only entry', async (detailedStatus) => {
+    const entries: CarrierStatus[] = [entryWith('AT&T', 'spamRemediation', detailedStatus)];
+    await write(service.database, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
+    expect(await statusNow()).toBe(overallStatus(entries));
+  });
+});
+
+describe('A number (specification 3.3)', () => {
+  const submit = (detailedStatus: DetailedStatus) =>
+    write(service.database, [
+      numberWith({
+        phoneNumber: PHONE,
+        carrierStatuses: [
+          entryWith('AT&T', 'brandedCallerId', detailedStatus),
+          entryWith('Verizon', 'brandedCallerId', detailedStatus),
+        ],
+      }),
+    ]);
+
+  it('is submitted for review from its submission until the last decision', async () => {
+    await submit('pending.initialOptIn');
+    expect(await statusNow()).toBe('submitted for review');
+    await decide('submitted.optIn');
+    await decide('approved.optIn', 'AT&T');
+    expect(await statusNow()).toBe('submitted for review');
+  });
+
+  it('becomes approved when all carriers have approved it', async () => {
+    await submit('submitted.optIn');
+    await decide('approved.optIn');
+    expect(await statusNow()).toBe('approved');
+  });
+
+  it('becomes rejected when one carrier rejects it and none is left to decide', async () => {
+    await submit('submitted.optIn');
+    await decide('approved.optIn', 'AT&T');
+    await decide('rejected.optIn', 'Verizon');
+    expect(await statusNow()).toBe('rejected');
+  });
+
+  it.each(['approved.optIn', 'rejected.optIn'] as const)(
+    'goes from %s back to submitted for review when it is deregistered',
+    async (from) => {
+      await submit(from);
+      await decide('pending.optOut', 'AT&T');
+      expect(await statusNow()).toBe('submitted for review');
+      await decide('submitted.optOut', 'AT&T');
+      expect(await statusNow()).toBe('submitted for review');
+    },
+  );
+
+  it('ends approved when only some carriers were opted out of', async () => {
+    await submit('approved.optIn');
+    await decide('submitted.optOut', 'AT&T');
+    await decide('approved.optOut', 'AT&T');
+    expect(await statusNow()).toBe('approved');
+  });
+
+  it('ends rejected when a carrier rejects the opt-out', async () => {
+    await submit('approved.optIn');
+    await decide('submitted.optOut');
+    await decide('approved.optOut', 'AT&T');
+    await decide('rejected.optOut', 'Verizon');
+    expect(await statusNow()).toBe('rejected');
+  });
+
+  it('ends unregistered when it is opted out of every carrier and feature', async () => {
+    await submit('approved.optIn');
+    await decide('submitted.optOut');
+    expect(await statusNow()).toBe('submitted for review');
+    await decide('approved.optOut');
+    expect(await statusNow()).toBe('unregistered');
+  });
+});

@@ -1,0 +1,84 @@
+/** What a writer in SQL can and can't do to what the database derives. */
+import { beforeEach, describe, expect, it } from 'vitest';
+import { expectDerivedToAgree, items } from './derived.js';
+import { addNumber, PROFILE, first as sql, useSessions } from './sessions.js';
+
+const PHONE = '+14155550123';
+
+useSessions();
+
+const addEntry = (phoneNumber: string) =>
+  sql`INSERT INTO carrier_statuses VALUES (${phoneNumber}, 'AT&T', 'brandedCallerId', 'approved.optIn')`;
+const statuses = async () => (await items(sql)).map(({ phoneNumber, status }) => [phoneNumber, status]);
+
+describe('A writer in SQL', () => {
+  beforeEach(async () => {
+    await addNumber(sql, PHONE);
+    await addEntry(PHONE);
+  });
+
+  it('cannot set the status of a number, nor what else is derived', async () => {
+    await sql`UPDATE branded_phone_numbers SET status = 'rejected', term_ids = '{}', item_tail = ''`;
+    await sql`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id, status, term_ids, item_tail)
+      VALUES ('+19', ${PROFILE}, 'approved', '{1}', 'x')`;
+    expect(await statuses()).toEqual([
+      [PHONE, 'approved'],
+      ['+19', 'unregistered'],
+    ]);
+    await expectDerivedToAgree(sql);
+  });
+
+  it.each([
+    'INSERT INTO postings SELECT * FROM postings',
+    'DELETE FROM postings',
+    `UPDATE postings SET reporting_group = 'x'`,
+    'TRUNCATE postings',
+    'DELETE FROM postings_of_numbers',
+    `UPDATE postings_of_numbers SET reporting_group = 'x'`,
+    `UPDATE terms SET status = 'rejected'`,
+    'TRUNCATE terms',
+  ])('cannot write the index: %s', async (statement) => {
+    await expect(sql.unsafe(statement)).rejects.toThrow('is derived; write carrier_statuses');
+    await expectDerivedToAgree(sql);
+  });
+
+  it('changes a thousand numbers in one statement', async () => {
+    await sql`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+      SELECT '+1415' || i, ${PROFILE} FROM generate_series(1000, 1999) AS i`;
+    await sql`
+      INSERT INTO carrier_statuses
+      SELECT phone_number, 'Verizon', 'brandedCallerId', 'approved.optIn' FROM branded_phone_numbers`;
+    await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE carrier = 'Verizon'`;
+    expect((await statuses()).filter(([, status]) => status === 'rejected')).toHaveLength(1001);
+    await expectDerivedToAgree(sql);
+  });
+
+  it('renumbers a number together with its entries', async () => {
+    await sql`UPDATE branded_phone_numbers SET phone_number = '+19'`;
+    expect(await statuses()).toEqual([['+19', 'approved']]);
+    await expectDerivedToAgree(sql);
+  });
+
+  it('changes both numbers when an entry moves from one to the other', async () => {
+    await addNumber(sql, '+19');
+    await sql`UPDATE carrier_statuses SET phone_number = '+19'`;
+    expect(await statuses()).toEqual([
+      [PHONE, 'unregistered'],
+      ['+19', 'approved'],
+    ]);
+    await expectDerivedToAgree(sql);
+  });
+
+  it('unregisters every number by truncating the entries', async () => {
+    await addNumber(sql, '+19');
+    await addEntry('+19');
+    await sql`TRUNCATE carrier_statuses`;
+    expect(await statuses()).toEqual([
+      [PHONE, 'unregistered'],
+      ['+19', 'unregistered'],
+    ]);
+    await expectDerivedToAgree(sql);
+  });
+});

@@ -1,0 +1,7 @@
+/** Another user, who may read everything: the checkout that the process is run from may be closed to others. */
+export const AS_NOBODY = [
+  ...['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', '--securebits=+no_setuid_fixup'],
+  ...['--inh-caps=-all,+dac_read_search', '--ambient-caps=-all,+dac_read_search'],
+];
+
+export const isRoot = process.getuid?.() === 0;

@@ -1,0 +1,120 @@
+/** The embedded PostgreSQL when it, or who uses it, is killed, hangs, or comes and goes at the same moment. */
+import { once } from 'node:events';
+import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { openEmbeddedPostgres } from '../../src/embeddedPostgres/embeddedPostgres.js';
+import { until } from '../until.js';
+import { isRoot } from './asNobody.js';
+import { folder, inside, postmasterPid, query, spawnUser, useFolder, user } from './folder.js';
+
+useFolder();
+
+describe('the embedded PostgreSQL', () => {
+  it('begins a new log when the old one has grown large, and only then', async () => {
+    await (await openEmbeddedPostgres(folder)).close();
+    await appendFile(inside('log'), 'short\n');
+    await (await openEmbeddedPostgres(folder)).close();
+    expect(await readFile(inside('log'), 'utf8')).toContain('short\n');
+    await appendFile(inside('log'), `${'x'.repeat(1023)}\n`.repeat(11 * 1024));
+    await (await openEmbeddedPostgres(folder)).close();
+    const log = await readFile(inside('log'), 'utf8');
+    expect(log.length).toBeLessThan(100_000);
+    expect(log).not.toContain('xxx');
+    expect(log).toContain('starting PostgreSQL');
+  });
+
+  it('lets processes open an empty folder at the same moment, and leave at the same moment', async () => {
+    const users = await Promise.all([user(), user(), user()]);
+    expect(new Set(users.map(({ url }) => url)).size).toBe(1);
+    await Promise.all(users.map(({ close }) => close()));
+    expect(await postmasterPid()).toBeUndefined();
+    expect(await readdir(folder)).toEqual(['postgres']);
+  });
+
+  it('can be opened while the last user closes it', async () => {
+    let current = await openEmbeddedPostgres(folder);
+    for (let round = 0; round < 12; round++) {
+      const [, next] = await Promise.all([current.close(), sleep(round * 3).then(() => openEmbeddedPostgres(folder))]);
+      await query(next.url, 'select 1');
+      current = next;
+    }
+    await current.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
+  it('recovers after a kill -9 of its user and itself', async () => {
+    const killed = await user();
+    await query(killed.url, 'create table kept as select 42 as answer');
+    const pid = await postmasterPid();
+    process.kill(pid ?? 0, 'SIGKILL');
+    await killed.kill();
+    expect(await postmasterPid()).toBe(pid);
+
+    const next = await openEmbeddedPostgres(folder);
+    expect(await query(next.url, 'select answer from kept')).toEqual([{ answer: 42 }]);
+    await next.close();
+  });
+
+  it('starts although its stale postmaster.pid names a process that is alive', async () => {
+    await (await openEmbeddedPostgres(folder)).close();
+    const content = `${process.pid}\n${inside('data')}\n1700000000\n5432\n\n127.0.0.1\n  1234  5678\nready   \n`;
+    await writeFile(inside('data/postmaster.pid'), content, { mode: 0o600 });
+    await (await openEmbeddedPostgres(folder)).close();
+  });
+
+  it('can be closed quickly when it was killed', async () => {
+    const { close } = await openEmbeddedPostgres(folder);
+    process.kill((await postmasterPid()) ?? 0, 'SIGKILL');
+    const begin = performance.now();
+    await close();
+    expect(performance.now() - begin).toBeLessThan(10_000);
+  });
+
+  it('can be closed in limited time when it hangs', async () => {
+    const { close } = await openEmbeddedPostgres(folder);
+    const pid = (await postmasterPid()) ?? 0;
+    process.kill(pid, 'SIGSTOP');
+    const begin = performance.now();
+    await close();
+    expect(performance.now() - begin).toBeLessThan(25_000);
+    process.kill(pid, 'SIGCONT');
+  });
+
+  it('still counts its users after a crash of one of its processes', async () => {
+    const server = await user();
+    await query(server.url, 'select pg_sleep(0)');
+    const [backend] = await query(server.url, "select pid from pg_stat_activity where application_name like '% user'");
+    process.kill(Number(backend?.pid), 'SIGKILL');
+    const users = () => query(server.url, "select pid from pg_stat_activity where application_name like '% user'");
+    await until(async () => {
+      const [again] = await users().catch(() => []);
+      return again !== undefined && again.pid !== backend?.pid;
+    });
+    await (await user()).close();
+    await query(server.url, 'select 1');
+    await server.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
+  it('is not wedged by a kill -9 in the middle of its first start', async () => {
+    for (const delay of [0, 150]) {
+      const killed = spawnUser();
+      await until(async () => (await readdir(folder).catch(() => [])).some((name) => name.startsWith('postgres.')));
+      await sleep(delay);
+      killed.kill('SIGKILL');
+      await once(killed, 'exit');
+    }
+    await sleep(1_000); // the orphaned initdb ends
+    const { url, close } = await openEmbeddedPostgres(folder);
+    await query(url, 'select 1');
+    await close();
+    expect(await readdir(folder)).toEqual(['postgres']);
+  });
+
+  it.runIf(isRoot)('works for root without most of its powers, as in a container', async () => {
+    const docker = '-all,+chown,+dac_override,+fowner,+setgid,+setuid,+setpcap,+kill';
+    const { close } = await user({ command: ['setpriv', `--bounding-set=${docker}`, '--inh-caps=-all'] });
+    await close();
+  });
+});

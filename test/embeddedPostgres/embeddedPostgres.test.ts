@@ -1,0 +1,126 @@
+import { once } from 'node:events';
+import { appendFile, chown, mkdir, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { openEmbeddedPostgres } from '../../src/embeddedPostgres/embeddedPostgres.js';
+import { AS_NOBODY, isRoot } from './asNobody.js';
+import { folder, home, inside, postmasterPid, query, useFolder, user } from './folder.js';
+
+useFolder();
+
+describe('the embedded PostgreSQL', () => {
+  it('goes from nothing to a running, empty UTF-8 database that only its user may read and enter', async () => {
+    const { url, close } = await openEmbeddedPostgres(folder);
+    expect(
+      await query(
+        url,
+        `select current_database() as database, pg_encoding_to_char(encoding) as encoding, datlocprovider as provider,
+           datlocale as locale, current_setting('listen_addresses') as listening, current_setting('fsync') as fsync,
+           current_setting('unix_socket_directories') as sockets
+         from pg_database where datname = current_database()`,
+      ),
+    ).toEqual([
+      {
+        database: 'branded_phone_numbers',
+        encoding: 'UTF8',
+        provider: 'b',
+        locale: 'C.UTF-8',
+        listening: '127.0.0.1',
+        fsync: 'on',
+        sockets: '',
+      },
+    ]);
+    const modes = ['', 'data', 'password', 'log'].map(async (name) => (await stat(inside(name))).mode & 0o777);
+    expect(await Promise.all(modes)).toEqual([0o700, 0o700, 0o600, 0o600]);
+    const guessed = new URL(url);
+    guessed.password = 'postgres';
+    await expect(query(guessed.href, 'select 1')).rejects.toMatchObject({ code: '28P01' });
+    await close();
+  });
+
+  it('keeps the data from one start to the next, and stops in between', async () => {
+    const first = await openEmbeddedPostgres(folder);
+    await query(first.url, 'create table kept as select 42 as answer');
+    await Promise.all([first.close(), first.close()]);
+    await expect(query(first.url, 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    expect(await postmasterPid()).toBeUndefined();
+
+    const second = await openEmbeddedPostgres(folder);
+    expect(await query(second.url, 'select answer from kept')).toEqual([{ answer: 42 }]);
+    await second.close();
+  });
+
+  it('is shared by processes, and stopped by the last of them, whichever came first', async () => {
+    const [first, second] = [await user(), await user()];
+    expect(second.url).toBe(first.url);
+    await first.close();
+    const third = await user();
+    await second.close();
+    await query(third.url, 'select 1');
+    await third.close();
+    await expect(query(first.url, 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
+  it('goes on after a kill -9 of its user, and is taken over by the next', async () => {
+    const killed = await user();
+    await killed.kill();
+    await query(killed.url, 'select 1');
+    const next = await openEmbeddedPostgres(folder);
+    expect(next.url).toBe(killed.url);
+    await next.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
+  it('is stopped by its user, not by the Ctrl-C that stops its user', async () => {
+    const { child, url } = await user({ ownGroup: true });
+    process.kill(-(child.pid ?? 0), 'SIGINT');
+    const [code] = await once(child, 'exit');
+    expect(code).toBe(0); // it could still query before it closed
+    await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+  });
+
+  it.runIf(isRoot)('works for a user who is not root', async () => {
+    await chown(home, 65534, 65534);
+    const { close } = await user({ command: AS_NOBODY });
+    expect((await stat(inside('data'))).uid).toBe(65534);
+    await close();
+  });
+});
+
+describe('the embedded PostgreSQL that cannot start says', () => {
+  it('what its log ends with, or that another version made the data', async () => {
+    await (await openEmbeddedPostgres(folder)).close();
+    await appendFile(inside('data/postgresql.conf'), "\nshared_buffers = 'many'\n");
+    await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
+      /invalid value for parameter "shared_buffers": "many".*DATABASE_URL/s,
+    );
+    await writeFile(inside('data/PG_VERSION'), '15\n');
+    await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/is version 18, but .* by version 15.*DATABASE_URL/s);
+  });
+
+  it('that the folder cannot be made', async () => {
+    await writeFile(join(home, 'file'), '');
+    await expect(openEmbeddedPostgres(join(home, 'file', '.data'))).rejects.toThrow(
+      /cannot use .*file.*ENOTDIR.*writable.*DATABASE_URL/s,
+    );
+  });
+
+  it.runIf(isRoot)('that the folder is not writable, or is another user’s', async () => {
+    await chown(home, 65534, 65534);
+    await mkdir(folder, { recursive: true });
+    await expect(user({ command: AS_NOBODY })).rejects.toThrow(/cannot use .*EACCES.*writable.*DATABASE_URL/s);
+    await mkdir(inside(''), { mode: 0o700 });
+    await expect(user({ command: AS_NOBODY })).rejects.toThrow(/as its owner, the user with the id 0.*DATABASE_URL/s);
+  });
+
+  it('that there are no programs for this machine', async () => {
+    const arch = Object.getOwnPropertyDescriptor(process, 'arch') ?? {};
+    Object.defineProperty(process, 'arch', { ...arch, value: 's390x' });
+    try {
+      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/no programs for .*-s390x.*DATABASE_URL/s);
+    } finally {
+      Object.defineProperty(process, 'arch', arch);
+    }
+  });
+});

@@ -1,0 +1,113 @@
+/** A folder for an embedded PostgreSQL, and other processes that open it. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import postgres from 'postgres';
+import { afterEach, beforeEach, expect } from 'vitest';
+import { until } from '../until.js';
+
+const children: ChildProcess[] = [];
+/** 0700, as mkdtemp makes it: as root, no other user can enter. */
+export let home: string;
+export let folder: string;
+
+/** A new folder for each test of a file; what a test leaves running in it is ended. */
+export function useFolder(): void {
+  beforeEach(async () => {
+    home = await mkdtemp(join(tmpdir(), 'embedded-postgres-'));
+    folder = join(home, 'check out', '.data');
+  });
+  afterEach(async () => {
+    for (const child of children.splice(0)) if (child.exitCode === null) child.kill('SIGKILL');
+    const pid = await postmasterPid();
+    if (pid && pid !== process.pid && isAlive(pid)) process.kill(pid, 'SIGQUIT');
+    await until(async () => !pid || !isAlive(pid) || pid === process.pid);
+    await rm(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+  });
+}
+
+interface Spawning {
+  command?: string[];
+  ownGroup?: boolean;
+}
+
+/** Another process that has opened the folder, with the built package. */
+export async function user(spawning: Spawning = {}) {
+  const child = spawnUser(spawning);
+  const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
+  let complaint = '';
+  child.stderr?.on('data', (chunk) => (complaint += chunk));
+  const ended = once(child, 'close').then(() => {
+    throw new Error(complaint);
+  });
+  ended.catch(() => {});
+  const [url] = (await Promise.race([once(lines, 'line'), ended])) as [string];
+  return {
+    child,
+    url,
+    async close() {
+      child.stdin?.end();
+      const [code] = await once(child, 'exit');
+      expect(code, complaint).toBe(0);
+    },
+    async kill() {
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    },
+  };
+}
+
+export function spawnUser({ command = [], ownGroup = false }: Spawning = {}): ChildProcess {
+  const program = `
+    const [{ openEmbeddedPostgres }, { default: postgres }] =
+      await Promise.all([import(${resolved('../../dist/src/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../node_modules/postgres/src/index.js')})]);
+    const { url, close } = await openEmbeddedPostgres(${JSON.stringify(folder)});
+    process.stdin.on('end', close).resume();
+    process.once('SIGINT', async () => {
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      const sql = postgres(url);
+      await sql\`select 1\`;
+      await sql.end();
+      await close();
+      process.exit();
+    });
+    console.log(url);`;
+  const [file = '', ...args] = [...command, process.execPath, '--input-type=module', '--eval', program];
+  const env = { ...process.env, HOME: home, TMPDIR: tmpdir() };
+  const child = spawn(file, args, { cwd: '/', env, detached: ownGroup, stdio: 'pipe' });
+  children.push(child);
+  return child;
+}
+
+function resolved(path: string): string {
+  return JSON.stringify(new URL(path, import.meta.url).href);
+}
+
+export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
+  const sql = postgres(url, { max: 1, connect_timeout: 5, onnotice: () => {} });
+  try {
+    return [...(await sql.unsafe(text))];
+  } finally {
+    await sql.end({ timeout: 1 });
+  }
+}
+
+export function inside(name: string): string {
+  return join(folder, 'postgres', name);
+}
+
+export async function postmasterPid(): Promise<number | undefined> {
+  const content = await readFile(inside('data/postmaster.pid'), 'utf8').catch(() => '');
+  return Number(content.split('\n')[0]) || undefined;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}

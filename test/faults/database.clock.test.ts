@@ -1,0 +1,115 @@
+/** Trouble with the database: each fault causes 503 problems at worst, and the service recovers from it by itself. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { describe, expect, it } from 'vitest';
+import { until } from '../until.js';
+import {
+  ask,
+  askTogether,
+  DEADLINE_MS,
+  databaseUrl,
+  expectUnavailable,
+  proxy,
+  ready,
+  recovery,
+  service,
+  start,
+  useFailingDatabase,
+} from './failingDatabase.js';
+import { openToxicProxy } from './toxicProxy.js';
+
+useFailingDatabase();
+
+describe('a database', () => {
+  it('that cannot be reached is 503, and used again when it can', async () => {
+    await start(proxy.through(databaseUrl));
+    proxy.behave('refusing');
+    for (const answer of await askTogether(30)) expectUnavailable(answer);
+    expect(await ready()).toMatchObject({ status: 503 });
+    proxy.behave('passing');
+    await recovery();
+    expect(await ready()).toMatchObject({ status: 200 });
+  });
+
+  it('whose connections are cut in the middle of queries costs no request', async () => {
+    await start(proxy.through(databaseUrl));
+    const answers = askTogether(60);
+    for (let i = 0; i < 3; i++) {
+      await sleep(15);
+      proxy.behave('refusing');
+      proxy.behave('passing');
+    }
+    expect((await answers).map(({ status }) => status)).toEqual(Array(60).fill(200));
+  });
+
+  it('that hangs is 503 within the deadline, unready before that, and used again when it answers', async () => {
+    await start(proxy.through(databaseUrl));
+    await askTogether(20);
+    proxy.behave('silent');
+    const answers = askTogether(20);
+    const { status, milliseconds } = await ready();
+    expect(status).toBe(503);
+    expect(milliseconds).toBeLessThan(DEADLINE_MS);
+    for (const answer of await answers) expectUnavailable(answer);
+    for (const answer of await askTogether(20)) expectUnavailable(answer);
+    proxy.behave('passing');
+    await recovery();
+    expect((await askTogether(30)).map((answer) => answer.status)).toEqual(Array(30).fill(200));
+  });
+
+  it('whose connections are half-open, while new ones pass, costs no request', async () => {
+    await start(proxy.through(databaseUrl));
+    await askTogether(30);
+    proxy.forgetConnections();
+    const answers = await askTogether(30);
+    expect(answers.map(({ status }) => status)).toEqual(Array(30).fill(200));
+  });
+
+  it('that closes the connection of every statement it cancels is used again at once', async () => {
+    await start(databaseUrl);
+    await askTogether(20);
+    const sql = postgres(databaseUrl, { max: 1 });
+    const answers = askTogether(40);
+    for (let i = 0; i < 3; i++) {
+      await sql`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
+    }
+    expect((await answers).map(({ status }) => status)).toEqual(Array(40).fill(200));
+    await sql.end();
+  });
+
+  it('that moves to the next host of DATABASE_URL is found there, and no request is lost', async () => {
+    const other = await openToxicProxy(Number(new URL(databaseUrl).port));
+    const both = proxy
+      .through(databaseUrl)
+      .replace(`127.0.0.1:${proxy.port}`, `127.0.0.1:${proxy.port},127.0.0.1:${other.port}`);
+    await start(both);
+    await askTogether(20);
+    // A read that takes long has all hosts pinged, on connections that end at once.
+    await until(() => other.connections() === 0, 'nothing is connected to the second host');
+    const answers = askTogether(50);
+    await sleep(5);
+    proxy.behave('refusing');
+    expect((await answers).map(({ status }) => status)).toEqual(Array(50).fill(200));
+    expect((await ask()).status).toBe(200);
+    expect(other.connections()).toBeGreaterThan(0);
+    await service.close();
+    await other.close();
+    await start(databaseUrl);
+  });
+});
+
+describe('too many requests at once', () => {
+  it('are refused at once, and the others served', async () => {
+    await start(proxy.through(databaseUrl), { MAX_REQUESTS_IN_FLIGHT: '20' });
+    await askTogether(10);
+    proxy.behave('silent');
+    const answers = askTogether(60);
+    await sleep(400);
+    proxy.behave('passing');
+    const quick = (await answers).filter(({ status, milliseconds }) => status === 503 && milliseconds < DEADLINE_MS);
+    expect(quick.length).toBeGreaterThanOrEqual(40);
+    await recovery();
+  });
+});

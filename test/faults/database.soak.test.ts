@@ -1,0 +1,103 @@
+/** More trouble with the database: locks, no connection left, a host that hangs, a server that ends and comes back. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import postgres from 'postgres';
+import { describe, expect, it } from 'vitest';
+import { startPostgres } from '../../cluster/postgresServer.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
+import {
+  type Answer,
+  ask,
+  askTogether,
+  databaseUrl,
+  expectUnavailable,
+  proxy,
+  ready,
+  recovery,
+  service,
+  start,
+  useFailingDatabase,
+} from './failingDatabase.js';
+import { useUpConnections } from './otherClients.js';
+import { openToxicProxy } from './toxicProxy.js';
+
+useFailingDatabase();
+
+describe('a database', () => {
+  it('with a table that is locked is 503 within the deadline, and its connections do not pile up', async () => {
+    await start(databaseUrl);
+    await askTogether(20);
+    const sql = postgres(databaseUrl, { max: 1 });
+    const holder = await sql.reserve();
+    await holder`BEGIN`;
+    await holder`LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE`;
+    for (let i = 0; i < 3; i++) for (const answer of await askTogether(20)) expectUnavailable(answer);
+    const [connections] = await holder`
+      SELECT count(*)::int AS count FROM pg_stat_activity
+      WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
+    await holder`ROLLBACK`;
+    holder.release();
+    await sql.end();
+    expect(connections?.count).toBeLessThanOrEqual(21);
+    await recovery();
+  });
+
+  it('that has no connection left is 503, and used again when it has', async () => {
+    const server = await startPostgres({ max_connections: '20' });
+    await migrateDatabase(server.url, migrationsFolder);
+    const between = await openToxicProxy(server.port);
+    await start(between.through(server.url), { DATABASE_CONNECTIONS: '4' });
+    await askTogether(20);
+    between.behave('refusing');
+    const others = await useUpConnections(server.url);
+    between.behave('passing');
+    for (let i = 0; i < 2; i++) for (const answer of await askTogether(20)) expectUnavailable(answer);
+    expect(await ready()).toMatchObject({ status: 503 });
+    expect(between.connections()).toBeLessThan(20);
+    await others.leave();
+    await recovery();
+    expect((await askTogether(20)).map(({ status }) => status)).toEqual(Array(20).fill(200));
+    await service.close();
+    await between.close();
+    await server.remove();
+    await start(databaseUrl);
+  });
+
+  it('that hangs at one host is found at the next', async () => {
+    const other = await openToxicProxy(Number(new URL(databaseUrl).port));
+    await start(proxy.through(databaseUrl).replace(`:${proxy.port}`, `:${proxy.port},127.0.0.1:${other.port}`), {
+      REQUEST_TIMEOUT_SECONDS: '5',
+    });
+    proxy.behave('silent');
+    expect((await askTogether(20)).map(({ status }) => status)).toEqual(Array(20).fill(200));
+    await service.close();
+    await other.close();
+    await start(databaseUrl);
+  });
+});
+
+describe('the database server', () => {
+  it.each(['SIGINT', 'SIGKILL'] as const)(
+    'ended by %s and started again is used again without a restart',
+    async (signal) => {
+      const server = await startPostgres();
+      await migrateDatabase(server.url, migrationsFolder);
+      await start(server.url);
+      const answers: Promise<Answer>[] = [];
+      const load = setInterval(() => answers.push(ask()), 10);
+      await sleep(300);
+      await server.stop(signal);
+      await sleep(1500);
+      await server.start();
+      await recovery();
+      await sleep(300);
+      clearInterval(load);
+      const all = await Promise.all(answers);
+      expect([...new Set(all.map(({ status }) => status))].sort()).toEqual([200, 503]);
+      for (const answer of all.filter(({ status }) => status === 503)) expectUnavailable(answer);
+      await service.close();
+      await server.remove();
+      await start(databaseUrl);
+    },
+  );
+});

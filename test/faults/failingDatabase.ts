@@ -1,0 +1,82 @@
+/** A service whose database is behind a proxy that can fail as networks do, and what it may answer meanwhile. */
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
+import { createDatabase } from '../database.js';
+import { until } from '../until.js';
+import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+/** The deadline of a request. */
+export const DEADLINE_MS = 2000;
+/** What a busy machine may take on top: together less than a service's default deadline. */
+const SLACK_MS = 2500;
+
+export let databaseUrl: string;
+export let proxy: ToxicProxy;
+export let service: Service;
+
+/** A database for all tests of a file, and for each a proxy to it; the service that a test has started is closed. */
+export function useFailingDatabase(): void {
+  let drop: () => Promise<void>;
+  beforeAll(async () => {
+    ({ url: databaseUrl, drop } = await createDatabase());
+  });
+  afterAll(() => drop());
+  beforeEach(async () => {
+    proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
+  });
+  afterEach(async () => {
+    await service.close();
+    await proxy.close();
+  });
+}
+
+export async function start(url: string, environment: Record<string, string> = {}): Promise<void> {
+  const settings = {
+    PORT: '0',
+    LOG_LEVEL: process.env.FAULT_LOG ?? 'silent',
+    RATE_LIMIT_PER_SECOND: '0',
+    REQUEST_TIMEOUT_SECONDS: String(DEADLINE_MS / 1000),
+  };
+  const config = readConfig({ ...settings, ...environment });
+  service = await startService(config, url, openLog(config));
+  expect((await ask()).status).toBe(200);
+}
+
+export interface Answer {
+  status: number;
+  milliseconds: number;
+  type: string | undefined;
+  retryAfter: string | null;
+}
+
+export async function ask(): Promise<Answer> {
+  const sent = performance.now();
+  const response = await fetch(`${service.url}${PATH}`);
+  const { type } = (await response.json()) as { type?: string };
+  return {
+    status: response.status,
+    milliseconds: performance.now() - sent,
+    type,
+    retryAfter: response.headers.get('Retry-After'),
+  };
+}
+
+export const askTogether = (count: number) => Promise.all(Array.from({ length: count }, ask));
+
+export async function ready(): Promise<{ status: number; milliseconds: number }> {
+  const sent = performance.now();
+  const { status } = await fetch(`${service.url}/readyz`);
+  return { status, milliseconds: performance.now() - sent };
+}
+
+/** The problem that any of these faults may cause, in time. */
+export function expectUnavailable({ status, milliseconds, type, retryAfter }: Answer): void {
+  expect([status, type, retryAfter]).toEqual([503, '/problems/unavailable', '1']);
+  expect(milliseconds).toBeLessThan(DEADLINE_MS + SLACK_MS);
+}
+
+/** Fails unless requests are answered again, by themselves. */
+export const recovery = () => until(async () => (await ask()).status === 200, 'requests are answered again');

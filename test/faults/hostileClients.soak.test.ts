@@ -1,0 +1,213 @@
+/** Clients that are slow, huge, many or broken: memory and answers for others stay in bounds. */
+
+import { once } from 'node:events';
+import { Agent, get } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
+import { createDatabase } from '../database.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const MEGABYTE = 2 ** 20;
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+
+let service: Service;
+let drop: () => Promise<void>;
+const sockets: Socket[] = [];
+
+beforeAll(async () => {
+  const { url, drop: dropDatabase } = await createDatabase();
+  drop = dropDatabase;
+  const config = readConfig({
+    PORT: '0',
+    LOG_LEVEL: 'silent',
+    MAX_CONNECTIONS: '500',
+    RATE_LIMIT_PER_SECOND: '10',
+    TRUST_PROXY: '1',
+  });
+  service = await startService(config, url, openLog(config));
+});
+afterAll(async () => {
+  for (const socket of sockets) socket.destroy();
+  await service.close();
+  await drop();
+});
+
+async function open(): Promise<Socket> {
+  const { hostname, port } = new URL(service.url);
+  const socket = connect(Number(port), hostname).on('error', () => {});
+  sockets.push(socket);
+  await Promise.race([once(socket, 'connect'), once(socket, 'close')]);
+  return socket;
+}
+
+async function statusOf(path: string, client: string): Promise<{ status: number; milliseconds: number }> {
+  const sent = performance.now();
+  const response = await fetch(`${service.url}${path}`, { headers: { 'X-Forwarded-For': client } });
+  await response.arrayBuffer();
+  return { status: response.status, milliseconds: performance.now() - sent };
+}
+
+/** The status of an answer on the one connection of `agent`. */
+function statusOn(agent: Agent, path: string, url = service.url): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    get(`${url}${path}`, { agent }, (response) => {
+      response.resume().once('end', () => resolve(response.statusCode));
+    }).once('error', reject);
+  });
+}
+
+describe('good clients are served while', () => {
+  it('five hundred connections send their headers a byte at a time', async () => {
+    const slow = await Promise.all(Array.from({ length: 450 }, open));
+    for (const socket of slow) socket.write('GET / HTTP/1.1\r\nHost: ');
+    const drip = setInterval(() => {
+      for (const socket of slow) if (socket.writable) socket.write('x');
+    }, 500);
+    for (let i = 0; i < 20; i++) {
+      const { status, milliseconds } = await statusOf(PATH, `203.0.113.${i}`);
+      expect(status).toBe(200);
+      expect(milliseconds).toBeLessThan(5000);
+      expect((await statusOf('/healthz', 'x')).status).toBe(200);
+    }
+    const left = () => slow.filter((socket) => !socket.destroyed).length;
+    for (const end = Date.now() + 30_000; left() > 0 && Date.now() < end; ) await sleep(500);
+    clearInterval(drip);
+    expect(left()).toBe(0);
+  });
+
+  it('more connections than are allowed are closed at once', async () => {
+    const many = await Promise.all(Array.from({ length: 700 }, open));
+    await sleep(300);
+    expect(many.filter((socket) => !socket.destroyed).length).toBeLessThanOrEqual(500);
+    for (const socket of many) socket.destroy();
+    await sleep(100);
+    expect((await statusOf(PATH, '203.0.113.77')).status).toBe(200);
+  });
+
+  it('clients ask and never read their answers, and they are cut off', async () => {
+    const request = `GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n`.repeat(200);
+    const greedy = await Promise.all(Array.from({ length: 30 }, open));
+    const before = process.memoryUsage().rss;
+    for (const socket of greedy) socket.pause().write(request);
+    for (let i = 0; i < 10; i++) {
+      expect((await statusOf(PATH, `203.0.113.${100 + i}`)).status).toBe(200);
+      await sleep(100);
+    }
+    expect(process.memoryUsage().rss - before).toBeLessThan(300 * MEGABYTE);
+    await sleep(21_000);
+    // A socket notices the end of its connection only while it is read.
+    for (const socket of greedy) socket.resume();
+    const left = () => greedy.filter((socket) => !socket.destroyed);
+    for (const end = Date.now() + 15_000; left().length > 0 && Date.now() < end; ) await sleep(500);
+    expect(left()).toHaveLength(0);
+  });
+
+  it('one client sends as fast as it can, and only its own requests are refused', async () => {
+    const begin = performance.now();
+    const end = begin + 5000;
+    const counts = new Map<number, number>();
+    const flood = Array.from({ length: 50 }, async () => {
+      while (performance.now() < end) {
+        const { status } = await statusOf(PATH, '192.0.2.1');
+        counts.set(status, (counts.get(status) ?? 0) + 1);
+      }
+    });
+    const good: { status: number; milliseconds: number }[] = [];
+    while (performance.now() < end) {
+      good.push(await statusOf(PATH, `203.0.113.${200 + (good.length % 20)}`));
+      await sleep(50);
+    }
+    await Promise.all(flood);
+    expect([...counts.keys()].sort()).toEqual([200, 429]);
+    // Ten in any one second: those that end with the first of the requests to those that end with the last.
+    expect(counts.get(200)).toBeLessThanOrEqual(10 * (1 + Math.ceil((performance.now() - begin) / 1000)));
+    expect(good.map(({ status }) => status)).toEqual(good.map(() => 200));
+    expect(Math.max(...good.map(({ milliseconds }) => milliseconds))).toBeLessThan(10_000);
+  });
+});
+
+describe('beyond the bound on requests in flight', () => {
+  it('clients that retry at once are slowed down, and the others are served', async () => {
+    const config = readConfig({
+      PORT: '0',
+      LOG_LEVEL: 'silent',
+      MAX_REQUESTS_IN_FLIGHT: '1',
+      RATE_LIMIT_PER_SECOND: '0',
+    });
+    const { url, drop: dropDatabase } = await createDatabase();
+    const full = await startService(config, url, openLog(config));
+    const agents = Array.from({ length: 40 }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
+    const end = performance.now() + 3500;
+    let refusals = 0;
+    const flood = agents.map(async (agent) => {
+      while (performance.now() < end) if ((await statusOn(agent, PATH, full.url)) === 503) refusals++;
+    });
+    const good = new Agent({ keepAlive: true, maxSockets: 1 });
+    while (performance.now() < end - 1000) {
+      const sent = performance.now();
+      expect(await statusOn(good, '/healthz', full.url)).toBe(200);
+      expect(performance.now() - sent).toBeLessThan(2500);
+      await sleep(50);
+    }
+    await Promise.all(flood);
+    for (const agent of [good, ...agents]) agent.destroy();
+    await full.close();
+    await dropDatabase();
+    // 200 a second, and one per connection a second; without backpressure there would be thousands.
+    expect(refusals).toBeGreaterThan(200);
+    expect(refusals).toBeLessThan(6 * 240);
+  });
+
+  it('a refusal for any other reason slows no client down', async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const begin = performance.now();
+    for (let i = 0; i < 400; i++) expect(await statusOn(agent, '/nowhere')).toBe(404);
+    // With backpressure, each would take a second.
+    expect(performance.now() - begin).toBeLessThan(40_000);
+    agent.destroy();
+  });
+});
+
+describe('nothing that a request carries', () => {
+  it('grows the memory for good', async () => {
+    const mib = () => {
+      collectGarbage();
+      return process.memoryUsage().heapUsed / MEGABYTE;
+    };
+    const varied = async (from: number, count: number) => {
+      for (let i = from; i < from + count; i += 50) {
+        await Promise.all(
+          Array.from({ length: 50 }, async (_, j) => {
+            const n = i + j;
+            const response = await fetch(
+              `${service.url}${PATH}?internalName=name${n}&size=${1 + (n % 100)}${n % 2 ? `&x${n}=1` : ''}`,
+              {
+                headers: {
+                  'Content-Type': `application/x-${n}`,
+                  Accept: `text/x-${n}`,
+                  'X-Forwarded-For': `10.${n >> 16}.${(n >> 8) & 255}.${n & 255}`,
+                  'X-Request-Id': `id-${n}`,
+                },
+              },
+            );
+            await response.arrayBuffer();
+          }),
+        );
+      }
+    };
+    await varied(0, 3000);
+    await sleep(11_000);
+    const before = mib();
+    await varied(3000, 6000);
+    await sleep(11_000);
+    expect(mib() - before).toBeLessThan(15);
+  }, 180_000);
+});

@@ -1,0 +1,91 @@
+/** Instances of the service that share a rate limit, and what clients get from them. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
+import { createDatabase } from '../database.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+
+export interface Answer {
+  status: number;
+  /** When it was asked for and when it came, in milliseconds. */
+  sent: number;
+  came: number;
+}
+
+export const instances: Service[] = [];
+/** The database of the instances. */
+export let databaseUrl: string;
+let clients = 0;
+
+/** A database for all tests of a file; the instances that a test has started are closed. */
+export function useInstances(): void {
+  let drop: () => Promise<void>;
+  beforeAll(async () => {
+    ({ url: databaseUrl, drop } = await createDatabase());
+  });
+  afterAll(() => drop());
+  afterEach(async () => {
+    await Promise.all(instances.splice(0).map((instance) => instance.close()));
+  });
+}
+
+/** A client that no instance has seen yet. */
+export const newClient = () => `203.0.113.${++clients}`;
+
+export async function start(count: number, environment: Record<string, string>, url = databaseUrl): Promise<void> {
+  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', METRICS_PORT: '0', TRUST_PROXY: '1', ...environment });
+  for (let i = 0; i < count; i++) instances.push(await startService(config, url, openLog(config)));
+}
+
+/** Until each instance has heard of the others, by their heartbeats. */
+export const heardOfEachOther = () => sleep(2500);
+
+export async function ask(instance: Service | undefined, client: string): Promise<Answer> {
+  const sent = performance.now();
+  const response = await fetch(`${instance?.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
+  await response.arrayBuffer();
+  return { status: response.status, sent, came: performance.now() };
+}
+
+/** The client asks all instances in turn as fast as `rate` a second, for `seconds`. */
+export async function flood(client: string, seconds: number, rate = 100): Promise<Answer[]> {
+  const answers: Promise<Answer>[] = [];
+  const end = performance.now() + seconds * 1000;
+  for (let i = 0; performance.now() < end; i++) {
+    answers.push(ask(instances[i % instances.length], client));
+    await sleep(1000 / rate);
+  }
+  return Promise.all(answers);
+}
+
+/**
+ * Whether the first instance decided within 250 ms. A machine that stands still for a moment delays the few decisions that
+ * were under way; waiting for the store would delay many more.
+ */
+export async function decidesInTime(): Promise<boolean> {
+  const text = await metricsText();
+  const sum = (pattern: RegExp) => [...text.matchAll(pattern)].reduce((total, [, count]) => total + Number(count), 0);
+  const inTime = sum(/^rate_limit_decision_seconds_bucket{le="0.25",[^}]*} (\d+)$/gm);
+  const all = sum(/^rate_limit_decision_seconds_count{[^}]*} (\d+)$/gm);
+  return inTime > 0 && all - inTime <= Math.max(5, all / 20);
+}
+
+export const statusesOf = (answers: Answer[]) => [...new Set(answers.map(({ status }) => status))].sort();
+export const countOf = (answers: Answer[], status: number) =>
+  answers.filter((answer) => answer.status === status).length;
+
+async function metricsText(): Promise<string> {
+  return (await fetch(`${instances[0]?.metricsUrl}/metrics`)).text();
+}
+
+export async function metric(name: string): Promise<number> {
+  const text = await metricsText();
+  return Number(new RegExp(`^${name}(?:{[^}]*})? (\\S+)$`, 'm').exec(text)?.[1] ?? 0);
+}
+
+/** `count` requests of a client at once, over all instances in turn. */
+export const together = (client: string, count: number) =>
+  Promise.all(Array.from({ length: count }, (_, i) => ask(instances[i % instances.length], client)));

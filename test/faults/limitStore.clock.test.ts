@@ -1,0 +1,41 @@
+/** The rate limit in Redis: shared by instances, and kept by each of them while Redis is away. */
+import { describe, expect, it } from 'vitest';
+import { hasRedis } from '../redis.js';
+import { withinASecond } from '../until.js';
+import { proxy, redis, useFailingRedis } from './failingRedis.js';
+import { ask, countOf, instances, metric, newClient, start, together, useInstances } from './instances.js';
+
+useInstances();
+
+describe.skipIf(!hasRedis)('with Redis as the store', () => {
+  useFailingRedis();
+
+  it('ten of fifty at once pass over three instances', async () => {
+    await start(3, { REDIS_URL: redis.url });
+    const burst = await withinASecond(() => together(newClient(), 50));
+    expect([countOf(burst, 200), countOf(burst, 429)]).toEqual([10, 40]);
+  });
+
+  it('a client over its limit is refused without asking Redis', async () => {
+    await start(1, { REDIS_URL: proxy.through(redis.url) });
+    const refused = await withinASecond(async () => {
+      proxy.behave('passing');
+      const client = newClient();
+      await together(client, 11);
+      proxy.behave('silent');
+      return ask(instances[0], client);
+    });
+    expect(refused.status).toBe(429);
+    // Asking would have found that Redis does not answer.
+    expect([await metric('rate_limit_store_errors_total'), await metric('rate_limit_store_up')]).toEqual([0, 1]);
+    proxy.behave('passing');
+  });
+
+  it('a single instance goes on without a gap when Redis hangs', async () => {
+    await start(1, { REDIS_URL: proxy.through(redis.url) });
+    proxy.behave('silent');
+    const all = await withinASecond(() => together(newClient(), 30));
+    expect([countOf(all, 200), countOf(all, 429)]).toEqual([10, 20]);
+    proxy.behave('passing');
+  });
+});

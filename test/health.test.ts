@@ -1,0 +1,80 @@
+import { sql } from 'drizzle-orm';
+import request from 'supertest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { migrateDatabase } from '../src/database/migrations.js';
+import { migrationsFolder } from '../src/packageFolder.js';
+import { problemOf } from './answer.js';
+import { numberWith, write } from './numbers.js';
+import { type TestService, useService } from './service.js';
+
+const statuses = async ({ app }: TestService) => ({
+  ready: await request(app).get('/readyz'),
+  list: await request(app).get('/v1/brandedPhoneNumbers'),
+});
+
+describe('on a database that is not what this version needs, an instance is not ready and says why', () => {
+  const service = useService();
+  const wrongs: [string, string, string][] = [
+    [
+      'the list’s table is gone',
+      'ALTER TABLE branded_phone_numbers RENAME TO gone',
+      'ALTER TABLE gone RENAME TO branded_phone_numbers',
+    ],
+    [
+      'a column is missing',
+      'ALTER TABLE branded_phone_numbers RENAME item_tail TO gone',
+      'ALTER TABLE branded_phone_numbers RENAME gone TO item_tail',
+    ],
+    ['nothing was migrated', 'ALTER SCHEMA drizzle RENAME TO gone', 'ALTER SCHEMA gone RENAME TO drizzle'],
+    [
+      'the migrations are older',
+      'UPDATE drizzle.__drizzle_migrations SET created_at = created_at - 1',
+      'UPDATE drizzle.__drizzle_migrations SET created_at = created_at + 1',
+    ],
+  ];
+  it.each(wrongs)('%s', async (name, harm, repair) => {
+    await service.database.execute(sql.raw(harm));
+    try {
+      const { ready, list } = await statuses(service);
+      if (name !== 'a column is missing') {
+        expect(ready.status).toBe(503);
+        expect(ready.body.status).toMatch(/schema .* run branded-phone-numbers migrate/);
+      }
+      expect(list.status).not.toBe(500);
+      if (list.status !== 200) expect(problemOf(list)).toMatchObject({ type: '/problems/unavailable', status: 503 });
+    } finally {
+      await service.database.execute(sql.raw(repair));
+    }
+    const { ready, list } = await statuses(service);
+    expect([ready.status, list.status]).toEqual([200, 200]);
+  });
+});
+
+describe('on a database that a newer version has migrated', () => {
+  const service = useService();
+  beforeAll(async () => {
+    await write(service.database, [numberWith({ phoneNumber: '+14155550123' })]);
+    await statuses(service);
+    for (const statement of [
+      'CREATE TABLE later (id uuid PRIMARY KEY, phone_number text REFERENCES branded_phone_numbers)',
+      'ALTER TABLE branded_phone_numbers ADD COLUMN later text',
+      'ALTER TABLE carrier_statuses ADD COLUMN later text',
+      'ALTER TABLE api_keys ADD COLUMN later text',
+      "INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES ('later', 4102444800000)",
+    ])
+      await service.database.execute(sql.raw(statement));
+  });
+
+  it('an older instance goes on serving', async () => {
+    const { ready, list } = await statuses(service);
+    expect([ready.status, list.status, list.body.items.length]).toEqual([200, 200, 1]);
+  });
+
+  it('an older instance that starts changes nothing', async () => {
+    await migrateDatabase(service.databaseUrl, migrationsFolder);
+    const [row] = await service.database.execute<{ newest: string }>(
+      sql`SELECT max(created_at) AS newest FROM drizzle.__drizzle_migrations`,
+    );
+    expect(Number(row?.newest)).toBe(4102444800000);
+  });
+});

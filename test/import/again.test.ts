@@ -1,0 +1,150 @@
+/** Importing again what is there: what changes, what stays, and that an unchanged line writes nothing. */
+import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { importNumbers } from '../../src/import/import.js';
+import { expectDerivedToAgree } from '../database/derived.js';
+import {
+  database,
+  databaseUrl,
+  entry,
+  ID,
+  manyNumbers,
+  ndjson,
+  number,
+  one,
+  PROFILE,
+  run,
+  stored,
+  useDatabase,
+  versions,
+  without,
+} from './importing.js';
+
+useDatabase();
+
+describe('importing again', () => {
+  test('the same file writes nothing', async () => {
+    const items = manyNumbers(500).map((item, i) =>
+      i % 2 ? item : { ...item, carrierStatuses: item.carrierStatuses.map((e) => without(e, 'createdAt')) },
+    );
+    await run(items);
+    const before = await versions();
+    expect(await run(items)).toMatchObject({ numbers: 500 });
+    expect(await versions()).toEqual(before);
+  });
+
+  test('what the list answered writes nothing', async () => {
+    await run([number({ id: ID })]);
+    const before = await versions();
+    const { created_at: createdAt, updated_at: updatedAt, carrier_statuses: carrierStatuses, status } = await one();
+    await run([number({ id: ID.toUpperCase(), createdAt, updatedAt, carrierStatuses, status })]);
+    expect(await versions()).toEqual(before);
+  });
+
+  test('one number with changes leaves the others alone', async () => {
+    await run(manyNumbers(10));
+    const before = await stored();
+    await run([{ ...manyNumbers(10)[3], reportingGroup: 'New' } as object]);
+    const after = await stored();
+    expect(after.filter(({ reporting_group }) => reporting_group !== 'New')).toEqual(
+      before.filter((_, i) => after[i]?.reporting_group !== 'New'),
+    );
+    expect(after.filter(({ reporting_group }) => reporting_group === 'New')).toHaveLength(1);
+    await expectDerivedToAgree(database.$client);
+  });
+
+  test.each([
+    ['internalName', { internalName: null }],
+    ['brandingNameShort', { brandingNameShort: 'New' }],
+    ['brandingNameLong', { brandingNameLong: 'New' }],
+    ['reportingGroup', { reportingGroup: 'New' }],
+    ['businessProfile', { businessProfile: { ...PROFILE, id: ID, businessName: 'Square' } }],
+    ['an entry less', { carrierStatuses: [] }],
+    ['an entry more', { carrierStatuses: [entry(), entry({ carrier: 'Verizon' })] }],
+    ['another carrier', { carrierStatuses: [entry({ carrier: 'Verizon' })] }],
+    ['another feature', { carrierStatuses: [entry({ feature: 'spamRemediation' })] }],
+    ['another detailed status', { carrierStatuses: [entry({ detailedStatus: 'rejected.optIn' })] }],
+    ['another time of an entry', { carrierStatuses: [entry({ createdAt: '2026-02-03T16:49:02.748Z' })] }],
+    ['another id', { id: ID }],
+    ['another createdAt', { createdAt: '2026-02-03T16:49:02.748Z' }],
+  ])('with another %s changes that and updatedAt', async (_, changes) => {
+    await run([number()]);
+    const before = await one();
+    await sleep(5);
+    await run([number(changes)]);
+    const after = await one();
+    expect(after.updated_at > before.updated_at).toBe(true);
+    expect(after.id).toBe('id' in changes ? changes.id : before.id);
+    expect(after.created_at).toBe('createdAt' in changes ? changes.createdAt : before.created_at);
+    const changed = ({ updated_at, ...rest }: object & { updated_at?: string }) => rest;
+    expect(changed(after)).not.toEqual(changed(before));
+    await run([number(changes)]);
+    expect(await one()).toEqual(after);
+    await expectDerivedToAgree(database.$client);
+  });
+
+  test('with entries replaces those it had', async () => {
+    const given = ['AT&T', 'T-Mobile', 'Verizon'].map((carrier) => entry({ carrier }));
+    await run([number({ carrierStatuses: given })]);
+    const [att, , verizon] = (await one()).carrier_statuses;
+    await sleep(5);
+    await run([
+      number({
+        carrierStatuses: [
+          entry(),
+          entry({ carrier: 'Verizon', detailedStatus: 'submitted.optOut' }),
+          entry({ carrier: 'C Spire' }),
+        ],
+      }),
+    ]);
+    const { carrier_statuses, status } = await one();
+    expect(carrier_statuses.map(({ carrier }: { carrier: string }) => carrier)).toEqual(['AT&T', 'C Spire', 'Verizon']);
+    expect(carrier_statuses[0]).toEqual(att);
+    expect(carrier_statuses[2].createdAt > verizon.createdAt).toBe(true);
+    expect(status).toBe('submitted for review');
+    await expectDerivedToAgree(database.$client);
+  });
+
+  test('sets updatedAt to what is given', async () => {
+    await run([number()]);
+    await run([number({ updatedAt: '2027-01-01T00:00:00.000Z' })]);
+    expect(await one()).toMatchObject({ updated_at: '2027-01-01T00:00:00.000Z' });
+  });
+
+  test('renames a business profile for all its numbers', async () => {
+    await run([number(), number({ phoneNumber: '+14155550124' })]);
+    await run([number({ businessProfile: { ...PROFILE, businessName: 'Square Bank', status: 'rejected' } })]);
+    expect((await stored()).map(({ business_name }) => business_name)).toEqual(['Square Bank', 'Square Bank']);
+    expect(await one()).toMatchObject({ profile_status: 'rejected' });
+  });
+});
+
+describe('an import derives what the triggers would', () => {
+  test('of numbers that are new, that change and that stay', async () => {
+    await run(manyNumbers(400).slice(100));
+    await run(manyNumbers(400).map((item, i) => (i % 3 ? item : { ...item, carrierStatuses: [entry()] })));
+    await expectDerivedToAgree(database.$client);
+  });
+
+  test('and leaves it to them where it does not own the tables', async () => {
+    const sql = database.$client;
+    const role = `importer_${process.pid}`;
+    const url = new URL(databaseUrl);
+    url.username = url.password = role;
+    await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${role}'`);
+    const importer = openDatabase(url.href);
+    try {
+      await sql.unsafe(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ${role}`);
+      const file = ndjson(manyNumbers(400).map((item) => ({ ...item, reportingGroup: 'By importer' })));
+      expect(await importNumbers(importer, Readable.from([Buffer.from(file)]))).toMatchObject({ numbers: 400 });
+      expect(new Set((await stored()).map(({ reporting_group: group }) => group))).toEqual(new Set(['By importer']));
+      await expectDerivedToAgree(sql);
+    } finally {
+      await closeDatabase(importer);
+      await sql.unsafe(`DROP OWNED BY ${role}`);
+      await sql.unsafe(`DROP ROLE ${role}`);
+    }
+  });
+});

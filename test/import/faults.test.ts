@@ -1,0 +1,217 @@
+/** What an import reports about lines that it can’t accept. */
+import { describe, expect, test } from 'vitest';
+import { entry, faultOf, faultsOf, ID, number, PROFILE, run, useDatabase, versions, without } from './importing.js';
+
+useDatabase();
+
+describe('a line at fault', () => {
+  test.each([
+    [{ phoneNumber: '4155550123' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [{ phoneNumber: '+1' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [{ phoneNumber: 14155550123 }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [{ phoneNumber: '+14155550123\n' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [{ brandingNameShort: 'Circle Bank Intl' }, 'brandingNameShort must have at most 15 characters'],
+    [{ brandingNameLong: 'x'.repeat(33) }, 'brandingNameLong must have at most 32 characters'],
+    [{ businessProfile: { ...PROFILE, businessName: '' } }, 'businessProfile.businessName must not be empty'],
+    [{ internalName: 'a\tb' }, 'internalName must not contain control characters'],
+    [{ internalName: 'a\u0000b' }, 'internalName must not contain control characters'],
+    [{ internalName: 7 }, 'internalName must be text or null'],
+    [{ businessProfile: { ...PROFILE, businessName: null } }, 'businessProfile.businessName must be text'],
+    [{ businessProfile: null }, 'businessProfile must be an object, a business profile'],
+    [
+      { businessProfile: { ...PROFILE, id: `urn:uuid:${PROFILE.id}` } },
+      'businessProfile.id must be a UUID in 8-4-4-4-12 hex form, for example 6513270e-269e-4d37-b2a7-4de452e6b438',
+    ],
+    [{ id: 'x' }, 'id must be a UUID, for example 0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11'],
+    [{ carrierStatuses: null }, 'carrierStatuses must be an array'],
+    [{ carrierStatuses: Array(1001).fill(entry()) }, 'carrierStatuses must have at most 1000 entries'],
+    [{ carrierStatuses: [entry(), 7] }, 'carrierStatuses[1] must be an object, a carrier status'],
+    [
+      { carrierStatuses: [entry({ feature: 'brandedCallerID' })] },
+      'carrierStatuses[0].feature must be brandedCallerId or spamRemediation; did you mean brandedCallerId?',
+    ],
+    [
+      { carrierStatuses: [entry({ feature: 7 })] },
+      'carrierStatuses[0].feature must be brandedCallerId or spamRemediation',
+    ],
+    [{ carrierStatuses: [entry(), entry()] }, 'carrierStatuses has two entries for AT&T and brandedCallerId'],
+    [{ internalNam: 'x' }, 'internalNam is not a member of a branded phone number; did you mean internalName?'],
+    [{ zzzzzzzzzzzz: 'x' }, 'zzzzzzzzzzzz is not a member of a branded phone number'],
+    [
+      { carrierStatuses: [entry({ detailStatus: 'x' })] },
+      'carrierStatuses[0].detailStatus is not a member of a carrier status; did you mean detailedStatus?',
+    ],
+    [{ internalName: '\ud800' }, 'internalName has half of a surrogate pair (\\ud800 to \\udfff)'],
+    [{ carrierStatuses: [entry({ carrier: 'a\udc00' })] }, 'carrier has half of a surrogate pair (\\ud800 to \\udfff)'],
+  ])('is reported with what is wrong: %j', async (changes, reason) => {
+    expect(await faultOf(number(changes))).toBe(`1: ${reason}`);
+  });
+
+  test.each(['phoneNumber', 'businessProfile', 'internalName', 'reportingGroup', 'carrierStatuses'])(
+    'is reported when %s is missing',
+    async (member) => {
+      expect(await faultOf(without(number(), member))).toMatch(new RegExp(`^1: ${member} is missing`));
+    },
+  );
+
+  test.each([
+    '2026-02-30T00:00:00Z',
+    '2025-02-29T00:00:00Z',
+    '2016-12-31T23:59:60Z',
+    '0000-01-01T00:00:00Z',
+    '0001-01-01T00:00:00+01:00',
+    '9999-12-31T23:59:59-01:00',
+    '2026-02-03 16:49:02Z',
+    '2026-02-03T16:49:02',
+    '2026-02-03T24:00:00Z',
+    '2026-02-03T16:49:02+24:00',
+    'infinity-is-no-time-at-all',
+  ])('may not give the time %s', async (time) => {
+    const reason = 'must be a time, for example 2026-02-03T16:49:02.748Z';
+    expect(await faultOf(number({ createdAt: time }))).toBe(`1: createdAt ${reason}`);
+    expect(await faultOf(number({ carrierStatuses: [entry({ createdAt: time })] }))).toBe(
+      `1: carrierStatuses[0].createdAt ${reason}`,
+    );
+  });
+
+  test('is reported with all its faults, the first five in words', async () => {
+    const faulty = number({
+      phoneNumber: 1,
+      internalName: 1,
+      brandingNameShort: 1,
+      brandingNameLong: 1,
+      reportingGroup: 1,
+      id: 1,
+      zzzzzzzz: 1,
+    });
+    const reason = await faultOf(faulty);
+    expect(reason.split('; ')).toHaveLength(6);
+    expect(reason).toMatch(/; and 2 more$/);
+  });
+
+  test('may not give a member twice', async () => {
+    const line = JSON.stringify(number());
+    expect(await faultsOf(line.replace('{', '{"internalName" : ": ", '))).toEqual([
+      '1: internalName is given twice in one object',
+    ]);
+    expect(await faultsOf(line.replace('"carrier":', '"carrier":"x","c\\u0061rrier":'))).toEqual([
+      '1: carrier is given twice in one object',
+    ]);
+    expect(await run(JSON.stringify(number({ internalName: ': "a": ' })))).toMatchObject({ numbers: 1 });
+  });
+
+  test.each([
+    ['not JSON', '{"phoneNumber":'],
+    ['two items', `${JSON.stringify(number())},${JSON.stringify(number())}`],
+  ])('is reported to be %s', async (_, line) => {
+    expect(await faultsOf(line)).toEqual([expect.stringMatching(/^1: is not valid JSON: /)]);
+  });
+
+  test.each(['null', '7', '"text"'])('is reported to be no object: %s', async (line) => {
+    expect(await faultsOf(line)).toEqual(['1: must be a JSON object, a branded phone number']);
+  });
+
+  test('is reported not to be UTF-8', async () => {
+    const line = Buffer.from(`${JSON.stringify(number())}\n`);
+    const broken = Buffer.from(line);
+    broken[broken.indexOf('Main')] = 0xff;
+    expect(await faultsOf(Buffer.concat([line, broken]))).toEqual(['2: is not valid UTF-8']);
+  });
+
+  test('is reported to be too long, and the lines after it are read', async () => {
+    const long = JSON.stringify(number({ internalName: 'x'.repeat(5 * 1024 * 1024) }));
+    expect(await faultsOf(`${long}\n\n7\n`)).toEqual([
+      '1: is longer than 4 MiB',
+      '3: must be a JSON object, a branded phone number',
+    ]);
+  });
+
+  test.each([
+    ['a member that is not known', 'zzzzzzzz', 'zzzzzzzz is not a member of a branded phone number'],
+    ['a text', 'internalName', 'internalName must be text or null'],
+    ['the business profile', 'businessProfile', 'businessProfile must be an object, a business profile'],
+    ['an entry', 'carrierStatuses', 'carrierStatuses[0] must be an object, a carrier status'],
+    ['a feature', 'feature', 'carrierStatuses[0].feature must be brandedCallerId or spamRemediation'],
+    ['an id', 'id', 'id must be a UUID, for example 0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11'],
+  ])('is reported with its number where %s is nested 200,000 levels deep', async (_what, member, reason) => {
+    const item = member === 'feature' ? number({ carrierStatuses: [entry({ feature: 0 })] }) : number({ [member]: 0 });
+    const nested = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    const line = JSON.stringify(item).replace(`"${member}":0`, `"${member}":${nested}`);
+    expect(await faultsOf(`${JSON.stringify(number({ phoneNumber: '+19' }))}\n${line}\n`)).toEqual([`2: ${reason}`]);
+  });
+
+  test('cannot control the terminal that shows its message', async () => {
+    expect(await faultOf(number({ '\u001b[2Jx\u202e': 1 }))).not.toMatch(/\p{C}/u);
+  });
+});
+
+describe('lines that contradict each other', () => {
+  const other = (changes: object) => number({ phoneNumber: '+14155550124', ...changes });
+
+  test.each([
+    ['one phoneNumber', [number(), number()], '3: phoneNumber +14155550123 is already on line 1'],
+    [
+      'one id',
+      [number({ id: ID }), other({ id: ID.toUpperCase() })],
+      `3: id ${ID} is that of another number, on line 1`,
+    ],
+    [
+      'a business profile with two names',
+      [number(), other({ businessProfile: { ...PROFILE, businessName: 'Square' } })],
+      `3: businessProfile ${PROFILE.id} has another businessName than on line 1`,
+    ],
+    [
+      'a business profile with two statuses',
+      [number(), other({ businessProfile: { ...PROFILE, status: 'rejected' } })],
+      `3: businessProfile ${PROFILE.id} has another status than on line 1`,
+    ],
+  ])('are reported: %s', async (_, [first, second], fault) => {
+    expect(await faultsOf(`${JSON.stringify(first)}\n\n${JSON.stringify(second)}\n`)).toEqual([fault]);
+  });
+
+  test('are reported beside the lines that are wrong in themselves, in order', async () => {
+    const file = `${JSON.stringify(number({ id: ID }))}\n7\n${JSON.stringify(number({ id: ID }))}\n[]\n`;
+    expect((await faultsOf(file)).map((fault) => fault.slice(0, 20))).toEqual([
+      '2: must be a JSON ob',
+      '3: phoneNumber +1415',
+      '4: must be a JSON ob',
+    ]);
+  });
+
+  test('are reported, too, when they contradict the database, and change nothing', async () => {
+    await run([number({ id: ID })]);
+    const before = await versions();
+    await expect(run([other({}), number({ phoneNumber: '+14155550125', id: ID })])).rejects.toThrow(
+      `line 2: id ${ID} is that of another number, +14155550123`,
+    );
+    expect(await versions()).toEqual(before);
+  });
+});
+
+test('The first hundred of many faulty lines are reported', async () => {
+  const good = JSON.stringify(number());
+  const faults = await faultsOf(`${good}\n${good}\n${'7\n'.repeat(300)}`);
+  expect(faults).toHaveLength(100);
+  expect(faults[0]).toMatch(/^2: phoneNumber/);
+  expect(faults[99]).toMatch(/^101: /);
+});
+
+test('The message has a line for each fault', async () => {
+  await expect(run('7\n\n[]\n')).rejects.toThrow(
+    'line 1: must be a JSON object, a branded phone number\nline 3: must be a JSON object, a branded phone number',
+  );
+});
+
+describe('a file that is no NDJSON is answered with one line that says what to do', () => {
+  test.each([
+    ['a page of the API', `{"items":[${JSON.stringify(number())}],"nextCursor":null}`, "jq -c '.items[]' FILE"],
+    ['a JSON array', JSON.stringify([number(), number()]), "jq -c '.[]' FILE"],
+    ['a JSON array over several lines', JSON.stringify([number()], null, 2), "jq -c '.[]' FILE"],
+    ['an item over several lines', JSON.stringify(number(), null, 2), 'jq -c . FILE'],
+    ['CSV', `phoneNumber,internalName\n+14155550123,Main Line\n`, 'looks like CSV'],
+    ['CSV with semicolons', `\n"phoneNumber";"internalName"\n+14155550123;Main Line\n`, 'looks like CSV'],
+  ])('%s', async (_what, file, hint) => {
+    const faults = await faultsOf(file);
+    expect(faults).toEqual([expect.stringContaining(hint)]);
+  });
+});

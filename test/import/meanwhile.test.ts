@@ -1,0 +1,46 @@
+/** What other imports and readers see while an import runs. */
+import { expect, test } from 'vitest';
+import { expectDerivedToAgree } from '../database/derived.js';
+import { until } from '../until.js';
+import { database, manyNumbers, run, stored, useDatabase } from './importing.js';
+
+useDatabase();
+
+test('Two imports at once wait for each other', async () => {
+  const [first, second] = [manyNumbers(1000), manyNumbers(1000).map((item) => ({ ...item, reportingGroup: 'Second' }))];
+  const results = await Promise.all([run(first), run(second), run(first), run(second.toReversed())]);
+  expect(results.map(({ numbers }) => numbers)).toEqual([1000, 1000, 1000, 1000]);
+  expect(await stored()).toHaveLength(1000);
+  expect(new Set((await stored()).map(({ reporting_group: group }) => group === 'Second')).size).toBe(1);
+  await expectDerivedToAgree(database.$client);
+});
+
+test('Pages are read while an import holds its locks', async () => {
+  await run(manyNumbers(10));
+  const count = async () => (await database.$client`SELECT count(*)::int FROM branded_phone_numbers`)[0]?.count;
+  const importing = await database.$client.begin(async (sql) => {
+    // The import waits for this in the middle of its writing.
+    await sql`LOCK TABLE postings IN SHARE MODE`;
+    const importing = run(manyNumbers(1000), {}, 65_536);
+    await until(
+      async () => {
+        const [row] = await database.$client`
+        SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+        return row !== undefined;
+      },
+      'the import waits',
+      30_000,
+    );
+    expect(await count()).toBe(10);
+    return { ends: importing };
+  });
+  const seen = [await count()];
+  let isDone = false;
+  const end = importing.ends.finally(() => {
+    isDone = true;
+  });
+  while (!isDone) seen.push(await count());
+  await end;
+  expect(await count()).toBe(1000);
+  expect(seen.filter((each) => each !== 10 && each !== 1000)).toEqual([]);
+});

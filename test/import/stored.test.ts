@@ -1,0 +1,149 @@
+/** What an import stores: every member as it is given, whatever it holds. */
+import { describe, expect, test } from 'vitest';
+import type { Progress } from '../../src/import/import.js';
+import { expectDerivedToAgree } from '../database/derived.js';
+import {
+  database,
+  entry,
+  ID,
+  manyNumbers,
+  ndjson,
+  number,
+  one,
+  PROFILE,
+  run,
+  stored,
+  useDatabase,
+} from './importing.js';
+
+useDatabase();
+
+describe('what is imported', () => {
+  test('is stored with every member', async () => {
+    const times = { createdAt: '2026-02-03T16:49:02.748Z', updatedAt: '2026-03-03T16:49:02.748Z' };
+    const carrierStatuses = [
+      entry({ carrier: 'Verizon', detailedStatus: 'rejected.optIn', createdAt: '2026-02-04T00:00:00.000Z' }),
+      entry({ feature: 'spamRemediation', createdAt: '2026-02-03T16:49:03.043Z' }),
+    ];
+    expect(await run([number({ id: ID, reportingGroup: 'Control', carrierStatuses, ...times })])).toEqual({
+      numbers: 1,
+      carrierStatuses: 2,
+    });
+    expect(await one()).toEqual({
+      phone_number: '+14155550123',
+      id: ID,
+      business_name: 'Circle Bank',
+      profile_status: 'approved',
+      internal_name: 'Main Line',
+      branding_name_short: 'Circle Bank',
+      branding_name_long: 'Circle Bank Financial',
+      reporting_group: 'Control',
+      status: 'rejected',
+      carrier_statuses: carrierStatuses.toReversed(),
+      created_at: times.createdAt,
+      updated_at: times.updatedAt,
+    });
+  });
+
+  test('may leave out id and times, which are then generated', async () => {
+    await run([number()]);
+    const { id, created_at, updated_at, carrier_statuses } = await one();
+    expect(id).toMatch(/^[0-9a-f-]{36}$/);
+    expect(Date.now() - Date.parse(created_at)).toBeLessThan(60_000);
+    expect([updated_at, carrier_statuses[0].createdAt]).toEqual([created_at, created_at]);
+  });
+
+  test.each(['approved', 'nonsense', null, 7, { a: { a: 1 } }])(
+    'has its status derived, whatever it says: %j',
+    async (status) => {
+      await run([number({ status, carrierStatuses: [entry({ detailedStatus: 'pending.optIn' })] })]);
+      expect(await one()).toMatchObject({ status: 'submitted for review' });
+    },
+  );
+
+  test('may end lines with CRLF, begin with a byte order mark, hold blank lines and lack the last line end', async () => {
+    const lines = manyNumbers(3).map((item) => JSON.stringify(item));
+    expect(await run(`\ufeff${lines.join('\r\n \t\r\n\n')}`, {}, 1)).toMatchObject({ numbers: 3 });
+    expect(await stored()).toHaveLength(3);
+  });
+
+  test('may be nothing at all', async () => {
+    expect(await run('')).toEqual({ numbers: 0, carrierStatuses: 0 });
+  });
+
+  test.each(['back\\slash', '\\N', '\\.', '"quoted"', '{a,b}', 'NULL', "O'Neil; DROP", '🏦 Bänk', ' '])(
+    'keeps the name %j as it is, in every place',
+    async (name) => {
+      const businessProfile = { ...PROFILE, businessName: name, status: name };
+      const names = { internalName: name, brandingNameShort: name, brandingNameLong: name, reportingGroup: name };
+      await run([number({ businessProfile, ...names, carrierStatuses: [entry({ carrier: name })] })]);
+      const { business_name, profile_status, ...row } = await one();
+      expect([
+        business_name,
+        profile_status,
+        row.internal_name,
+        row.branding_name_short,
+        row.branding_name_long,
+      ]).toEqual(Array(5).fill(name));
+      expect([row.reporting_group, row.carrier_statuses[0].carrier]).toEqual([name, name]);
+    },
+  );
+
+  test.each([
+    ['2026-02-03T16:49:02Z', '2026-02-03T16:49:02.000Z'],
+    ['2026-02-03t16:49:02.7489999z', '2026-02-03T16:49:02.748Z'],
+    ['2026-02-03T16:49:02.5+02:00', '2026-02-03T14:49:02.500Z'],
+    ['2026-02-03T16:49:02+23:59', '2026-02-02T16:50:02.000Z'],
+    ['2024-02-29T23:59:59.999Z', '2024-02-29T23:59:59.999Z'],
+    ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
+    ['9999-12-31T23:59:59.999999Z', '9999-12-31T23:59:59.999Z'],
+  ])('may give the time %s', async (given, expected) => {
+    await run([number({ createdAt: given, updatedAt: given, carrierStatuses: [entry({ createdAt: given })] })]);
+    const { created_at, updated_at, carrier_statuses } = await one();
+    expect([created_at, updated_at, carrier_statuses[0].createdAt]).toEqual(Array(3).fill(expected));
+  });
+
+  test('may be 5,000 numbers of every shape, each with the postings that it should have', async () => {
+    const items = manyNumbers(5000);
+    const carrierStatuses = items.reduce((sum, item) => sum + item.carrierStatuses.length, 0);
+    expect(await run(items, {}, 65_536)).toEqual({ numbers: 5000, carrierStatuses });
+    const rows = await stored();
+    const byPhoneNumber = new Map(items.map((item) => [item.phoneNumber, item]));
+    for (const row of rows) {
+      const item = byPhoneNumber.get(row.phone_number);
+      expect(row).toMatchObject({ internal_name: item?.internalName, reporting_group: item?.reportingGroup });
+      expect(new Set(row.carrier_statuses)).toEqual(new Set(item?.carrierStatuses));
+    }
+    expect(rows).toHaveLength(5000);
+    await expectDerivedToAgree(database.$client);
+  });
+
+  test('has its progress reported while it is read and while it is written', async () => {
+    const file = ndjson(manyNumbers(100));
+    const progress: Progress[] = [];
+    await run(file, { onProgress: (now: Progress) => progress.push(now) });
+    expect(progress.length).toBeGreaterThan(10);
+    expect(progress.at(-1)).toEqual({ bytes: Buffer.byteLength(file), lines: 100, written: 1 });
+    for (const member of ['bytes', 'lines', 'written'] as const) {
+      const values = progress.map((now) => now[member]);
+      expect(values).toEqual(values.toSorted((a, b) => a - b));
+    }
+  });
+
+  test('may say "" where a text is not known', async () => {
+    const empty = { internalName: '', brandingNameShort: '', brandingNameLong: '', reportingGroup: '' };
+    await run([number(empty)]);
+    expect(await one()).toMatchObject({
+      internal_name: null,
+      branding_name_short: null,
+      branding_name_long: null,
+      reporting_group: null,
+    });
+  });
+
+  test('may be nested to any depth where it is ignored', async () => {
+    const line = JSON.stringify(number({ internalName: '\u00e9' })).replace('é', '\\u00e9');
+    const status = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    expect(await run(line.replace('{', `{"status":${status},`), {}, 65_536)).toMatchObject({ numbers: 1 });
+  });
+});

@@ -1,0 +1,80 @@
+/** The log of the built command: lines for a person on a terminal, JSON for programs elsewhere. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { packageFolder } from '../src/packageFolder.js';
+import { createDatabase } from './database.js';
+import { until } from './until.js';
+
+const CTRL_C = '\x03';
+
+let database: Awaited<ReturnType<typeof createDatabase>>;
+let child: ChildProcess;
+beforeAll(async () => {
+  database = await createDatabase();
+});
+afterEach(() => child.kill('SIGKILL'));
+afterAll(() => database.drop());
+
+it('is readable on a terminal: one line per event, with its time and level', async () => {
+  // Without exec, some shells stay, and end by the Ctrl-C that they have received as well.
+  const serve = `exec ${process.execPath} ${join(packageFolder, 'dist/src/main.js')} serve`;
+  const output = start('script', ['--quiet', '--return', '--command', serve, '/dev/null']);
+  await ask(await listening(output));
+  await until(() => output().includes('"status":200'), 'the request is logged');
+  child.stdin?.write(CTRL_C);
+  expect(await once(child, 'close')).toEqual([0, null]);
+
+  const lines = stripVTControlCharacters(output())
+    .replace('^C', '') // the terminal shows it before what follows
+    .split('\r\n')
+    .filter((line) => /\b(INFO|WARN|ERROR)\b/.test(line));
+  expect(lines.filter((line) => !/^\[\d\d:\d\d:\d\d\.\d{3}\] (INFO|WARN): /.test(line))).toEqual([]);
+  expect(lines).toEqual(
+    expect.arrayContaining([
+      expect.stringMatching(/INFO: listening on http:/),
+      expect.stringMatching(/INFO: \{.*"route":"\/v1\/brandedPhoneNumbers","status":200.*\}$/),
+      expect.stringMatching(/INFO: SIGINT: closing$/),
+    ]),
+  );
+});
+
+it('is JSON elsewhere: each line of standard output', async () => {
+  const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
+  await ask(await listening(output));
+  await until(() => output().includes('"status":200'), 'the request is logged');
+  child.kill('SIGINT');
+  await once(child, 'close');
+  const events = output()
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  expect(events).toEqual(
+    expect.arrayContaining([
+      expect.objectContaining({ level: 30, msg: expect.stringMatching(/^listening on /) }),
+      expect.objectContaining({ level: 30, route: '/v1/brandedPhoneNumbers', status: 200 }),
+      expect.objectContaining({ level: 30, msg: 'SIGINT: closing' }),
+    ]),
+  );
+});
+
+/** Starts a program, and gives what it has written to standard output so far. */
+function start(program: string, args: string[]): () => string {
+  const { NO_COLOR: _, ...environment } = process.env;
+  child = spawn(program, args, { env: { ...environment, PORT: '0', LOG_LEVEL: 'info', DATABASE_URL: database.url } });
+  let output = '';
+  child.stdout?.on('data', (data) => (output += data));
+  return () => output;
+}
+
+async function listening(output: () => string): Promise<string> {
+  const url = () => /listening on (http:\/\/[\d.:]+)/.exec(output())?.[1];
+  await until(() => url() !== undefined, 'it listens', 30_000);
+  return url() ?? '';
+}
+
+async function ask(url: string): Promise<void> {
+  expect((await fetch(`${url}/v1/brandedPhoneNumbers`)).status).toBe(200);
+}

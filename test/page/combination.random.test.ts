@@ -1,0 +1,131 @@
+import { sql } from 'drizzle-orm';
+import fc from 'fast-check';
+import request from 'supertest';
+import { expect, inject, it } from 'vitest';
+import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
+import { brandedPhoneNumbers } from '../../src/database/schema.js';
+import { preparePages } from '../../src/page/page.js';
+import { filterOf } from '../../src/request/filter.js';
+import { pageOf } from '../answer.js';
+import {
+  CARRIERS,
+  DETAILED_STATUSES,
+  FEATURES,
+  GROUPS,
+  NAMES,
+  numbers,
+  numbersFrom,
+  PROFILES,
+  write,
+} from '../numbers.js';
+import { useService } from '../service.js';
+import { find, type Query, searchOf } from './reference.js';
+
+const service = useService();
+
+const STATUSES = ['submitted for review', 'rejected', 'approved', 'unregistered', ...DETAILED_STATUSES] as const;
+
+const some = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
+
+/** Up to four parameters, for with more of them hardly anything is found; the number is one among the others. */
+const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> => {
+  const all: { [Name in keyof Query]-?: fc.Arbitrary<Query[Name]> } = {
+    phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),
+    businessProfileId: fc.constantFrom(...PROFILES.map(({ id }) => id), PROFILES[0]?.id.toUpperCase() ?? ''),
+    reportingGroup: some(...GROUPS, 'Nobody'),
+    internalName: some(...NAMES, 'Nothing'),
+    carrier: some(...CARRIERS, 'Nobody'),
+    feature: some(...FEATURES),
+    status: some(...STATUSES),
+    detailedStatus: some(...DETAILED_STATUSES),
+  };
+  return fc
+    .subarray(Object.keys(all) as (keyof Query)[], { maxLength: 4 })
+    .chain((names) => fc.record(Object.fromEntries(names.map((name) => [name, all[name]]))) as fc.Arbitrary<Query>);
+};
+
+async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
+  const items: BrandedPhoneNumber[] = [];
+  const search = `/v1/brandedPhoneNumbers?${searchOf(query)}&size=${size}`;
+  for (let cursor = ''; ; ) {
+    const response = await request(service.app).get(`${search}${cursor}`);
+    expect(response.status, response.text).toBe(200);
+    const page = pageOf(response);
+    items.push(...page.items);
+    if (page.nextCursor === null) return items;
+    cursor = `&nextCursor=${page.nextCursor}`;
+  }
+}
+
+/** The same, page by page from a query that takes many small batches of candidates. */
+async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {
+  const pages = preparePages(service.database, { costPerRow: 1, growth: 2 });
+  const filter = filterOf(query);
+  const found: string[] = [];
+  for (let after = ''; ; ) {
+    const page = await pages({ filter, visibleProfiles: null, after, size });
+    expect(page.count).toBeLessThanOrEqual(size);
+    found.push(...JSON.parse(`[${page.items}]`).map(({ phoneNumber }: BrandedPhoneNumber) => phoneNumber));
+    if (!page.hasNext || page.last === null) return found;
+    after = page.last;
+  }
+}
+
+it('random queries over random data give what the reference gives, page by page', async () => {
+  const data = numbers.chain((list) =>
+    fc.record({
+      list: fc.constant(list),
+      queries: fc.array(fc.tuple(queryOver(list), fc.constantFrom(1, 3, 10, 100)), {
+        minLength: 10,
+        maxLength: 10,
+      }),
+    }),
+  );
+  await fc.assert(
+    fc.asyncProperty(data, async ({ list, queries }) => {
+      await service.database.execute(sql`DELETE FROM ${brandedPhoneNumbers}`);
+      await write(service.database, list);
+      for (const [query, size] of queries) {
+        const expected = find(list, query);
+        expect(await walk(query, size)).toEqual(expected);
+        expect(await walkInSmallBatches(query, size)).toEqual(expected.map(({ phoneNumber }) => phoneNumber));
+      }
+    }),
+    { numRuns: 8 * inject('tries'), endOnFailure: false },
+  );
+}, 300_000);
+
+it('every pair of parameters, each with one and with several values, gives what the reference gives', async () => {
+  const [list] = fc.sample(numbersFrom(80), { numRuns: 1, seed: 20 }) as [BrandedPhoneNumber[]];
+  await service.database.execute(sql`DELETE FROM ${brandedPhoneNumbers}`);
+  await write(service.database, list);
+  const values: Query[] = [
+    { phoneNumber: list[0]?.phoneNumber ?? '' },
+    { businessProfileId: PROFILES[0]?.id ?? '' },
+    { reportingGroup: ['Control'] },
+    { reportingGroup: GROUPS.slice(0, 3) },
+    { internalName: ['Main Line'] },
+    { internalName: NAMES.slice(0, 3) },
+    // Several attributes, with many numbers in common.
+    { businessProfileId: PROFILES[0]?.id ?? '', reportingGroup: GROUPS },
+    { reportingGroup: GROUPS, internalName: NAMES },
+    { carrier: ['AT&T'] },
+    { carrier: CARRIERS.slice(0, 3) },
+    { feature: ['brandedCallerId'] },
+    { feature: FEATURES },
+    { status: ['approved'] },
+    { status: ['rejected.optIn'] },
+    { status: ['rejected', 'approved.optOut', 'pending.optIn'] },
+    { detailedStatus: ['approved.optIn'] },
+    { detailedStatus: ['rejected.optIn', 'approved.optOut'] },
+  ];
+  for (const one of values) {
+    for (const other of values) {
+      const query = { ...one, ...other };
+      const expected = find(list, query);
+      expect(await walk(query, 100), searchOf(query)).toEqual(expected);
+      const phoneNumbers = expected.map(({ phoneNumber }) => phoneNumber);
+      expect(await walkInSmallBatches(query, 5), searchOf(query)).toEqual(phoneNumbers);
+    }
+  }
+});

@@ -1,0 +1,183 @@
+import { sql } from 'drizzle-orm';
+import fc from 'fast-check';
+import request from 'supertest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
+import { brandedPhoneNumbers } from '../../src/database/schema.js';
+import { expectDescribed, pageOf, problemOf } from '../answer.js';
+import { entryWith, numberWith, write } from '../numbers.js';
+import { useService } from '../service.js';
+import { byBytes } from './reference.js';
+
+const service = useService();
+const get = (search: string) => request(service.app).get(`/v1/brandedPhoneNumbers${search}`);
+
+const list: BrandedPhoneNumber[] = Array.from({ length: 60 }, (_, i) =>
+  numberWith({
+    phoneNumber: `+1${i}`.padEnd(3 + (i % 9), '5'),
+    reportingGroup: i % 2 ? 'Control' : null,
+    carrierStatuses:
+      i % 3
+        ? [
+            entryWith('Verizon', 'brandedCallerId', 'approved.optIn'),
+            entryWith('AT&T', 'spamRemediation', 'rejected.optIn'),
+            entryWith('AT&T', 'brandedCallerId', 'approved.optOut'),
+          ]
+        : [],
+  }),
+);
+const ordered = list.map(({ phoneNumber }) => phoneNumber).sort(byBytes);
+
+beforeAll(() => write(service.database, list));
+
+async function walk(search: string): Promise<{ phoneNumbers: string[]; pages: number }> {
+  const phoneNumbers: string[] = [];
+  let cursor = '';
+  for (let pages = 1; ; pages++) {
+    const response = await get(`${search}${cursor}`);
+    expectDescribed(response);
+    const page = pageOf(response);
+    phoneNumbers.push(...page.items.map(({ phoneNumber }) => phoneNumber));
+    if (page.nextCursor === null) return { phoneNumbers, pages };
+    expect(page.nextCursor).toMatch(/^[A-Za-z0-9._~-]+$/);
+    cursor = `&nextCursor=${page.nextCursor}`;
+  }
+}
+
+const firstCursor = async (search: string) => pageOf(await get(search)).nextCursor as string;
+
+describe('a page', () => {
+  it('shows each number with exactly the members of the contract', async () => {
+    const shown = list.find(({ carrierStatuses }) => carrierStatuses.length > 0) as BrandedPhoneNumber;
+    const { items } = pageOf(await get(`?phoneNumber=${encodeURIComponent(shown.phoneNumber)}`));
+    const inOrder = ['AT&T brandedCallerId', 'AT&T spamRemediation', 'Verizon brandedCallerId'];
+    expect(items[0]?.carrierStatuses.map(({ carrier, feature }) => `${carrier} ${feature}`)).toEqual(inOrder);
+    const sortedEntries = [...shown.carrierStatuses].sort(
+      (a, b) => byBytes(a.carrier, b.carrier) || byBytes(a.feature, b.feature),
+    );
+    expect(items).toEqual([{ ...shown, carrierStatuses: sortedEntries }]);
+  });
+
+  it('is JSON, private, and revalidated', async () => {
+    const response = await get('?size=1');
+    expect(response.get('Content-Type')).toBe('application/json; charset=utf-8');
+    expect(response.get('Cache-Control')).toBe('private, no-cache');
+    expect(response.get('Vary')).toContain('Authorization');
+  });
+
+  it('holds 25 numbers unless another size is asked for, in byte order', async () => {
+    expect(pageOf(await get('')).items.map(({ phoneNumber }) => phoneNumber)).toEqual(ordered.slice(0, 25));
+  });
+
+  it.each([1, 7, 30, 60, 100])('leads through all numbers at a size of %i', async (size) => {
+    const { phoneNumbers, pages } = await walk(`?size=${size}`);
+    expect(phoneNumbers).toEqual(ordered);
+    // A page that ends exactly at the end says null at once.
+    expect(pages).toBe(Math.ceil(60 / size));
+  });
+
+  it('may change its size along the walk', async () => {
+    const cursor = await firstCursor('?size=10');
+    const { items } = pageOf(await get(`?size=3&nextCursor=${cursor}`));
+    expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(ordered.slice(10, 13));
+  });
+
+  it('of a filter that matches nothing is empty and the last', async () => {
+    expect(pageOf(await get('?carrier=Nobody'))).toEqual({ items: [], nextCursor: null });
+  });
+});
+
+describe('a cursor', () => {
+  it('survives the deletion of its row', async () => {
+    const extra = numberWith({ phoneNumber: '+100' });
+    await write(service.database, [extra]);
+    const all = [...ordered, '+100'].sort(byBytes);
+    const size = all.indexOf('+100') + 1;
+    const cursor = await firstCursor(`?size=${size}`);
+    await service.database.delete(brandedPhoneNumbers).where(sql`phone_number = '+100'`);
+    const { items } = pageOf(await get(`?size=5&nextCursor=${cursor}`));
+    expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(all.slice(size, size + 5));
+  });
+
+  it('is the same for the same filters in another order, case or with repeats', async () => {
+    const profile = list[0]?.businessProfile.id ?? '';
+    const cursor = await firstCursor(
+      `?size=1&carrier=AT%26T&carrier=Verizon&status=rejected&businessProfileId=${profile}`,
+    );
+    const same = `?businessProfileId=${profile.toUpperCase()}&status=rejected&carrier=Verizon&carrier=AT%26T&carrier=Verizon&nextCursor=${cursor}`;
+    expect((await get(same)).status).toBe(200);
+  });
+
+  it.each([
+    '?size=1',
+    '?size=1&reportingGroup=control',
+    '?size=1&internalName=Control',
+    '?size=1&reportingGroup=Control&status=approved',
+  ])('is refused with other filters: %s', async (other) => {
+    const cursor = await firstCursor('?size=1&reportingGroup=Control');
+    const response = await get(`${other}&nextCursor=${cursor}`);
+    expectDescribed(response);
+    expect(response.status).toBe(400);
+    expect(problemOf(response)).toMatchObject({
+      type: '/problems/invalid-cursor',
+      title: 'Invalid Cursor',
+      message: 'Invalid Cursor',
+    });
+    expect(problemOf(response).errors).toEqual([
+      { parameter: 'nextCursor', detail: expect.stringContaining('other filters') },
+    ]);
+  });
+
+  it('is refused when any one character is changed, added or missing', async () => {
+    const cursor = await firstCursor('?size=1');
+    const damaged = [...cursor].flatMap((character, i) => {
+      const replaced = (by: string) => cursor.slice(0, i) + by + cursor.slice(i + 1);
+      const others = [...'ABCDwxyz0189-_.~'].filter((other) => other !== character);
+      return [...others.map(replaced), replaced(''), replaced(character + character)];
+    });
+    for (const text of [...damaged, `${cursor}A`, `${cursor}=`, cursor.toLowerCase(), 'null', '!', '%2B']) {
+      const response = await get(`?size=1&nextCursor=${text}`);
+      expect([text, response.status, problemOf(response).type]).toEqual([text, 400, '/problems/invalid-cursor']);
+    }
+  });
+
+  it('is refused when it is made up', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.stringMatching(/^[A-Za-z0-9_-]{1,128}$/), async (text) => {
+        const response = await get(`?nextCursor=${text}`);
+        expect([response.status, problemOf(response).type]).toEqual([400, '/problems/invalid-cursor']);
+      }),
+      { numRuns: 50 },
+    );
+  });
+});
+
+describe('the Link header', () => {
+  it('leads to the next page with the same filters and size', async () => {
+    const first = await get('?size=4&carrier=AT%26T&carrier=Nobody&status=rejected');
+    const [, address] = /^<(.+)>; rel="next"$/.exec(first.get('Link') ?? '') ?? [];
+    const second = pageOf(await request(service.app).get(address ?? ''));
+    const whole = pageOf(await get('?size=8&carrier=AT%26T&status=rejected'));
+    expect(second.items).toEqual(whole.items.slice(4));
+  });
+
+  it('is absent on the last page', async () => {
+    expect((await get('?size=100')).get('Link')).toBeUndefined();
+  });
+});
+
+describe('the ETag', () => {
+  it('saves the body as long as nothing changed', async () => {
+    const first = await get('?size=5');
+    const again = await get('?size=5').set('If-None-Match', first.get('ETag') ?? '');
+    expectDescribed(again);
+    expect([again.status, again.text, again.get('ETag'), again.get('Link')]).toEqual([
+      304,
+      '',
+      first.get('ETag'),
+      first.get('Link'),
+    ]);
+    await service.database.update(brandedPhoneNumbers).set({ internalName: 'Renamed' });
+    expect((await get('?size=5').set('If-None-Match', first.get('ETag') ?? '')).status).toBe(200);
+  });
+});

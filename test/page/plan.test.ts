@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest';
+import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
+import { DetailedStatus } from '../../generated/types/models/index.js';
+import { askedOf, mostTerms, nextStep } from '../../src/page/plan.js';
+import { filterOf } from '../../src/request/filter.js';
+
+const BATCH = 832;
+const ids = (count: number) => Array.from({ length: count }, (_, index) => `${index}`);
+const stepFor = (request: ListBrandedPhoneNumbersRequest, batch = BATCH, profiles: string[] | null = null) =>
+  nextStep(askedOf(filterOf(request), profiles), batch);
+
+describe('what a page is read from', () => {
+  it('is all numbers, or the one that is given, whatever else is asked', () => {
+    expect(stepFor({})).toEqual({ read: 'all' });
+    expect(stepFor({ phoneNumber: '+1', reportingGroup: ['A'], carrier: ['B'] })).toEqual({ read: 'number' });
+  });
+
+  it('is the ranges of one attribute, however many values it has', () => {
+    const scan = { of: 'numbers', attribute: 'internalNames' };
+    expect(stepFor({ internalName: ids(50) })).toEqual({ read: 'ranges', scan });
+    expect(stepFor({}, BATCH, ids(2000))).toMatchObject({ scan: { of: 'numbers', attribute: 'businessProfiles' } });
+  });
+
+  it('is the ranges of the terms, within an attribute or without', () => {
+    expect(stepFor({ status: ['approved'] })).toEqual({ read: 'ranges', scan: { of: 'postings', attribute: null } });
+    const scan = { of: 'postings', attribute: 'reportingGroups' };
+    expect(stepFor({ reportingGroup: ids(5), detailedStatus: Object.values(DetailedStatus) })).toEqual({
+      read: 'ranges',
+      scan,
+    });
+  });
+
+  it('is candidates where the ranges are many, until a batch of them costs as much', () => {
+    const request = { reportingGroup: ids(50), feature: ['spamRemediation' as const] };
+    expect(stepFor(request)).toEqual({
+      read: 'candidates',
+      scans: [
+        { scan: { of: 'numbers', attribute: 'reportingGroups' }, cost: 4 },
+        { scan: { of: 'postings', attribute: null }, cost: 4 },
+      ],
+    });
+    expect(stepFor(request, 4 * BATCH)).toMatchObject({ read: 'ranges', scan: { attribute: 'reportingGroups' } });
+  });
+
+  it('is candidates where several attributes are combined, also those of the terms within the one of fewest values', () => {
+    const scans = (request: ListBrandedPhoneNumbersRequest) => {
+      const step = stepFor(request);
+      return step.read === 'candidates' ? step.scans.map(({ scan }) => `${scan.of} ${scan.attribute}`) : step.read;
+    };
+    const ofNumbers = ['numbers reportingGroups', 'numbers internalNames'];
+    expect(scans({ reportingGroup: ids(2), internalName: ids(50) })).toEqual(ofNumbers);
+    expect(scans({ reportingGroup: ids(2), internalName: ids(50), carrier: ['A'] })).toEqual([
+      ...ofNumbers,
+      'postings reportingGroups',
+    ]);
+    expect(scans({ reportingGroup: ids(50), internalName: ids(50), carrier: ['A'] })).toEqual([
+      ...ofNumbers,
+      'postings null',
+    ]);
+  });
+});
+
+it.each<[ListBrandedPhoneNumbersRequest, number | null]>([
+  [{ reportingGroup: ['A'] }, null],
+  // A number in review may have any entry, one that is rejected no pending one, and so on; and one may have none.
+  [{ status: ['submitted for review', 'rejected', 'approved', 'unregistered'] }, 2 * (5 + 4 + 3 + 4) + 1],
+  [{ status: ['approved'] }, 2 * 2],
+  [{ status: ['unregistered'] }, 2 + 1],
+  [{ feature: ['spamRemediation'] }, 16],
+  [{ carrier: ids(3), feature: ['spamRemediation'], status: ['approved.optIn'] }, 3 * 3],
+  [{ detailedStatus: ['approved.optOut'], status: ['rejected'] }, 2],
+])('%j comes down to no more terms than %s', (request, most) => {
+  expect(mostTerms(filterOf(request))).toBe(most);
+});

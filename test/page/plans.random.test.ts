@@ -1,0 +1,99 @@
+/** No page reads more than a stated number of buffers, whatever is asked and whatever the planner believes. */
+import postgres from 'postgres';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { openExplainer, type PlanNode } from '../../bench/explain.js';
+import { randomFilters } from '../../bench/filters.js';
+import { shapesFor } from '../../bench/shapes.js';
+import { filterOf } from '../../src/request/filter.js';
+import { createDatabase } from '../database.js';
+import { addCarriers, fillSkewed } from './skewedNumbers.js';
+
+/** The most that a page of 25 may read, by the number of attributes; one of 100 is allowed twice as much. */
+const MOST_BUFFERS = { 'one attribute': 4_000, 'several attributes': 4_000 };
+const NUMBERS = 20_000 * inject('tries');
+/** How many random filters of each kind. */
+const FILTERS = 10 * inject('tries');
+const SEED = 1;
+const MODES = ['force_generic_plan', 'force_custom_plan'] as const;
+const DEEP = `+1${2_000_000_000 + 3.5 * NUMBERS}`;
+
+type Kind = keyof typeof MOST_BUFFERS;
+
+let url: string;
+let drop: () => Promise<void>;
+let sql: postgres.Sql;
+let asked: { kind: Kind; request: Parameters<typeof filterOf>[0] }[];
+
+beforeAll(async () => {
+  ({ url, drop } = await createDatabase());
+  sql = postgres(url, { max: 1, onnotice: () => {} });
+  const named = shapesFor(await fillSkewed(sql, NUMBERS)).map(({ kind, request }) => ({
+    kind: kind === 'bounded' ? ('several attributes' as const) : ('one attribute' as const),
+    request,
+  }));
+  const random = (['one attribute', 'several attributes'] as const).flatMap((kind) =>
+    randomFilters(kind, FILTERS, SEED).map((request) => ({ kind, request })),
+  );
+  asked = [...named, ...random];
+}, 600_000);
+
+afterAll(async () => {
+  await sql.end();
+  await drop();
+});
+
+/** Written as only a superuser may, but on every version: functions for it came with PostgreSQL 18. */
+const ours = () => sql`(SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)`;
+
+/** What the planner may believe of the tables, in the order in which it can be brought about. */
+const STATISTICS = {
+  'statistics of a hundredth of the rows': async () => {},
+  'fresh statistics': () => sql`ANALYZE`,
+  'no statistics': async () => {
+    await sql`DELETE FROM pg_statistic WHERE starelid IN ${ours()}`;
+    await sql`UPDATE pg_class SET reltuples = -1, relpages = 0, relallvisible = 0 WHERE oid IN ${ours()}`;
+  },
+  'no statistics, and 40,000 carriers more': () => addCarriers(sql, 40_000),
+};
+
+describe.each(Object.entries(STATISTICS))('with %s', (statistics, bringAbout) => {
+  beforeAll(async () => {
+    await bringAbout();
+  });
+
+  // The service has one plan for all values; who calls the statements otherwise gets others.
+  const modes = statistics === 'fresh statistics' ? MODES : MODES.slice(0, 1);
+  test.each(modes)(
+    'no page reads much under %s',
+    async (mode) => {
+      const { explain, close } = openExplainer(url, mode);
+      const excesses: string[] = [];
+      for (const { kind, request } of asked) {
+        for (const after of ['', DEEP]) {
+          const size = request.size ?? 25;
+          const { buffers, statements } = await explain({
+            filter: filterOf(request),
+            visibleProfiles: null,
+            after,
+            size,
+          });
+          const where = `${after ? 'deep' : 'first'} page of ${JSON.stringify(request)}`;
+          const share = buffers / (size > 25 ? 2 : 1);
+          if (share > MOST_BUFFERS[kind]) excesses.push(`${where}: ${buffers} buffers`);
+          for (const node of statements.flatMap(({ plan }) => scansOfAll(plan))) {
+            excesses.push(`${where}: ${node['Node Type']}`);
+          }
+        }
+      }
+      await close();
+      expect(excesses).toEqual([]);
+    },
+    600_000,
+  );
+});
+
+/** The scans that read a whole table or a whole range. */
+function scansOfAll(node: PlanNode): PlanNode[] {
+  const below = (node.Plans ?? []).flatMap(scansOfAll);
+  return /^(Seq|Bitmap Heap) Scan$/.test(node['Node Type']) && node['Actual Loops'] > 0 ? [node, ...below] : below;
+}

@@ -1,0 +1,49 @@
+/**
+ * What PostgreSQL gets for some typical requests, and what it makes of it: test/page/statements holds the SQL and
+ * the scans of the plans, for a reader to see and for a review to notice.
+ */
+import postgres from 'postgres';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openExplainer, type PlanNode } from '../../bench/explain.js';
+import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
+import { filterOf } from '../../src/request/filter.js';
+import { createDatabase } from '../database.js';
+import { fillSkewed } from './skewedNumbers.js';
+
+const LARGE_PROFILE = '00000000-0000-4000-8000-000000000001';
+
+const REQUESTS: Record<string, ListBrandedPhoneNumbersRequest> = {
+  'no filter': {},
+  'a phone number': { phoneNumber: '+12000003500' },
+  'a reporting group': { reportingGroup: ['Group 1'] },
+  'carrier, feature and status': { carrier: ['AT&T'], feature: ['brandedCallerId'], status: ['approved.optIn'] },
+  'reporting groups and a status': { reportingGroup: ['Group 1', 'Group 2'], status: ['rejected'] },
+  'business profile and internal name': { businessProfileId: LARGE_PROFILE, internalName: ['Line 1'] },
+};
+
+let url: string;
+let drop: () => Promise<void>;
+
+beforeAll(async () => {
+  ({ url, drop } = await createDatabase());
+  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  await fillSkewed(sql, 5_000);
+  await sql`ANALYZE`;
+  await sql.end();
+});
+
+afterAll(() => drop());
+
+test.each(Object.entries(REQUESTS))('%s', async (name, request) => {
+  const { explain, close } = openExplainer(url, 'force_generic_plan');
+  const { statements } = await explain({ filter: filterOf(request), visibleProfiles: null, after: '', size: 25 });
+  await close();
+  const text = [...new Set(statements.map(({ query, plan }) => `${query};\n\n-- ${scansOf(plan).join('\n-- ')}\n`))];
+  await expect(text.join('\n\n')).toMatchFileSnapshot(`statements/${name}.sql`);
+});
+
+/** The scans of tables in a plan, in its order; what stands between them differs between versions of PostgreSQL. */
+function scansOf(node: PlanNode): string[] {
+  const own = node['Relation Name'] ? [`${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`] : [];
+  return [...own, ...(node.Plans ?? []).flatMap(scansOf)];
+}

@@ -1,0 +1,41 @@
+select items, count, last, has_next, until from (
+  WITH wanted_terms AS MATERIALIZED (
+    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier IS NULL AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
+      AND ($4::text[]::detailed_status[] IS NULL OR detailed_status = ANY ($5::text[]::detailed_status[]))
+      AND (
+        $6::text[]::status[] IS NULL AND $7::text[]::detailed_status[] IS NULL
+        OR status = ANY ($8::text[]::status[]) OR detailed_status = ANY ($9::text[]::detailed_status[])
+      )
+    UNION ALL
+    SELECT term.id FROM unnest($10::text[]) AS wanted CROSS JOIN LATERAL (
+      SELECT id FROM terms WHERE carrier = wanted AND ($11::text[]::feature[] IS NULL OR feature = ANY ($12::text[]::feature[]))
+      AND ($13::text[]::detailed_status[] IS NULL OR detailed_status = ANY ($14::text[]::detailed_status[]))
+      AND (
+        $15::text[]::status[] IS NULL AND $16::text[]::detailed_status[] IS NULL
+        OR status = ANY ($17::text[]::status[]) OR detailed_status = ANY ($18::text[]::detailed_status[])
+      ) OFFSET 0
+    ) AS term
+  ),
+  found AS MATERIALIZED (
+    SELECT phone_number FROM branded_phone_numbers
+    WHERE phone_number = $19::text AND phone_number > $20::text
+      AND ($21::uuid[] IS NULL OR business_profile_id IN (SELECT unnest($22::uuid[])))
+        AND ($23::text[] IS NULL OR reporting_group IN (SELECT unnest($24::text[])))
+        AND ($25::text[] IS NULL OR internal_name IN (SELECT unnest($26::text[])))
+      AND (NOT $27::boolean OR term_ids && ARRAY(SELECT id FROM wanted_terms))
+  )
+  SELECT
+    coalesce(string_agg(item, ',' ORDER BY phone_number), '') AS items, count(*)::int AS count,
+    max(phone_number) AS last, (SELECT count(*) FROM found) > $28::int AS has_next, '~' AS until
+  FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $29::int) AS shown
+  CROSS JOIN LATERAL (
+    SELECT '{"id":"' || number.id || '","phoneNumber":"' || number.phone_number || '","businessProfile":'
+      || (SELECT profile.item FROM business_profiles AS profile WHERE profile.id = number.business_profile_id)
+      || number.item_tail AS item FROM branded_phone_numbers AS number WHERE number.phone_number = shown.phone_number OFFSET 0
+  ) AS item) AS page;
+
+-- Index Scan of terms_values
+-- Index Scan of terms_values
+-- Index Scan of branded_phone_numbers_pkey
+-- Index Scan of branded_phone_numbers_pkey
+-- Index Scan of business_profiles_pkey

@@ -1,0 +1,138 @@
+select last, ranges from (
+  WITH range AS MATERIALIZED (SELECT value FROM unnest($1::uuid[]) AS value WHERE EXISTS (SELECT FROM terms)),
+  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
+  first AS MATERIALIZED (
+    SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
+      SELECT phone_number FROM branded_phone_numbers
+      WHERE business_profile_id = ANY (ARRAY[range.value]) AND phone_number > $2::text
+      ORDER BY business_profile_id, phone_number LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * $3::int / count(*) + 1 END FROM range)
+    ) AS row
+  ),
+  bound AS MATERIALIZED (
+    SELECT coalesce((SELECT phone_number FROM first ORDER BY phone_number OFFSET $4::int - 1 LIMIT 1), '~')
+      AS last
+  ),
+  next AS MATERIALIZED (
+    SELECT DISTINCT row.phone_number
+    FROM (SELECT DISTINCT value FROM first WHERE phone_number <= (SELECT last FROM bound)) AS range
+    CROSS JOIN LATERAL (
+      SELECT phone_number FROM branded_phone_numbers
+      WHERE business_profile_id = ANY (ARRAY[range.value]) AND phone_number > $5::text AND phone_number <= (SELECT last FROM bound)
+      ORDER BY business_profile_id, phone_number LIMIT $6::int
+    ) AS row
+    ORDER BY phone_number LIMIT $7::int
+  )
+  SELECT
+    CASE count(*) WHEN $8::int THEN max(phone_number) ELSE (SELECT last FROM bound) END AS last,
+    (SELECT count(*)::int FROM range) AS ranges
+  FROM next) AS reach;
+
+-- Index Only Scan of terms_values
+-- Index Only Scan of numbers_by_business_profile
+-- Index Only Scan of numbers_by_business_profile
+
+
+select last, ranges from (
+  WITH range AS MATERIALIZED (SELECT value FROM unnest($1::text[]) AS value WHERE EXISTS (SELECT FROM terms)),
+  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
+  first AS MATERIALIZED (
+    SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
+      SELECT phone_number FROM branded_phone_numbers
+      WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $2::text
+      ORDER BY internal_name, phone_number LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * $3::int / count(*) + 1 END FROM range)
+    ) AS row
+  ),
+  bound AS MATERIALIZED (
+    SELECT coalesce((SELECT phone_number FROM first ORDER BY phone_number OFFSET $4::int - 1 LIMIT 1), '~')
+      AS last
+  ),
+  next AS MATERIALIZED (
+    SELECT DISTINCT row.phone_number
+    FROM (SELECT DISTINCT value FROM first WHERE phone_number <= (SELECT last FROM bound)) AS range
+    CROSS JOIN LATERAL (
+      SELECT phone_number FROM branded_phone_numbers
+      WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $5::text AND phone_number <= (SELECT last FROM bound)
+      ORDER BY internal_name, phone_number LIMIT $6::int
+    ) AS row
+    ORDER BY phone_number LIMIT $7::int
+  )
+  SELECT
+    CASE count(*) WHEN $8::int THEN max(phone_number) ELSE (SELECT last FROM bound) END AS last,
+    (SELECT count(*)::int FROM range) AS ranges
+  FROM next) AS reach;
+
+-- Index Only Scan of terms_values
+-- Index Only Scan of numbers_by_internal_name
+-- Index Only Scan of numbers_by_internal_name
+
+
+select items, count, last, has_next, until from (
+  WITH wanted_terms AS MATERIALIZED (
+    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier IS NULL AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
+      AND ($4::text[]::detailed_status[] IS NULL OR detailed_status = ANY ($5::text[]::detailed_status[]))
+      AND (
+        $6::text[]::status[] IS NULL AND $7::text[]::detailed_status[] IS NULL
+        OR status = ANY ($8::text[]::status[]) OR detailed_status = ANY ($9::text[]::detailed_status[])
+      )
+    UNION ALL
+    SELECT term.id FROM unnest($10::text[]) AS wanted CROSS JOIN LATERAL (
+      SELECT id FROM terms WHERE carrier = wanted AND ($11::text[]::feature[] IS NULL OR feature = ANY ($12::text[]::feature[]))
+      AND ($13::text[]::detailed_status[] IS NULL OR detailed_status = ANY ($14::text[]::detailed_status[]))
+      AND (
+        $15::text[]::status[] IS NULL AND $16::text[]::detailed_status[] IS NULL
+        OR status = ANY ($17::text[]::status[]) OR detailed_status = ANY ($18::text[]::detailed_status[])
+      ) OFFSET 0
+    ) AS term
+  ),
+  range AS MATERIALIZED (SELECT value FROM unnest($19::text[]) AS value WHERE EXISTS (SELECT FROM terms)),
+  share AS MATERIALIZED (
+    SELECT coalesce((
+      SELECT phone_number FROM branded_phone_numbers
+      WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $20::text
+      ORDER BY internal_name, phone_number OFFSET (SELECT ($21::int - 1) / count(*) FROM range) LIMIT 1
+    ), '~') AS last FROM range
+  ),
+  half AS MATERIALIZED (
+    SELECT coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY last), '~') AS last FROM share
+  ),
+  reach AS MATERIALIZED (
+    SELECT coalesce(min(row.phone_number), (SELECT last FROM half)) AS last FROM range CROSS JOIN LATERAL (
+      SELECT phone_number FROM branded_phone_numbers
+      WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $22::text AND phone_number <= (SELECT last FROM half)
+      ORDER BY internal_name, phone_number OFFSET $23::int - 1 LIMIT 1
+    ) AS row
+    WHERE (SELECT count(*) FROM range) > 1
+  ),
+  found AS MATERIALIZED (
+    SELECT DISTINCT row.phone_number FROM range CROSS JOIN LATERAL (
+      SELECT phone_number FROM branded_phone_numbers AS candidate
+      WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $24::text AND phone_number <= (SELECT last FROM reach)
+        AND ($25::uuid[] IS NULL OR business_profile_id IN (SELECT unnest($26::uuid[])))
+        AND ($27::text[] IS NULL OR reporting_group IN (SELECT unnest($28::text[])))
+        AND (NOT $29::boolean OR (
+          SELECT term_ids && ARRAY(SELECT id FROM wanted_terms) FROM branded_phone_numbers AS number
+          WHERE number.phone_number = candidate.phone_number OFFSET 0
+        ))
+      ORDER BY internal_name, phone_number LIMIT ($30::int + 1)
+    ) AS row
+    ORDER BY phone_number LIMIT ($31::int + 1)
+  )
+  SELECT
+    coalesce(string_agg(item, ',' ORDER BY phone_number), '') AS items, count(*)::int AS count,
+    max(phone_number) AS last, (SELECT count(*) FROM found) > $32::int AS has_next, (SELECT last FROM reach) AS until
+  FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $33::int) AS shown
+  CROSS JOIN LATERAL (
+    SELECT '{"id":"' || number.id || '","phoneNumber":"' || number.phone_number || '","businessProfile":'
+      || (SELECT profile.item FROM business_profiles AS profile WHERE profile.id = number.business_profile_id)
+      || number.item_tail AS item FROM branded_phone_numbers AS number WHERE number.phone_number = shown.phone_number OFFSET 0
+  ) AS item) AS page;
+
+-- Index Scan of terms_values
+-- Index Scan of terms_values
+-- Index Only Scan of terms_values
+-- Index Only Scan of numbers_by_internal_name
+-- Index Only Scan of numbers_by_internal_name
+-- Index Only Scan of numbers_by_internal_name
+-- Index Scan of branded_phone_numbers_pkey
+-- Index Scan of branded_phone_numbers_pkey
+-- Index Scan of business_profiles_pkey

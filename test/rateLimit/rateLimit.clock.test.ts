@@ -1,0 +1,180 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'drizzle-orm';
+import request from 'supertest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
+import { expectDescribed, problemOf } from '../answer.js';
+import { useService } from '../service.js';
+import { withinASecond } from '../until.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+// Two instances on one database, as in production: real servers on real ports, and one behind supertest.
+const first = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+let second: Service;
+let clients = 0;
+
+beforeAll(async () => {
+  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', TRUST_PROXY: '1' });
+  second = await startService(config, first.databaseUrl, openLog(config));
+});
+afterAll(() => second.close());
+
+const statusesOf = async (requests: PromiseLike<{ status: number }>[]) =>
+  (await Promise.all(requests)).map(({ status }) => status);
+
+/** A client that neither instance has seen yet. */
+function newClient() {
+  const address = `203.0.113.${++clients}`;
+  const get = (target: Parameters<typeof request>[0], search: string) =>
+    request(target).get(`${PATH}${search}`).set('X-Forwarded-For', address);
+  return { askFirst: (search = '') => get(first.app, search), askSecond: (search = '') => get(second.url, search) };
+}
+
+describe('the rate limit', () => {
+  it('lets 10 requests through and refuses the 11th, over two instances', async () => {
+    const statuses = await withinASecond(async () => {
+      const { askFirst, askSecond } = newClient();
+      const all = [];
+      for (let i = 0; i < 11; i++) all.push((await (i % 2 ? askFirst() : askSecond())).status);
+      return all;
+    });
+    expect(statuses).toEqual([...Array(10).fill(200), 429]);
+  });
+
+  it('lets exactly 10 of 50 at once through, over two instances', async () => {
+    const statuses = await withinASecond(() => {
+      const { askFirst, askSecond } = newClient();
+      return statusesOf(Array.from({ length: 50 }, (_, i) => (i % 2 ? askFirst() : askSecond())));
+    });
+    expect(statuses.filter((status) => status === 200)).toHaveLength(10);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(40);
+  });
+
+  it('says what is left on every answer, and when to come back on the refusal', async () => {
+    const answers = await withinASecond(async () => {
+      const { askFirst } = newClient();
+      const all = [];
+      for (let left = 9; left >= -1; left--) all.push(await askFirst(left % 2 ? '?size=0' : ''));
+      return all;
+    });
+    const refused = answers.pop();
+    answers.forEach((response, i) => {
+      expectDescribed(response);
+      expect(response.get('RateLimit-Policy')).toBe('"default";q=10;w=1');
+      expect(response.get('RateLimit')).toBe(`"default";r=${9 - i};t=1`);
+    });
+    if (!refused) throw new Error('there is no last answer');
+    expectDescribed(refused);
+    expect(refused.status).toBe(429);
+    expect(refused.get('Retry-After')).toBe('1');
+    expect(refused.get('RateLimit')).toBe('"default";r=0;t=1');
+    expect(problemOf(refused)).toEqual({
+      type: '/problems/rate-limit-exceeded',
+      title: 'Rate Limit Exceeded',
+      status: 429,
+      detail: 'At most 10 requests in any one second. Try again in 1 second.',
+      message: 'Rate Limit Exceeded',
+    });
+  });
+
+  it('says what is left on a 304 as well', async () => {
+    const response = await withinASecond(async () => {
+      const { askFirst } = newClient();
+      const etag = (await askFirst()).get('ETag') ?? '';
+      return askFirst().set('If-None-Match', etag);
+    });
+    expect([response.status, response.get('RateLimit')]).toEqual([304, '"default";r=8;t=1']);
+  });
+
+  it('counts requests refused with 400', async () => {
+    const refused = await withinASecond(async () => {
+      const { askFirst } = newClient();
+      await Promise.all(Array.from({ length: 10 }, () => askFirst('?size=0')));
+      return askFirst();
+    });
+    expect(refused.status).toBe(429);
+  });
+
+  it('does not count refused requests: a client that never pauses gets its 10 in every second', async () => {
+    const { askFirst, askSecond } = newClient();
+    let passed = 0;
+    const begin = performance.now();
+    while (performance.now() < begin + 2000) {
+      const { status } = await (passed % 2 ? askFirst() : askSecond());
+      if (status === 200) passed++;
+    }
+    const seconds = (performance.now() - begin) / 1000;
+    // Two seconds hold two times ten, and the ten of the moment at which they begin.
+    expect(passed).toBeGreaterThanOrEqual(20);
+    expect(passed).toBeLessThanOrEqual(10 * (1 + Math.ceil(seconds)));
+  });
+
+  it('lets a client through again a second after its oldest request, not at the edge of a window', async () => {
+    const { askFirst, askSecond } = newClient();
+    await askFirst();
+    await sleep(600);
+    expect(await statusesOf(Array.from({ length: 9 }, () => askFirst()))).toEqual(Array(9).fill(200));
+    expect((await askFirst()).status).toBe(429);
+    await sleep(500);
+    // Only the first of the ten is more than a second old now.
+    const statuses = await statusesOf([askFirst(), askFirst(), askSecond()]);
+    expect(statuses.sort()).toEqual([200, 429, 429]);
+  });
+
+  it('never counts more than 10 in any sliding second, by the store’s own clock', async () => {
+    await first.database.execute(sql`
+      CREATE TABLE counted (at timestamptz NOT NULL);
+      CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN IF NEW.allowed AND NEW.client NOT LIKE 'instance:%' THEN INSERT INTO counted VALUES (NEW.requests[cardinality(NEW.requests)]); END IF; RETURN NULL; END $$;
+      CREATE TRIGGER record AFTER INSERT OR UPDATE ON rate_limits FOR EACH ROW EXECUTE FUNCTION record()`);
+    const { askFirst, askSecond } = newClient();
+    const end = performance.now() + 2500;
+    const asking = async (ask: () => PromiseLike<unknown>) => {
+      while (performance.now() < end) {
+        await ask();
+        await sleep(Math.random() * 30);
+      }
+    };
+    await Promise.all([askFirst, askSecond, askFirst, askSecond, askFirst, askSecond].map((ask) => asking(ask)));
+    const [row] = await first.database.execute<{ most: number; all: number }>(sql`
+      SELECT max(n)::int AS most, count(*)::int AS all FROM (
+        SELECT count(*) OVER (ORDER BY at RANGE BETWEEN interval '999.999 milliseconds' PRECEDING AND CURRENT ROW) AS n FROM counted
+      ) AS windows`);
+    expect(row?.most).toBe(10);
+    expect(row?.all).toBeGreaterThanOrEqual(20);
+  });
+
+  it('counts each client address by itself, and IPv6 by its network', async () => {
+    let attempts = 0;
+    const statuses = await withinASecond(async () => {
+      const [one, two, network, other] = ['198.51.100.', '192.0.2.', '2001:db8:1:', '2001:db8:2:'].map(
+        (begin) => `${begin}${attempts + 1}`,
+      );
+      attempts++;
+      const from = (address: string) => request(second.url).get(PATH).set('X-Forwarded-For', address);
+      await Promise.all(Array.from({ length: 10 }, () => from(`${one}`)));
+      await Promise.all(Array.from({ length: 10 }, (_, i) => from(`${network}:0::${i}`)));
+      return statusesOf([from(`${one}`), from(`${two}`), from(`${network}:0:ffff::1`), from(`${other}:0::1`)]);
+    });
+    expect(statuses).toEqual([429, 200, 429, 200]);
+  });
+
+  it('counts nothing but the operation', async () => {
+    const { askFirst } = newClient();
+    const others = ['/healthz', '/nope', '/openapi.json'].map((path) => request(first.app).get(path));
+    const asked = [...others, request(first.app).post(PATH)];
+    for (const each of asked) await each.set('X-Forwarded-For', `203.0.113.${clients}`);
+    expect((await askFirst()).get('RateLimit')).toBe('"default";r=9;t=1');
+  });
+});
+
+describe('a limit of 0', () => {
+  const unlimited = useService({ RATE_LIMIT_PER_SECOND: '0' });
+  it('refuses nothing and sends no headers of the limit', async () => {
+    const responses = await Promise.all(Array.from({ length: 30 }, () => request(unlimited.app).get(PATH)));
+    expect(responses.map(({ status }) => status)).toEqual(Array(30).fill(200));
+    expect(responses[0]?.get('RateLimit')).toBeUndefined();
+  });
+});

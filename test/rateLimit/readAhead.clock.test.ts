@@ -1,0 +1,234 @@
+/** The page is read while the limit decides: what that may cost, and that a refused client sees nothing of it. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import request from 'supertest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { createApp } from '../../src/app.js';
+import { readConfig } from '../../src/config.js';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { Reader, type Signal } from '../../src/database/reads.js';
+import { createApiKey } from '../../src/keys/keys.js';
+import { openLog } from '../../src/log.js';
+import { createMetrics } from '../../src/metrics.js';
+import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
+import { warmUpValidator } from '../../src/request/validation.js';
+import { expectDescribed, pageOf, problemOf } from '../answer.js';
+import { createDatabase } from '../database.js';
+import { until, withinASecond } from '../until.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const log = openLog({ LOG_LEVEL: 'silent' });
+const closing: (() => Promise<void>)[] = [];
+let drop: () => Promise<void>;
+let url: string;
+let database: Database;
+let clients = 0;
+
+beforeAll(async () => {
+  ({ url, drop } = await createDatabase());
+  database = openDatabase(url);
+});
+afterEach(async () => {
+  await Promise.all(closing.splice(0).map((close) => close()));
+});
+afterAll(async () => {
+  await closeDatabase(database);
+  await drop();
+});
+
+/** Counts what is read, and can hold it back or let it fail. */
+class WatchedReader extends Reader {
+  reads = 0;
+  before: () => Promise<void> = async () => {};
+  override async read<T>(query: (signal: Signal) => PromiseLike<T>, limit: number): Promise<T> {
+    this.reads++;
+    await this.before();
+    return super.read(query, limit);
+  }
+}
+
+/** An instance whose reads are watched; each test takes a client of its own, `from`. */
+async function open(environment: Record<string, string> = {}) {
+  const config = readConfig({ TRUST_PROXY: '1', ...environment });
+  const metrics = createMetrics(256);
+  const decided = vi.spyOn(metrics, 'limited');
+  const reader = new WatchedReader(database, log, metrics);
+  const rateLimit = createRateLimit(config, url, log, metrics);
+  await warmUpValidator();
+  await rateLimit.warmUp();
+  closing.push(async () => {
+    await rateLimit.close();
+    reader.close();
+  });
+  const app = createApp({
+    config,
+    database,
+    reader,
+    rateLimit,
+    log,
+    metrics,
+    isStopping: () => false,
+    replicaTrouble: () => undefined,
+  });
+  const get = (client: string, search = '') => request(app).get(`${PATH}${search}`).set('X-Forwarded-For', client);
+  return { reader, decided, get };
+}
+
+function newClient(): string {
+  return `203.0.113.${++clients}`;
+}
+
+type Get = Awaited<ReturnType<typeof open>>['get'];
+const times = (count: number, get: () => PromiseLike<request.Response>) =>
+  Promise.all(Array.from({ length: count }, get));
+const useUp = async (get: Get, client: string) => {
+  expect((await times(10, () => get(client))).map(({ status }) => status)).toEqual(Array(10).fill(200));
+};
+
+describe('the page', () => {
+  it('is read while the limit decides, and answered when it has', async () => {
+    const { reader, decided, get } = await open();
+    reader.before = async () => expect(decided).not.toHaveBeenCalled();
+    expect((await get(newClient())).status).toBe(200);
+    expect(reader.reads).toBe(1);
+    expect(decided).toHaveBeenCalledOnce();
+  });
+
+  it('is read once for each request that passes, and for none that is refused, when many come at once', async () => {
+    const { reader, get } = await open();
+    await withinASecond(async () => {
+      reader.reads = 0;
+      const client = newClient();
+      const statuses = (await times(50, () => get(client))).map(({ status }) => status);
+      expect(statuses.filter((status) => status === 200)).toHaveLength(10);
+      expect(statuses.filter((status) => status === 429)).toHaveLength(40);
+      expect(reader.reads).toBe(10);
+    });
+  });
+
+  it('is not read for a client that is known to be over its limit', async () => {
+    const { reader, get } = await open();
+    await withinASecond(async () => {
+      reader.reads = 0;
+      const client = newClient();
+      await useUp(get, client);
+      expect((await times(20, () => get(client))).map(({ status }) => status)).toEqual(Array(20).fill(429));
+      expect(reader.reads).toBe(10);
+    });
+  });
+
+  it('is not read for a request with a fault, which counts all the same', async () => {
+    const { reader, get } = await open();
+    await withinASecond(async () => {
+      const client = newClient();
+      for (const [index, search] of ['?size=0', '?nope=1', '?size=1&size=2', '?nextCursor=x'].entries()) {
+        const response = await get(client, search);
+        expectDescribed(response);
+        expect([response.status, response.get('RateLimit')]).toEqual([400, `"default";r=${9 - index};t=1`]);
+      }
+      expect(reader.reads).toBe(0);
+    });
+  });
+
+  it('is not read for a request without a key, which counts all the same', async () => {
+    const { reader, get } = await open({ AUTH: 'api-key' });
+    const responses = await withinASecond(async () => {
+      const client = newClient();
+      const all = [];
+      for (let i = 0; i < 11; i++) all.push(await get(client));
+      return all;
+    });
+    expect(responses.map(({ status }) => status)).toEqual([...Array(10).fill(401), 429]);
+    expect(responses[0]?.get('RateLimit')).toBe('"default";r=9;t=1');
+    expect(reader.reads).toBe(0);
+    const { key } = await createApiKey(database, 'test');
+    expect((await get(newClient()).set('Authorization', key)).status).toBe(200);
+  });
+});
+
+describe('a client that has used up its second at another instance', () => {
+  it('gets the same refusal and nothing of the page', async () => {
+    const [first, second] = [await open(), await open()];
+    await withinASecond(async () => {
+      const client = newClient();
+      await useUp(first.get, client);
+      const [known, unknown] = [await first.get(client), await second.get(client)];
+      expectDescribed(unknown);
+      expect(unknown.status).toBe(429);
+      expect(problemOf(unknown)).toEqual(problemOf(known));
+      const named = (response: request.Response) => ({ ...response.headers, date: '', 'x-request-id': '' });
+      expect(named(unknown)).toEqual(named(known));
+      expect(pageOf(unknown).items).toBeUndefined();
+    });
+  });
+
+  it('costs no more reads than the limit has requests, however many it sends, and none from the first refusal on', async () => {
+    const [first, second] = [await open(), await open()];
+    await withinASecond(async () => {
+      second.reader.reads = 0;
+      const client = newClient();
+      await useUp(first.get, client);
+      expect((await times(60, () => second.get(client))).every(({ status }) => status === 429)).toBe(true);
+      const { reads } = second.reader;
+      expect(reads).toBeLessThanOrEqual(10);
+      await times(60, () => second.get(client));
+      expect(second.reader.reads).toBe(reads);
+    });
+  });
+
+  it('gets the refusal, not the faults of its request', async () => {
+    const [first, second] = [await open(), await open()];
+    for (const search of ['?size=0', '?nope=1', '?nextCursor=x', '']) {
+      await withinASecond(async () => {
+        const client = newClient();
+        await useUp(first.get, client);
+        expect((await second.get(client, search)).status).toBe(429);
+        expect((await second.get(client, search)).status).toBe(429);
+      });
+    }
+  });
+
+  it('gets the refusal, not the failure, when the read fails meanwhile', async () => {
+    const [first, second] = [await open(), await open()];
+    await withinASecond(async () => {
+      second.reader.reads = 0;
+      const client = newClient();
+      await useUp(first.get, client);
+      const unhandled: unknown[] = [];
+      const note = (reason: unknown) => unhandled.push(reason);
+      process.on('unhandledRejection', note);
+      second.reader.before = async () => {
+        throw new Error('nobody may hear of this');
+      };
+      expect((await second.get(client)).status).toBe(429);
+      expect(second.reader.reads).toBe(1);
+      await sleep(20);
+      process.off('unhandledRejection', note);
+      expect(unhandled).toEqual([]);
+    });
+  });
+
+  it('takes a place among the requests in flight until its page is read', async () => {
+    const [first, second] = [await open(), await open({ MAX_REQUESTS_IN_FLIGHT: '1' })];
+    let goOn = () => {};
+    await withinASecond(async () => {
+      goOn();
+      await untilFree();
+      second.reader.reads = 0;
+      const client = newClient();
+      await useUp(first.get, client);
+      const held = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      second.reader.before = () => held;
+      expect((await second.get(client)).status).toBe(429);
+      expect(second.reader.reads).toBe(1);
+      expect((await second.get(newClient())).status).toBe(503);
+    });
+    goOn();
+    await untilFree();
+
+    function untilFree() {
+      return until(async () => (await second.get(newClient())).status === 200, 'a place is free');
+    }
+  });
+});

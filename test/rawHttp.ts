@@ -1,0 +1,36 @@
+/** HTTP written by hand, for requests that no client library would send. */
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import type { Problem } from '../generated/types/models/index.js';
+
+export interface RawAnswer {
+  status: number;
+  /** By their names in lower case. */
+  headers: Record<string, string>;
+  body: string;
+}
+
+/** Sends `head`, the request line and headers a line each, to the host of `url`, and reads until the connection ends. */
+export async function exchange(url: string, head: string[], limitMilliseconds = 15_000): Promise<RawAnswer> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).on('error', () => {});
+  let text = '';
+  socket.setEncoding('utf8').on('data', (chunk) => {
+    text += chunk;
+  });
+  socket.write([...head, 'Connection: close', '', ''].join('\r\n'));
+  await once(socket, 'close', { signal: AbortSignal.timeout(limitMilliseconds) }).finally(() => socket.destroy());
+  const [top = '', ...body] = text.split('\r\n\r\n');
+  const [statusLine = '', ...lines] = top.split('\r\n');
+  return {
+    status: Number(statusLine.split(' ')[1]),
+    headers: Object.fromEntries(
+      lines.map((line) => [line.slice(0, line.indexOf(':')).toLowerCase(), line.slice(line.indexOf(':') + 2)]),
+    ),
+    body: body.join('\r\n\r\n'),
+  };
+}
+
+export function problemIn({ body }: RawAnswer): Problem {
+  return JSON.parse(body);
+}

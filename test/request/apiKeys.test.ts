@@ -1,0 +1,267 @@
+import { randomBytes } from 'node:crypto';
+import { Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'drizzle-orm';
+import { pino } from 'pino';
+import request from 'supertest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { apiKeys, brandedPhoneNumbers, businessProfiles } from '../../src/database/schema.js';
+import { createApiKey, listApiKeys, revokeApiKey } from '../../src/keys/keys.js';
+import { type Service, startService } from '../../src/server.js';
+import { useService } from '../service.js';
+import { withinASecond } from '../until.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const service = useService({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+
+const PROFILES = ['6513270e-269e-4d37-b2a7-4de452e6b438', '5d9dc9f8-1818-4811-892f-902bd23f0824'] as const;
+const NUMBERS = ['+14155550101', '+14155550102', '+14155550103', '+14155550104'];
+
+let address = 0;
+/** Every request from an address of its own, unless one is given: what is counted here is counted by key. */
+const get = (authorization?: string, search = '', from = `198.51.100.${++address % 250}`) => {
+  const sent = request(service.app).get(`${PATH}${search}`).set('X-Forwarded-For', from);
+  return authorization === undefined ? sent : sent.set('Authorization', authorization);
+};
+
+const numbersOf = ({ body }: { body: { items: { phoneNumber: string }[] } }) =>
+  body.items.map(({ phoneNumber }) => phoneNumber);
+
+let key: string;
+let scoped: string;
+/** A key that has used up nothing of its limit yet. */
+const newKey = async (name: string, options = {}) => (await createApiKey(service.database, name, options)).key;
+const toFirstProfile = { businessProfileIds: [PROFILES[0]] };
+
+beforeAll(async () => {
+  const { database } = service;
+  await database
+    .insert(businessProfiles)
+    .values(PROFILES.map((id) => ({ id, businessName: `Business ${id}`, status: 'approved' })));
+  await database
+    .insert(brandedPhoneNumbers)
+    .values(NUMBERS.map((phoneNumber, i) => ({ phoneNumber, businessProfileId: PROFILES[i % 2] ?? PROFILES[0] })));
+  key = await newKey('all');
+  scoped = await newKey('first profile only', toFirstProfile);
+});
+
+describe('a request', () => {
+  it.each(['', 'Bearer ', 'bearer '])('with its key behind "%s" is answered', async (scheme) => {
+    const response = await get(`${scheme}${key}`);
+    expect([response.status, numbersOf(response)]).toEqual([200, NUMBERS]);
+  });
+
+  it.each([
+    ['no key', undefined],
+    ['an empty header', ''],
+    ['something else', 'Basic dXNlcjpzZWNyZXQ='],
+    ['a key that was never made', `Bearer bpn_${'A'.repeat(43)}`],
+    ['a damaged key', 'Bearer bpn_short'],
+  ])('with %s is 401, and the answer says how to send one', async (_what, authorization) => {
+    const response = await get(authorization);
+    expect(response.status).toBe(401);
+    expect(response.type).toBe('application/problem+json');
+    expect(response.body).toMatchObject({ type: '/problems/unauthorized', title: 'Unauthorized', status: 401 });
+    expect(response.get('WWW-Authenticate')).toBe('Bearer realm="branded-phone-numbers"');
+    expect(response.get('RateLimit')).toBe('"default";r=9;t=1');
+  });
+
+  it('with a key that differs in its last character is 401', async () => {
+    const other = key.slice(0, -1) + (key.endsWith('A') ? 'B' : 'A');
+    expect((await get(`Bearer ${other}`)).status).toBe(401);
+  });
+
+  it('needs no key for health and documents', async () => {
+    for (const path of ['/healthz', '/readyz', '/openapi.json']) {
+      expect((await request(service.app).get(path)).status).toBe(200);
+    }
+  });
+});
+
+describe('the rate limit', () => {
+  it('counts each key, whatever address it comes from', async () => {
+    const busy = await newKey('busy');
+    const together = await withinASecond(() => Promise.all(Array.from({ length: 12 }, () => get(busy))));
+    expect(together.filter(({ status }) => status === 200)).toHaveLength(10);
+    expect((await get(await newKey('quiet'))).status).toBe(200);
+  });
+
+  it('counts wrong keys by the address they come from, and good keys from there still pass', async () => {
+    const good = await newKey('good');
+    expect((await get(good)).status).toBe(200);
+    const wrong = () => get(`bpn_${'B'.repeat(43)}`, '', '192.0.2.1');
+    const answers = await withinASecond(() => Promise.all(Array.from({ length: 12 }, wrong)));
+    const statuses = answers.map(({ status }) => status);
+    expect(statuses.filter((status) => status === 401)).toHaveLength(10);
+    expect(statuses.filter((status) => status === 429)).toHaveLength(2);
+    expect((await get(good, '', '192.0.2.1')).status).toBe(200);
+  });
+});
+
+describe('keys that are new to the service', () => {
+  async function lookups(): Promise<number> {
+    // The sessions that looked keys up report within a second.
+    await sleep(1100);
+    const [row] = await service.database.execute<{ n: string }>(
+      sql`SELECT pg_stat_clear_snapshot(), idx_scan AS n FROM pg_stat_user_indexes WHERE indexrelname = 'api_keys_hash_unique'`,
+    );
+    return Number(row?.n);
+  }
+  const invented = () => `bpn_${randomBytes(32).toString('base64url')}`;
+
+  it('are looked up for an address only while it is within its limit', async () => {
+    const before = await lookups();
+    const begin = performance.now();
+    const statuses: number[] = [];
+    for (let round = 0; round < 3; round++) {
+      const answers = await Promise.all(Array.from({ length: 40 }, () => get(invented(), '', '192.0.2.2')));
+      statuses.push(...answers.map(({ status }) => status));
+    }
+    // Ten in any one second: those that end with the first of the requests to those that end with the last.
+    const most = 10 * (1 + Math.ceil((performance.now() - begin) / 1000));
+    expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(most);
+    expect([...new Set(statuses)].sort()).toEqual([401, 429]);
+    expect((await lookups()) - before).toBeLessThanOrEqual(2 * most);
+  });
+
+  it('count once, whichever way they are refused', async () => {
+    const answers = await withinASecond(() =>
+      Promise.all(Array.from({ length: 12 }, () => get(invented(), '', '192.0.2.3'))),
+    );
+    expect(answers.filter(({ status }) => status === 401)).toHaveLength(10);
+  });
+});
+
+describe('a key that is limited to a business profile', () => {
+  it('sees only the numbers of it, by whatever filter', async () => {
+    const own = [NUMBERS[0], NUMBERS[2]];
+    const scoped = await newKey('scoped', toFirstProfile);
+    expect(numbersOf(await get(scoped))).toEqual(own);
+    expect(numbersOf(await get(scoped, `?businessProfileId=${PROFILES[1]}`))).toEqual([]);
+    expect(numbersOf(await get(scoped, `?phoneNumber=${encodeURIComponent(NUMBERS[1] ?? '')}`))).toEqual([]);
+    expect(numbersOf(await get(scoped, '?status=unregistered'))).toEqual(own);
+  });
+
+  it('sees no more with the cursor of a key that does', async () => {
+    const { body } = await get(await newKey('sees all'), '?size=1');
+    expect(numbersOf(await get(scoped, `?size=100&nextCursor=${body.nextCursor}`))).toEqual([NUMBERS[2]]);
+  });
+});
+
+describe('a key', () => {
+  it('is kept only as a hash, and listed without it', async () => {
+    const rows = await service.database.select().from(apiKeys);
+    expect(JSON.stringify(rows)).not.toContain(key);
+    const listed = await listApiKeys(service.database);
+    expect(listed.length).toBeGreaterThanOrEqual(2);
+    expect(JSON.stringify(listed)).not.toContain(rows[0]?.hash);
+    expect(listed[1]).toMatchObject({ name: 'first profile only', businessProfileIds: [PROFILES[0]], revokedAt: null });
+  });
+
+  it('that is revoked stops working within 5 seconds, whatever is remembered of it', async () => {
+    const {
+      key: doomed,
+      created: { id },
+    } = await createApiKey(service.database, 'doomed');
+    expect((await get(doomed)).status).toBe(200);
+    expect(await revokeApiKey(service.database, id)).toMatchObject({ id, state: 'revoked' });
+    expect(await revokeApiKey(service.database, id)).toBeUndefined();
+    const revoked = performance.now();
+    const sentAfter = () => performance.now() - revoked;
+    let lastGood = 0;
+    for (let sent = 0; sent < 7000; await sleep(150)) {
+      sent = sentAfter();
+      if ((await get(doomed)).status !== 200) break;
+      lastGood = sent;
+    }
+    expect(lastGood).toBeLessThan(5000);
+    expect((await get(doomed)).status).toBe(401);
+  });
+
+  it('stops working at the moment it expires, whatever is remembered of it, and the answer says so', async () => {
+    const { key: brief, created } = await createApiKey(service.database, 'brief', {
+      expiresAt: new Date(Date.now() + 2500),
+    });
+    const expiry = Date.parse(created.expiresAt ?? '');
+    let lastGood = 0;
+    let refused: Awaited<ReturnType<typeof get>>;
+    do {
+      const sent = Date.now();
+      refused = await get(brief);
+      if (refused.status === 200) lastGood = sent;
+      await sleep(120);
+    } while (refused.status === 200 && Date.now() < expiry + 3000);
+    expect(lastGood).toBeGreaterThan(0);
+    expect(lastGood).toBeLessThanOrEqual(expiry);
+    expect(refused.status).toBe(401);
+    expect(refused.body.detail).toContain(`expired at ${created.expiresAt}`);
+  });
+
+  it.each(['', 'two\nlines', 'bell\u0007', 'x'.repeat(256)])('is not made with the name %j', async (name) => {
+    await expect(createApiKey(service.database, name)).rejects.toThrow(
+      'the name must have 1 to 255 characters, none of them a control character',
+    );
+  });
+
+  it('is not made when it would have expired already', async () => {
+    const expiresAt = new Date(Date.now() - 1000);
+    await expect(createApiKey(service.database, 'late', { expiresAt })).rejects.toThrow('expired already');
+  });
+
+  it('costs no lookup at every request', async () => {
+    const key = await newKey('remembered');
+    await get(key);
+    // Lookups of the tests before are reported within a second.
+    await sleep(1100);
+    const [before] = await service.database.execute<{ n: string }>(
+      sql`SELECT pg_stat_clear_snapshot(), idx_scan AS n FROM pg_stat_user_indexes WHERE indexrelname = 'api_keys_hash_unique'`,
+    );
+    for (let i = 0; i < 8; i++) await get(key);
+    await sleep(1100);
+    const [after] = await service.database.execute<{ n: string }>(
+      sql`SELECT pg_stat_clear_snapshot(), idx_scan AS n FROM pg_stat_user_indexes WHERE indexrelname = 'api_keys_hash_unique'`,
+    );
+    expect(Number(after?.n) - Number(before?.n)).toBeLessThanOrEqual(4);
+  });
+});
+
+describe('the log', () => {
+  const lines: string[] = [];
+  let logged: Service;
+  beforeAll(async () => {
+    const stream = new Writable({
+      write(chunk, _encoding, done) {
+        lines.push(String(chunk));
+        done();
+      },
+    });
+    const config = readConfig({ PORT: '0', AUTH: 'api-key' });
+    logged = await startService(config, service.databaseUrl, pino({ level: 'trace' }, stream));
+  });
+  afterAll(() => logged.close());
+
+  it('has a line for a request, with the key’s id but neither the key nor a phone number', async () => {
+    const number = NUMBERS[0] ?? '';
+    await request(logged.url)
+      .get(`${PATH}?phoneNumber=${encodeURIComponent(number)}`)
+      .set({ Authorization: `Bearer ${key}`, 'X-Request-Id': 'logged-1' });
+    await request(logged.url).get(`${PATH}?apiKey=${key}&phoneNumber=${number}`);
+    await request(logged.url).get(`${PATH}/${encodeURIComponent(number)}`);
+    await request(logged.url).get('/healthz').set('X-Request-Id', key);
+    await sleep(50);
+    const [id] = (await listApiKeys(service.database)).map((each) => each.id);
+    const line = lines.map((text) => JSON.parse(text)).find(({ requestId }) => requestId === 'logged-1');
+    expect(line).toMatchObject({ method: 'GET', route: PATH, status: 200, rows: 1, client: `key:${id}` });
+    expect(line.milliseconds).toBeGreaterThan(0);
+    expect(lines.join('')).not.toContain(key);
+    expect(lines.join('')).not.toContain(number.slice(1));
+  });
+
+  it('has an id for every request, a new one where the client’s is not safe to log', async () => {
+    const { headers } = await request(logged.url).get('/healthz').set('X-Request-Id', 'a b"}');
+    expect(headers['x-request-id']).toMatch(/^[0-9a-f-]{36}$/);
+    await sleep(50);
+    expect(lines.join('')).toContain(headers['x-request-id']);
+  });
+});

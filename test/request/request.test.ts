@@ -1,0 +1,283 @@
+import request from 'supertest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { parameters } from '../../src/contract.js';
+import { expectDescribed, pageOf, problemOf } from '../answer.js';
+import { entryWith, numberWith, PROFILES, write } from '../numbers.js';
+import { useService } from '../service.js';
+
+const service = useService();
+const get = (search: string) => request(service.app).get(`/v1/brandedPhoneNumbers${search}`);
+const repeat = (name: string, times: number, value = 'x') => Array(times).fill(`${name}=${value}`).join('&');
+const PROFILE = PROFILES[0]?.id ?? '';
+const UUID = '6513270e-269e-4d37-b2a7-4de452e6b438';
+
+beforeAll(() =>
+  write(service.database, [
+    numberWith({
+      phoneNumber: '+14155550123',
+      internalName: 'Mortgage Sales Line',
+      reportingGroup: 'Sales + Service',
+      carrierStatuses: [
+        entryWith('AT&T', 'brandedCallerId', 'pending.initialOptIn'),
+        entryWith('Verizon', 'spamRemediation', 'approved.optIn'),
+      ],
+    }),
+    numberWith({ phoneNumber: '+14155550124', reportingGroup: 'a,b' }),
+  ]),
+);
+
+describe('a request that is right', () => {
+  const rows: [string, string, string[]][] = [
+    ['no parameters', '', ['+14155550123', '+14155550124']],
+    ['a number with %2B', '?phoneNumber=%2B14155550123', ['+14155550123']],
+    ['spaces as +', '?status=submitted+for+review', ['+14155550123']],
+    ['spaces as %20', '?status=submitted%20for%20review', ['+14155550123']],
+    ['two statuses', '?status=unregistered&status=rejected', ['+14155550124']],
+    ['& in a carrier as %26', '?carrier=AT%26T&feature=brandedCallerId&status=pending.initialOptIn', ['+14155550123']],
+    ['a detailed value of status', '?feature=spamRemediation&status=approved.optIn', ['+14155550123']],
+    ['+ in a group as %2B', '?reportingGroup=Sales+%2B+Service', ['+14155550123']],
+    ['a comma, which separates nothing', '?reportingGroup=a,b', ['+14155550124']],
+    ['commas between two values, which are one unknown value', '?carrier=AT%26T,Verizon', []],
+    ['reserved characters as they are', "?internalName=a:/?()'!*,@", []],
+    ['an unknown carrier', '?carrier=Nobody', []],
+    ['names in another case, which are other names', '?carrier=at%26t', []],
+    ['a UUID in capitals', `?businessProfileId=${PROFILE.toUpperCase()}`, ['+14155550123', '+14155550124']],
+    ['the smallest size', '?size=1', ['+14155550123']],
+    ['the largest size', '?size=100', ['+14155550123', '+14155550124']],
+    ['50 values', `?${repeat('carrier', 50)}`, []],
+    ['names of 255 characters', `?internalName=${encodeURIComponent('😀'.repeat(255))}`, []],
+    ['a % that encodes nothing', '?internalName=100%25+sure', []],
+    ['a value with =', '?internalName=a=b', []],
+    ['an encoded parameter name', '?%73ize=1', ['+14155550123']],
+    ['empty pairs', '?&size=1&', ['+14155550123']],
+  ];
+  it.each(rows)('%s', async (_name, search, phoneNumbers) => {
+    const response = await get(search);
+    expectDescribed(response);
+    expect(response.status).toBe(200);
+    expect(pageOf(response).items.map(({ phoneNumber }) => phoneNumber)).toEqual(phoneNumbers);
+  });
+
+  it('50 of the longest names for each filter by name', async () => {
+    const names = ['reportingGroup', 'internalName', 'carrier'].map((name) => repeat(name, 50, 'x'.repeat(255)));
+    expect((await get(`?${names.join('&')}`)).status).toBe(200);
+  });
+
+  it('with a Content-Type that is none', async () => {
+    expect((await get('').set('Content-Type', 'nonsense; ;;')).status).toBe(200);
+  });
+});
+
+describe('a request with a fault gets a 400 that says what is wrong:', () => {
+  const rows: [string, string, string, RegExp][] = [
+    ['a size of 0', '?size=0', 'size', /page size from 1 to 100/],
+    ['a size of 101', '?size=101', 'size', /page size from 1 to 100/],
+    ['a hexadecimal size', '?size=0x10', 'size', /plain digits/],
+    ['a size with an exponent', '?size=1e1', 'size', /plain digits/],
+    ['a size with a decimal point', '?size=5.0', 'size', /plain digits/],
+    ['a size with a space', '?size=%207', 'size', /plain digits/],
+    ['a size with a sign', '?size=%2B7', 'size', /plain digits/],
+    ['a negative size', '?size=-7', 'size', /plain digits/],
+    ['an empty size', '?size=', 'size', /empty/],
+    ['a huge size', `?size=${'9'.repeat(400)}`, 'size', /page size from 1 to 100/],
+    ['a size given twice', '?size=1&size=1', 'size', /more than once/],
+    ['a number whose + came as a space', '?phoneNumber=+14155550123', 'phoneNumber', /%2B/],
+    ['a number without +', '?phoneNumber=14155550123', 'phoneNumber', /E\.164/],
+    ['a number that begins with 0', '?phoneNumber=%2B0155', 'phoneNumber', /E\.164/],
+    ['a number of 16 digits', '?phoneNumber=%2B1234567890123456', 'phoneNumber', /E\.164/],
+    ['a number of 1 digit', '?phoneNumber=%2B1', 'phoneNumber', /E\.164/],
+    ['a number with a line break behind it', '?phoneNumber=%2B14155550123%0A', 'phoneNumber', /E\.164/],
+    ['two numbers', '?phoneNumber=%2B12&phoneNumber=%2B13', 'phoneNumber', /more than once/],
+    ['a UUID as a URN', `?businessProfileId=urn:uuid:${UUID}`, 'businessProfileId', /8-4-4-4-12/],
+    ['a UUID in braces', `?businessProfileId=%7B${UUID}%7D`, 'businessProfileId', /8-4-4-4-12/],
+    ['a UUID without hyphens', `?businessProfileId=${UUID.replaceAll('-', '')}`, 'businessProfileId', /8-4-4-4-12/],
+    ['an empty group', '?reportingGroup=', 'reportingGroup', /empty/],
+    ['an empty group among others', '?reportingGroup=a&reportingGroup=', 'reportingGroup', /empty/],
+    ['a parameter without =', '?carrier', 'carrier', /empty/],
+    ['a name of 256 characters', `?internalName=${'x'.repeat(256)}`, 'internalName', /256 characters; at most 255/],
+    ['a control character', '?internalName=a%0Ab', 'internalName', /control characters/],
+    ['a control character of Latin-1', '?internalName=a%C2%85b', 'internalName', /control characters/],
+    ['a NUL byte', '?carrier=%00', 'carrier', /control characters/],
+    ['51 values', `?${repeat('carrier', 51)}`, 'carrier', /51 values; at most 50/],
+    ['an unknown feature', '?feature=fax', 'feature', /brandedCallerId, spamRemediation/],
+    ['a feature in another case', '?feature=brandedcallerid', 'feature', /did you mean brandedCallerId/],
+    ['a misspelt status', '?status=aproved', 'status', /did you mean approved/],
+    ['a status with an underscore', '?status=submitted_for_review', 'status', /did you mean submitted for review/],
+    ['an unknown detailed status', '?detailedStatus=approved', 'detailedStatus', /detailed status/],
+    ['two statuses behind a comma', '?status=approved,rejected', 'status', /repeat the parameter/],
+    [
+      'two features behind an encoded comma',
+      '?feature=brandedCallerId%2C+spamRemediation',
+      'feature',
+      /repeat the par/,
+    ],
+    ['a carrier that is encoded twice', '?carrier=AT%2526T', 'carrier', /encoded twice; send AT%26T/],
+    ['a number that is encoded twice', '?phoneNumber=%252B14155550123', 'phoneNumber', /twice; send %2B14155550123/],
+    [
+      'a status that is encoded twice',
+      '?status=submitted%2520for%2520review',
+      'status',
+      /send submitted%20for%20review/,
+    ],
+    ...['cursor', 'page', 'page_token', 'pageToken', 'next_cursor', 'offset', 'after'].map(
+      (name): [string, string, string, RegExp] => [
+        `${name} for nextCursor`,
+        `?${name}=1`,
+        name,
+        /did you mean nextCursor/,
+      ],
+    ),
+    ...['limit', 'pageSize', 'per_page', 'page[size]', 'count', 'perPage', 'PAGE_SIZE'].map(
+      (name): [string, string, string, RegExp] => [`${name} for size`, `?${name}=1`, name, /did you mean size/],
+    ),
+    ['profile for businessProfileId', `?profile_id=${UUID}`, 'profile_id', /did you mean businessProfileId/],
+    ['an unknown parameter', '?page=2', 'page', /not a parameter/],
+    ['a misspelt parameter', '?reportinggroup=a', 'reportinggroup', /did you mean reportingGroup/],
+    ['brackets', '?carrier[]=a', 'carrier[]', /repeat carrier without brackets/],
+    ['a parameter named like a member of every object', '?__proto__=a', '__proto__', /not a parameter/],
+    ['broken percent-encoding', '?carrier=%ZZ', 'carrier', /percent-encoded/],
+    ['bytes that are not UTF-8', '?carrier=%FF', 'carrier', /percent-encoded/],
+    ['a parameter name that is not UTF-8', '?%FF=a', '%FF', /percent-encoded/],
+    ['an empty cursor', '?nextCursor=', 'nextCursor', /empty/],
+    ['two cursors', '?nextCursor=a&nextCursor=b', 'nextCursor', /more than once/],
+  ];
+  it.each(rows)('%s', async (_name, search, parameter, detail) => {
+    const response = await get(search);
+    expectDescribed(response);
+    expect(response.status).toBe(400);
+    const problem = problemOf(response);
+    expect(problem).toMatchObject({
+      status: 400,
+      type: '/problems/invalid-request',
+      title: 'Invalid Request',
+      message: 'Invalid Request',
+    });
+    const fault = problem.errors?.find((each) => each.parameter === parameter);
+    expect(fault?.detail).toMatch(detail);
+  });
+
+  it('every fault at once, those of the validator and those it cannot see', async () => {
+    const response = await get(
+      '?size=0&carier=x&status=aproved&phoneNumber=+1&feature=&detailedStatus=x&nextCursor=abc&internalName=%FF&status=lost',
+    );
+    expectDescribed(response);
+    const named = problemOf(response).errors?.map(({ parameter }) => parameter);
+    expect(named?.sort()).toEqual(
+      [
+        'size',
+        'carier',
+        'status',
+        'status',
+        'phoneNumber',
+        'feature',
+        'detailedStatus',
+        'nextCursor',
+        'internalName',
+      ].sort(),
+    );
+  });
+
+  it('each parameter of the contract when it is empty', async () => {
+    for (const name of parameters.keys()) {
+      const response = await get(`?${name}=`);
+      expect([name, response.status]).toEqual([name, 400]);
+    }
+  });
+});
+
+describe('the link to the next page', () => {
+  /** Two names that numbers have, and `count` long ones that none has. */
+  const names = (count: number) => {
+    const long = Array.from({ length: count }, (_, i) => `internalName=${String(i).padEnd(100, 'x')}`);
+    return ['internalName=Mortgage+Sales+Line', 'internalName=Main+Line', ...long].join('&');
+  };
+
+  it('leads there, with the same filters', async () => {
+    const response = await get(`?size=1&${names(30)}`);
+    const [, next = ''] = /^<([^>]+)>; rel="next"$/.exec(response.get('Link') ?? '') ?? [];
+    expect(pageOf(await request(service.app).get(next)).items).toMatchObject([{ phoneNumber: '+14155550124' }]);
+  });
+
+  it('is left out above 4 KB, since many clients take no more than 16 KB of headers', async () => {
+    const response = await get(`?size=1&${names(48)}`);
+    expectDescribed(response);
+    expect([response.status, response.get('Link')]).toEqual([200, undefined]);
+    expect(pageOf(response).nextCursor).not.toBeNull();
+  });
+});
+
+describe('other addresses and methods', () => {
+  it.each([
+    '/v1/brandedPhoneNumbers/',
+    '/v1/brandedphonenumbers',
+    '/V1/brandedPhoneNumbers',
+    '/v1',
+    '/nope',
+    '/v1/%ZZ',
+  ])('GET %s is 404', async (path) => {
+    const response = await request(service.app).get(path);
+    expect(problemOf(response)).toMatchObject({ status: 404, type: '/problems/not-found', message: 'Not Found' });
+    expect(response.status).toBe(404);
+  });
+
+  it('an address in the wrong case is 404, and the answer names the right one', async () => {
+    expect(problemOf(await request(service.app).get('/v1/brandedphonenumbers')).detail).toContain(
+      '/v1/brandedPhoneNumbers?',
+    );
+  });
+
+  it.each(['post', 'put', 'patch', 'delete', 'options'] as const)(
+    '%s is 405 and names what is allowed',
+    async (method) => {
+      const response = await request(service.app)[method]('/v1/brandedPhoneNumbers');
+      expectDescribed(response);
+      expect([response.status, response.get('Allow')]).toEqual([405, 'GET, HEAD']);
+      expect(problemOf(response).type).toBe('/problems/method-not-allowed');
+    },
+  );
+
+  it.each(['', '?size=1', '?size=0', '?nextCursor=x'])(
+    'HEAD %s is answered like GET, without the body',
+    async (search) => {
+      const path = `/v1/brandedPhoneNumbers${search}`;
+      // A superagent would ask for compression with GET only.
+      const [byGet, byHead] = [
+        await request(service.app).get(path).set('Accept-Encoding', 'identity'),
+        await request(service.app).head(path),
+      ];
+      const headersOf = ({ headers }: typeof byGet) => ({ ...headers, date: '', 'x-request-id': '' });
+      expect(byHead.status).toBe(byGet.status);
+      expect(headersOf(byHead)).toEqual(headersOf(byGet));
+      expect(Number(byHead.get('Content-Length'))).toBe(Buffer.byteLength(byGet.text));
+      expect(byHead.text).toBeFalsy();
+    },
+  );
+
+  it('HEAD is 304 where GET would be', async () => {
+    const head = request(service.app).head('/v1/brandedPhoneNumbers');
+    expect((await head.set('If-None-Match', (await get('')).get('ETag') ?? '')).status).toBe(304);
+  });
+
+  it('/healthz and /readyz are 200', async () => {
+    expect((await request(service.app).get('/healthz')).status).toBe(200);
+    expect((await request(service.app).get('/readyz')).status).toBe(200);
+  });
+
+  it('the request id is kept where it is safe to log, and replaced where it is not', async () => {
+    expect((await get('').set('X-Request-Id', 'trace-1')).get('X-Request-Id')).toBe('trace-1');
+    for (const fit of [
+      '2b4f9c1e-1234-4234-8234-123456789012',
+      '00-4bf92f3577b34da6',
+      '1234567890123456',
+      'run-123456',
+    ]) {
+      expect((await get('').set('X-Request-Id', fit)).get('X-Request-Id')).toBe(fit);
+    }
+    for (const unfit of ['14155550101', '1-415-555-0101', 'tel:14155550101', 'call-415.555.0101_b']) {
+      expect((await get('').set('X-Request-Id', unfit)).get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/);
+    }
+    for (const unfit of ['a b"c', `bpn_${'A'.repeat(43)}`, `Bearer:bpn_${'A'.repeat(43)}`]) {
+      expect((await get('').set('X-Request-Id', unfit)).get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/);
+    }
+  });
+});

@@ -1,0 +1,72 @@
+/** Who counts as the client behind proxies; each test has addresses of its own, whose limit nobody has used. */
+import request from 'supertest';
+import { describe, expect, it } from 'vitest';
+import { type TestService, useService } from '../service.js';
+import { withinASecond } from '../until.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+
+/** Sends a request with each `X-Forwarded-For` in turn; resolves to how many its client has left after each. */
+const leftOf = ({ app }: TestService, ...forwarded: string[]) =>
+  withinASecond(async () => {
+    const left: number[] = [];
+    for (const value of forwarded) {
+      const response = await request(app).get(PATH).set('X-Forwarded-For', value);
+      left.push(Number(/r=(\d+)/.exec(response.get('RateLimit') ?? '')?.[1]));
+    }
+    return left;
+  });
+
+describe('without a trusted proxy', () => {
+  const service = useService({ RATE_LIMIT_PER_SECOND: '10' });
+  it('X-Forwarded-For changes nothing', async () => {
+    expect(await leftOf(service, '203.0.113.1', '203.0.113.2')).toEqual([9, 8]);
+  });
+});
+
+describe('behind one proxy', () => {
+  const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+  it('the client is whom the proxy names, whatever the client has put before it', async () => {
+    const same = ['203.0.113.1', '10.0.0.1, 203.0.113.1', '192.0.2.7, 127.0.0.1, 203.0.113.1'];
+    expect(await leftOf(service, ...same, '203.0.113.2')).toEqual([9, 8, 7, 9]);
+  });
+
+  it('IPv6 clients are their /64', async () => {
+    const same = ['2001:db8:1:2:3:4:5:6', '2001:DB8:1:2::'];
+    expect(await leftOf(service, ...same, '2001:db8:1:3::')).toEqual([9, 8, 9]);
+  });
+
+  it('a link-local client is its network, whatever interface its address names', async () => {
+    expect(await leftOf(service, 'fe80::1%eth0', 'fe80::2%a-b.c', 'fe80::3')).toEqual([9, 8, 7]);
+  });
+
+  it('an IPv4 client is the same when written as IPv6', async () => {
+    const same = ['203.0.113.9', '::ffff:203.0.113.9', '::ffff:cb00:7109', '0:0:0:0:0:FFFF:CB00:7109'];
+    expect(await leftOf(service, ...same)).toEqual([9, 8, 7, 6]);
+  });
+
+  it('a client is the same whatever port it is named with', async () => {
+    expect(await leftOf(service, '203.0.113.3:51000', '203.0.113.3:51001', '203.0.113.3')).toEqual([9, 8, 7]);
+    expect(await leftOf(service, '[2001:db8:7:7::7]:443', '2001:db8:7:7::8')).toEqual([9, 8]);
+  });
+
+  it('all that is no address is one client, apart from all others', async () => {
+    expect(await leftOf(service, 'x'.repeat(10_000), 'y'.repeat(10_000), '203.0.113.4')).toEqual([9, 8, 9]);
+  });
+});
+
+describe('behind two proxies', () => {
+  const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '2' });
+  it('only what the outer one has written counts', async () => {
+    const same = ['203.0.113.1, 10.0.0.1', '198.51.100.1, 203.0.113.1, 10.0.0.2'];
+    expect(await leftOf(service, ...same)).toEqual([9, 8]);
+  });
+});
+
+describe('behind proxies known by their addresses', () => {
+  const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: 'loopback,10.0.0.0/8' });
+  it('the client is the first address from the right that is none of them', async () => {
+    const same = ['203.0.113.1, 10.0.0.1, 10.9.9.9', '10.1.1.1, 203.0.113.1, 10.0.0.3'];
+    expect(await leftOf(service, ...same)).toEqual([9, 8]);
+  });
+});
