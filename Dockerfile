@@ -1,5 +1,5 @@
 # The service alone; PostgreSQL and Redis are others' containers (compose.yaml).
-FROM node:20-bookworm-slim AS build
+FROM node:24-bookworm-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
@@ -8,7 +8,7 @@ COPY generated generated
 COPY src src
 RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
 
-FROM node:20-bookworm-slim
+FROM node:24-bookworm-slim
 ENV NODE_ENV=production
 # Where a container listens, others can reach it: AUTH has to be chosen when it is run.
 ENV HOST=0.0.0.0

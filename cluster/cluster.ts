@@ -5,6 +5,8 @@
  *            ├─ instance 2 ─┼─ DATABASE_URL┤                           │ streaming replication
  *            └─ instance 3 ─┘      │       └─ PgBouncer ── replica ────┘
  *                  └── Redis       (the second host, used when the first is gone)
+ *
+ * Or, to scale reads: two replicas, and each instance reads from one of them alone.
  */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,12 +14,12 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packageFolder } from '../src/contract.js';
-import { migrateDatabase } from '../src/database.js';
+import { migrateDatabase } from '../src/database/migrations.js';
+import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
 import { freePort, isListening } from './port.js';
 import { type PostgresServer, startPostgres, startReplica } from './postgresServer.js';
 
-/** The programs that have to be installed, by Debian's names, and how each tells its version. */
+/** The programs that have to be installed, by Debian's names, and the option that prints their version. */
 const PROGRAMS: [name: string, question: string][] = [
   ['redis-server', '--version'],
   ['pgbouncer', '--version'],
@@ -32,22 +34,33 @@ export const missingPrograms = PROGRAMS.filter(([name, question]) => spawnSync(n
 export interface Cluster {
   /** HAProxy. */
   url: string;
-  /** The instances themselves, past HAProxy. */
+  /** The instances themselves, bypassing HAProxy. */
   instanceUrls: string[];
   primary: PostgresServer;
-  replica: PostgresServer;
-  /** Stops each instance in order and starts it anew, one after the other. */
+  /** One, or two where the instances read from replicas: the first serves the first and the third instance. */
+  replicas: [PostgresServer, ...PostgresServer[]];
+  /** Restarts the instances cleanly, one after the other. */
   restartInstances(): Promise<void>;
   stop(): Promise<void>;
 }
 
 const INSTANCES = 3;
 
-/** Starts all of it on free ports; HAProxy on `port`, if given. */
-export async function startCluster(port?: number): Promise<Cluster> {
+interface Options {
+  /** Of HAProxy; unset: a free one. */
+  port?: number;
+  /** What the instances read from: a primary and, when it is gone, its replica; or a replica each. */
+  readsFrom?: 'primary' | 'replicas';
+  /** Settings of the instances beside those of the cluster. */
+  environment?: Record<string, string>;
+}
+
+/** Starts all of it on free ports. */
+export async function startCluster({ port, readsFrom = 'primary', environment = {} }: Options = {}): Promise<Cluster> {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-cluster-'));
   await chmod(folder, 0o755);
   const running = new Map<string, ChildProcess>();
+  const servers: PostgresServer[] = [];
 
   function run(name: string, program: string, args: string[], environment: Record<string, string> = {}): ChildProcess {
     const child = spawn(program, args, {
@@ -66,72 +79,100 @@ export async function startCluster(port?: number): Promise<Cluster> {
     await once(child, 'exit');
   }
 
-  const primary = await startPostgres({ synchronous_commit: 'local' });
-  await migrateDatabase(primary.url);
-  const replica = await startReplica(primary);
-
-  const redisPort = await freePort();
-  run('redis', 'redis-server', ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', folder]);
-
-  const poolers: number[] = [];
-  for (const [index, server] of [primary, replica].entries()) {
-    const listen = await freePort();
-    poolers.push(listen);
-    const file = join(folder, `pgbouncer${index}.ini`);
-    await writeFile(file, pgbouncer(listen, server.port, join(folder, 'users.txt')));
-    await writeFile(join(folder, 'users.txt'), '"postgres" ""\n');
-    // It refuses root.
-    run(`pgbouncer${index}`, 'pgbouncer', [...(process.getuid?.() === 0 ? ['-u', 'nobody'] : []), '-q', file]);
+  async function stop(): Promise<void> {
+    await Promise.all(
+      [...running.keys()].map((name) => end(name, name.startsWith('instance') ? 'SIGKILL' : 'SIGTERM')),
+    );
+    await Promise.all(servers.map((server) => server.remove()));
+    await rm(folder, { recursive: true, force: true });
   }
-  await Promise.all([redisPort, ...poolers].map((each) => isListening(each)));
 
-  const settings = {
-    // Prepared statements need PgBouncer 1.21; Debian 12 has an older one.
-    DATABASE_URL: `postgres://postgres@${poolers.map((each) => `127.0.0.1:${each}`).join(',')}/postgres?prepare=false`,
-    REDIS_URL: `redis://127.0.0.1:${redisPort}`,
-    TRUST_PROXY: '1',
-    LOG_LEVEL: 'error',
-  };
-  const ports: number[] = [];
-  for (let i = 0; i < INSTANCES; i++) ports.push(await freePort());
-  async function startInstance(index: number): Promise<void> {
-    const PORT = String(ports[index]);
-    run(`instance${index}`, process.execPath, ['--import', 'tsx', 'src/main.ts', 'serve'], { ...settings, PORT });
-    await isListening(Number(PORT), 60_000);
+  async function startServer(starting: Promise<PostgresServer>): Promise<PostgresServer> {
+    const server = await starting;
+    servers.push(server);
+    return server;
   }
-  for (let i = 0; i < INSTANCES; i++) await startInstance(i);
 
-  const front = port ?? (await freePort());
-  const file = join(folder, 'haproxy.cfg');
-  await writeFile(file, haproxy(front, ports));
-  run('haproxy', 'haproxy', ['-f', file, '-db', '-q']);
-  await isListening(front);
-  const url = `http://127.0.0.1:${front}`;
-  await everyInstanceIsReady(ports);
-  // Until HAProxy has found them so.
-  await sleep(1500);
+  async function startAll(): Promise<Cluster> {
+    const primary = await startServer(startPostgres({ synchronous_commit: 'local' }));
+    await migrateDatabase(primary.url, migrationsFolder);
+    const replicas: Cluster['replicas'] = [await startServer(startReplica(primary))];
+    if (readsFrom === 'replicas') replicas.push(await startServer(startReplica(primary)));
 
-  return {
-    url,
-    instanceUrls: ports.map((each) => `http://127.0.0.1:${each}`),
-    primary,
-    replica,
-    async restartInstances() {
-      for (let i = 0; i < INSTANCES; i++) {
-        await end(`instance${i}`);
-        await startInstance(i);
-        await everyInstanceIsReady(ports);
-        await sleep(1500);
-      }
-    },
-    async stop() {
-      await Promise.all(
-        [...running.keys()].map((name) => end(name, name.startsWith('instance') ? 'SIGKILL' : 'SIGTERM')),
-      );
-      await Promise.all([replica.remove(), primary.remove()]);
-      await rm(folder, { recursive: true, force: true });
-    },
-  };
+    const redisPort = await freePort();
+    run('redis', 'redis-server', ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', folder]);
+
+    const users = join(folder, 'users.txt');
+    await writeFile(users, '"postgres" ""\n');
+    const poolers: number[] = [];
+    for (const [index, server] of [primary, ...replicas].entries()) {
+      const listen = await freePort();
+      poolers.push(listen);
+      const file = join(folder, `pgbouncer${index}.ini`);
+      await writeFile(file, pgbouncer(listen, server.port, users));
+      // It refuses root.
+      run(`pgbouncer${index}`, 'pgbouncer', [...(process.getuid?.() === 0 ? ['-u', 'nobody'] : []), '-q', file]);
+    }
+    await Promise.all([redisPort, ...poolers].map((each) => isListening(each)));
+
+    const settings = {
+      REDIS_URL: `redis://127.0.0.1:${redisPort}`,
+      TRUST_PROXY: '1',
+      LOG_LEVEL: 'error',
+      ...environment,
+    };
+    function databaseUrl(index: number): string {
+      const hosts = readsFrom === 'primary' ? poolers : [poolers[1 + (index % replicas.length)]];
+      // Prepared statements need PgBouncer 1.21; Debian 12 has an older one.
+      return `postgres://postgres@${hosts.map((each) => `127.0.0.1:${each}`).join(',')}/postgres?prepare=false`;
+    }
+    const ports: number[] = [];
+    for (let i = 0; i < INSTANCES; i++) ports.push(await freePort());
+    async function startInstance(index: number): Promise<void> {
+      const PORT = String(ports[index]);
+      const DATABASE_URL = databaseUrl(index);
+      const command = ['--import', 'tsx', 'src/main.ts', 'serve'];
+      const child = run(`instance${index}`, process.execPath, command, { ...settings, DATABASE_URL, PORT });
+      const ended = once(child, 'exit').then(([code]) => {
+        throw new Error(`instance ${index} ended with ${code}`);
+      });
+      await Promise.race([isListening(Number(PORT), 60_000), ended]);
+    }
+    for (let i = 0; i < INSTANCES; i++) await startInstance(i);
+
+    const front = port ?? (await freePort());
+    const file = join(folder, 'haproxy.cfg');
+    await writeFile(file, haproxy(front, ports));
+    run('haproxy', 'haproxy', ['-f', file, '-db', '-q']);
+    await isListening(front);
+    const url = `http://127.0.0.1:${front}`;
+    await everyInstanceIsReady(ports);
+    // Until HAProxy's checks have found them ready.
+    await sleep(1500);
+
+    return {
+      url,
+      instanceUrls: ports.map((each) => `http://127.0.0.1:${each}`),
+      primary,
+      replicas,
+      async restartInstances() {
+        for (let i = 0; i < INSTANCES; i++) {
+          await end(`instance${i}`);
+          await startInstance(i);
+          await everyInstanceIsReady(ports);
+          await sleep(1500);
+        }
+      },
+      stop,
+    };
+  }
+
+  try {
+    return await startAll();
+  } catch (error) {
+    await stop();
+    throw error;
+  }
 }
 
 async function everyInstanceIsReady(ports: number[]): Promise<void> {
@@ -151,7 +192,7 @@ async function everyInstanceIsReady(ports: number[]): Promise<void> {
  */
 function pgbouncer(port: number, target: number, users: string): string {
   return `[databases]
-postgres = host=127.0.0.1 port=${target} dbname=postgres user=postgres connect_query='SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_bitmapscan = off; SET statement_timeout = 4000'
+postgres = host=127.0.0.1 port=${target} dbname=postgres user=postgres connect_query='SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_bitmapscan = off; SET enable_seqscan = off; SET statement_timeout = 4000'
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = ${port}
@@ -164,7 +205,7 @@ default_pool_size = 20
 server_login_retry = 1
 server_connect_timeout = 2
 query_wait_timeout = 3
-ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,statement_timeout,extra_float_digits
+ignore_startup_parameters = plan_cache_mode,jit,enable_bitmapscan,enable_seqscan,statement_timeout,extra_float_digits
 `;
 }
 
@@ -178,6 +219,8 @@ defaults
   timeout client 30s
   timeout server 10s
   timeout http-request 10s
+  # A busy instance takes its time for /readyz, up to a second; without this it would have only as long as the interval.
+  timeout check 2s
   retries 2
   # Reading twice does no harm.
   retry-on conn-failure empty-response response-timeout

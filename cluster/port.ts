@@ -1,16 +1,26 @@
 /** Ports of 127.0.0.1. */
-import { once } from 'node:events';
-import { type AddressInfo, connect, createServer } from 'node:net';
+import { randomInt } from 'node:crypto';
+import { connect, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Below the ports that systems give to outgoing connections, which could take one before its server does. */
+const FIRST_PORT = 15_000;
+const LAST_PORT = 32_000;
 
 /** A port that nobody listens on. */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+  const port = randomInt(FIRST_PORT, LAST_PORT);
+  return (await isFree(port)) ? port : freePort();
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  const listens = await new Promise<boolean>((resolve) => {
+    server.once('listening', () => resolve(true)).once('error', () => resolve(false));
+    server.listen(port, '127.0.0.1');
+  });
+  if (listens) await new Promise((resolve) => server.close(resolve));
+  return listens;
 }
 
 /** Waits until something listens on the port. */

