@@ -21,10 +21,13 @@ const STATUSES: [string, number][] = [
 ];
 
 /** The id of the profile of this rank; the first holds a tenth of the numbers. */
-const profileId = (rank: number) => `00000000-0000-4000-8000-${String(rank).padStart(12, '0')}`;
+export const profileId = (rank: number) => `00000000-0000-4000-8000-${String(rank).padStart(12, '0')}`;
+
+/** The number of this index, from 1. */
+export const phoneNumberAt = (index: number) => `+1${2_000_000_000 + index * 7}`;
 
 /** A small generator of pseudo-random numbers in [0, 1) (mulberry32): the data are the same on every machine. */
-function dice(seed: number) {
+export function dice(seed: number) {
   let state = seed;
   return () => {
     state = (state + 0x6d2b79f5) | 0;
@@ -34,9 +37,9 @@ function dice(seed: number) {
   };
 }
 
-/** Writes `count` numbers as NDJSON, an item a line. */
-export async function writeNumbers(file: string, count: number): Promise<void> {
-  const random = dice(20_240_601);
+/** Writes the first `count` numbers as NDJSON, an item a line; with another `seed`, the same numbers with other contents. */
+export async function writeNumbers(file: string, count: number, seed = 20_240_601): Promise<void> {
+  const random = dice(seed);
   const skewed = (most: number) => Math.floor(most ** random());
   const output = createWriteStream(file);
   let block = '';
@@ -56,7 +59,7 @@ export async function writeNumbers(file: string, count: number): Promise<void> {
         );
       }
     }
-    block += `{"phoneNumber":"+1${2_000_000_000 + index * 7}","businessProfile":{"id":"${profileId(profile)}","businessName":"Company ${profile}","status":"approved"},"internalName":"Line ${skewed(5000)}","brandingNameShort":"Company","brandingNameLong":"Company Long","reportingGroup":"Group ${skewed(500)}","carrierStatuses":[${entries}],"createdAt":"2026-02-03T16:49:02.748Z","updatedAt":"2026-02-03T16:49:02.748Z"}\n`;
+    block += `{"phoneNumber":"${phoneNumberAt(index)}","businessProfile":{"id":"${profileId(profile)}","businessName":"Company ${profile}","status":"approved"},"internalName":"Line ${skewed(5000)}","brandingNameShort":"Company","brandingNameLong":"Company Long","reportingGroup":"Group ${skewed(500)}","carrierStatuses":[${entries}],"createdAt":"2026-02-03T16:49:02.748Z","updatedAt":"2026-02-03T16:49:02.748Z"}\n`;
     if (block.length < 1_000_000) continue;
     if (!output.write(block)) await once(output, 'drain');
     block = '';

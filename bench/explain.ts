@@ -1,16 +1,17 @@
-/** What PostgreSQL does for a page, counted: the same statement that the service prepares, under EXPLAIN. */
+/** What PostgreSQL does for a page, counted: the same statements that the service prepares, under EXPLAIN. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
-import { type PageRequest, preparePages } from '../src/query.js';
-import * as schema from '../src/schema.js';
+import { planningOptions } from '../src/database/connect.js';
+import * as schema from '../src/database/schema.js';
+import { type PageRequest, preparePages } from '../src/page/page.js';
 
 export interface Reads {
   /** Pages of 8 kB that were looked at, found in memory or not. */
   buffers: number;
   /** Rows that came out of tables and indexes. */
   rows: number;
-  milliseconds: number;
-  plan: PlanNode;
+  /** In the order in which they were sent. */
+  statements: { query: string; plan: PlanNode }[];
 }
 
 export interface PlanNode {
@@ -25,16 +26,13 @@ export interface PlanNode {
 
 /** Explains pages on a connection of its own; `planCacheMode` is PostgreSQL's setting. */
 export function openExplainer(url: string, planCacheMode: 'force_generic_plan' | 'force_custom_plan') {
-  const client = postgres(url, {
-    max: 1,
-    connection: { plan_cache_mode: planCacheMode, enable_bitmapscan: 'off', jit: 'off' },
-  });
-  let sent = { query: '', values: [] as unknown[] };
+  const client = postgres(url, { max: 1, connection: { ...planningOptions, plan_cache_mode: planCacheMode } });
+  let sent: { query: string; values: unknown[] }[] = [];
   const database = drizzle(client, {
     schema,
     logger: {
       logQuery(query, values) {
-        sent = { query, values };
+        sent.push({ query, values });
       },
     },
   });
@@ -42,17 +40,22 @@ export function openExplainer(url: string, planCacheMode: 'force_generic_plan' |
   const names = new Map<string, string>();
 
   async function explain(request: PageRequest): Promise<Reads> {
+    sent = [];
     await readPage(request);
-    const { query, values } = sent;
-    const name = names.get(query) ?? `explained_${names.size}`;
-    if (!names.has(query)) await client.unsafe(`PREPARE ${name} AS ${query}`);
-    names.set(query, name);
-    const [answer] = await client.unsafe(
-      `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE ${name}(${values.map(literal).join(', ')})`,
-    );
-    const [{ Plan: plan, 'Execution Time': milliseconds }] = answer?.['QUERY PLAN'] ?? [{}];
-    const buffers = plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
-    return { buffers, rows: rowsOf(plan), milliseconds, plan };
+    const reads: Reads = { buffers: 0, rows: 0, statements: [] };
+    for (const { query, values } of sent) {
+      const name = names.get(query) ?? `explained_${names.size}`;
+      if (!names.has(query)) await client.unsafe(`PREPARE ${name} AS ${query}`);
+      names.set(query, name);
+      const [answer] = await client.unsafe(
+        `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE ${name}(${values.map(literal).join(', ')})`,
+      );
+      const [{ Plan: plan }] = answer?.['QUERY PLAN'] ?? [{}];
+      reads.buffers += plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
+      reads.rows += rowsOf(plan);
+      reads.statements.push({ query, plan });
+    }
+    return reads;
   }
 
   return { explain, close: () => client.end() };

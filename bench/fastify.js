@@ -1,16 +1,33 @@
 // What one would write by hand: Fastify and postgres.js with the obvious query, a prepared statement, no validation of
-// its own beyond Fastify's, no limit, no log. It answers the first page of the list, or what follows ?after=.
+// its own beyond Fastify's, no limit, no log. It answers the first page of the list, or what follows ?after=, and knows
+// the filters of the specification's examples.
 import Fastify from 'fastify';
 import postgres from 'postgres';
 
 const sql = postgres(process.env.DATABASE_URL, { max: 10 });
 const app = Fastify();
+const list = { type: 'array', items: { type: 'string' } };
 const querystring = {
   type: 'object',
-  properties: { after: { type: 'string' }, size: { type: 'integer', default: 25 } },
+  properties: {
+    after: { type: 'string' },
+    size: { type: 'integer', default: 25 },
+    phoneNumber: { type: 'string' },
+    carrier: list,
+    feature: list,
+    status: list,
+  },
 };
 
-app.get('/v1/brandedPhoneNumbers', { schema: { querystring } }, async ({ query: { after = '', size } }) => {
+app.get('/v1/brandedPhoneNumbers', { schema: { querystring } }, async ({ query }) => {
+  const { after = '', size, phoneNumber, carrier, feature, status } = query;
+  const statuses = status?.filter((value) => !value.includes('.'));
+  const detailedStatuses = status?.filter((value) => value.includes('.'));
+  const ofEntry = [
+    ...(carrier ? [sql`carrier IN ${sql(carrier)}`] : []),
+    ...(feature ? [sql`feature IN ${sql(feature)}`] : []),
+    ...(detailedStatuses?.length ? [sql`detailed_status IN ${sql(detailedStatuses)}`] : []),
+  ];
   const rows = await sql`
     SELECT
       number.id, phone_number AS "phoneNumber",
@@ -25,7 +42,18 @@ app.get('/v1/brandedPhoneNumbers', { schema: { querystring } }, async ({ query: 
       ) AS "carrierStatuses",
       created_at AS "createdAt", updated_at AS "updatedAt"
     FROM branded_phone_numbers AS number JOIN business_profiles AS profile ON profile.id = business_profile_id
-    WHERE phone_number > ${after} ORDER BY phone_number LIMIT ${size + 1}`;
+    WHERE phone_number > ${after}
+      ${phoneNumber ? sql`AND phone_number = ${phoneNumber}` : sql``}
+      ${statuses?.length ? sql`AND number.status IN ${sql(statuses)}` : sql``}
+      ${
+        ofEntry.length
+          ? sql`AND EXISTS (
+            SELECT FROM carrier_statuses AS entry
+            WHERE entry.phone_number = number.phone_number ${ofEntry.map((condition) => sql`AND ${condition}`)}
+          )`
+          : sql``
+      }
+    ORDER BY phone_number LIMIT ${size + 1}`;
   const items = rows.slice(0, size);
   return { items, nextCursor: rows.length > size ? Buffer.from(items.at(-1).phoneNumber).toString('base64url') : null };
 });

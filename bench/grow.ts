@@ -1,4 +1,4 @@
-/** Ten times the numbers, by SQL: the same owners and statuses again under other numbers, and the indexes built anew. */
+/** Ten times the numbers, by SQL: the same attributes and statuses again under other numbers, and the indexes rebuilt. */
 import type { Sql } from 'postgres';
 
 /** Distance between the copies: more than the numbers of a million take. */
@@ -12,15 +12,15 @@ export async function growTenfold(sql: Sql): Promise<void> {
   await sql`TRUNCATE carrier_statuses`;
   const indexes = await sql`
     SELECT index.indexrelid::regclass::text AS name, index.indrelid::regclass::text AS table, conname AS constraint,
-      coalesce(pg_get_constraintdef(c.oid), pg_get_indexdef(index.indexrelid)) AS definition
+      replace(coalesce(pg_get_constraintdef(c.oid), pg_get_indexdef(index.indexrelid)), ' ON ONLY ', ' ON ') AS definition
     FROM pg_index AS index LEFT JOIN pg_constraint AS c ON c.conindid = index.indexrelid AND c.contype IN ('p', 'u')
-    WHERE index.indrelid IN ('branded_phone_numbers'::regclass, 'listings'::regclass)`;
+    WHERE index.indrelid IN ('branded_phone_numbers'::regclass, 'postings'::regclass)`;
   for (const { name, table, constraint } of indexes) {
     await sql.unsafe(constraint ? `ALTER TABLE ${table} DROP CONSTRAINT ${constraint}` : `DROP INDEX ${name}`);
   }
   for (const [table, replaced] of [
     ['branded_phone_numbers', ['phone_number', 'id']],
-    ['listings', ['phone_number']],
+    ['postings', ['phone_number']],
   ] as const) {
     const columns = await sql`
       SELECT column_name AS name FROM information_schema.columns

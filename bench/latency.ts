@@ -1,23 +1,46 @@
-/** How long each shape takes and what it reads, on one database. */
-import { closeDatabase, openDatabase } from '../src/database.js';
-import { filterOf } from '../src/filter.js';
-import { preparePages } from '../src/query.js';
+/** How long whole requests take, without the limit: the named shapes and random filters, on databases of several sizes. */
+import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
+import { encodeCursor } from '../src/request/cursor.js';
+import { filterOf } from '../src/request/filter.js';
+import { phoneNumberAt } from './data.js';
 import { openExplainer } from './explain.js';
+import { randomFilters } from './filters.js';
 import type { Server } from './server.js';
-import { type Owners, type Shape, shapesFor } from './shapes.js';
+import { type Profiles, type Shape, shapesFor } from './shapes.js';
 
-export interface Latency {
-  shape: string;
-  kind: Shape['kind'];
-  /** Milliseconds: of the query seen from node, and of the request seen by its client where one was sent. */
-  database: Quantiles;
-  request?: Quantiles;
-  /** The p99 of every other round, and of the rounds between: as far as they differ, it is the machine. */
-  halves: [number, number];
-  rows: number;
-  buffers: number;
-  /** How many numbers the page shows. */
-  items: number;
+/** Rounds of all named shapes; enough for a p95 that is not the maximum. */
+const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 40);
+/** How often each random filter is asked, and how often the slowest are; the median counts. */
+const REPEATS = 5;
+const REPEATS_OF_SLOWEST = 30;
+/** Rounds before measuring: by then every connection of the pool has prepared its statements. */
+const WARM_UP_ROUNDS = 10;
+/** Random filters of each kind and page size, each asked for its first page and a deep one. */
+const FILTERS = Number(process.env.BENCH_FILTERS ?? 150);
+const SEED = Number(process.env.BENCH_SEED ?? 1);
+const LOOK_UPS = 20;
+const KINDS = ['one attribute', 'several attributes'] as const;
+export const PATH = '/v1/brandedPhoneNumbers';
+
+/** What was measured at one size; times are milliseconds of whole requests as their client sees them. */
+export interface Latencies {
+  numbers: number;
+  /** The median of requests for one phone number each. */
+  lookUp: number;
+  shapes: { shape: string; kind: Shape['kind']; times: Quantiles; buffers: number; items: number }[];
+  random: RandomPages[];
+}
+
+/** Over the median of each filter's repeats. */
+export interface RandomPages {
+  kind: (typeof KINDS)[number];
+  pageSize: number;
+  pages: number;
+  times: Quantiles & { worst: number };
+  /** The query string that took longest. */
+  slowest: string;
+  /** Answers other than 200. */
+  failed: number;
 }
 
 export interface Quantiles {
@@ -26,97 +49,127 @@ export interface Quantiles {
   p99: number;
 }
 
-/** Rounds of all shapes: enough for a p99 that is not the maximum. Whole requests, which take longer, have a quarter. */
-const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 400);
-const PATH = '/v1/brandedPhoneNumbers';
-
 /** A database of some size, and the service on it. */
 export interface Target {
   size: number;
   url: string;
-  owners: Owners;
+  profiles: Profiles;
   server: Server;
-  /** A phone number in the middle of all. */
-  middle: string;
+}
+
+interface Case {
+  url: string;
+  isRandom: boolean;
+  times: number[];
+  failed: number;
 }
 
 /**
- * Times all shapes at all sizes, each for its first page and one from the middle of the numbers, in rounds: what disturbs
- * the machine for a moment hits one shape no more than others, and one size no more than others.
+ * Asks everything at all sizes in rounds: what disturbs the machine for a moment hits one shape no more than others, and
+ * one size no more than others. The random filters are asked only every few rounds.
  */
-export async function measureLatency(targets: Target[]): Promise<Record<string, Latency[]>> {
+export async function measureLatencies(targets: Target[]): Promise<Latencies[]> {
   const opened = await Promise.all(targets.map(openTarget));
-  // One after the other, since what a service does after an answer would disturb the statement that comes next.
-  for (const [part, rounds] of [
-    ['database', ROUNDS],
-    ['request', ROUNDS / 4],
-  ] as const) {
-    for (let round = -5; round < rounds; round++) {
-      // Each case at every size in a row, so that sizes are compared under the same conditions.
-      for (const index of opened[0]?.cases.keys() ?? []) {
-        for (const { cases } of opened) {
-          const { work, times } = cases[index] ?? {};
-          if (!work?.[part]) continue;
-          const time = await timed(work[part]);
-          if (round >= 0) times?.[part].push(time);
-        }
+  const cases = opened.map(({ all }) => all);
+  for (let round = -WARM_UP_ROUNDS; round < ROUNDS; round++) {
+    if (round % 10 === 0) console.error(`  round ${round} of ${ROUNDS}`);
+    const isWithRandom = round >= 0 && round % Math.ceil(ROUNDS / REPEATS) === 0;
+    for (const index of cases[0]?.keys() ?? []) {
+      for (const { [index]: each } of cases) {
+        if (!each || (each.isRandom && !isWithRandom)) continue;
+        const milliseconds = await time(each);
+        if (round >= 0) each.times.push(milliseconds);
       }
     }
   }
-  await Promise.all(opened.map(({ close }) => close()));
-  return Object.fromEntries(
-    opened.map(({ size, cases }) => [
-      size,
-      cases.map(({ work, times, ...latency }) => ({
-        ...latency,
-        database: quantiles(times.database),
-        ...(work.request && { request: quantiles(times.request) }),
-        halves: [0, 1].map((half) => quantiles(times.database.filter((_, round) => round % 2 === half)).p99) as [
-          number,
-          number,
-        ],
-      })),
-    ]),
-  );
+  for (const { random } of opened) for (const { asked } of random) await settleSlowest(asked);
+  return opened.map(({ numbers, lookUps, shapes, random }) => ({
+    numbers,
+    lookUp: quantiles(lookUps.flatMap(({ times }) => times)).median,
+    shapes: shapes.map(({ asked, ...shape }) => ({ ...shape, times: quantiles(asked.times) })),
+    random: random.map(({ kind, pageSize, asked }) => {
+      const medians = asked.map(({ times }) => quantiles(times).median);
+      const worst = Math.max(...medians);
+      return {
+        kind,
+        pageSize,
+        pages: asked.length,
+        times: { ...quantiles(medians), worst },
+        slowest: new URL(asked[medians.indexOf(worst)]?.url ?? '').search,
+        failed: asked.reduce((sum, { failed }) => sum + failed, 0),
+      };
+    }),
+  }));
 }
 
-async function openTarget({ size, url, owners, server, middle }: Target) {
-  const database = openDatabase(url, { connections: 1 });
-  const readPage = preparePages(database);
+/** Milliseconds of one request. */
+async function time(asked: Case): Promise<number> {
+  const start = performance.now();
+  const answer = await fetch(asked.url);
+  await answer.arrayBuffer();
+  if (!answer.ok) asked.failed++;
+  return performance.now() - start;
+}
+
+/**
+ * Asks the slowest filter again until the slowest is one that was asked often: of some hundred filters that are asked a
+ * few times, the machine makes one look slow that is not.
+ */
+async function settleSlowest(cases: Case[]): Promise<void> {
+  const medianOf = ({ times }: Case) => quantiles(times).median;
+  for (;;) {
+    const slowest = cases.reduce((one, other) => (medianOf(other) > medianOf(one) ? other : one));
+    if (slowest.times.length >= REPEATS_OF_SLOWEST) return;
+    slowest.times.push(await time(slowest));
+  }
+}
+
+async function openTarget({ size: numbers, url, profiles, server }: Target) {
+  const middle = phoneNumberAt(Math.floor(numbers / 2));
   const explainer = openExplainer(url, 'force_generic_plan');
-  const cases = [];
-  for (const { name, kind, request } of shapesFor(owners)) {
+  const ask = (request: ListBrandedPhoneNumbersRequest, after: string, isRandom: boolean): Case => ({
+    url: `${server.url}${PATH}?${searchOf(request, after)}`,
+    isRandom,
+    times: [],
+    failed: 0,
+  });
+  const shapes = [];
+  for (const { name, kind, request } of shapesFor(profiles)) {
     for (const after of ['', middle]) {
-      const page = { filter: filterOf(request), visibleProfiles: null, after, size: request.size ?? 25 };
-      const { rows, buffers } = await explainer.explain(page);
-      const { count: items } = await readPage(page);
-      // A cursor into the middle is had by walking there, which would take hours: only the database is timed there.
-      const path = after === '' ? `${server.url}${PATH}?${searchOf(request)}` : undefined;
-      const shape = after === '' ? name : `${name}, deep`;
-      const work = {
-        database: () => readPage(page),
-        request: path === undefined ? undefined : async () => (await fetch(path)).arrayBuffer(),
-      };
-      const times = { database: [] as number[], request: [] as number[] };
-      cases.push({ shape, kind, rows, buffers, items, work, times });
+      const size = request.size ?? 25;
+      const { buffers } = await explainer.explain({ filter: filterOf(request), visibleProfiles: null, after, size });
+      const asked = ask(request, after, false);
+      const answer = await fetch(asked.url);
+      if (!answer.ok) throw new Error(`${name}: ${answer.status} ${await answer.text()}`);
+      const { items } = (await answer.json()) as { items: unknown[] };
+      shapes.push({ shape: after === '' ? name : `${name}, deep`, kind, buffers, items: items.length, asked });
     }
   }
   await explainer.close();
-  return { size, cases, close: () => closeDatabase(database) };
+  const random = KINDS.flatMap((kind) =>
+    [25, 100].map((pageSize) => ({
+      kind,
+      pageSize,
+      asked: randomFilters(kind, FILTERS, SEED).flatMap((request) =>
+        ['', middle].map((after) => ask({ ...request, size: pageSize }, after, true)),
+      ),
+    })),
+  );
+  const lookUps = Array.from({ length: LOOK_UPS }, (_, index) =>
+    ask({ phoneNumber: phoneNumberAt(1 + Math.floor((index * numbers) / LOOK_UPS)) }, '', true),
+  );
+  const all = [...shapes.map(({ asked }) => asked), ...random.flatMap(({ asked }) => asked), ...lookUps];
+  return { numbers, shapes, random, lookUps, all };
 }
 
-function searchOf(request: Shape['request']): URLSearchParams {
+/** The query string of a request for the page after the number `after`; '' for the first page. */
+export function searchOf(request: ListBrandedPhoneNumbersRequest, after = ''): URLSearchParams {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(request)) {
     for (const each of [value].flat()) search.append(name, String(each));
   }
+  if (after !== '') search.append('nextCursor', encodeCursor(after, filterOf(request)));
   return search;
-}
-
-async function timed(work: () => PromiseLike<unknown>): Promise<number> {
-  const start = performance.now();
-  await work();
-  return performance.now() - start;
 }
 
 export function quantiles(times: number[]): Quantiles {

@@ -1,24 +1,20 @@
-// Loads a URL for some seconds and prints autocannon's result. Each request comes from another client address, so that
-// the rate limit counts and lets pass.
+// Loads a server for some seconds, with each of the paths in turn, and prints the rate. Each request comes from another
+// client address, so that the rate limit counts every request but refuses none.
 import autocannon from 'autocannon';
 
-const [url, connections, seconds, body] = process.argv.slice(2);
+const { origin, paths, connections, seconds, headers: given, body } = JSON.parse(process.argv[2]);
 let sent = 0;
 const result = await autocannon({
-  url,
-  connections: Number(connections),
-  duration: Number(seconds),
-  ...(body && { method: 'POST', body, headers: { 'content-type': 'application/json' } }),
-  setupClient: (client) => {
-    client.setHeaders({ 'x-forwarded-for': address(), ...(body && { 'content-type': 'application/json' }) });
-    client.on('response', () =>
-      client.setHeaders({ 'x-forwarded-for': address(), ...(body && { 'content-type': 'application/json' }) }),
-    );
-  },
+  url: origin,
+  connections,
+  duration: seconds,
+  requests: paths.map((path) => ({ path, setupRequest })),
 });
 console.log(JSON.stringify({ perSecond: result.requests.average, refused: result.non2xx, errors: result.errors }));
 
-function address() {
+function setupRequest(request) {
   sent++;
-  return `10.${(sent >> 16) & 255}.${(sent >> 8) & 255}.${sent & 255}`;
+  const headers = { ...given, 'x-forwarded-for': `10.${(sent >> 16) & 255}.${(sent >> 8) & 255}.${sent & 255}` };
+  if (!body) return { ...request, headers };
+  return { ...request, method: 'POST', body, headers: { ...headers, 'content-type': 'application/json' } };
 }

@@ -1,116 +1,169 @@
 /**
- * `make bench`: data of each size, imported; every shape timed; throughput against others; docs/performance.md. It needs
- * a PostgreSQL to itself, at BENCH_DATABASE_URL (a superuser's; databases named bench_… are made there) or embedded.
+ * `make bench`: on each PostgreSQL, numbers imported at each size; named shapes and random filters timed; throughput against
+ * others; single changes; then docs/performance.md and docs/performance-shapes.md from all results in .cache/bench.
+ *
+ *     make bench                                           the oldest and the newest version, embedded, data thrown away
+ *     BENCH_DATABASE_URL='postgres://… postgres://…' make bench    on these servers (a superuser's; on this machine)
+ *     BENCH_KEEP=1 BENCH_DATABASE_URL=… make bench         with the data and the import's results of the last run
+ *     BENCH_NUMBERS=10000000 BENCH_DATABASE_URL=… make bench       ten million as well, grown once and kept; 25 GB of disk
+ *     BENCH_PAGES_ONLY=1 make bench                        without throughput, compression and changes
+ *     BENCH_MOST=100000 make bench                         only to try it
+ *     npx tsx bench/report.ts                              only the report
+ *
+ * Databases named bench_… are made there. A version takes 6 to 12 minutes on a machine without other work.
  */
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import postgres from 'postgres';
-import { migrateDatabase } from '../src/database.js';
-import { openEmbeddedPostgres } from '../src/embeddedPostgres.js';
+import { startPostgres } from '../cluster/postgresServer.js';
+import { migrateDatabase } from '../src/database/migrations.js';
+import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
+import { measureChanges } from './changes.js';
+import { measureCompression } from './compression.js';
 import { writeNumbers } from './data.js';
 import { growTenfold } from './grow.js';
 import { type Importing, measureImport } from './importing.js';
-import { type Latency, measureLatency, type Target } from './latency.js';
-import { writeReport } from './report.js';
-import { startServer } from './server.js';
-import type { Owners } from './shapes.js';
-import { measureThroughput, type Throughput } from './throughput.js';
+import { measureLatencies, type Target } from './latency.js';
+import { machine, RESULTS, type Results, type TableSize, writeReport } from './report.js';
+import { type Server, startServer } from './server.js';
+import type { Profiles } from './shapes.js';
+import { measureThroughput } from './throughput.js';
 
-export interface Results {
-  latencies: Record<string, Latency[]>;
-  importing: Importing[];
-  throughput: Throughput[];
-}
-
+/** Only pages are timed, not throughput and changes. */
+const IS_PAGES_ONLY = process.env.BENCH_PAGES_ONLY === '1';
 /** Above this, numbers are not imported but copied from the size below, ten times over: an import takes half an hour. */
 const MOST_IMPORTED = 1_000_000;
-const sizes = [100_000, 1_000_000].filter((size) => size <= Number(process.env.BENCH_MOST ?? Number.POSITIVE_INFINITY));
-if (Number(process.env.BENCH_NUMBERS) > MOST_IMPORTED) sizes.push(Number(process.env.BENCH_NUMBERS));
+const imported = [100_000, MOST_IMPORTED].filter((size) => size <= Number(process.env.BENCH_MOST ?? MOST_IMPORTED));
+const isGrown = Number(process.env.BENCH_NUMBERS) > MOST_IMPORTED;
+const SIZES = isGrown ? [...imported, 10 * MOST_IMPORTED] : imported;
+/** This share of the numbers is then imported again, with changed contents. */
+const CHANGED = 0.1;
+const CHANGED_SEED = 7;
+const SERVICE = ['dist/src/main.js', 'serve'];
+const SETTINGS = { shared_buffers: '1GB', max_wal_size: '4GB', maintenance_work_mem: '256MB' };
 
-await mkdir('.cache', { recursive: true });
-const given = process.env.BENCH_DATABASE_URL;
-const embedded = given ? undefined : await openEmbeddedPostgres('.cache/bench');
-const administrator = given ?? embedded?.url ?? '';
-const results: Results = { latencies: {}, importing: [], throughput: [] };
-try {
-  // All of them before any server, which would hold on to the database that the next is copied from.
-  const urls: string[] = [];
-  for (const size of sizes) urls.push(await fill(size));
-  const targets: Target[] = [];
-  for (const [index, size] of sizes.entries()) {
-    const url = urls[index] as string;
-    await settle(url);
-    const environment = { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
-    const server = await startServer(['dist/src/main.js', 'serve'], 4080 + index, '/readyz', environment);
-    const middle = `+1${2_000_000_000 + Math.floor(size / 2) * 7}`;
-    targets.push({ size, url, owners: await ownersOf(url), server, middle });
+await mkdir(RESULTS, { recursive: true });
+const given = process.env.BENCH_DATABASE_URL?.split(/\s+/).filter(Boolean);
+if (given) {
+  for (const url of given) await benchServer(url);
+} else {
+  for (const version of (process.env.BENCH_POSTGRES_VERSIONS ?? '').split(/\s+/).filter(Boolean)) {
+    const server = await startPostgres(SETTINGS, join(packageFolder, '.cache', 'postgres', version, 'package.json'));
+    await benchServer(server.url).finally(() => server.remove());
   }
-  console.error(`timing the shapes on ${sizes.join(', ')} numbers`);
-  results.latencies = await measureLatency(targets);
+}
+await writeReport();
+
+async function benchServer(administrator: string): Promise<void> {
+  const admin = postgres(administrator, { max: 1, onnotice: () => {} });
+  const [running] = await admin`SELECT split_part(current_setting('server_version'), ' ', 1) AS version`;
+  const version = running?.version as string;
+  const file = join(RESULTS, `${version}.json`);
+  const earlier = await readFile(file, 'utf8').then(JSON.parse, () => undefined);
+  const results: Results = {
+    ...{ latencies: [], importing: {}, throughput: [], loaded: 0, ...earlier },
+    ...{ version, machine: machine() },
+  };
+  const keep = () => writeFile(file, JSON.stringify(results));
+  const progress = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
+
+  // All databases before any server: PostgreSQL does not copy a database that a server is connected to.
+  for (const size of SIZES) {
+    const url = databaseOf(administrator, size);
+    const [found] = await admin`SELECT FROM pg_database WHERE datname = ${`bench_${size}`}`;
+    if (found && (process.env.BENCH_KEEP === '1' || size > MOST_IMPORTED)) continue;
+    await admin.unsafe(`DROP DATABASE IF EXISTS bench_${size} WITH (FORCE)`);
+    if (size > MOST_IMPORTED) {
+      progress(`growing to ${size} numbers`);
+      await admin.unsafe(`CREATE DATABASE bench_${size} TEMPLATE bench_${MOST_IMPORTED}`);
+      await using(url, growTenfold);
+    } else {
+      progress(`importing ${size} numbers`);
+      await admin.unsafe(`CREATE DATABASE bench_${size}`);
+      results.importing[size] = await fill(url, size);
+      await keep();
+    }
+    // As autovacuum would leave it some minutes later.
+    await using(url, (sql) => sql`VACUUM ANALYZE`);
+  }
+  results.sizes = {};
+  for (const size of SIZES) results.sizes[size] = await using(databaseOf(administrator, size), sizesOf);
+  await admin`CHECKPOINT`;
+
+  progress('timing shapes and random filters');
+  const targets: Target[] = [];
+  for (const size of SIZES) {
+    const url = databaseOf(administrator, size);
+    targets.push({ size, url, profiles: await profilesOf(url), server: await serve(url) });
+  }
+  results.latencies = await measureLatencies(targets);
   await Promise.all(targets.map(({ server }) => server.stop()));
   await keep();
-  const loaded = targets.find(({ size }) => size === MOST_IMPORTED);
-  if (loaded && process.env.BENCH_THROUGHPUT !== '0') {
-    console.error('loading the contenders');
-    results.throughput = await measureThroughput(loaded.url);
-    await keep();
-  }
-  await writeReport(results);
-} finally {
-  await embedded?.close();
-}
+  if (IS_PAGES_ONLY) return void (await admin.end());
 
-/** The report can be written anew from it: `npx tsx bench/report.ts`. */
-async function keep(): Promise<void> {
-  await writeFile(join('.cache', 'bench.json'), JSON.stringify(results));
-}
+  results.loaded = imported.at(-1) as number;
+  progress('loading the contenders');
+  results.throughput = await measureThroughput(databaseOf(administrator, results.loaded));
+  await keep();
+  progress('loading compressed pages');
+  results.compression = await measureCompression(databaseOf(administrator, results.loaded));
+  await keep();
 
-/** Makes a database of `size` numbers, unless an earlier run has left it. */
-async function fill(size: number): Promise<string> {
-  const name = `bench_${size}`;
-  const url = new URL(administrator);
-  url.pathname = `/${name}`;
-  const admin = postgres(administrator, { max: 1, onnotice: () => {} });
-  const [found] = await admin`SELECT FROM pg_database WHERE datname = ${name}`;
-  const keeps = found && (process.env.BENCH_KEEP === '1' || size > MOST_IMPORTED);
-  if (!keeps) {
-    await admin.unsafe(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
-    const template = size > MOST_IMPORTED ? ` TEMPLATE bench_${MOST_IMPORTED}` : '';
-    await admin.unsafe(`CREATE DATABASE ${name}${template}`);
-  }
+  progress('changing single entries');
+  await admin.unsafe('DROP DATABASE IF EXISTS bench_changes WITH (FORCE)');
+  await admin.unsafe(`CREATE DATABASE bench_changes TEMPLATE bench_${results.loaded}`);
+  const copy = databaseOf(administrator, 'changes');
+  results.changes = await using(copy, (sql) => measureChanges(copy, sql, results.loaded));
+  await admin.unsafe('DROP DATABASE bench_changes WITH (FORCE)');
+  await keep();
   await admin.end();
-  if (keeps) return url.href;
-  const sql = postgres(url.href, { max: 1, onnotice: () => {} });
-  if (size > MOST_IMPORTED) {
-    console.error(`growing to ${size} numbers`);
-    await growTenfold(sql);
-  } else {
-    const file = join('.cache', `${size}.ndjson`);
-    console.error(`making and importing ${size} numbers`);
-    await writeNumbers(file, size);
-    await migrateDatabase(url.href);
-    const environment = { DATABASE_URL: url.href, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
-    const server = await startServer(['dist/src/main.js', 'serve'], 4091, '/readyz', environment);
-    results.importing.push(await measureImport(url.href, sql, file, server));
-    await server.stop();
-  }
-  await sql.end();
+}
+
+function databaseOf(administrator: string, name: number | string): string {
+  const url = new URL(administrator);
+  url.pathname = `/bench_${name}`;
   return url.href;
 }
 
-/** As autovacuum would leave it some minutes later. */
-async function settle(url: string): Promise<void> {
-  const sql = postgres(url, { max: 1 });
-  await sql`VACUUM ANALYZE`;
-  await sql`CHECKPOINT`;
-  await sql.end();
+async function using<T>(url: string, work: (sql: postgres.Sql) => PromiseLike<T>): Promise<T> {
+  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  try {
+    return await work(sql);
+  } finally {
+    await sql.end();
+  }
+}
+
+function serve(url: string): Promise<Server> {
+  return startServer(SERVICE, '/readyz', { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' });
+}
+
+async function fill(url: string, size: number): Promise<Importing> {
+  const file = join('.cache', `${size}.ndjson`);
+  const changes = { file: join('.cache', `${size}.changes.ndjson`), numbers: size * CHANGED };
+  await writeNumbers(file, size);
+  await writeNumbers(changes.file, changes.numbers, CHANGED_SEED);
+  await migrateDatabase(url, migrationsFolder);
+  const server = await serve(url);
+  const measured = await using(url, (sql) => measureImport(url, sql, { file, changes }, server));
+  await server.stop();
+  return measured;
+}
+
+/** Of what grows with the numbers; what was emptied for a grown database is left out. */
+async function sizesOf(sql: postgres.Sql): Promise<TableSize[]> {
+  return sql<TableSize[]>`
+    SELECT coalesce(pg_partition_root(oid), oid)::regclass::text AS table,
+      sum(pg_table_size(oid))::float8 AS rows, sum(pg_indexes_size(oid))::float8 AS indexes
+    FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND reltuples > 50000
+    GROUP BY 1 ORDER BY 1`;
 }
 
 /** The profile with the most numbers, and the one with the fewest. */
-async function ownersOf(url: string): Promise<Owners> {
-  const sql = postgres(url, { max: 1 });
-  const profiles =
-    await sql`SELECT business_profile_id AS id FROM branded_phone_numbers GROUP BY 1 ORDER BY count(*) DESC`;
-  await sql.end();
+async function profilesOf(url: string): Promise<Profiles> {
+  const profiles = await using(
+    url,
+    (sql) => sql`SELECT business_profile_id AS id FROM branded_phone_numbers GROUP BY 1 ORDER BY count(*) DESC`,
+  );
   return { largeProfile: profiles[0]?.id, rareProfile: profiles.at(-1)?.id };
 }

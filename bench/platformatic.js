@@ -1,4 +1,4 @@
-// Platformatic DB over the tables, as it comes.
+// Platformatic DB over the tables, with its default settings.
 import { buildServer } from '@platformatic/db';
 
 const app = await buildServer({

@@ -1,4 +1,4 @@
-// PostGraphile 5 over the tables, as it comes: its Amber preset and nothing else.
+// PostGraphile 5 over the tables, out of the box: its Amber and V4 presets and nothing else.
 import { createServer } from 'node:http';
 import { postgraphile } from 'postgraphile';
 import { makePgService } from 'postgraphile/adaptors/pg';

@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort } from '../cluster/port.js';
 
 export interface Server {
   url: string;
@@ -14,13 +15,13 @@ process.once('exit', () => {
   for (const child of running) child.kill();
 });
 
-/** Starts `node …command` with PORT set and waits until `path` answers. */
+/** Starts `node …command` on a free port and waits until `path` answers. */
 export async function startServer(
   command: string[],
-  port: number,
   path: string,
   environment: Record<string, string>,
 ): Promise<Server> {
+  const port = await freePort();
   const child = spawn(process.execPath, command, {
     env: { ...process.env, ...environment, PORT: String(port), NODE_ENV: 'production' },
     stdio: ['ignore', 'ignore', 'inherit'],

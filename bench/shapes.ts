@@ -4,13 +4,13 @@ import { DetailedStatus } from '../generated/types/models/index.js';
 
 export interface Shape {
   name: string;
-  /** What the issue allows it: one value each of one or two filters; more; or several kinds of owners at once. */
+  /** One value each of one or two filters; more values; or several attributes at once. */
   kind: 'one' | 'several' | 'bounded';
   request: ListBrandedPhoneNumbersRequest;
 }
 
-/** The owners that the shapes speak of, as the data has them. */
-export interface Owners {
+/** The profiles that the shapes name: the one with the most numbers, and one with few. */
+export interface Profiles {
   largeProfile: string;
   rareProfile: string;
 }
@@ -23,7 +23,7 @@ const carriers = [...fifty('Carrier', 1).slice(0, 46), 'AT&T', 'T-Mobile', 'Veri
 const specified = { carrier: ['AT&T'], feature: ['brandedCallerId' as const], status: ['approved.optIn' as const] };
 
 /** All shapes; each is asked for its first page and for one deep in its walk. */
-export function shapesFor({ largeProfile, rareProfile }: Owners): Shape[] {
+export function shapesFor({ largeProfile, rareProfile }: Profiles): Shape[] {
   const large = { businessProfileId: largeProfile };
   const rare = { businessProfileId: rareProfile };
   const one: Record<string, ListBrandedPhoneNumbersRequest> = {

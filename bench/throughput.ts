@@ -1,23 +1,36 @@
-/** Requests for the first page each second: ours, with and without its limit, against others on the same data. */
+/** Requests a second, of the first page and of a mix: ours, with and without its limit, against others on the same data. */
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
-import { filterOf } from '../src/filter.js';
-import { preparePages } from '../src/query.js';
-import * as schema from '../src/schema.js';
-import { quantiles } from './latency.js';
+import * as schema from '../src/database/schema.js';
+import { preparePages } from '../src/page/page.js';
+import { filterOf } from '../src/request/filter.js';
+import { pgbench } from './changes.js';
+import { phoneNumberAt } from './data.js';
+import { PATH, quantiles, searchOf } from './latency.js';
 import { type Server, startServer } from './server.js';
 
 const run = promisify(execFile);
+/** Rounds of the contenders that are compared; the generated GraphQL servers, which are far off, get one. */
 const ROUNDS = Number(process.env.BENCH_LOAD_ROUNDS ?? 3);
-const SECONDS = process.env.BENCH_LOAD_SECONDS ?? '4';
-const PATH = '/v1/brandedPhoneNumbers';
+const SECONDS = Number(process.env.BENCH_LOAD_SECONDS ?? 2);
+const CONNECTIONS = [1, 8, 64];
+/** What the specification's section 4 has as examples, each as often as the others. */
+const MIX = [
+  {},
+  { phoneNumber: phoneNumberAt(50_000) },
+  { status: ['submitted for review' as const] },
+  { status: ['approved' as const, 'rejected' as const] },
+  { carrier: ['AT&T'], feature: ['brandedCallerId' as const], status: ['approved.optIn' as const] },
+  { feature: ['spamRemediation' as const], status: ['approved.optIn' as const] },
+].map((request) => `${PATH}?${searchOf(request)}`);
 
 export interface Throughput {
   name: string;
+  load: 'first page' | 'mix';
   connections: number;
   perSecond: number;
 }
@@ -26,6 +39,8 @@ interface Contender {
   name: string;
   command: string[];
   path: string;
+  /** Answers the specification's filters. */
+  canMix?: boolean;
   environment?: Record<string, string>;
   body?: string;
 }
@@ -35,28 +50,30 @@ const POSTGRAPHILE = `{ allBrandedPhoneNumbers(first: 26, orderBy: PRIMARY_KEY_A
   brandingNameLong reportingGroup status createdAt updatedAt
   carrierStatusesByPhoneNumber(orderBy: PRIMARY_KEY_ASC) { nodes { carrier feature detailedStatus createdAt } } } } }`;
 
-// It has no field for the entries, whose key has several columns; but they stand in the text that we derive.
+// It has no field for the entries, whose key has several columns; but the derived `itemTail` contains them.
 const PLATFORMATIC = `{ brandedPhoneNumbers(limit: 26, orderBy: { field: phoneNumber, direction: ASC }) {
   id phoneNumber businessProfile { id businessName status } itemTail } }`;
 
 const main = 'dist/src/main.js';
+export const OURS = {
+  name: 'ours, everything on',
+  command: [main, 'serve'],
+  path: PATH,
+  canMix: true,
+  environment: { TRUST_PROXY: '1', RATE_LIMIT_PER_SECOND: '10' },
+};
 const CONTENDERS: Contender[] = [
-  { name: 'Fastify + postgres.js, obvious query (a)', command: ['bench/fastify.js'], path: PATH },
-  {
-    name: 'ours, everything on',
-    command: [main, 'serve'],
-    path: PATH,
-    environment: { TRUST_PROXY: '1', RATE_LIMIT_PER_SECOND: '10' },
-  },
+  { name: 'Fastify + postgres.js, obvious query', command: ['bench/fastify.js'], path: PATH, canMix: true },
+  OURS,
   { name: 'ours, no limit', command: [main, 'serve'], path: PATH, environment: { RATE_LIMIT_PER_SECOND: '0' } },
   {
-    name: 'PostGraphile 5 (c)',
+    name: 'PostGraphile 5',
     command: ['bench/postgraphile.js'],
     path: '/graphql',
     body: JSON.stringify({ query: POSTGRAPHILE }),
   },
   {
-    name: 'Platformatic DB (c)',
+    name: 'Platformatic DB',
     command: ['bench/platformatic.js'],
     path: '/graphql',
     body: JSON.stringify({ query: PLATFORMATIC }),
@@ -66,40 +83,42 @@ const CONTENDERS: Contender[] = [
 /** Alternates short runs of all contenders, several rounds, and keeps the median of each. */
 export async function measureThroughput(url: string): Promise<Throughput[]> {
   const runs = new Map<string, number[]>();
-  const note = (name: string, connections: number, perSecond: number) => {
-    const key = JSON.stringify([name, connections]);
+  const note = (name: string, load: string, connections: number, perSecond: number) => {
+    const key = JSON.stringify([name, load, connections]);
     runs.set(key, [...(runs.get(key) ?? []), perSecond]);
   };
   const script = await writePgbenchScript(url);
   for (let round = 0; round < ROUNDS; round++) {
-    for (const [index, contender] of CONTENDERS.entries()) {
-      const server = await start(contender, url, 4100 + index);
+    console.error(`  round ${round + 1} of ${ROUNDS}`);
+    for (const contender of CONTENDERS) {
+      const { name, path, body, canMix } = contender;
+      if (body && round > 0) continue;
+      const server = await start(contender, url);
       if (!server) continue;
-      for (const connections of [1, 8, 64]) {
-        await load(server.url + contender.path, connections, '1', contender.body);
-        note(
-          contender.name,
-          connections,
-          await load(server.url + contender.path, connections, SECONDS, contender.body),
-        );
+      const paths = canMix ? MIX : [path];
+      await measureLoad({ origin: server.url, paths, connections: 8, seconds: 1, body });
+      for (const connections of CONNECTIONS) {
+        const of = { origin: server.url, connections, seconds: SECONDS, body };
+        note(name, 'first page', connections, await measureLoad({ ...of, paths: [path] }));
+        if (canMix) note(name, 'mix', connections, await measureLoad({ ...of, paths }));
       }
       await server.stop();
     }
-    for (const connections of [1, 8, 64]) {
-      const perSecond = await pgbench(url, script, connections);
-      if (perSecond !== undefined) note('pgbench -M prepared, our query (b)', connections, perSecond);
+    for (const connections of CONNECTIONS) {
+      const perSecond = await pgbench(url, script, connections, SECONDS);
+      if (perSecond !== undefined) note('pgbench -M prepared, our query', 'first page', connections, perSecond);
     }
   }
   return [...runs].map(([key, values]) => {
-    const [name, connections] = JSON.parse(key);
-    return { name, connections, perSecond: quantiles(values).median };
+    const [name, load, connections] = JSON.parse(key);
+    return { name, load, connections, perSecond: quantiles(values).median };
   });
 }
 
-async function start(contender: Contender, url: string, port: number): Promise<Server | undefined> {
+async function start(contender: Contender, url: string): Promise<Server | undefined> {
   const { command, path, body, environment } = contender;
   try {
-    return await startServer(command, port, body ? '/ready' : path, {
+    return await startServer(command, body ? '/ready' : path, {
       DATABASE_URL: url,
       LOG_LEVEL: 'info',
       ...environment,
@@ -110,16 +129,20 @@ async function start(contender: Contender, url: string, port: number): Promise<S
   }
 }
 
-async function load(url: string, connections: number, seconds: string, body?: string): Promise<number> {
-  const { stdout } = await run(process.execPath, [
-    'bench/load.js',
-    url,
-    String(connections),
-    seconds,
-    ...(body ? [body] : []),
-  ]);
+interface Load {
+  origin: string;
+  paths: string[];
+  connections: number;
+  seconds: number;
+  headers?: Record<string, string>;
+  body?: string | undefined;
+}
+
+/** Requests a second. */
+export async function measureLoad(wanted: Load): Promise<number> {
+  const { stdout } = await run(process.execPath, ['bench/load.js', JSON.stringify(wanted)]);
   const { perSecond, refused, errors } = JSON.parse(stdout);
-  if (refused + errors > 0) console.error(`${url}: ${refused} refused, ${errors} errors`);
+  if (refused + errors > 0) console.error(`${wanted.origin}: ${refused} refused, ${errors} errors`);
   return perSecond;
 }
 
@@ -142,18 +165,4 @@ async function writePgbenchScript(url: string): Promise<string> {
   const file = join('.cache', 'page.sql');
   await writeFile(file, `${statement.replaceAll(/\s+/g, ' ')};\n`);
   return file;
-}
-
-async function pgbench(url: string, script: string, connections: number): Promise<number | undefined> {
-  const threads = String(Math.min(connections, 2));
-  const options = ['-n', '-M', 'prepared', '-f', script, '-c', String(connections), '-j', threads, '-T', SECONDS, url];
-  try {
-    const env = { ...process.env, PGOPTIONS: '-c plan_cache_mode=force_generic_plan -c jit=off' };
-    const { stdout } = await run('pgbench', options, { env });
-    return Number(/tps = ([\d.]+)/.exec(stdout)?.[1]);
-  } catch (error) {
-    if ((error as { code?: string }).code !== 'ENOENT') throw error;
-    console.error('pgbench is not installed (Debian: postgresql-client or postgresql-contrib): skipped');
-    return undefined;
-  }
 }

@@ -1,0 +1,46 @@
+/** Random filters over the data of the bench and of the plan test, the same at each run. */
+import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
+import { DetailedStatus, Feature, Status } from '../generated/types/models/index.js';
+import { dice, profileId } from './data.js';
+
+const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
+const COUNTS = [1, 1, 1, 2, 5, 50];
+
+/** `count` requests that name at most one attribute, or two or three; any filters on status and entries beside them. */
+export function randomFilters(
+  kind: 'one attribute' | 'several attributes',
+  count: number,
+  seed: number,
+): ListBrandedPhoneNumbersRequest[] {
+  const random = dice(seed);
+  const below = (most: number) => Math.floor(random() * most);
+  const oneOf = <T>(values: readonly T[]) => values[below(values.length)] as T;
+  const some = <T>(values: readonly T[], most: number) => {
+    const shuffled = [...values].sort(() => random() - 0.5);
+    return shuffled.slice(0, Math.min(1 + below(most), values.length));
+  };
+  /** Ranks of values: half of the time skewed towards the common ones, else uniform. */
+  const ranks = (most: number) => {
+    const rank = random() < 0.5 ? () => Math.floor(most ** random()) : () => 1 + below(most - 1);
+    return [...new Set(Array.from({ length: oneOf(COUNTS) }, rank))];
+  };
+  const attributes: (() => ListBrandedPhoneNumbersRequest)[] = [
+    () => ({ businessProfileId: profileId(ranks(1000)[0] as number) }),
+    () => ({ reportingGroup: ranks(500).map((rank) => `Group ${rank}`) }),
+    () => ({ internalName: ranks(5000).map((rank) => `Line ${rank}`) }),
+  ];
+  const entries: (() => ListBrandedPhoneNumbersRequest)[] = [
+    () => ({
+      carrier: random() < 0.2 ? [...CARRIERS, ...ranks(45).map((rank) => `Carrier ${rank}`)] : some(CARRIERS, 3),
+    }),
+    () => ({ feature: some(Object.values(Feature), 2) }),
+    () => ({ detailedStatus: some(Object.values(DetailedStatus), random() < 0.3 ? 9 : 2) }),
+    () => ({ status: some([...Object.values(Status), ...Object.values(DetailedStatus)], 3) }),
+  ];
+  return Array.from({ length: count }, () => {
+    const named = kind === 'one attribute' ? some(attributes, 1).slice(below(4) === 0 ? 1 : 0) : some(attributes, 3);
+    while (kind === 'several attributes' && named.length < 2) named.splice(0, 1, ...some(attributes, 3));
+    const asked = [...named, ...entries.filter(() => random() < 0.4)];
+    return Object.assign({ size: random() < 0.7 ? 25 : 100 }, ...asked.map((part) => part()));
+  });
+}
