@@ -2,11 +2,11 @@
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { importNumbers } from '../src/import/import.js';
 import { packageFolder } from '../src/packageFolder.js';
+import { connectTo } from '../test/connection.js';
 import { withinASecond } from '../test/until.js';
 import { type Cluster, missingPrograms, startCluster } from './cluster.js';
 
@@ -114,7 +114,7 @@ describe.skipIf(missingPrograms.length > 0)('a cluster', () => {
       await sleep(1000);
       await cluster.primary.stop('SIGKILL');
       await sleep(4000);
-      const replica = postgres(cluster.replicas[0].url, { max: 1 });
+      const replica = connectTo(cluster.replicas[0].url);
       await replica`SELECT pg_promote(true, 10)`;
       await replica.end();
       await sleep(2000);

@@ -9,8 +9,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
 import { installedPrograms, type Programs } from '../src/embeddedPostgres/programs.js';
+import { connectTo } from '../test/connection.js';
 import { freePort } from './port.js';
 
 export interface PostgresServer {
@@ -57,7 +57,7 @@ export async function startPostgres(settings: Record<string, string> = {}, from?
 export async function startReplica(primary: PostgresServer): Promise<PostgresServer> {
   const home = await newHome();
   const data = join(home, 'data');
-  const sql = postgres(primary.url, { max: 1 });
+  const sql = connectTo(primary.url);
   await sql`SELECT pg_backup_start('replica', true)`;
   const skipped = ['postmaster.pid', 'postmaster.opts', 'pg_wal'].map((name) => join(primary.data, name));
   cpSync(primary.data, data, { recursive: true, filter: (path) => !skipped.includes(path) });
@@ -117,7 +117,7 @@ async function start(
 async function isReady(url: string, child: ChildProcess): Promise<void> {
   for (let attempt = 0; attempt < 300; attempt++) {
     if (child.exitCode !== null) throw new Error('PostgreSQL did not start');
-    const sql = postgres(url, { max: 1, connect_timeout: 1, onnotice: () => {} });
+    const sql = connectTo(url, { connect_timeout: 1 });
     const is = await sql`SELECT 1`.then(
       () => true,
       () => false,

@@ -4,11 +4,12 @@ import { Agent, get } from 'node:http';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres, { type Sql } from 'postgres';
+import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { importNumbers } from '../src/import/import.js';
 import { packageFolder } from '../src/packageFolder.js';
+import { connectTo } from '../test/connection.js';
 import { withinASecond } from '../test/until.js';
 import { type Cluster, missingPrograms, startCluster } from './cluster.js';
 
@@ -36,7 +37,7 @@ describe.skipIf(missingPrograms.length > 0)('a cluster that reads from replicas'
     const database = openDatabase(cluster.primary.url);
     await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
     await closeDatabase(database);
-    onPrimary = postgres(cluster.primary.url, { max: 1 });
+    onPrimary = connectTo(cluster.primary.url);
     const [number] = await onPrimary`SELECT phone_number FROM branded_phone_numbers LIMIT 1`;
     phoneNumber = number?.phone_number;
     await sleep(500);
@@ -108,7 +109,7 @@ describe.skipIf(missingPrograms.length > 0)('a cluster that reads from replicas'
 
   it('loses the instances of a replica that falls behind until it catches up, and fails no request', async () => {
     const [behind] = cluster.replicas;
-    const onReplica = postgres(behind.url, { max: 1 });
+    const onReplica = connectTo(behind.url);
     const answers = await loadWhile(async () => {
       await onReplica`SELECT pg_wal_replay_pause()`;
       await sleep((MAX_LAG_SECONDS + NOTICE_SECONDS) * 1000);

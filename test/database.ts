@@ -1,6 +1,6 @@
 /** A database without numbers on the test run's PostgreSQL. */
-import postgres from 'postgres';
 import { inject } from 'vitest';
+import { connectTo } from './connection.js';
 
 let created = 0;
 
@@ -9,7 +9,7 @@ export async function createDatabase({ isEmpty = false } = {}): Promise<{ url: s
   const url = new URL(inject('postgresUrl'));
   const name = `test_${process.pid}_${++created}`;
   const administer = async (statement: string) => {
-    const admin = postgres(inject('postgresUrl'), { max: 1 });
+    const admin = connectTo(inject('postgresUrl'));
     await admin.unsafe(statement);
     await admin.end();
   };

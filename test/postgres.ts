@@ -6,12 +6,12 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import postgres from 'postgres';
 import type { TestProject } from 'vitest/node';
 import { startPostgres } from '../cluster/postgresServer.js';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { openEmbeddedPostgres } from '../src/embeddedPostgres/embeddedPostgres.js';
 import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
+import { connectTo } from './connection.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -26,7 +26,7 @@ export default async function setup(project: TestProject) {
   const { url, close } = version ? await startVersion(version) : await startEmbedded();
   const template = new URL(url);
   template.pathname = '/template_migrated';
-  const admin = postgres(url, { max: 1 });
+  const admin = connectTo(url);
   await admin`CREATE DATABASE template_migrated`;
   const [running] = await admin`SHOW server_version`;
   await admin.end();

@@ -7,11 +7,12 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
+import type postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
 import { useUpConnections } from '../faults/otherClients.js';
 import { mostInASecond } from '../mostInASecond.js';
 import { until } from '../until.js';
@@ -32,7 +33,7 @@ beforeAll(async () => {
   await writeNumbers(server.url);
   const settings = { DATABASE_URL: server.url, DATABASE_CONNECTIONS: '4' };
   instances = await Promise.all([startInstance(settings), startInstance(settings)]);
-  admin = postgres(server.url, { max: 1, idle_timeout: 0, max_lifetime: null });
+  admin = connectTo(server.url, { idle_timeout: 0, max_lifetime: null });
   await admin`SELECT 1`;
 });
 afterAll(async () => {

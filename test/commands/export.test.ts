@@ -1,9 +1,9 @@
 import { chmod, mkdir, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import postgres from 'postgres';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { packageFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
 import { useCommand } from './command.js';
 
 const command = useCommand();
@@ -101,7 +101,7 @@ describe('export', () => {
 
   it('leaves nothing behind when a signal ends it', async () => {
     await mkdir(inFolder('stopped'));
-    const other = postgres(command.databaseUrl, { max: 1 });
+    const other = connectTo(command.databaseUrl);
     const { code } = await other.begin(async (sql) => {
       // The export waits for this, its file open.
       await sql`LOCK TABLE business_profiles`;

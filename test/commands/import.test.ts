@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import postgres from 'postgres';
 import { describe, expect, it } from 'vitest';
+import { connectTo } from '../connection.js';
 import { entryWith, numberWith } from '../numbers.js';
 import { useCommand } from './command.js';
 
@@ -17,7 +17,7 @@ const lines = Array.from({ length: 4 }, (_, i) =>
 );
 
 async function stored(): Promise<string[]> {
-  const sql = postgres(command.databaseUrl, { max: 1 });
+  const sql = connectTo(command.databaseUrl);
   const rows = await sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
   await sql.end();
   return rows.map(({ phone_number }) => phone_number);

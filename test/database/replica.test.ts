@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import postgres, { type Sql } from 'postgres';
+import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type PostgresServer, startPostgres, startReplica } from '../../cluster/postgresServer.js';
 import { readConfig } from '../../src/config.js';
@@ -14,6 +14,7 @@ import { LagEstimate } from '../../src/database/replicaLag.js';
 import { openLog } from '../../src/log.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { type Service, startService } from '../../src/server.js';
+import { connectTo } from '../connection.js';
 
 const connected = { isReplica: true, isConnected: true, secondsSinceCommit: 3600 };
 
@@ -106,8 +107,8 @@ describe('a replica', () => {
     primary = await startPostgres({ synchronous_commit: 'local' });
     await migrateDatabase(primary.url, migrationsFolder);
     replica = await startReplica(primary);
-    onPrimary = postgres(primary.url, { max: 1 });
-    onReplica = postgres(replica.url, { max: 1 });
+    onPrimary = connectTo(primary.url);
+    onReplica = connectTo(replica.url);
     await onPrimary`CREATE DATABASE not_migrated`;
     await onPrimary`CREATE TABLE written (at timestamptz)`;
     await replayed(async () => (await onReplica`SELECT FROM pg_database WHERE datname = 'not_migrated'`).length === 1);
@@ -233,7 +234,7 @@ describe('a replica', () => {
       // Pages are still answered: a client that asks this very instance prefers old numbers to none.
       expect((await fetch(`${service.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
       await primary.start();
-      onPrimary = postgres(primary.url, { max: 1 });
+      onPrimary = connectTo(primary.url);
       await untilStatusIs(200);
     });
 

@@ -1,7 +1,7 @@
 /** The rights that docs/operations.md lists are enough, and each role has no more than those. */
 import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import postgres, { type Sql } from 'postgres';
+import type { Sql } from 'postgres';
 import request from 'supertest';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/config.js';
@@ -11,6 +11,7 @@ import { importNumbers } from '../../src/import/import.js';
 import { openLog } from '../../src/log.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/server.js';
+import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { entryWith, numberWith } from '../numbers.js';
 import { expectDerivedToAgree } from './derived.js';
@@ -24,7 +25,7 @@ const urlOf = {} as Record<keyof typeof ROLES, string>;
 
 beforeAll(async () => {
   const created = await createDatabase();
-  owner = postgres(created.url, { max: 1, onnotice: () => {} });
+  owner = connectTo(created.url);
   drop = async () => {
     try {
       for (const role of Object.values(ROLES)) {
@@ -97,7 +98,7 @@ test.each([
   ['importer', 'UPDATE terms SET carrier = NULL'],
   ['importer', 'SELECT FROM api_keys'],
 ] as const)('The role %s may not: %s', async (role, statement) => {
-  const sql = postgres(urlOf[role], { max: 1 });
+  const sql = connectTo(urlOf[role]);
   try {
     await expect(sql.unsafe(statement)).rejects.toThrow('permission denied');
   } finally {
@@ -106,7 +107,7 @@ test.each([
 });
 
 test('A writer cannot make the triggers read a table of its own', async () => {
-  const sql = postgres(urlOf.importer, { max: 1 });
+  const sql = connectTo(urlOf.importer);
   await sql`CREATE TEMPORARY TABLE carrier_statuses (LIKE public.carrier_statuses)`;
   await sql`UPDATE branded_phone_numbers SET internal_name = 'New'`;
   await sql.end();

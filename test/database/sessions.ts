@@ -1,6 +1,7 @@
 /** Two sessions of SQL on a database of the test's own, which holds one business profile and no number before each test. */
-import postgres, { type Sql } from 'postgres';
+import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
+import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 
 export const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
@@ -13,7 +14,7 @@ export function useSessions(): void {
   beforeAll(async () => {
     const created = await createDatabase();
     drop = created.drop;
-    [first, second] = [postgres(created.url, { max: 1 }), postgres(created.url, { max: 1 })];
+    [first, second] = [connectTo(created.url), connectTo(created.url)];
   });
   afterAll(async () => {
     await Promise.all([first.end(), second.end()]);

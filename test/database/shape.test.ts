@@ -1,9 +1,9 @@
 /** The shape of an answer stands in three places: the contract, the SQL that makes the JSON, and the tables. */
 import { getTableColumns } from 'drizzle-orm';
-import postgres from 'postgres';
 import { expect, test } from 'vitest';
 import { contract, type Schema } from '../../src/contract.js';
 import { brandedPhoneNumbers, businessProfiles, carrierStatuses } from '../../src/database/schema.js';
+import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { items } from './derived.js';
 
@@ -11,7 +11,7 @@ const membersOf = (name: string) => Object.keys((contract.components.schemas[nam
 
 test('An item has the members that the contract lists, in its order, and so have its business profile and entries', async () => {
   const { url, drop } = await createDatabase();
-  const sql = postgres(url, { max: 1 });
+  const sql = connectTo(url);
   try {
     const [profile] =
       await sql`INSERT INTO business_profiles VALUES (gen_random_uuid(), 'Circle Bank', 'approved') RETURNING id`;

@@ -1,10 +1,11 @@
 /** Two writers at once, with random statements and transactions: what is derived agrees, and updatedAt moves forward. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import postgres, { type Sql } from 'postgres';
+import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { codeOf } from '../../src/database/errors.js';
+import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { DETAILED_STATUSES, FEATURES, PROFILES } from '../numbers.js';
 import { expectDerivedToAgree, items } from './derived.js';
@@ -141,7 +142,7 @@ let drop: () => Promise<void>;
 beforeAll(async () => {
   const created = await createDatabase();
   drop = created.drop;
-  const connect = () => postgres(created.url, { max: 1, onnotice: () => {} });
+  const connect = () => connectTo(created.url);
   observer = connect();
   writers = await Promise.all(
     [connect(), connect()].map(async (session) => {

@@ -5,8 +5,8 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import postgres from 'postgres';
 import { afterEach, beforeEach, expect } from 'vitest';
+import { connectTo } from '../connection.js';
 import { until } from '../until.js';
 
 const children: ChildProcess[] = [];
@@ -87,7 +87,7 @@ function resolved(path: string): string {
 }
 
 export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
-  const sql = postgres(url, { max: 1, connect_timeout: 5, onnotice: () => {} });
+  const sql = connectTo(url, { connect_timeout: 5 });
   try {
     return [...(await sql.unsafe(text))];
   } finally {

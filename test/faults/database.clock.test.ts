@@ -1,7 +1,7 @@
 /** Trouble with the database: each fault causes 503 problems at worst, and the service recovers from it by itself. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
 import { describe, expect, it } from 'vitest';
+import { connectTo } from '../connection.js';
 import { until } from '../until.js';
 import {
   ask,
@@ -68,7 +68,7 @@ describe('a database', () => {
   it('that closes the connection of every statement it cancels is used again at once', async () => {
     await start(databaseUrl);
     await askTogether(20);
-    const sql = postgres(databaseUrl, { max: 1 });
+    const sql = connectTo(databaseUrl);
     const answers = askTogether(40);
     for (let i = 0; i < 3; i++) {
       await sql`

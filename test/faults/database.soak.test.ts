@@ -1,10 +1,10 @@
 /** More trouble with the database: locks, no connection left, a host that hangs, a server that ends and comes back. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
 import { describe, expect, it } from 'vitest';
 import { startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
 import {
   type Answer,
   ask,
@@ -27,8 +27,7 @@ describe('a database', () => {
   it('with a table that is locked is 503 within the deadline, and its connections do not pile up', async () => {
     await start(databaseUrl);
     await askTogether(20);
-    const sql = postgres(databaseUrl, { max: 1 });
-    const holder = await sql.reserve();
+    const holder = connectTo(databaseUrl);
     await holder`BEGIN`;
     await holder`LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE`;
     for (let i = 0; i < 3; i++) for (const answer of await askTogether(20)) expectUnavailable(answer);
@@ -36,8 +35,7 @@ describe('a database', () => {
       SELECT count(*)::int AS count FROM pg_stat_activity
       WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
     await holder`ROLLBACK`;
-    holder.release();
-    await sql.end();
+    await holder.end();
     expect(connections?.count).toBeLessThanOrEqual(21);
     await recovery();
   });

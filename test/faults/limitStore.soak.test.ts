@@ -1,7 +1,7 @@
 /** Trouble with the rate limit's store under a flood: dead, hung, slow, full, restarted; with several instances. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
 import { describe, expect, it } from 'vitest';
+import { connectTo } from '../connection.js';
 import { mostInASecond } from '../mostInASecond.js';
 import { hasRedis } from '../redis.js';
 import { withinASecond } from '../until.js';
@@ -133,14 +133,12 @@ describe('with PostgreSQL as the store', () => {
     await start(1, {});
     const client = newClient();
     await ask(instances[0], client);
-    const sql = postgres(databaseUrl, { max: 1 });
-    const held = await sql.reserve();
-    await held`BEGIN`;
-    await held`SELECT FROM rate_limits FOR UPDATE`;
+    const holder = connectTo(databaseUrl);
+    await holder`BEGIN`;
+    await holder`SELECT FROM rate_limits FOR UPDATE`;
     const all = await flood(client, 2, 50);
-    await held`ROLLBACK`;
-    held.release();
-    await sql.end();
+    await holder`ROLLBACK`;
+    await holder.end();
     expect(statusesOf(all)).toEqual([200, 429]);
     expect(mostInASecond(all)).toBeLessThanOrEqual(10);
     expect(await decidesInTime()).toBe(true);

@@ -1,7 +1,8 @@
 /** Other clients that use up all connections of a PostgreSQL. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
+import type postgres from 'postgres';
 import { codeOf, TOO_MANY_CONNECTIONS } from '../../src/database/errors.js';
+import { connectTo } from '../connection.js';
 
 export interface OtherClients {
   leave(): Promise<void>;
@@ -11,7 +12,7 @@ export interface OtherClients {
 export async function useUpConnections(url: string): Promise<OtherClients> {
   const taken: postgres.Sql[] = [];
   for (let full = 0; full < 10; ) {
-    const sql = postgres(url, { max: 1, max_lifetime: null, onnotice: () => {} });
+    const sql = connectTo(url, { max_lifetime: null });
     try {
       await sql`SELECT 1`;
       taken.push(sql);

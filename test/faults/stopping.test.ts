@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
 import { expect, it } from 'vitest';
+import { connectTo } from '../connection.js';
 import { until } from '../until.js';
 import { ask, codeOf, databaseUrl, PATH, serve, useCommandThatServes } from './served.js';
 
@@ -9,8 +9,7 @@ useCommandThatServes();
 it('A stop waits for the request that is running', async () => {
   const { child, url } = await serve({ DRAIN_SECONDS: '0' });
   expect((await ask(`${url}${PATH}`)).status).toBe(200);
-  const sql = postgres(databaseUrl, { max: 2 });
-  const holder = await sql.reserve();
+  const [holder, sql] = [connectTo(databaseUrl), connectTo(databaseUrl)];
   await holder`BEGIN`;
   await holder`LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE`;
   const running = ask(`${url}${PATH}`);
@@ -23,8 +22,7 @@ it('A stop waits for the request that is running', async () => {
   await sleep(1000);
   expect(child.exitCode).toBe(null);
   await holder`ROLLBACK`;
-  holder.release();
-  await sql.end();
+  await Promise.all([holder.end(), sql.end()]);
   expect((await running).status).toBe(200);
   // It does not wait until the connection that the client keeps is cut, after 5.5 s.
   expect(await Promise.race([codeOf(child), sleep(4000, 'still runs')])).toBe(0);

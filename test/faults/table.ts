@@ -9,12 +9,13 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres from 'postgres';
+import type postgres from 'postgres';
 import { startPostgres } from '../../cluster/postgresServer.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { brandedPhoneNumbers, businessProfiles } from '../../src/database/schema.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
 import { listeningUrl } from '../listeningUrl.js';
 import { hasRedis, startRedis } from '../redis.js';
 import { type OtherClients, useUpConnections } from './otherClients.js';
@@ -55,10 +56,9 @@ const pass = behave('passing');
 
 let holder: postgres.Sql | undefined;
 const hold = (statement: string) => async () => {
-  holder = postgres(server.url, { max: 1 });
-  const held = await holder.reserve();
-  await held`BEGIN`;
-  await held.unsafe(statement);
+  holder = connectTo(server.url);
+  await holder`BEGIN`;
+  await holder.unsafe(statement);
 };
 const release = () => holder?.end({ timeout: 0 });
 let others: OtherClients | undefined;

@@ -1,10 +1,11 @@
 /** No page reads more than a stated number of buffers, whatever is asked and whatever the planner believes. */
-import postgres from 'postgres';
+import type postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { openExplainer, type PlanNode } from '../../bench/explain.js';
 import { randomFilters } from '../../bench/filters.js';
 import { shapesFor } from '../../bench/shapes.js';
 import { filterOf } from '../../src/request/filter.js';
+import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { addCarriers, fillSkewed } from './skewedNumbers.js';
 
@@ -26,7 +27,7 @@ let asked: { kind: Kind; request: Parameters<typeof filterOf>[0] }[];
 
 beforeAll(async () => {
   ({ url, drop } = await createDatabase());
-  sql = postgres(url, { max: 1, onnotice: () => {} });
+  sql = connectTo(url);
   const named = shapesFor(await fillSkewed(sql, NUMBERS)).map(({ kind, request }) => ({
     kind: kind === 'bounded' ? ('several attributes' as const) : ('one attribute' as const),
     request,

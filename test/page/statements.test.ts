@@ -2,11 +2,11 @@
  * What PostgreSQL gets for some typical requests, and what it makes of it: test/page/statements holds the SQL and
  * the scans of the plans, for a reader to see and for a review to notice.
  */
-import postgres from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openExplainer, type PlanNode } from '../../bench/explain.js';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { filterOf } from '../../src/request/filter.js';
+import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { fillSkewed } from './skewedNumbers.js';
 
@@ -26,7 +26,7 @@ let drop: () => Promise<void>;
 
 beforeAll(async () => {
   ({ url, drop } = await createDatabase());
-  const sql = postgres(url, { max: 1, onnotice: () => {} });
+  const sql = connectTo(url);
   await fillSkewed(sql, 5_000);
   await sql`ANALYZE`;
   await sql.end();

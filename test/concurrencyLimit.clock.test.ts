@@ -1,7 +1,7 @@
 /** What is refused because too many requests run at once, and how a client that retries at once is slowed down. */
 import { Agent, get } from 'node:http';
-import postgres from 'postgres';
 import { expect, it } from 'vitest';
+import { connectTo } from './connection.js';
 import { useListeningService } from './listening.js';
 import { until } from './until.js';
 
@@ -21,7 +21,7 @@ function ask(agent: Agent, path = PATH): Promise<{ status: number | undefined; m
 }
 
 it('a client that keeps retrying beyond the limit is refused, then slowed down, and no other client is', async () => {
-  const sql = postgres(service.databaseUrl, { max: 2 });
+  const sql = connectTo(service.databaseUrl, { max: 2 });
   const agents = Array.from({ length: 3 }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
   const [first, greedy, other] = agents as [Agent, Agent, Agent];
   const slowest = await sql.begin(async (locking) => {
