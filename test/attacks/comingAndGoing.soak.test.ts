@@ -1,7 +1,7 @@
 /** Instances that start and stop at random while clients ask them, as an autoscaler or a rolling update makes them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { createDatabase } from '../database.js';
 import { mostInASecond } from '../mostInASecond.js';
 import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
@@ -16,15 +16,16 @@ const DRAIN_SECONDS = 1;
 let databaseUrl: string;
 let drop: () => Promise<void>;
 const running: Instance[] = [];
-const clients = Array.from({ length: 4 }, (_, i) => new Client(`203.0.113.${i + 1}`));
+let clients: Client[] = [];
 
-beforeAll(async () => {
+beforeEach(async () => {
+  clients = Array.from({ length: 4 }, (_, i) => new Client(`203.0.113.${i + 1}`));
   ({ url: databaseUrl, drop } = await createDatabase());
   await writeNumbers(databaseUrl);
 });
-afterAll(async () => {
+afterEach(async () => {
   for (const client of clients) client.close();
-  for (const { child } of running) child.kill('SIGKILL');
+  for (const { child } of running.splice(0)) child.kill('SIGKILL');
   await drop();
 });
 

@@ -1,56 +1,39 @@
 /** An instance that is paused for a while, as a virtual machine may be, and then resumes as if nothing had happened. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, it } from 'vitest';
+import { describe, it } from 'vitest';
 import { createDatabase } from '../database.js';
 import { mostInASecond } from '../mostInASecond.js';
-import { hasRedis, startRedis, type TestRedis } from '../redis.js';
-import {
-  type Answer,
-  Client,
-  countByStatus,
-  expectServed,
-  type Instance,
-  startInstance,
-  writeNumbers,
-} from './instances.js';
+import { hasRedis, startRedis } from '../redis.js';
+import { type Answer, Client, countByStatus, expectServed, startInstance, writeNumbers } from './instances.js';
 
 const LIMIT = 10;
 /** A long one, then short ones, each while the instance has just lost its store because of the one before. */
 const STOPS_MS = [3200, 400, 400, 400];
 const STORES = hasRedis ? ['PostgreSQL', 'Redis'] : ['PostgreSQL'];
 
-let databaseUrl: string;
-let drop: () => Promise<void>;
-let redis: TestRedis | undefined;
-const instances: Instance[] = [];
-const clients: Client[] = [];
-
-beforeAll(async () => {
-  ({ url: databaseUrl, drop } = await createDatabase());
-  if (hasRedis) redis = await startRedis();
-  await writeNumbers(databaseUrl);
-});
-afterAll(async () => {
-  for (const client of clients) client.close();
-  for (const { child } of instances) child.kill('SIGKILL');
-  await redis?.kill();
-  await drop();
-});
-
-function newClient(address: string): Client {
-  const client = new Client(address);
-  clients.push(client);
-  return client;
-}
-
 // Both at once: they mostly wait.
 describe.concurrent.each(STORES)('an instance that is stopped by SIGSTOP, with the limit in %s,', (store) => {
   it('delays no other instance, gives no wrong answer, and lets no client exceed the limit when it resumes', async ({
     expect,
+    onTestFinished,
   }) => {
-    const settings = { DATABASE_URL: databaseUrl, ...(store === 'Redis' ? { REDIS_URL: redis?.url ?? '' } : {}) };
-    const [stopped, other] = await Promise.all([startInstance(settings), startInstance(settings)]);
-    instances.push(stopped, other);
+    const { url: databaseUrl, drop } = await createDatabase();
+    onTestFinished(drop);
+    await writeNumbers(databaseUrl);
+    const redis = store === 'Redis' ? await startRedis() : undefined;
+    onTestFinished(() => redis?.kill());
+    const settings = { DATABASE_URL: databaseUrl, ...(redis ? { REDIS_URL: redis.url } : {}) };
+    const start = async () => {
+      const instance = await startInstance(settings);
+      onTestFinished(() => void instance.child.kill('SIGKILL'));
+      return instance;
+    };
+    const newClient = (address: string) => {
+      const client = new Client(address);
+      onTestFinished(() => client.close());
+      return client;
+    };
+    const [stopped, other] = await Promise.all([start(), start()]);
     const { body: page } = await newClient('203.0.113.99').ask(other);
     // Until each has heard of the other.
     await sleep(2200);

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { mostInASecond } from '../mostInASecond.js';
 import { numberWith } from '../numbers.js';
@@ -16,15 +16,17 @@ const ADDED = '+14155550199';
 
 let folder: string;
 const running: Instance[] = [];
-const greedy = new Client('203.0.113.1');
-const modest = new Client('203.0.113.2');
+let greedy: Client;
+let modest: Client;
 
-beforeAll(async () => {
+beforeEach(async () => {
+  greedy = new Client('203.0.113.1');
+  modest = new Client('203.0.113.2');
   folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-two-'));
 });
-afterAll(async () => {
+afterEach(async () => {
   for (const client of [greedy, modest]) client.close();
-  for (const { child } of running) child.kill('SIGKILL');
+  for (const { child } of running.splice(0)) child.kill('SIGKILL');
   const pid = await postmasterPid();
   if (pid) process.kill(pid, 'SIGQUIT');
   await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it } from 'vitest';
 import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
@@ -25,9 +25,10 @@ const LIMIT = 10;
 let server: PostgresServer;
 let instances: Instance[] = [];
 let admin: postgres.Sql;
-const clients = Array.from({ length: 10 }, (_, i) => new Client(`203.0.113.${i + 1}`));
+let clients: Client[] = [];
 
-beforeAll(async () => {
+beforeEach(async () => {
+  clients = Array.from({ length: 10 }, (_, i) => new Client(`203.0.113.${i + 1}`));
   server = await startPostgres({ max_connections: MAX_CONNECTIONS });
   await migrateDatabase(server.url, migrationsFolder);
   await writeNumbers(server.url);
@@ -36,7 +37,7 @@ beforeAll(async () => {
   admin = connectTo(server.url, { idle_timeout: 0, max_lifetime: null });
   await admin`SELECT 1`;
 });
-afterAll(async () => {
+afterEach(async () => {
   for (const client of clients) client.close();
   for (const { child } of instances) child.kill('SIGKILL');
   await admin?.end({ timeout: 1 });
