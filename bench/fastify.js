@@ -32,19 +32,20 @@ app.get('/v1/brandedPhoneNumbers', { schema: { querystring } }, async ({ query }
     SELECT
       number.id, phone_number AS "phoneNumber",
       json_build_object('id', profile.id, 'businessName', business_name, 'status', profile.status) AS "businessProfile",
-      internal_name AS "internalName", branding_name_short AS "brandingNameShort",
-      branding_name_long AS "brandingNameLong", reporting_group AS "reportingGroup", number.status,
+      number.internal_name AS "internalName", branding_name_short AS "brandingNameShort",
+      branding_name_long AS "brandingNameLong", number.reporting_group AS "reportingGroup", items.status,
       (
         SELECT json_agg(json_build_object(
           'carrier', carrier, 'feature', feature, 'detailedStatus', detailed_status, 'createdAt', entry.created_at
         ) ORDER BY carrier, feature)
         FROM carrier_statuses AS entry WHERE entry.phone_number = number.phone_number
       ) AS "carrierStatuses",
-      created_at AS "createdAt", updated_at AS "updatedAt"
-    FROM branded_phone_numbers AS number JOIN business_profiles AS profile ON profile.id = business_profile_id
+      number.created_at AS "createdAt", items.updated_at AS "updatedAt"
+    FROM branded_phone_numbers AS number JOIN items USING (phone_number)
+    JOIN business_profiles AS profile ON profile.id = number.business_profile_id
     WHERE phone_number > ${after}
       ${phoneNumber ? sql`AND phone_number = ${phoneNumber}` : sql``}
-      ${statuses?.length ? sql`AND number.status IN ${sql(statuses)}` : sql``}
+      ${statuses?.length ? sql`AND items.status IN ${sql(statuses)}` : sql``}
       ${
         ofEntry.length
           ? sql`AND EXISTS (

@@ -153,17 +153,16 @@ async function fill(url: string, size: number): Promise<Importing> {
 /** Of what grows with the numbers; what was emptied for a grown database is left out. */
 async function sizesOf(sql: postgres.Sql): Promise<TableSize[]> {
   return sql<TableSize[]>`
-    SELECT coalesce(pg_partition_root(oid), oid)::regclass::text AS table,
-      sum(pg_table_size(oid))::float8 AS rows, sum(pg_indexes_size(oid))::float8 AS indexes
+    SELECT relname AS table, pg_table_size(oid)::float8 AS rows, pg_indexes_size(oid)::float8 AS indexes
     FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND reltuples > 50000
-    GROUP BY 1 ORDER BY 1`;
+    ORDER BY 1`;
 }
 
 /** The profile with the most numbers, and the one with the fewest. */
 async function profilesOf(url: string): Promise<Profiles> {
   const profiles = await using(
     url,
-    (sql) => sql`SELECT business_profile_id AS id FROM branded_phone_numbers GROUP BY 1 ORDER BY count(*) DESC`,
+    (sql) => sql`SELECT business_profile_id AS id FROM items GROUP BY 1 ORDER BY count(*) DESC`,
   );
   return { largeProfile: profiles[0]?.id, rareProfile: profiles.at(-1)?.id };
 }

@@ -9,6 +9,7 @@ CREATE TABLE "api_keys" (
 	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
 	"expires_at" timestamp(3) with time zone,
 	"revoked_at" timestamp(3) with time zone,
+	"last_used_on" date,
 	CONSTRAINT "api_keys_hash_unique" UNIQUE("hash"),
 	CONSTRAINT "key_name_is_name" CHECK (char_length(name) BETWEEN 1 AND 255 AND name !~ '[\x01-\x1f\x7f-\x9f]'),
 	CONSTRAINT "key_expires_later" CHECK (expires_at > created_at),
@@ -23,9 +24,6 @@ CREATE TABLE "branded_phone_numbers" (
 	"branding_name_short" text COLLATE "C",
 	"branding_name_long" text COLLATE "C",
 	"reporting_group" text COLLATE "C",
-	"status" "status" DEFAULT 'unregistered' NOT NULL,
-	"term_ids" integer[] DEFAULT '{}' NOT NULL,
-	"item_tail" text COLLATE "C" DEFAULT '' NOT NULL,
 	"created_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp(3) with time zone DEFAULT now() NOT NULL,
 	CONSTRAINT "branded_phone_numbers_id" UNIQUE("id"),
@@ -41,7 +39,6 @@ CREATE TABLE "business_profiles" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"business_name" text COLLATE "C" NOT NULL,
 	"status" text COLLATE "C" NOT NULL,
-	"item" text COLLATE "C" DEFAULT '' NOT NULL,
 	CONSTRAINT "business_name_is_name" CHECK (char_length(business_name) BETWEEN 1 AND 255 AND business_name !~ '[\x01-\x1f\x7f-\x9f]'),
 	CONSTRAINT "status_is_name" CHECK (char_length(status) BETWEEN 1 AND 255 AND status !~ '[\x01-\x1f\x7f-\x9f]')
 );
@@ -57,36 +54,41 @@ CREATE TABLE "carrier_statuses" (
 	CONSTRAINT "time_is_time" CHECK (created_at BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz)
 );
 --> statement-breakpoint
-CREATE TABLE "terms" (
-	"id" integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "terms_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 2147483647 START WITH 1 CACHE 1),
-	"carrier" text COLLATE "C",
-	"feature" "feature",
-	"detailed_status" "detailed_status",
+CREATE TABLE "items" (
+	"phone_number" text COLLATE "C" PRIMARY KEY NOT NULL,
+	"id" uuid NOT NULL,
+	"business_profile_id" uuid NOT NULL,
+	"internal_name" text COLLATE "C",
+	"reporting_group" text COLLATE "C",
 	"status" "status" NOT NULL,
-	CONSTRAINT "terms_values" UNIQUE NULLS NOT DISTINCT("carrier","feature","detailed_status","status"),
-	CONSTRAINT "term_is_entry_or_status" CHECK (num_nulls(feature, detailed_status) IN (0, 2) AND (carrier IS NULL OR feature IS NOT NULL))
+	"term_ids" bigint[] NOT NULL,
+	"item_tail" text COLLATE "C" NOT NULL,
+	"updated_at" timestamp(3) with time zone NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "postings" (
-	"term_id" integer NOT NULL,
+	"term_id" bigint NOT NULL,
 	"phone_number" text COLLATE "C" NOT NULL,
 	"business_profile_id" uuid NOT NULL,
 	"reporting_group" text COLLATE "C",
 	"internal_name" text COLLATE "C",
 	CONSTRAINT "postings_pkey" PRIMARY KEY("term_id","phone_number")
-) PARTITION BY RANGE ("term_id");
+);
 --> statement-breakpoint
-CREATE TABLE "rate_limits" (
-	"client" text COLLATE "C" PRIMARY KEY NOT NULL,
-	"requests" timestamp with time zone[] NOT NULL,
-	"allowed" boolean NOT NULL
+CREATE TABLE "terms" (
+	"id" bigint PRIMARY KEY NOT NULL,
+	"carrier" text COLLATE "C" NOT NULL,
+	"feature" "feature",
+	"detailed_status" "detailed_status",
+	"status" "status" NOT NULL
 );
 --> statement-breakpoint
 ALTER TABLE "branded_phone_numbers" ADD CONSTRAINT "number_has_business_profile" FOREIGN KEY ("business_profile_id") REFERENCES "public"."business_profiles"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "carrier_statuses" ADD CONSTRAINT "carrier_status_has_number" FOREIGN KEY ("phone_number") REFERENCES "public"."branded_phone_numbers"("phone_number") ON DELETE cascade ON UPDATE cascade;--> statement-breakpoint
-CREATE INDEX "numbers_by_business_profile" ON "branded_phone_numbers" USING btree ("business_profile_id","phone_number","reporting_group","internal_name");--> statement-breakpoint
-CREATE INDEX "numbers_by_reporting_group" ON "branded_phone_numbers" USING btree ("reporting_group","phone_number","business_profile_id","internal_name");--> statement-breakpoint
-CREATE INDEX "numbers_by_internal_name" ON "branded_phone_numbers" USING btree ("internal_name","phone_number","business_profile_id","reporting_group");--> statement-breakpoint
+CREATE INDEX "items_by_business_profile" ON "items" USING btree ("business_profile_id","phone_number","reporting_group","internal_name");--> statement-breakpoint
+CREATE INDEX "items_by_reporting_group" ON "items" USING btree ("reporting_group","phone_number","business_profile_id","internal_name");--> statement-breakpoint
+CREATE INDEX "items_by_internal_name" ON "items" USING btree ("internal_name","phone_number","business_profile_id","reporting_group");--> statement-breakpoint
 CREATE INDEX "postings_by_business_profile" ON "postings" USING btree ("business_profile_id","term_id","phone_number");--> statement-breakpoint
 CREATE INDEX "postings_by_reporting_group" ON "postings" USING btree ("reporting_group","term_id","phone_number");--> statement-breakpoint
-CREATE INDEX "postings_by_internal_name" ON "postings" USING btree ("internal_name","term_id","phone_number");
+CREATE INDEX "postings_by_internal_name" ON "postings" USING btree ("internal_name","term_id","phone_number");--> statement-breakpoint
+CREATE INDEX "terms_by_carrier" ON "terms" USING btree ("carrier","feature","detailed_status","status");

@@ -9,7 +9,7 @@ import {
   Feature,
 } from '../generated/types/models/index.js';
 import type { Database } from '../src/database/connect.js';
-import { brandedPhoneNumbers, businessProfiles, carrierStatuses as table } from '../src/database/schema.js';
+import { businessProfiles } from '../src/database/schema.js';
 import { byBytes, overallStatus } from './page/reference.js';
 
 export const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Été+1'];
@@ -101,22 +101,21 @@ export function entryWith(carrier: string, feature: Feature, detailedStatus: Det
 }
 
 /**
- * Writes numbers that are not there yet; their status is left to the database. The entries go first, as in an import:
- * entries that come later change their number, and with it `updatedAt`.
+ * Writes numbers that are not there yet, in one statement: entries that come later change their number, and with it
+ * `updatedAt`.
  */
 export async function write(database: Database, list: readonly BrandedPhoneNumber[]): Promise<void> {
   await database.insert(businessProfiles).values(PROFILES).onConflictDoNothing();
-  const rows = list.flatMap(({ phoneNumber, carrierStatuses }) =>
-    carrierStatuses.map((entry) => ({ phoneNumber, ...entry }) as typeof table.$inferInsert),
-  );
-  await database.transaction(async (transaction) => {
-    await transaction.execute(sql`SET CONSTRAINTS carrier_status_has_number DEFERRED`);
-    if (rows.length > 0) await transaction.insert(table).values(rows);
-    await transaction.insert(brandedPhoneNumbers).values(
-      list.map(({ businessProfile, status: _derived, carrierStatuses: _entries, ...number }) => ({
-        ...number,
-        businessProfileId: businessProfile.id,
-      })),
-    );
-  });
+  await database.execute(sql`
+    WITH given AS MATERIALIZED (SELECT value AS item FROM jsonb_array_elements(${JSON.stringify(list)}::jsonb)), numbers AS (
+      INSERT INTO branded_phone_numbers
+      SELECT item ->> 'phoneNumber', (item ->> 'id')::uuid, (item #>> '{businessProfile,id}')::uuid,
+        item ->> 'internalName', item ->> 'brandingNameShort', item ->> 'brandingNameLong', item ->> 'reportingGroup',
+        (item ->> 'createdAt')::timestamptz, (item ->> 'updatedAt')::timestamptz
+      FROM given
+    )
+    INSERT INTO carrier_statuses
+    SELECT item ->> 'phoneNumber', entry ->> 'carrier', (entry ->> 'feature')::feature,
+      (entry ->> 'detailedStatus')::detailed_status, (entry ->> 'createdAt')::timestamptz
+    FROM given CROSS JOIN jsonb_array_elements(item -> 'carrierStatuses') AS entry`);
 }

@@ -1,17 +1,23 @@
 /**
- * The tables. `business_profiles`, `branded_phone_numbers` and `carrier_statuses` hold the facts; any program may write
- * them. `terms` and `postings` are derived from them by triggers (drizzle/0001_derived.sql) and are what the list
- * operation scans. Bounds and value lists repeat the contract's, because the database is its own last line of
- * defense; a test holds the two together.
+ * The tables, of two kinds.
+ *
+ * - Sources, which any program may write: `business_profiles`, `branded_phone_numbers`, `carrier_statuses`. Nothing in
+ *   them is derived.
+ * - The read model, which pages are read from: `items`, and `terms` and `postings`, an inverted index over them. Only the
+ *   function `derive` writes it (drizzle/0001_derive.sql).
+ *
+ * Bounds and value lists repeat the contract's, because the database is its own last line of defense; a test compares the
+ * two.
  */
 import { sql } from 'drizzle-orm';
 import {
+  bigint,
   boolean,
   check,
   customType,
+  date,
   foreignKey,
   index,
-  integer,
   pgEnum,
   pgTable,
   primaryKey,
@@ -45,8 +51,6 @@ export const businessProfiles = pgTable(
     id: uuid().primaryKey(),
     businessName: byteText('business_name').notNull(),
     status: byteText().notNull(),
-    /** Derived: the profile's JSON as an answer shows it. */
-    item: byteText().notNull().default(''),
   },
   () => [check('business_name_is_name', isName('business_name')), check('status_is_name', isName('status'))],
 );
@@ -61,13 +65,8 @@ export const brandedPhoneNumbers = pgTable(
     brandingNameShort: byteText('branding_name_short'),
     brandingNameLong: byteText('branding_name_long'),
     reportingGroup: byteText('reporting_group'),
-    /** Derived from the carrier statuses (specification 3.2); what a writer says is overridden. */
-    status: status().notNull().default('unregistered'),
-    /** Derived: what the number is listed under. */
-    termIds: integer('term_ids').array().notNull().default([]),
-    /** Derived: the item's JSON as an answer shows it, from after its business profile, which changes on its own. */
-    itemTail: byteText('item_tail').notNull().default(''),
     createdAt: time('created_at').notNull().defaultNow(),
+    /** What a writer says; `items.updated_at`, which answers show, may be later. */
     updatedAt: time('updated_at').notNull().defaultNow(),
   },
   (t) => [
@@ -83,11 +82,6 @@ export const brandedPhoneNumbers = pgTable(
     check('branding_name_long_is_name', isName('branding_name_long', 32)),
     check('reporting_group_is_name', isName('reporting_group')),
     check('times_are_times', sql.raw(['created_at', 'updated_at'].map(isTime).join(' AND '))),
-    // Range scans without a filter on status or entries: after each attribute come the phone numbers in page order, then
-    // the other attributes, so that candidates are tested for those without reading their rows.
-    index('numbers_by_business_profile').on(t.businessProfileId, t.phoneNumber, t.reportingGroup, t.internalName),
-    index('numbers_by_reporting_group').on(t.reportingGroup, t.phoneNumber, t.businessProfileId, t.internalName),
-    index('numbers_by_internal_name').on(t.internalName, t.phoneNumber, t.businessProfileId, t.reportingGroup),
   ],
 );
 
@@ -114,42 +108,61 @@ export const carrierStatuses = pgTable(
   ],
 );
 
+/** The numbers as the list shows and finds them. */
+export const items = pgTable(
+  'items',
+  {
+    phoneNumber: byteText('phone_number').primaryKey(),
+    id: uuid().notNull(),
+    businessProfileId: uuid('business_profile_id').notNull(),
+    internalName: byteText('internal_name'),
+    reportingGroup: byteText('reporting_group'),
+    /** Specification 3.2. */
+    status: status().notNull(),
+    /** The terms that the number is listed under, in order. */
+    termIds: bigint('term_ids', { mode: 'bigint' }).array().notNull(),
+    /** The item's JSON as an answer shows it, from after its business profile, which changes on its own. */
+    itemTail: byteText('item_tail').notNull(),
+    updatedAt: time('updated_at').notNull(),
+  },
+  (t) => [
+    // Range scans without a filter on status or entries: after each attribute come the phone numbers in page order, then
+    // the other attributes, so that candidates are tested for those without reading their rows.
+    index('items_by_business_profile').on(t.businessProfileId, t.phoneNumber, t.reportingGroup, t.internalName),
+    index('items_by_reporting_group').on(t.reportingGroup, t.phoneNumber, t.businessProfileId, t.internalName),
+    index('items_by_internal_name').on(t.internalName, t.phoneNumber, t.businessProfileId, t.reportingGroup),
+  ],
+);
+
 /**
- * The terms of an inverted index over the numbers: an entry's carrier, feature and detailed status beside the status of
- * its number; the same without the carrier, which is null then; or, for numbers without entries, a status alone. A filter
- * on status or entries comes down to some of them: one without carriers to at most 33, however many carriers there are.
+ * The terms of an inverted index over the items: an entry's carrier, feature and detailed status beside the status of its
+ * number; the same without the carrier, which is '' then; or, for numbers without entries, their status alone. A filter on
+ * status or entries asks for some of them: one without carriers for at most 33, however many carriers there are.
+ *
+ * The id is a hash of the values (the function `term_id`), so nobody has to look it up, and no sequence hands it out. A
+ * term is never deleted: there is at most one for each combination that ever was.
  */
 export const terms = pgTable(
   'terms',
   {
-    id: integer().primaryKey().generatedAlwaysAsIdentity(),
-    carrier: byteText(),
+    id: bigint({ mode: 'bigint' }).primaryKey(),
+    carrier: byteText().notNull(),
     feature: feature(),
     detailedStatus: detailedStatus('detailed_status'),
     status: status().notNull(),
   },
-  (t) => [
-    unique('terms_values').on(t.carrier, t.feature, t.detailedStatus, t.status).nullsNotDistinct(),
-    check(
-      'term_is_entry_or_status',
-      sql`num_nulls(feature, detailed_status) IN (0, 2) AND (carrier IS NULL OR feature IS NOT NULL)`,
-    ),
-  ],
+  (t) => [index('terms_by_carrier').on(t.carrier, t.feature, t.detailedStatus, t.status)],
 );
 
 /**
  * The postings of that index: each number under each of its terms, beside every attribute of it that a filter can name.
  * Within one value of an attribute and one term an index below gives the phone numbers in the order of the pages, so a
- * page costs one index descent for each term, however many rows match. The term is an integer so that these indexes, which
- * hold all entries, are small and quick to build and to compare.
- *
- * The table is partitioned, which Drizzle can't express: drizzle/0000_tables.sql was edited by hand, and
- * drizzle/0001_derived.sql says why there is a single partition.
+ * page costs one index descent for each term, however many rows match.
  */
 export const postings = pgTable(
   'postings',
   {
-    termId: integer('term_id').notNull(),
+    termId: bigint('term_id', { mode: 'bigint' }).notNull(),
     phoneNumber: byteText('phone_number').notNull(),
     businessProfileId: uuid('business_profile_id').notNull(),
     reportingGroup: byteText('reporting_group'),
@@ -185,6 +198,8 @@ export const apiKeys = pgTable(
     /** When the key stops being accepted; null for never. */
     expiresAt: time('expires_at'),
     revokedAt: time('revoked_at'),
+    /** The last day (UTC) on which it was accepted; null before the first. */
+    lastUsedOn: date('last_used_on', { mode: 'string' }),
   },
   () => [
     check('key_name_is_name', isName('name')),

@@ -43,3 +43,9 @@ async function liftTimeLimits(sql: TransactionSql): Promise<void> {
   const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;
   if (Number(version) >= TRANSACTION_TIMEOUT.since) await sql`SET LOCAL ${sql(TRANSACTION_TIMEOUT.name)} = 0`;
 }
+
+/** Lets the planner read whole tables, which pages never do (connect.ts), until the transaction ends. */
+export async function planForWholeTables(sql: TransactionSql): Promise<void> {
+  for (const name of ['enable_seqscan', 'enable_bitmapscan']) await sql`SET LOCAL ${sql(name)} = on`;
+  await sql`SET LOCAL plan_cache_mode = auto`;
+}

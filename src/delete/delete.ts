@@ -49,7 +49,11 @@ export async function deleteNumbers(database: Database, input: Readable): Promis
       await lockOutWriters(sql);
       const found = mergedFaults(faults, await repeated(sql), await unknown(sql));
       if (found.length > 0) throw new InputError(found);
+      // In one statement, so that all are derived together; the foreign key would delete the entries number by number.
       const { count } = await sql`
+        WITH entries AS (
+          DELETE FROM carrier_statuses AS entry USING given WHERE entry.phone_number = given.phone_number
+        )
         DELETE FROM branded_phone_numbers AS number USING given WHERE number.phone_number = given.phone_number`;
       return count;
     });

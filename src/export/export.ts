@@ -28,7 +28,7 @@ export function exportNumbers(
 ): Promise<ExportCounts> {
   return inTransaction(database, 'REPEATABLE READ READ ONLY', async (sql) => {
     // Locked before the first snapshot: a table that is truncated or replaced after it would read as empty.
-    await sql`LOCK TABLE business_profiles, branded_phone_numbers, postings, terms IN ACCESS SHARE MODE`;
+    await sql`LOCK TABLE business_profiles, items, postings, terms IN ACCESS SHARE MODE`;
     const total = onProgress ? await countNumbers(sql) : 0;
     const readPage = preparePages(drizzle(Object.assign(sql as unknown as Sql, { options: database.$client.options })));
     const counts: ExportCounts = { numbers: 0, carrierStatuses: 0 };
@@ -45,7 +45,7 @@ export function exportNumbers(
 }
 
 async function countNumbers(sql: TransactionSql): Promise<number> {
-  const [row] = await sql<[{ count: string }]>`SELECT count(*) FROM branded_phone_numbers`;
+  const [row] = await sql<[{ count: string }]>`SELECT count(*) FROM items`;
   return Number(row.count);
 }
 

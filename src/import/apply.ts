@@ -1,26 +1,25 @@
 /** What an import changes in the tables, once all its lines are staged and good: a few statements over all of them. */
-import { getTableColumns } from 'drizzle-orm';
-import type { PendingQuery, Row, TransactionSql } from 'postgres';
-import { brandedPhoneNumbers } from '../database/schema.js';
+import type { TransactionSql } from 'postgres';
 import { INSUFFICIENT_PRIVILEGE, succeeds } from './locks.js';
 
-const NUMBER_COLUMNS = Object.values(getTableColumns(brandedPhoneNumbers)).map(({ name }) => name);
-
-/** The part of the time, measured on a first import, that is over after each step. */
-const DONE_AFTER = { findingChanges: 0.1, entries: 0.2, numbers: 0.85 };
+/** The part of the time, measured on a first import, that is over before what was written is derived. */
+const DONE_BEFORE_DERIVING = 0.4;
+/** Numbers that are derived between two reports of progress. */
+const BATCH_SIZE = 10_000;
 
 /**
- * Brings the tables in line with what is staged, and writes no row that stays as it is.
- * @param onProgress is called after each step with the part that is done, 0 to 1
+ * Brings the sources in line with what is staged, writes no row that stays as it is, and derives what it wrote.
+ * @param onProgress is called now and then with the part that is done, 0 to 1
  */
 export async function applyStaged(sql: TransactionSql, onProgress: (part: number) => void): Promise<void> {
   await upsertBusinessProfiles(sql);
   await findChanges(sql);
-  await deriveKinds(sql);
-  onProgress(DONE_AFTER.findingChanges);
-  await writeChanges(sql, onProgress);
-  await sql`SELECT sweep_terms()`;
-  onProgress(1);
+  const isDerivedHere = await succeeds(sql, (scope) => switchTriggers(scope, 'DISABLE'), INSUFFICIENT_PRIVILEGE);
+  await writeChanges(sql);
+  if (!isDerivedHere) return;
+  onProgress(DONE_BEFORE_DERIVING);
+  await deriveChanged(sql, (part) => onProgress(DONE_BEFORE_DERIVING + (1 - DONE_BEFORE_DERIVING) * part));
+  await switchTriggers(sql, 'ENABLE');
 }
 
 async function upsertBusinessProfiles(sql: TransactionSql): Promise<void> {
@@ -32,8 +31,8 @@ async function upsertBusinessProfiles(sql: TransactionSql): Promise<void> {
 }
 
 /**
- * Finds the numbers that are new or differ in anything, what is derived included, and fills in what the lines leave out.
- * `updated_at` moves forward by the same rule as for every other writer.
+ * Finds the numbers that are new or differ in anything, and fills in what the lines leave out. An earlier `updated_at` than
+ * the number has is none: the item's moves forward by itself.
  */
 async function findChanges(sql: TransactionSql): Promise<void> {
   await sql`
@@ -42,11 +41,7 @@ async function findChanges(sql: TransactionSql): Promise<void> {
       staged.phone_number, number.phone_number IS NULL AS is_new, coalesce(staged.id, number.id, gen_random_uuid()) AS id,
       staged.business_profile_id, staged.internal_name, staged.branding_name_short, staged.branding_name_long,
       staged.reporting_group, coalesce(staged.created_at, number.created_at, now()) AS created_at,
-      CASE
-        WHEN number.phone_number IS NULL THEN coalesce(staged.updated_at, now())
-        WHEN staged.updated_at > number.updated_at THEN staged.updated_at
-        ELSE greatest(now(), number.updated_at + interval '1 millisecond')
-      END AS updated_at,
+      coalesce(greatest(staged.updated_at, number.updated_at), now()) AS updated_at,
       carriers, features, detailed_statuses,
       CASE WHEN array_position(created_ats, NULL) IS NULL THEN created_ats ELSE ARRAY(
         SELECT coalesce(given.created_at, before.created_at, now())
@@ -79,109 +74,66 @@ async function findChanges(sql: TransactionSql): Promise<void> {
             AND entry.created_at = coalesce(given.created_at, entry.created_at)
         )
       )
-      OR EXISTS (
-        SELECT FROM derived_numbers AS derived
-        WHERE derived.phone_number = staged.phone_number
-          AND (derived.status, derived.item_tail, derived.term_ids)
-            IS DISTINCT FROM (number.status, number.item_tail, number.term_ids)
-      )
     ORDER BY phone_number`;
   await sql`ANALYZE changed (phone_number, is_new)`;
 }
 
-/** Most numbers share one of a few lists of entries: the terms of each such kind are looked up once. */
-async function deriveKinds(sql: TransactionSql): Promise<void> {
-  await sql`
-    CREATE TEMPORARY TABLE given_kinds ON COMMIT DROP AS
-    SELECT carriers, features, detailed_statuses, overall_status(detailed_statuses) AS status
-    FROM changed GROUP BY carriers, features, detailed_statuses`;
-  await sql`
-    INSERT INTO terms (carrier, feature, detailed_status, status)
-    SELECT DISTINCT key.*, status
-    FROM given_kinds CROSS JOIN keys_of_entries(carriers, features, detailed_statuses) AS key
-    ORDER BY 1, 2, 3
-    ON CONFLICT DO NOTHING`;
-  await sql`ANALYZE terms`;
-  // Terms are few, and yet faster looked up by their index than by reading all of them for each entry.
-  await sql`SET LOCAL enable_seqscan = off`;
-  await sql`
-    CREATE TEMPORARY TABLE kinds ON COMMIT DROP AS
-    SELECT carriers, features, detailed_statuses, derived.*
-    FROM given_kinds CROSS JOIN terms_of_entries(carriers, features, detailed_statuses) AS derived`;
-  await sql`SET LOCAL enable_seqscan = on`;
-  await sql`ANALYZE kinds`;
-}
-
-/** The changed numbers with what is derived from them, by the functions that the triggers use. */
-function changedNumbers(sql: TransactionSql, condition: PendingQuery<Row[]>) {
-  return sql`
-    SELECT ${sql(NUMBER_COLUMNS)} FROM (
-      SELECT
-        changed.*, status, term_ids,
-        item_tail_json(
-          internal_name, branding_name_short, branding_name_long, reporting_group, status, json.entries,
-          created_at, updated_at
-        ) AS item_tail
-      FROM changed
-      JOIN kinds USING (carriers, features, detailed_statuses)
-      CROSS JOIN LATERAL json_of_entries(carriers, features, detailed_statuses, created_ats) AS json
-      WHERE ${condition}
-    ) AS number`;
-}
-
-/** The entries of the changed numbers, in the columns' order. */
-const changedEntries = (sql: TransactionSql) => sql`
-  SELECT phone_number, unnest(carriers), unnest(features), unnest(detailed_statuses), unnest(created_ats) FROM changed`;
-const ENTRY_COLUMNS = ['phone_number', 'carrier', 'feature', 'detailed_status', 'created_at'];
-
 /**
- * Writes what differs. Entries go first, so that where triggers derive a number, they do so once and from all its
- * entries; the constraint that entries belong to a number waits for the numbers.
+ * Writes what differs, numbers and entries in one statement: where triggers derive the numbers, they see them as they will
+ * be, so a given `updated_at` stays. New rows can't conflict, and checking for a conflict would cost a fifth of the time.
  */
-async function writeChanges(sql: TransactionSql, onProgress: (part: number) => void): Promise<void> {
-  const isDerived = await succeeds(sql, (scope) => switchTriggers(scope, 'DISABLE'), INSUFFICIENT_PRIVILEGE);
-  await sql`SET CONSTRAINTS carrier_status_has_number DEFERRED`;
+async function writeChanges(sql: TransactionSql): Promise<void> {
   await sql`
-    DELETE FROM carrier_statuses AS entry USING changed
-    WHERE entry.phone_number = changed.phone_number AND NOT is_new AND NOT EXISTS (
-      SELECT FROM unnest(carriers, features) AS given (carrier, feature)
-      WHERE (given.carrier, given.feature) = (entry.carrier, entry.feature)
-    )`;
-  // New rows can't conflict, and checking for a conflict would cost a fifth of the time.
-  const [isNew, isOld] = [sql`changed.is_new`, sql`NOT changed.is_new`];
-  await sql`INSERT INTO carrier_statuses (${sql(ENTRY_COLUMNS)}) ${changedEntries(sql)} WHERE ${isNew}`;
-  await sql`
-    INSERT INTO carrier_statuses AS entry (${sql(ENTRY_COLUMNS)})
-    ${changedEntries(sql)} WHERE ${isOld}
+    WITH new_numbers AS (
+      INSERT INTO branded_phone_numbers (
+        phone_number, id, business_profile_id, internal_name, branding_name_short, branding_name_long, reporting_group,
+        created_at, updated_at
+      )
+      SELECT phone_number, id, business_profile_id, internal_name, branding_name_short, branding_name_long, reporting_group,
+        created_at, updated_at
+      FROM changed WHERE is_new
+    ), changed_numbers AS (
+      UPDATE branded_phone_numbers AS number SET
+        id = changed.id, business_profile_id = changed.business_profile_id, internal_name = changed.internal_name,
+        branding_name_short = changed.branding_name_short, branding_name_long = changed.branding_name_long,
+        reporting_group = changed.reporting_group, created_at = changed.created_at, updated_at = changed.updated_at
+      FROM changed WHERE changed.phone_number = number.phone_number AND NOT is_new
+    ), gone_entries AS (
+      DELETE FROM carrier_statuses AS entry USING changed
+      WHERE entry.phone_number = changed.phone_number AND NOT is_new AND NOT EXISTS (
+        SELECT FROM unnest(carriers, features) AS given (carrier, feature)
+        WHERE (given.carrier, given.feature) = (entry.carrier, entry.feature)
+      )
+    ), new_entries AS (
+      INSERT INTO carrier_statuses (phone_number, carrier, feature, detailed_status, created_at)
+      SELECT phone_number, unnest(carriers), unnest(features), unnest(detailed_statuses), unnest(created_ats)
+      FROM changed WHERE is_new
+    )
+    INSERT INTO carrier_statuses AS entry (phone_number, carrier, feature, detailed_status, created_at)
+    SELECT phone_number, unnest(carriers), unnest(features), unnest(detailed_statuses), unnest(created_ats)
+    FROM changed WHERE NOT is_new
     ON CONFLICT (phone_number, carrier, feature) DO UPDATE
       SET detailed_status = excluded.detailed_status, created_at = excluded.created_at
     WHERE (entry.detailed_status, entry.created_at) <> (excluded.detailed_status, excluded.created_at)`;
-  onProgress(DONE_AFTER.entries);
-  await sql`INSERT INTO branded_phone_numbers (${sql(NUMBER_COLUMNS)}) ${changedNumbers(sql, isNew)}`;
-  await sql`
-    INSERT INTO branded_phone_numbers (${sql(NUMBER_COLUMNS)})
-    ${changedNumbers(sql, isOld)}
-    ON CONFLICT (phone_number) DO UPDATE
-      SET ${sql.unsafe(NUMBER_COLUMNS.map((column) => `${column} = excluded.${column}`).join(', '))}`;
-  onProgress(DONE_AFTER.numbers);
-  await sql`SET CONSTRAINTS carrier_status_has_number IMMEDIATE`;
-  if (isDerived) await switchTriggers(sql, 'ENABLE');
 }
 
-/** The triggers that derive numbers, by their table. */
-const DERIVING = {
-  branded_phone_numbers: ['derive'],
-  carrier_statuses: ['derive_on_insert', 'derive_on_update', 'derive_on_delete'],
-};
-
 /**
- * Switches off, until the import's writing is done or undone, the triggers that derive number by number: the import
- * derives by the same functions for all at once, in a third of the time (28 instead of 70 microseconds a number). Only
- * the tables' owner may; for any other role the triggers do the work, with the same outcome.
+ * Switches off, until the import's writing is done or undone, the triggers on the sources: they would derive the numbers
+ * after each statement, and the import does once. Only the tables' owner may; for any other role the triggers do it.
  */
 async function switchTriggers(sql: TransactionSql, state: 'ENABLE' | 'DISABLE'): Promise<void> {
-  for (const [table, triggers] of Object.entries(DERIVING)) {
-    const changes = triggers.map((trigger) => `${state} TRIGGER ${trigger}`);
-    await sql`ALTER TABLE ${sql(table)} ${sql.unsafe(changes.join(', '))}`;
+  for (const table of ['branded_phone_numbers', 'carrier_statuses']) {
+    await sql`ALTER TABLE ${sql(table)} ${sql.unsafe(state)} TRIGGER USER`;
+  }
+}
+
+async function deriveChanged(sql: TransactionSql, onProgress: (part: number) => void): Promise<void> {
+  const [{ total }] = await sql<[{ total: number }]>`SELECT count(*)::int AS total FROM changed`;
+  await sql`DECLARE changed_numbers NO SCROLL CURSOR FOR SELECT phone_number FROM changed ORDER BY phone_number`;
+  for (let done = 0; done < total; ) {
+    const rows = await sql<{ phone_number: string }[]>`FETCH ${sql.unsafe(String(BATCH_SIZE))} FROM changed_numbers`;
+    await sql`SELECT FROM derive(${`{${rows.map(({ phone_number }) => phone_number)}}`}::text[])`;
+    done += rows.length;
+    onProgress(done / total);
   }
 }

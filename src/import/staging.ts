@@ -5,15 +5,14 @@
 import { once } from 'node:events';
 import { pipeline } from 'node:stream/promises';
 import type { TransactionSql } from 'postgres';
+import { planForWholeTables } from '../database/transaction.js';
 import type { GivenNumber } from './line.js';
 
 /** Creates the table `staged`, one row per line; it is dropped with the transaction. */
 export async function createStaging(sql: TransactionSql): Promise<void> {
   // Sorting and hashing a large file in memory; the caches of temporary tables stay small.
   await sql`SET LOCAL work_mem = '128MB'`;
-  // Pages never need these scans, but here whole files are joined with whole tables.
-  for (const name of ['enable_seqscan', 'enable_bitmapscan']) await sql`SET LOCAL ${sql(name)} = on`;
-  await sql`SET LOCAL plan_cache_mode = auto`;
+  await planForWholeTables(sql);
   await sql`
     CREATE TEMPORARY TABLE staged (
       line integer NOT NULL,

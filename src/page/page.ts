@@ -4,7 +4,7 @@
  * A page must cost the same however many numbers match and however many there are. So a filter is turned into ranges of
  * indexes in which the phone numbers stand in the order of the pages, and the first few of each are merged:
  *
- * - Filters on attributes alone scan the indexes of `branded_phone_numbers`, one range for each value.
+ * - Filters on attributes alone scan the indexes of `items`, one range for each value.
  * - Filters on status or entries come down to terms and scan `postings`, one range for each value and term.
  * - Where several attributes are combined, no index has exactly what is asked for, and long lists may come down to
  *   thousands of ranges. Then candidates are tested. Several scans contain what is asked for, among other numbers; the one

@@ -10,11 +10,11 @@ export const ATTRIBUTES = ['businessProfiles', 'reportingGroups', 'internalNames
 export type Attribute = (typeof ATTRIBUTES)[number];
 
 /**
- * Ranges of an index, in each of which the phone numbers stand in the order of the pages: of the numbers or the postings,
- * one range for each value of `attribute` (all numbers where it is null) and, of the postings, for each wanted term.
+ * Ranges of an index, in each of which the phone numbers stand in the order of the pages: of the items or the postings,
+ * one range for each value of `attribute` (all items where it is null) and, of the postings, for each wanted term.
  */
 export interface Scan {
-  of: 'numbers' | 'postings';
+  of: 'items' | 'postings';
   attribute: Attribute | null;
 }
 
@@ -61,15 +61,15 @@ export function nextStep({ phoneNumber, attributes, terms }: Asked, batch: numbe
   const isCheap = (ranges: number, cost: number) => ranges * cost <= batch;
   if (named.length < 2) {
     const [attribute = null] = named;
-    if (terms === null) return { read: 'ranges', scan: { of: 'numbers', attribute } };
+    if (terms === null) return { read: 'ranges', scan: { of: 'items', attribute } };
     const values = attribute === null ? 1 : (attributes.get(attribute) ?? 1);
     if (isCheap(values * terms, COST_OF_EXACT_RANGE)) return { read: 'ranges', scan: { of: 'postings', attribute } };
   }
-  const ofNumbers = (named.length > 0 ? named : [null]).map((attribute) => ({ of: 'numbers' as const, attribute }));
+  const ofItems = (named.length > 0 ? named : [null]).map((attribute) => ({ of: 'items' as const, attribute }));
   return {
     read: 'candidates',
     scans: [
-      ...ofNumbers.map((scan) => ({ scan, cost: named.length < 2 ? COST_OF_ROW : 1 })),
+      ...ofItems.map((scan) => ({ scan, cost: named.length < 2 ? COST_OF_ROW : 1 })),
       ...scansOfPostings().map((scan) => ({ scan, cost: COST_OF_ROW })),
     ],
   };

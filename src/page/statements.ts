@@ -27,7 +27,7 @@ const isByTerm = sql`${sql.placeholder('isByTerm')}::boolean`;
 export const END = '~';
 const end = sql.raw(`'${END}'`);
 
-/** The column of an attribute, in the numbers and in the postings alike, and the values that the filter has of it. */
+/** The column of an attribute, in the items and in the postings alike, and the values that the filter has of it. */
 const COLUMNS: Record<Attribute, { column: SQL; values: SQL }> = {
   businessProfiles: { column: sql`business_profile_id`, values: sql`${sql.placeholder('businessProfiles')}::uuid[]` },
   reportingGroups: { column: sql`reporting_group`, values: sql`${sql.placeholder('reportingGroups')}::text[]` },
@@ -45,7 +45,7 @@ const isWantedTerm = sql`(${features} IS NULL OR feature = ANY (${features}))
         OR status = ANY (${statuses}) OR detailed_status = ANY (${dottedStatuses})
       )`;
 const wantedTerms = sql`wanted_terms AS MATERIALIZED (
-    SELECT id FROM terms WHERE ${carriers} IS NULL AND carrier IS NULL AND ${isWantedTerm}
+    SELECT id FROM terms WHERE ${carriers} IS NULL AND carrier = '' AND ${isWantedTerm}
     UNION ALL
     SELECT term.id FROM unnest(${carriers}) AS wanted CROSS JOIN LATERAL (
       SELECT id FROM terms WHERE carrier = wanted AND ${isWantedTerm} OFFSET 0
@@ -61,19 +61,19 @@ const isAnyNumber = sql`EXISTS (SELECT FROM terms)`;
 /** The ranges of a scan, a row each. */
 function rangesOf({ of, attribute }: Scan): SQL {
   if (attribute === null)
-    return of === 'numbers'
+    return of === 'items'
       ? sql`SELECT 'all' AS value WHERE ${isAnyNumber}`
       : sql`SELECT id AS term_id FROM wanted_terms`;
   const { values } = COLUMNS[attribute];
-  return of === 'numbers'
+  return of === 'items'
     ? sql`SELECT value FROM unnest(${values}) AS value WHERE ${isAnyNumber}`
     : sql`SELECT value, id AS term_id FROM unnest(${values}) AS value CROSS JOIN wanted_terms`;
 }
 
 const rangeColumns = ({ of, attribute }: Scan) =>
-  sql.raw(of === 'numbers' ? 'value' : attribute === null ? 'term_id' : 'value, term_id');
+  sql.raw(of === 'items' ? 'value' : attribute === null ? 'term_id' : 'value, term_id');
 
-const tableOf = ({ of }: Scan) => (of === 'numbers' ? sql`branded_phone_numbers` : sql`postings`);
+const tableOf = ({ of }: Scan) => (of === 'items' ? sql`items` : sql`postings`);
 
 /** Whether a row stands in a range, which is a row of `range`. */
 function isInRange({ of, attribute }: Scan): SQL {
@@ -81,7 +81,7 @@ function isInRange({ of, attribute }: Scan): SQL {
   if (attribute !== null) {
     const { column } = COLUMNS[attribute];
     conditions.push(
-      of === 'numbers' ? sql`${column} = ANY (ARRAY[range.value]) AND ` : sql`${column} = range.value AND `,
+      of === 'items' ? sql`${column} = ANY (ARRAY[range.value]) AND ` : sql`${column} = range.value AND `,
     );
   }
   if (of === 'postings') conditions.push(sql`term_id = range.term_id AND `);
@@ -89,7 +89,7 @@ function isInRange({ of, attribute }: Scan): SQL {
 }
 
 /**
- * The order of a range. Compared by `=`, a number's attribute would drop out of the order, which the primary key could
+ * The order of a range. Compared by `=`, an item's attribute would drop out of the order, which the primary key could
  * then provide: where the statistics promise a single value of an attribute, the planner would read all numbers in search
  * of a rare one. `= ANY` of one value keeps the attribute in the order, and still stops at the end of the range.
  */
@@ -159,14 +159,18 @@ const hasWantedTerm = sql`term_ids && ARRAY(SELECT id FROM wanted_terms)`;
 
 /** The same for a candidate whose row has not been read: it is looked up once everything else matches. */
 const isOfWantedTerm = sql`(NOT ${isByTerm} OR (
-          SELECT ${hasWantedTerm} FROM branded_phone_numbers AS number
-          WHERE number.phone_number = candidate.phone_number OFFSET 0
+          SELECT ${hasWantedTerm} FROM items WHERE items.phone_number = candidate.phone_number OFFSET 0
         ))`;
 
-/** An item as JSON text, put together from what was derived when its parts were written. */
-const item = sql`'{"id":"' || number.id || '","phoneNumber":"' || number.phone_number || '","businessProfile":'
-      || (SELECT profile.item FROM business_profiles AS profile WHERE profile.id = number.business_profile_id)
-      || number.item_tail AS item`;
+/**
+ * An item as JSON text: what was derived when it was written, around its business profile, whose changes are no changes of
+ * its numbers (the contract's BusinessProfile).
+ */
+const item = sql`'{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
+      SELECT '{"id":"' || profile.id || '","businessName":' || to_json(profile.business_name)
+        || ',"status":' || to_json(profile.status) || '}'
+      FROM business_profiles AS profile WHERE profile.id = items.business_profile_id
+    ) || items.item_tail AS item`;
 
 /**
  * The page of the phone numbers in `found`, of which there is one more than it shows if there is a next page. They are all
@@ -177,7 +181,7 @@ const pageOfFound = (until: SQL = end) => sql`SELECT
     max(phone_number) AS last, (SELECT count(*) FROM found) > ${size} AS has_next, ${until} AS until
   FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT ${size}) AS shown
   CROSS JOIN LATERAL (
-    SELECT ${item} FROM branded_phone_numbers AS number WHERE number.phone_number = shown.phone_number OFFSET 0
+    SELECT ${item} FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
   ) AS item`;
 
 /** A page of all numbers, whose rows are read in the scan itself; and whether there is a number after it. */
@@ -185,11 +189,11 @@ export const pageOfAll = sql`
   SELECT
     coalesce(string_agg(item, ',' ORDER BY phone_number), '') AS items, count(*)::int AS count,
     max(phone_number) AS last, (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE phone_number > max(shown.phone_number) ORDER BY phone_number LIMIT 1
     ) IS NOT NULL AS has_next, ${end} AS until
   FROM (
-    SELECT number.phone_number, ${item} FROM branded_phone_numbers AS number
+    SELECT phone_number, ${item} FROM items
     WHERE phone_number > ${after} AND ${isAnyNumber} ORDER BY phone_number LIMIT ${size}
   ) AS shown`;
 
@@ -197,7 +201,7 @@ export const pageOfAll = sql`
 export const pageOfNumber = sql`
   WITH ${wantedTerms},
   found AS MATERIALIZED (
-    SELECT phone_number FROM branded_phone_numbers
+    SELECT phone_number FROM items
     WHERE phone_number = ${phoneNumber} AND phone_number > ${after}
       AND ${hasWantedAttributes()}
       AND (NOT ${isByTerm} OR ${hasWantedTerm})

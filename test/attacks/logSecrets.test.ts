@@ -136,11 +136,11 @@ describe('the log and the metrics', () => {
     await sql.unsafe(`ALTER DATABASE ${databaseUrl.split('/').at(-1)} SET log_parameter_max_length_on_error = -1`);
     const columns = await sql`
       SELECT string_agg(attname, ', ' ORDER BY attnum) AS names FROM pg_attribute
-      WHERE attrelid = 'branded_phone_numbers'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'item_tail'`;
+      WHERE attrelid = 'items'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'item_tail'`;
     // No release would do this: it makes PostgreSQL fail on a value that it can't parse, and quote it.
     await sql.unsafe(`
-      ALTER TABLE branded_phone_numbers RENAME TO numbers;
-      CREATE VIEW branded_phone_numbers AS SELECT ${columns[0]?.names}, phone_number::uuid::text AS item_tail FROM numbers;
+      ALTER TABLE items RENAME TO numbers;
+      CREATE VIEW items AS SELECT ${columns[0]?.names}, phone_number::uuid::text AS item_tail FROM numbers;
       SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE datname = current_database() AND pid <> pg_backend_pid()`);
     const { status } = await exchange(service.url, [

@@ -56,7 +56,7 @@ describe('The tables refuse', () => {
       `INSERT INTO api_keys (hash, name, created_at) VALUES ('x', 'x', '${time}')`,
       `INSERT INTO api_keys (hash, name, revoked_at) VALUES ('x', 'x', '${time}')`,
     ]) {
-      await expect(sql.unsafe(statement)).rejects.toThrow(/_times?"|null value in column "item_tail"/);
+      await expect(sql.unsafe(statement)).rejects.toThrow(/_times?"/);
     }
   });
 });

@@ -1,59 +1,121 @@
+/** The command `check`: what it finds of a read model that is wrong, and what it mends. */
 import type { Sql } from 'postgres';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { findDifferences, repairDifferences } from '../../src/database/derived.js';
-import { inTransaction } from '../../src/database/transaction.js';
-import { createDatabase } from '../database.js';
-import { entryWith, numberWith, write } from '../numbers.js';
+import { useCommand } from '../commands/command.js';
+import { entryWith, numberWith, PROFILES, write } from '../numbers.js';
 import { expectDerivedToAgree } from './derived.js';
 
+const command = useCommand();
 let database: Database;
-let drop: () => Promise<void>;
 const sql = () => database.$client as unknown as Sql;
-const find = () => inTransaction(database, 'READ COMMITTED', findDifferences);
 
-beforeAll(async () => {
-  const created = await createDatabase();
-  drop = created.drop;
-  database = openDatabase(created.url);
+beforeAll(() => {
+  database = openDatabase(command.databaseUrl);
 });
-afterAll(async () => {
-  await closeDatabase(database);
-  await drop();
-});
+afterAll(() => closeDatabase(database));
+/** +14155550101 to +14155550109. */
+const PHONE_NUMBERS = Array.from({ length: 9 }, (_, i) => `+1415555010${i + 1}`);
+const at = (digit: number) => `phone_number = '+1415555010${digit}'`;
+
 beforeEach(async () => {
   await sql()`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-  const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')];
-  await write(database, [
-    numberWith({ phoneNumber: '+14155550123', carrierStatuses }),
-    numberWith({ phoneNumber: '+14155550124', carrierStatuses }),
-    numberWith({ phoneNumber: '+14155550125' }),
-  ]);
+  await write(
+    database,
+    PHONE_NUMBERS.map((phoneNumber, i) =>
+      numberWith({
+        phoneNumber,
+        carrierStatuses: i === 8 ? [] : [entryWith(`Carrier ${i + 1}`, 'brandedCallerId', 'approved.optIn')],
+      }),
+    ),
+  );
 });
 
-test('A check finds nothing where all is right', async () => {
-  expect(await find()).toEqual([]);
-});
+/** Every row of the read model. */
+const readModel = () =>
+  sql()`
+    SELECT items::text AS row FROM items UNION ALL SELECT terms::text FROM terms UNION ALL SELECT postings::text FROM postings
+    ORDER BY row`;
 
-test.each([
-  ['an item', `UPDATE branded_phone_numbers SET item_tail = '' WHERE phone_number = '+14155550123'`, 'numbers'],
-  ['a status', `UPDATE branded_phone_numbers SET status = 'rejected' WHERE phone_number = '+14155550123'`, 'numbers'],
-  ['an entry', `UPDATE carrier_statuses SET carrier = 'Verizon' WHERE phone_number = '+14155550123'`, 'numbers'],
-  ['a business profile', `UPDATE business_profiles SET item = ''`, 'business profiles'],
-  ['a posting that is missing', `DELETE FROM postings WHERE phone_number = '+14155550123'`, 'numbers in the index'],
-  [
-    'a posting too many',
-    `INSERT INTO postings SELECT 99, phone_number, id FROM branded_phone_numbers`,
-    'numbers in the index',
-  ],
-  ['another group in the index', `UPDATE postings SET reporting_group = 'x'`, 'numbers in the index'],
-])('A check finds %s that was written without the triggers, and repairs it', async (_what, statement, what) => {
-  await sql().begin(async (transaction) => {
-    await transaction`SET LOCAL session_replication_role = replica`;
-    await transaction.unsafe(statement);
+const RIGHT = 'all that is derived is right\n';
+const differ = (numbers: string[], count = numbers.length) =>
+  `${count} numbers differ from what they are derived from: ${numbers.slice(0, 5).join(', ')}${count > 5 ? ', …' : ''}\n`;
+const stray = (numbers: string[]) =>
+  `${numbers.length} numbers stand in the index where they should not: ${numbers.join(', ')}\n`;
+const phones = (...digits: number[]) => digits.map((digit) => `+1415555010${digit}`);
+
+describe('check', () => {
+  it('finds nothing where all is right', async () => {
+    expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: RIGHT, stderr: '' });
   });
-  expect((await find()).map((difference) => difference.what)).toContain(what);
-  await inTransaction(database, 'READ COMMITTED', repairDifferences);
-  expect(await find()).toEqual([]);
-  await expectDerivedToAgree(sql());
+
+  it.each([
+    [
+      'items that were changed, deleted or added',
+      [
+        `UPDATE items SET item_tail = '' WHERE ${at(1)}`,
+        `DELETE FROM items WHERE ${at(2)}`,
+        `INSERT INTO items SELECT '+19', gen_random_uuid(), business_profile_id, NULL, NULL, status, '{}', item_tail, updated_at
+         FROM items WHERE ${at(3)}`,
+        `UPDATE items SET status = 'rejected' WHERE ${at(4)}`,
+        `UPDATE items SET updated_at = '2020-01-01' WHERE ${at(5)}`,
+      ],
+      differ([...phones(1, 2, 4, 5), '+19']),
+    ],
+    [
+      'an index that was changed',
+      [
+        `UPDATE items SET reporting_group = 'x' WHERE ${at(1)}`,
+        `UPDATE items SET term_ids = '{}' WHERE ${at(2)}`,
+        `DELETE FROM postings WHERE ${at(3)}`,
+        `UPDATE postings SET reporting_group = 'x' WHERE ${at(4)}`,
+        `DELETE FROM terms WHERE carrier = 'Carrier 5'`,
+        `UPDATE terms SET carrier = 'x' WHERE carrier = 'Carrier 6'`,
+        `UPDATE items SET business_profile_id = gen_random_uuid() WHERE ${at(9)}`,
+      ],
+      differ(phones(1, 2, 3, 4, 5), 7),
+    ],
+    [
+      'numbers in the index that should not be there',
+      [
+        `INSERT INTO postings SELECT 99, phone_number, id FROM items WHERE ${at(1)} OR ${at(2)}`,
+        `INSERT INTO postings SELECT term_id, '+19', business_profile_id FROM postings WHERE ${at(3)}`,
+      ],
+      stray([...phones(1, 2), '+19']),
+    ],
+    ['a truncated read model', ['TRUNCATE items, terms, postings'], differ(PHONE_NUMBERS, 9)],
+    ['a truncated index', ['TRUNCATE terms, postings'], differ(PHONE_NUMBERS, 9)],
+    [
+      'sources that were written without triggers',
+      [
+        'SET session_replication_role = replica',
+        `UPDATE carrier_statuses SET carrier = 'x' WHERE ${at(1)}`,
+        `DELETE FROM carrier_statuses WHERE ${at(2)}`,
+        `DELETE FROM branded_phone_numbers WHERE ${at(9)}`,
+        'RESET session_replication_role',
+      ],
+      differ(phones(1, 2, 9)),
+    ],
+  ])('finds %s, changes nothing, and mends it with --repair', async (_what, statements, found) => {
+    for (const statement of statements) await sql().unsafe(statement);
+    const before = await readModel();
+    const checked = await command.run(['check']);
+    expect(checked).toMatchObject({ code: 1, stdout: '' });
+    expect(checked.stderr).toContain(found);
+    expect(await readModel()).toEqual(before);
+    const repaired = await command.run(['check', '--repair']);
+    expect(repaired).toMatchObject({ code: 0, stderr: '' });
+    expect(repaired.stdout).toContain(`repaired: ${found}`);
+    expect(repaired.stdout.endsWith(RIGHT)).toBe(true);
+    await expectDerivedToAgree(sql());
+  });
+
+  it('gives five examples, whatever batches they are in', async () => {
+    await sql()`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+      SELECT '+1500' || 1000000 + i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, 20001) AS i`;
+    const missing = ['+15001000001', '+15001000002', '+15001010000', '+15001020000', '+15001020001'];
+    await sql().unsafe(`DELETE FROM items WHERE phone_number = ANY ('{${missing}}')`);
+    expect(await command.run(['check'])).toMatchObject({ code: 1, stderr: differ(missing) });
+  });
 });

@@ -9,10 +9,8 @@ const PHONE = '+14155550123';
 useSessions();
 
 const writeNumber = (sql: Sql) => addNumber(sql, PHONE);
-const writeEntryFirst = async (sql: Sql) => {
-  await sql`SET CONSTRAINTS ALL DEFERRED`;
-  await sql`INSERT INTO carrier_statuses VALUES (${PHONE}, 'AT&T', 'brandedCallerId', 'rejected.optIn')`;
-};
+const writeEntry = (sql: Sql) =>
+  sql`INSERT INTO carrier_statuses VALUES (${PHONE}, 'AT&T', 'brandedCallerId', 'rejected.optIn')`;
 /** Until `sql`'s statement waits for a lock of another session. */
 const untilWaiting = (sql: Sql) =>
   until(async () => {
@@ -23,41 +21,49 @@ const untilWaiting = (sql: Sql) =>
     return rows.length === 1;
   }, 'the other session waits for a lock');
 
-describe('Entries that are written before their number', () => {
-  it('count when the number is committed meanwhile by another session', async () => {
+describe('An entry without its number', () => {
+  it('is refused at once', async () => {
     await second`BEGIN`;
-    await writeEntryFirst(second);
-    const adding = writeNumber(first).execute();
-    await second`COMMIT`.catch(() => {});
-    await adding;
-    // The entry was refused or it counts; the number is right either way.
-    await expectDerivedToAgree(first);
-  });
-
-  it('count when the number was written before, and is committed while they wait for it', async () => {
-    await first`BEGIN`;
-    await writeNumber(first);
-    await second`BEGIN`;
-    const writing = writeEntryFirst(second);
-    await untilWaiting(first);
-    await first`COMMIT`;
-    await writing;
-    await second`COMMIT`;
-    expect(await items(first)).toMatchObject([{ status: 'rejected', carrierStatuses: [{ carrier: 'AT&T' }] }]);
-    await expectDerivedToAgree(first);
-  });
-
-  it('are refused where the session would not see the number: under REPEATABLE READ', async () => {
-    await second`BEGIN ISOLATION LEVEL REPEATABLE READ`;
-    await expect(writeEntryFirst(second)).rejects.toThrow('under READ COMMITTED only');
+    await expect(writeEntry(second)).rejects.toThrow('carrier_status_has_number');
     await second`ROLLBACK`;
   });
 
-  it('are refused when the number never comes', async () => {
-    await second`BEGIN`;
-    await writeEntryFirst(second);
-    await expect(second`COMMIT`).rejects.toThrow('carrier_status_has_number');
-    expect(await first`SELECT FROM carrier_statuses`).toHaveLength(0);
+  it.each(['REPEATABLE READ', 'SERIALIZABLE'])(
+    'is refused where the number was committed after the snapshot of a %s transaction',
+    async (isolation) => {
+      await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
+      await second`TABLE branded_phone_numbers`;
+      await writeNumber(first);
+      await expect(writeEntry(second)).rejects.toThrow('carrier_status_has_number');
+      await second`ROLLBACK`;
+      await expectDerivedToAgree(first);
+    },
+  );
+});
+
+describe('Entries of one number that two sessions write', () => {
+  it('are both shown', async () => {
+    await writeNumber(first);
+    await first`BEGIN`;
+    await writeEntry(first);
+    const adding = second`INSERT INTO carrier_statuses VALUES (${PHONE}, 'Verizon', 'brandedCallerId', 'approved.optIn')`;
+    const added = adding.execute();
+    await untilWaiting(first);
+    await first`COMMIT`;
+    await added;
+    expect(await items(first)).toMatchObject([{ carrierStatuses: [{ carrier: 'AT&T' }, { carrier: 'Verizon' }] }]);
+    await expectDerivedToAgree(first);
+  });
+
+  it.each(['REPEATABLE READ', 'SERIALIZABLE'])('are refused to the one with an old snapshot: %s', async (isolation) => {
+    await writeNumber(first);
+    await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
+    await second`TABLE carrier_statuses`;
+    await writeEntry(first);
+    const adding = second`INSERT INTO carrier_statuses VALUES (${PHONE}, 'Verizon', 'brandedCallerId', 'approved.optIn')`;
+    await expect(adding).rejects.toMatchObject({ code: '40001' });
+    await second`ROLLBACK`;
+    await expectDerivedToAgree(first);
   });
 });
 
@@ -85,83 +91,17 @@ describe('A number that is written while another session deletes it', () => {
   });
 });
 
-describe('The first numbers of two sessions', () => {
-  it('are both listed, those of the second after those of the first', async () => {
+describe('A term that two sessions are the first to use', () => {
+  it('is added once', async () => {
+    await writeNumber(first);
+    await addNumber(first, '+19');
     await first`BEGIN`;
-    await addNumber(first, PHONE);
-    const adding = addNumber(second, '+19').execute();
+    await writeEntry(first);
+    const adding =
+      second`INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'rejected.optIn')`.execute();
     await untilWaiting(first);
     await first`COMMIT`;
     await adding;
-    expect((await items(first)).map(({ phoneNumber }) => phoneNumber)).toEqual([PHONE, '+19']);
-    await expectDerivedToAgree(first);
-  });
-});
-
-describe('Terms that no number has any more', () => {
-  const terms = (sql: Sql) => sql`SELECT carrier FROM terms WHERE carrier IS NOT NULL`;
-  const write = async (sql: Sql) => {
-    await writeNumber(sql);
-    await sql`INSERT INTO carrier_statuses VALUES (${PHONE}, 'AT&T', 'brandedCallerId', 'rejected.optIn')`;
-  };
-
-  it('are swept, and those in use stay', async () => {
-    await write(first);
-    await first`UPDATE carrier_statuses SET carrier = 'Verizon'`;
-    expect(await terms(first)).toHaveLength(2);
-    await first`SELECT sweep_terms()`;
-    expect(await terms(first)).toEqual([{ carrier: 'Verizon' }]);
-    await expect(first`DELETE FROM terms`).rejects.toThrow('is in use');
-    await expectDerivedToAgree(first);
-  });
-
-  it('are not swept by a session that would not see who uses them: under REPEATABLE READ', async () => {
-    await write(first);
-    await first`DELETE FROM branded_phone_numbers`;
-    await second`BEGIN ISOLATION LEVEL REPEATABLE READ`;
-    await second`TABLE terms`;
-    await write(first);
-    await expect(second`SELECT sweep_terms()`).rejects.toThrow('under READ COMMITTED only');
-    await second`ROLLBACK`;
-    await expectDerivedToAgree(first);
-  });
-
-  it('are not swept from under a session that is using them', async () => {
-    await write(first);
-    await first`UPDATE carrier_statuses SET carrier = 'Verizon'`;
-    await first`BEGIN`;
-    await first`UPDATE carrier_statuses SET carrier = 'AT&T'`;
-    const sweeping = second`SELECT sweep_terms()`.execute();
-    await untilWaiting(first);
-    await first`COMMIT`;
-    await sweeping;
-    await expectDerivedToAgree(first);
-  });
-
-  it('are not deleted by hand from under a session that is using them', async () => {
-    await write(first);
-    await first`UPDATE carrier_statuses SET carrier = 'Verizon'`;
-    await first`BEGIN`;
-    await first`UPDATE carrier_statuses SET carrier = 'AT&T'`;
-    const deleting = second`DELETE FROM terms WHERE carrier = 'AT&T'`.execute();
-    const end = deleting.then(
-      () => 'deleted',
-      (error: Error) => error.message,
-    );
-    await untilWaiting(first);
-    await first`COMMIT`;
-    expect(await end).toContain('is in use');
-    await expectDerivedToAgree(first);
-  });
-
-  it('are not used by a session that still sees them though they are gone', async () => {
-    await write(first);
-    await first`UPDATE carrier_statuses SET carrier = 'Verizon'`;
-    await second`BEGIN ISOLATION LEVEL REPEATABLE READ`;
-    await second`TABLE terms`;
-    await first`SELECT sweep_terms()`;
-    await expect(second`UPDATE carrier_statuses SET carrier = 'AT&T'`).rejects.toThrow('could not serialize access');
-    await second`ROLLBACK`;
     await expectDerivedToAgree(first);
   });
 });

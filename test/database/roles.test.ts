@@ -73,7 +73,7 @@ test('A role that owns nothing imports numbers, new ones and changed ones, and t
     await expectDerivedToAgree(owner);
   }
   await closeDatabase(database);
-  expect(await owner`SELECT status FROM branded_phone_numbers`).toEqual([{ status: 'rejected' }]);
+  expect(await owner`SELECT status FROM items`).toEqual([{ status: 'rejected' }]);
 });
 
 test('A role that may only read serves pages, keys and the limit of a database that another role migrated', async () => {
@@ -92,10 +92,14 @@ test('A role that may only read serves pages, keys and the limit of a database t
 });
 
 test.each([
-  ['server', 'DELETE FROM branded_phone_numbers'],
+  ['server', 'DELETE FROM items'],
   ['server', 'SELECT FROM carrier_statuses'],
-  ['importer', 'INSERT INTO postings SELECT * FROM postings'],
-  ['importer', 'UPDATE terms SET carrier = NULL'],
+  ['importer', 'INSERT INTO items SELECT * FROM items'],
+  ['importer', `UPDATE items SET status = 'approved'`],
+  ['importer', 'DELETE FROM postings'],
+  ['importer', `UPDATE terms SET carrier = 'x'`],
+  ['importer', 'TRUNCATE items'],
+  ['importer', `SELECT derive('{+19}')`],
   ['importer', 'SELECT FROM api_keys'],
 ] as const)('The role %s may not: %s', async (role, statement) => {
   const sql = connectTo(urlOf[role]);

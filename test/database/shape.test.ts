@@ -31,10 +31,10 @@ test.each([
   [
     'BrandedPhoneNumber',
     brandedPhoneNumbers,
-    { businessProfile: 'businessProfileId', carrierStatuses: undefined },
-    ['termIds', 'itemTail'],
+    { businessProfile: 'businessProfileId', carrierStatuses: undefined, status: undefined },
+    [],
   ],
-  ['BusinessProfile', businessProfiles, {}, ['item']],
+  ['BusinessProfile', businessProfiles, {}, []],
   ['CarrierStatus', carrierStatuses, {}, ['phoneNumber']],
 ] as const)(
   'Each member of a %s that the contract lists has its column, and no column is left over',

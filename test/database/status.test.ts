@@ -2,7 +2,7 @@
 import { eq, sql } from 'drizzle-orm';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { CarrierStatus, DetailedStatus, Status } from '../../generated/types/models/index.js';
-import { brandedPhoneNumbers, carrierStatuses } from '../../src/database/schema.js';
+import { brandedPhoneNumbers, carrierStatuses, items } from '../../src/database/schema.js';
 import { DETAILED_STATUSES, entryWith, numberWith, write } from '../numbers.js';
 import { overallStatus } from '../page/reference.js';
 import { useService } from '../service.js';
@@ -11,10 +11,7 @@ const service = useService();
 const PHONE = '+14155550123';
 
 const statusNow = async (phoneNumber = PHONE) => {
-  const [row] = await service.database
-    .select()
-    .from(brandedPhoneNumbers)
-    .where(eq(brandedPhoneNumbers.phoneNumber, phoneNumber));
+  const [row] = await service.database.select().from(items).where(eq(items.phoneNumber, phoneNumber));
   return row?.status;
 };
 

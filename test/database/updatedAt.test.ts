@@ -14,7 +14,7 @@ const sql = () => service.database.$client as unknown as Sql;
 /** The one number. */
 const row = async () => {
   const [found] = await sql()`
-    SELECT phone_number, rfc3339(updated_at) AS time, xmin, ctid FROM branded_phone_numbers`;
+    SELECT phone_number, rfc3339(updated_at) AS time, xmin, ctid FROM items`;
   return found as { phone_number: string; time: string; xmin: string; ctid: string };
 };
 
@@ -71,10 +71,31 @@ describe('updatedAt moves forward, whoever writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
+  it('and ends at the latest time that a writer may give; the number can be changed all the same', async () => {
+    const LATEST = '9999-12-31T23:59:59.999Z';
+    await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATEST}`;
+    await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
+    await sql()`UPDATE branded_phone_numbers SET phone_number = '+19', internal_name = 'New'`;
+    expect(await row()).toMatchObject({ phone_number: '+19', time: LATEST });
+    await expectDerivedToAgree(sql());
+  });
+
+  it.each([0, 2000])('when a number in the future and %i others get another phone number', async (others) => {
+    await sql()`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+      SELECT '+1415' || 1000 + i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, ${others}) AS i`;
+    await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATER}`;
+    await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
+    await sql()`UPDATE branded_phone_numbers SET phone_number = '+2' || substr(phone_number, 2)`;
+    const times = await sql()`SELECT DISTINCT updated_at > ${LATER} AS is_later FROM items`;
+    expect(times).toEqual([{ is_later: true }]);
+    await expectDerivedToAgree(sql());
+  });
+
   it('and never back, even if a write repairs what was written without the triggers', async () => {
     await sql().begin(async (transaction) => {
       await transaction`SET LOCAL session_replication_role = replica`;
-      await transaction`UPDATE branded_phone_numbers SET status = 'rejected'`;
+      await transaction`UPDATE items SET status = 'rejected'`;
     });
     await sql()`UPDATE branded_phone_numbers SET updated_at = '2020-01-01T00:00:00Z'`;
     expect((await row()).time).toBe(BEFORE);
@@ -88,13 +109,12 @@ describe('updatedAt moves forward, whoever writes,', () => {
   });
 });
 
-describe('nothing is written at all', () => {
+describe('nothing is written to the item', () => {
   it.each([
     ['when a number is written as it is', 'UPDATE branded_phone_numbers SET internal_name = internal_name'],
-    ['when a derived column is set by hand', `UPDATE branded_phone_numbers SET status = 'rejected', item_tail = ''`],
     ['when a writer gives an earlier time', `UPDATE branded_phone_numbers SET updated_at = '2020-01-01T00:00:00Z'`],
-    ['to the number, when an entry is written as it is', 'UPDATE carrier_statuses SET carrier = carrier'],
-    ['to the number, when its business profile changes', `UPDATE business_profiles SET business_name = 'New'`],
+    ['when an entry is written as it is', 'UPDATE carrier_statuses SET carrier = carrier'],
+    ['when its business profile changes', `UPDATE business_profiles SET business_name = 'New'`],
   ])('%s', async (_what, statement) => {
     const before = await row();
     await sql().unsafe(statement);

@@ -17,32 +17,6 @@ describe('A writer in SQL', () => {
     await addEntry(PHONE);
   });
 
-  it('cannot set the status of a number, nor what else is derived', async () => {
-    await sql`UPDATE branded_phone_numbers SET status = 'rejected', term_ids = '{}', item_tail = ''`;
-    await sql`
-      INSERT INTO branded_phone_numbers (phone_number, business_profile_id, status, term_ids, item_tail)
-      VALUES ('+19', ${PROFILE}, 'approved', '{1}', 'x')`;
-    expect(await statuses()).toEqual([
-      [PHONE, 'approved'],
-      ['+19', 'unregistered'],
-    ]);
-    await expectDerivedToAgree(sql);
-  });
-
-  it.each([
-    'INSERT INTO postings SELECT * FROM postings',
-    'DELETE FROM postings',
-    `UPDATE postings SET reporting_group = 'x'`,
-    'TRUNCATE postings',
-    'DELETE FROM postings_of_numbers',
-    `UPDATE postings_of_numbers SET reporting_group = 'x'`,
-    `UPDATE terms SET status = 'rejected'`,
-    'TRUNCATE terms',
-  ])('cannot write the index: %s', async (statement) => {
-    await expect(sql.unsafe(statement)).rejects.toThrow('is derived; write carrier_statuses');
-    await expectDerivedToAgree(sql);
-  });
-
   it('changes a thousand numbers in one statement', async () => {
     await sql`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id)

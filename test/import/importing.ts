@@ -92,17 +92,19 @@ export const faultOf = async (item: unknown) => (await faultsOf(`${JSON.stringif
 
 /** All numbers, as an answer shows them. */
 export const stored = () => database.$client`
-  SELECT number.phone_number, number.id, profile.business_name, profile.status AS profile_status, internal_name,
-    branding_name_short, branding_name_long, reporting_group, number.status,
+  SELECT phone_number, number.id, profile.business_name, profile.status AS profile_status, number.internal_name,
+    branding_name_short, branding_name_long, number.reporting_group, items.status,
     ('{"id":0' || item_tail)::json -> 'carrierStatuses' AS carrier_statuses,
-    rfc3339(created_at) AS created_at, rfc3339(updated_at) AS updated_at
-  FROM branded_phone_numbers AS number JOIN business_profiles AS profile ON profile.id = business_profile_id
+    rfc3339(created_at) AS created_at, rfc3339(items.updated_at) AS updated_at
+  FROM branded_phone_numbers AS number
+  JOIN items USING (phone_number)
+  JOIN business_profiles AS profile ON profile.id = number.business_profile_id
   ORDER BY phone_number`;
 export const one = async () => (await stored())[0] ?? expect.fail('nothing is stored');
 
 /** Every row of every table with its version: equal only if nothing was written between. */
 export const versions = async () => {
-  const tables = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses', 'postings'];
+  const tables = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses', 'items', 'terms', 'postings'];
   return Promise.all(
     tables.map((table) => database.$client.unsafe(`SELECT ctid, xmin, * FROM ${table} ORDER BY ctid`)),
   );

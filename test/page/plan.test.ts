@@ -16,9 +16,9 @@ describe('what a page is read from', () => {
   });
 
   it('is the ranges of one attribute, however many values it has', () => {
-    const scan = { of: 'numbers', attribute: 'internalNames' };
+    const scan = { of: 'items', attribute: 'internalNames' };
     expect(stepFor({ internalName: ids(50) })).toEqual({ read: 'ranges', scan });
-    expect(stepFor({}, BATCH, ids(2000))).toMatchObject({ scan: { of: 'numbers', attribute: 'businessProfiles' } });
+    expect(stepFor({}, BATCH, ids(2000))).toMatchObject({ scan: { of: 'items', attribute: 'businessProfiles' } });
   });
 
   it('is the ranges of the terms, within an attribute or without', () => {
@@ -35,7 +35,7 @@ describe('what a page is read from', () => {
     expect(stepFor(request)).toEqual({
       read: 'candidates',
       scans: [
-        { scan: { of: 'numbers', attribute: 'reportingGroups' }, cost: 4 },
+        { scan: { of: 'items', attribute: 'reportingGroups' }, cost: 4 },
         { scan: { of: 'postings', attribute: null }, cost: 4 },
       ],
     });
@@ -47,14 +47,14 @@ describe('what a page is read from', () => {
       const step = stepFor(request);
       return step.read === 'candidates' ? step.scans.map(({ scan }) => `${scan.of} ${scan.attribute}`) : step.read;
     };
-    const ofNumbers = ['numbers reportingGroups', 'numbers internalNames'];
-    expect(scans({ reportingGroup: ids(2), internalName: ids(50) })).toEqual(ofNumbers);
+    const ofItems = ['items reportingGroups', 'items internalNames'];
+    expect(scans({ reportingGroup: ids(2), internalName: ids(50) })).toEqual(ofItems);
     expect(scans({ reportingGroup: ids(2), internalName: ids(50), carrier: ['A'] })).toEqual([
-      ...ofNumbers,
+      ...ofItems,
       'postings reportingGroups',
     ]);
     expect(scans({ reportingGroup: ids(50), internalName: ids(50), carrier: ['A'] })).toEqual([
-      ...ofNumbers,
+      ...ofItems,
       'postings null',
     ]);
   });

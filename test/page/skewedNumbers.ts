@@ -9,11 +9,12 @@ export async function addCarriers(sql: Sql, count: number): Promise<void> {
     CREATE TEMPORARY TABLE mistaken AS
     SELECT phone_number, reporting_group, internal_name, business_profile_id, status, 'Mistake ' || row_number() OVER ()
       AS carrier, (enum_range(NULL::detailed_status))[1 + (hashtext(phone_number) & 7)] AS detailed_status
-    FROM branded_phone_numbers ORDER BY phone_number DESC LIMIT ${count}`;
+    FROM items ORDER BY phone_number DESC LIMIT ${count}`;
   await sql`
     WITH term AS (
-      INSERT INTO terms (carrier, feature, detailed_status, status)
-      SELECT carrier, 'spamRemediation', detailed_status, status FROM mistaken RETURNING id, carrier
+      INSERT INTO terms (id, carrier, feature, detailed_status, status)
+      SELECT term_id(carrier, 'spamRemediation', detailed_status, status), carrier, 'spamRemediation', detailed_status, status
+      FROM mistaken RETURNING id, carrier
     )
     INSERT INTO postings (term_id, phone_number, business_profile_id, reporting_group, internal_name)
     SELECT id, phone_number, business_profile_id, reporting_group, internal_name FROM term JOIN mistaken USING (carrier)`;
@@ -28,9 +29,7 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {
   await sql`SET session_replication_role = replica`;
   await sql`SET work_mem = '256MB'`;
   await sql`SELECT setseed(0.42)`;
-  // The trigger that makes it with the first numbers does not run here.
-  await sql`CREATE TABLE postings_of_numbers PARTITION OF postings FOR VALUES FROM (MINVALUE) TO (MAXVALUE)`;
-  for (const table of ['business_profiles', 'branded_phone_numbers', 'postings_of_numbers', 'terms']) {
+  for (const table of ['business_profiles', 'items', 'postings', 'terms']) {
     await sql`ALTER TABLE ${sql(table)} SET (autovacuum_enabled = false)`;
   }
   await sql`
@@ -64,33 +63,31 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {
     CREATE TEMPORARY TABLE derived AS
     SELECT phone_number, overall_status(array_agg(detailed_status)) AS status FROM entry GROUP BY phone_number`;
   await sql`
-    INSERT INTO terms (carrier, feature, detailed_status, status)
-    SELECT carrier, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)
-    UNION
-    SELECT NULL, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)`;
-  await sql`
-    CREATE TEMPORARY TABLE listed AS
-    SELECT phone_number, array_agg(id) AS term_ids
+    CREATE TEMPORARY TABLE term AS
+    SELECT term_id(carrier, feature, detailed_status, status), *
     FROM (
       SELECT phone_number, carrier, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)
       UNION
-      SELECT phone_number, NULL, feature, detailed_status, status FROM entry JOIN derived USING (phone_number)
-    ) AS term
-    JOIN terms ON (terms.carrier, terms.feature, terms.detailed_status, terms.status)
-      IS NOT DISTINCT FROM (term.carrier, term.feature, term.detailed_status, term.status)
-    GROUP BY phone_number`;
+      SELECT phone_number, '', feature, detailed_status, status FROM entry JOIN derived USING (phone_number)
+    ) AS term`;
+  await sql`
+    INSERT INTO terms (id, carrier, feature, detailed_status, status)
+    SELECT DISTINCT term_id, carrier, feature, detailed_status, status FROM term`;
+  await sql`
+    CREATE TEMPORARY TABLE listed AS
+    SELECT phone_number, array_agg(term_id) AS term_ids FROM term GROUP BY phone_number`;
   const last = `+1${2_000_000_000 + Math.floor(count / 100) * 7}`;
   await list(sql`phone_number <= ${last}`);
   await sql`ANALYZE`;
   // Rebuilt after the rows are written, since row by row they would take longer than all else.
   const indexes = await sql`
     SELECT indexname AS name, indexdef AS definition FROM pg_indexes
-    WHERE schemaname = 'public' AND indexname ~ '^(numbers|postings)_by_'`;
+    WHERE schemaname = 'public' AND indexname ~ '^(items|postings)_by_'`;
   for (const { name } of indexes) await sql`DROP INDEX ${sql(name)}`;
   await list(sql`phone_number > ${last}`);
-  for (const { definition } of indexes) await sql.unsafe(definition.replace(' ON ONLY ', ' ON '));
+  for (const { definition } of indexes) await sql.unsafe(definition);
   // Marks rows as visible, as autovacuum would, but tells the planner nothing new.
-  await sql`VACUUM (INDEX_CLEANUP off) branded_phone_numbers, postings`;
+  await sql`VACUUM (INDEX_CLEANUP off) items, postings`;
   return {
     largeProfile: '00000000-0000-4000-8000-000000000001',
     rareProfile: '00000000-0000-4000-8000-000000000990',
@@ -98,9 +95,10 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {
 
   async function list(part: PendingQuery<Row[]>) {
     await sql`
-      INSERT INTO branded_phone_numbers
-        (phone_number, business_profile_id, reporting_group, internal_name, status, term_ids, item_tail)
-      SELECT phone_number, business_profile_id, reporting_group, internal_name, status, term_ids, repeat(' ', 700)
+      INSERT INTO items
+        (phone_number, id, business_profile_id, reporting_group, internal_name, status, term_ids, item_tail, updated_at)
+      SELECT phone_number, gen_random_uuid(), business_profile_id, reporting_group, internal_name, status, term_ids,
+        repeat(' ', 700), now()
       FROM number JOIN derived USING (phone_number) JOIN listed USING (phone_number)
       WHERE ${part} ORDER BY phone_number`;
     await sql`

@@ -1,6 +1,6 @@
 select items, count, last, has_next, until from (
   WITH wanted_terms AS MATERIALIZED (
-    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier IS NULL AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
+    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier = '' AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
       AND ($4::text[]::detailed_status[] IS NULL OR detailed_status = ANY ($5::text[]::detailed_status[]))
       AND (
         $6::text[]::status[] IS NULL AND $7::text[]::detailed_status[] IS NULL
@@ -17,7 +17,7 @@ select items, count, last, has_next, until from (
     ) AS term
   ),
   found AS MATERIALIZED (
-    SELECT phone_number FROM branded_phone_numbers
+    SELECT phone_number FROM items
     WHERE phone_number = $19::text AND phone_number > $20::text
       AND ($21::uuid[] IS NULL OR business_profile_id IN (SELECT unnest($22::uuid[])))
         AND ($23::text[] IS NULL OR reporting_group IN (SELECT unnest($24::text[])))
@@ -29,13 +29,15 @@ select items, count, last, has_next, until from (
     max(phone_number) AS last, (SELECT count(*) FROM found) > $28::int AS has_next, '~' AS until
   FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $29::int) AS shown
   CROSS JOIN LATERAL (
-    SELECT '{"id":"' || number.id || '","phoneNumber":"' || number.phone_number || '","businessProfile":'
-      || (SELECT profile.item FROM business_profiles AS profile WHERE profile.id = number.business_profile_id)
-      || number.item_tail AS item FROM branded_phone_numbers AS number WHERE number.phone_number = shown.phone_number OFFSET 0
+    SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
+      SELECT '{"id":"' || profile.id || '","businessName":' || to_json(profile.business_name)
+        || ',"status":' || to_json(profile.status) || '}'
+      FROM business_profiles AS profile WHERE profile.id = items.business_profile_id
+    ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
   ) AS item) AS page;
 
--- Index Scan of terms_values
--- Index Scan of terms_values
--- Index Scan of branded_phone_numbers_pkey
--- Index Scan of branded_phone_numbers_pkey
+-- Index Scan of terms_by_carrier
+-- Index Scan of terms_by_carrier
+-- Index Scan of items_pkey
+-- Index Scan of items_pkey
 -- Index Scan of business_profiles_pkey

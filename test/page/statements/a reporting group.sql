@@ -3,7 +3,7 @@ select items, count, last, has_next, until from (
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
   first AS MATERIALIZED (
     SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE reporting_group = ANY (ARRAY[range.value]) AND phone_number > $2::text
       ORDER BY reporting_group, phone_number LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ($3::int + 1) / count(*) + 1 END FROM range)
     ) AS row
@@ -16,7 +16,7 @@ select items, count, last, has_next, until from (
     SELECT DISTINCT row.phone_number
     FROM (SELECT DISTINCT value FROM first WHERE phone_number <= (SELECT last FROM bound)) AS range
     CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE reporting_group = ANY (ARRAY[range.value]) AND phone_number > $5::text AND phone_number <= (SELECT last FROM bound)
       ORDER BY reporting_group, phone_number LIMIT ($6::int + 1)
     ) AS row
@@ -28,13 +28,15 @@ select items, count, last, has_next, until from (
     max(phone_number) AS last, (SELECT count(*) FROM found) > $8::int AS has_next, '~' AS until
   FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $9::int) AS shown
   CROSS JOIN LATERAL (
-    SELECT '{"id":"' || number.id || '","phoneNumber":"' || number.phone_number || '","businessProfile":'
-      || (SELECT profile.item FROM business_profiles AS profile WHERE profile.id = number.business_profile_id)
-      || number.item_tail AS item FROM branded_phone_numbers AS number WHERE number.phone_number = shown.phone_number OFFSET 0
+    SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
+      SELECT '{"id":"' || profile.id || '","businessName":' || to_json(profile.business_name)
+        || ',"status":' || to_json(profile.status) || '}'
+      FROM business_profiles AS profile WHERE profile.id = items.business_profile_id
+    ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
   ) AS item) AS page;
 
--- Index Only Scan of terms_values
--- Index Only Scan of numbers_by_reporting_group
--- Index Only Scan of numbers_by_reporting_group
--- Index Scan of branded_phone_numbers_pkey
+-- Index Only Scan of terms_by_carrier
+-- Index Only Scan of items_by_reporting_group
+-- Index Only Scan of items_by_reporting_group
+-- Index Scan of items_pkey
 -- Index Scan of business_profiles_pkey

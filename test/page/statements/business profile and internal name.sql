@@ -3,7 +3,7 @@ select last, ranges from (
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
   first AS MATERIALIZED (
     SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE business_profile_id = ANY (ARRAY[range.value]) AND phone_number > $2::text
       ORDER BY business_profile_id, phone_number LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * $3::int / count(*) + 1 END FROM range)
     ) AS row
@@ -16,7 +16,7 @@ select last, ranges from (
     SELECT DISTINCT row.phone_number
     FROM (SELECT DISTINCT value FROM first WHERE phone_number <= (SELECT last FROM bound)) AS range
     CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE business_profile_id = ANY (ARRAY[range.value]) AND phone_number > $5::text AND phone_number <= (SELECT last FROM bound)
       ORDER BY business_profile_id, phone_number LIMIT $6::int
     ) AS row
@@ -27,9 +27,9 @@ select last, ranges from (
     (SELECT count(*)::int FROM range) AS ranges
   FROM next) AS reach;
 
--- Index Only Scan of terms_values
--- Index Only Scan of numbers_by_business_profile
--- Index Only Scan of numbers_by_business_profile
+-- Index Only Scan of terms_by_carrier
+-- Index Only Scan of items_by_business_profile
+-- Index Only Scan of items_by_business_profile
 
 
 select last, ranges from (
@@ -37,7 +37,7 @@ select last, ranges from (
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
   first AS MATERIALIZED (
     SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $2::text
       ORDER BY internal_name, phone_number LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * $3::int / count(*) + 1 END FROM range)
     ) AS row
@@ -50,7 +50,7 @@ select last, ranges from (
     SELECT DISTINCT row.phone_number
     FROM (SELECT DISTINCT value FROM first WHERE phone_number <= (SELECT last FROM bound)) AS range
     CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $5::text AND phone_number <= (SELECT last FROM bound)
       ORDER BY internal_name, phone_number LIMIT $6::int
     ) AS row
@@ -61,14 +61,14 @@ select last, ranges from (
     (SELECT count(*)::int FROM range) AS ranges
   FROM next) AS reach;
 
--- Index Only Scan of terms_values
--- Index Only Scan of numbers_by_internal_name
--- Index Only Scan of numbers_by_internal_name
+-- Index Only Scan of terms_by_carrier
+-- Index Only Scan of items_by_internal_name
+-- Index Only Scan of items_by_internal_name
 
 
 select items, count, last, has_next, until from (
   WITH wanted_terms AS MATERIALIZED (
-    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier IS NULL AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
+    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier = '' AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
       AND ($4::text[]::detailed_status[] IS NULL OR detailed_status = ANY ($5::text[]::detailed_status[]))
       AND (
         $6::text[]::status[] IS NULL AND $7::text[]::detailed_status[] IS NULL
@@ -87,7 +87,7 @@ select items, count, last, has_next, until from (
   range AS MATERIALIZED (SELECT value FROM unnest($19::text[]) AS value WHERE EXISTS (SELECT FROM terms)),
   share AS MATERIALIZED (
     SELECT coalesce((
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $20::text
       ORDER BY internal_name, phone_number OFFSET (SELECT ($21::int - 1) / count(*) FROM range) LIMIT 1
     ), '~') AS last FROM range
@@ -97,7 +97,7 @@ select items, count, last, has_next, until from (
   ),
   reach AS MATERIALIZED (
     SELECT coalesce(min(row.phone_number), (SELECT last FROM half)) AS last FROM range CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers
+      SELECT phone_number FROM items
       WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $22::text AND phone_number <= (SELECT last FROM half)
       ORDER BY internal_name, phone_number OFFSET $23::int - 1 LIMIT 1
     ) AS row
@@ -105,13 +105,12 @@ select items, count, last, has_next, until from (
   ),
   found AS MATERIALIZED (
     SELECT DISTINCT row.phone_number FROM range CROSS JOIN LATERAL (
-      SELECT phone_number FROM branded_phone_numbers AS candidate
+      SELECT phone_number FROM items AS candidate
       WHERE internal_name = ANY (ARRAY[range.value]) AND phone_number > $24::text AND phone_number <= (SELECT last FROM reach)
         AND ($25::uuid[] IS NULL OR business_profile_id IN (SELECT unnest($26::uuid[])))
         AND ($27::text[] IS NULL OR reporting_group IN (SELECT unnest($28::text[])))
         AND (NOT $29::boolean OR (
-          SELECT term_ids && ARRAY(SELECT id FROM wanted_terms) FROM branded_phone_numbers AS number
-          WHERE number.phone_number = candidate.phone_number OFFSET 0
+          SELECT term_ids && ARRAY(SELECT id FROM wanted_terms) FROM items WHERE items.phone_number = candidate.phone_number OFFSET 0
         ))
       ORDER BY internal_name, phone_number LIMIT ($30::int + 1)
     ) AS row
@@ -122,17 +121,19 @@ select items, count, last, has_next, until from (
     max(phone_number) AS last, (SELECT count(*) FROM found) > $32::int AS has_next, (SELECT last FROM reach) AS until
   FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $33::int) AS shown
   CROSS JOIN LATERAL (
-    SELECT '{"id":"' || number.id || '","phoneNumber":"' || number.phone_number || '","businessProfile":'
-      || (SELECT profile.item FROM business_profiles AS profile WHERE profile.id = number.business_profile_id)
-      || number.item_tail AS item FROM branded_phone_numbers AS number WHERE number.phone_number = shown.phone_number OFFSET 0
+    SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
+      SELECT '{"id":"' || profile.id || '","businessName":' || to_json(profile.business_name)
+        || ',"status":' || to_json(profile.status) || '}'
+      FROM business_profiles AS profile WHERE profile.id = items.business_profile_id
+    ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
   ) AS item) AS page;
 
--- Index Scan of terms_values
--- Index Scan of terms_values
--- Index Only Scan of terms_values
--- Index Only Scan of numbers_by_internal_name
--- Index Only Scan of numbers_by_internal_name
--- Index Only Scan of numbers_by_internal_name
--- Index Scan of branded_phone_numbers_pkey
--- Index Scan of branded_phone_numbers_pkey
+-- Index Scan of terms_by_carrier
+-- Index Scan of terms_by_carrier
+-- Index Only Scan of terms_by_carrier
+-- Index Only Scan of items_by_internal_name
+-- Index Only Scan of items_by_internal_name
+-- Index Only Scan of items_by_internal_name
+-- Index Scan of items_pkey
+-- Index Scan of items_pkey
 -- Index Scan of business_profiles_pkey

@@ -1,6 +1,6 @@
 select items, count, last, has_next, until from (
   WITH wanted_terms AS MATERIALIZED (
-    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier IS NULL AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
+    SELECT id FROM terms WHERE $1::text[] IS NULL AND carrier = '' AND ($2::text[]::feature[] IS NULL OR feature = ANY ($3::text[]::feature[]))
       AND ($4::text[]::detailed_status[] IS NULL OR detailed_status = ANY ($5::text[]::detailed_status[]))
       AND (
         $6::text[]::status[] IS NULL AND $7::text[]::detailed_status[] IS NULL
@@ -45,14 +45,16 @@ select items, count, last, has_next, until from (
     max(phone_number) AS last, (SELECT count(*) FROM found) > $26::int AS has_next, '~' AS until
   FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $27::int) AS shown
   CROSS JOIN LATERAL (
-    SELECT '{"id":"' || number.id || '","phoneNumber":"' || number.phone_number || '","businessProfile":'
-      || (SELECT profile.item FROM business_profiles AS profile WHERE profile.id = number.business_profile_id)
-      || number.item_tail AS item FROM branded_phone_numbers AS number WHERE number.phone_number = shown.phone_number OFFSET 0
+    SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
+      SELECT '{"id":"' || profile.id || '","businessName":' || to_json(profile.business_name)
+        || ',"status":' || to_json(profile.status) || '}'
+      FROM business_profiles AS profile WHERE profile.id = items.business_profile_id
+    ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
   ) AS item) AS page;
 
--- Index Scan of terms_values
--- Index Scan of terms_values
--- Index Only Scan of postings_of_numbers_reporting_group_term_id_phone_number_idx
--- Index Only Scan of postings_of_numbers_reporting_group_term_id_phone_number_idx
--- Index Scan of branded_phone_numbers_pkey
+-- Index Scan of terms_by_carrier
+-- Index Scan of terms_by_carrier
+-- Index Only Scan of postings_by_reporting_group
+-- Index Only Scan of postings_by_reporting_group
+-- Index Scan of items_pkey
 -- Index Scan of business_profiles_pkey
