@@ -8,7 +8,8 @@ const RETRIES_IN_CI = process.env.CI ? 1 : 0;
  * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
  * - `*.clock.test.ts` one after the other, behind those: they watch a clock, or count requests in a second;
  * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many;
- * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long.
+ * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long;
+ * - `*.versions.test.ts` by `make test-postgres` only: they move a database from one version of PostgreSQL to another.
  */
 export default defineConfig({
   test: {
@@ -21,7 +22,7 @@ export default defineConfig({
         test: {
           name: 'side by side',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{clock,soak}.test.ts'],
+          exclude: ['test/**/*.{clock,soak,versions}.test.ts'],
           // The service takes a second to load; no file leaves anything behind that another one could meet.
           isolate: false,
           maxWorkers: 4,
@@ -49,6 +50,14 @@ export default defineConfig({
           maxWorkers: 1,
           retry: RETRIES_IN_CI,
           sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'versions',
+          include: ['test/**/*.versions.test.ts'],
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -92,6 +92,12 @@ const statement = fc.oneof(
       `WITH gone AS (DELETE FROM carrier_statuses WHERE phone_number = '${phone}')
        UPDATE branded_phone_numbers SET internal_name = ${name} WHERE phone_number = '${phone}'`,
   ),
+  fc.tuple(phone, profile, carrier, detailedStatus, time).map(
+    ([phone, profile, carrier, detailedStatus, time]) =>
+      `WITH number AS (INSERT INTO ${NUMBER} VALUES ('${phone}', '${profile}', NULL, NULL, '${time}'))
+       INSERT INTO carrier_statuses VALUES ('${phone}', '${carrier}', 'spamRemediation', '${detailedStatus}')`,
+  ),
+  fc.constant(`UPDATE branded_phone_numbers SET phone_number = phone_number || '9' WHERE length(phone_number) < 7`),
   fc
     .tuple(profile, text)
     .map(

@@ -1,4 +1,5 @@
 /** What a writer in SQL can and can't do to what the database derives. */
+import { finished } from 'node:stream/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { expectDerivedToAgree, items } from './derived.js';
 import { addNumber, PROFILE, first as sql, useSessions } from './sessions.js';
@@ -26,6 +27,34 @@ describe('A writer in SQL', () => {
       SELECT phone_number, 'Verizon', 'brandedCallerId', 'approved.optIn' FROM branded_phone_numbers`;
     await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE carrier = 'Verizon'`;
     expect((await statuses()).filter(([, status]) => status === 'rejected')).toHaveLength(1001);
+    await expectDerivedToAgree(sql);
+  });
+
+  it('keeps the updatedAt of a number that it writes together with its entries', async () => {
+    await sql`
+      WITH number AS (
+        INSERT INTO branded_phone_numbers (phone_number, business_profile_id, updated_at)
+        VALUES ('+19', ${PROFILE}, '2026-02-03T16:49:02.748Z')
+      )
+      INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
+    expect((await items(sql))[1]).toMatchObject({ status: 'approved', updatedAt: '2026-02-03T16:49:02.748Z' });
+  });
+
+  it('copies numbers and entries', async () => {
+    const copy = async (table: string, rows: string[]) => {
+      const stream = await sql`COPY ${sql.unsafe(table)} FROM STDIN`.writable();
+      stream.end(rows.map((row) => `${row}\n`).join(''));
+      await finished(stream);
+    };
+    await copy('branded_phone_numbers (phone_number, business_profile_id)', [`+18\t${PROFILE}`, `+19\t${PROFILE}`]);
+    await copy('carrier_statuses (phone_number, carrier, feature, detailed_status)', [
+      '+19\tAT&T\tbrandedCallerId\trejected.optIn',
+    ]);
+    expect(await statuses()).toEqual([
+      [PHONE, 'approved'],
+      ['+18', 'unregistered'],
+      ['+19', 'rejected'],
+    ]);
     await expectDerivedToAgree(sql);
   });
 

@@ -1,0 +1,112 @@
+/** Dumps of PostgreSQL 15, restored into 15 and 18 by the programs that operators use. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
+import { useCommand } from '../commands/command.js';
+import { connectTo } from '../connection.js';
+import { expectDerivedToAgree } from './derived.js';
+
+const hasPrograms = spawnSync('pg_dump', ['--version']).status === 0;
+if (!hasPrograms && process.env.SKIP_NOTHING) throw new Error('pg_dump is not installed');
+
+const VERSIONS = /^POSTGRES_VERSIONS := (.*)$/m.exec(readFileSync('Makefile.versions', 'utf8'))?.[1]?.split(' ') ?? [];
+const programsOf = (major: number) => {
+  const version = VERSIONS.find((each) => each.startsWith(`${major}.`)) ?? expect.fail(`no PostgreSQL ${major}`);
+  return join(packageFolder, '.cache', 'postgres', version, 'package.json');
+};
+
+const command = useCommand();
+let folder: string;
+const servers: Record<number, PostgresServer> = {};
+
+describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-dump-'));
+    for (const major of [15, 18]) servers[major] = await startPostgres({}, programsOf(major));
+    const source = urlOf(15);
+    await migrateDatabase(source, migrationsFolder);
+    expect((await run(['import', join(packageFolder, 'demo', 'numbers.ndjson')], source)).code).toBe(0);
+    // Items that are later than their sources, and one without entries.
+    const sql = connectTo(source);
+    await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE phone_number LIKE '%7'`;
+    await sql`DELETE FROM carrier_statuses WHERE phone_number LIKE '%11'`;
+    await sql.end();
+    execFileSync('pg_dump', ['--format=custom', `--file=${join(folder, 'whole')}`, source]);
+    execFileSync('pg_dump', [
+      '--format=custom',
+      '--data-only',
+      ...SOURCES.map((table) => `--table=${table}`),
+      `--file=${join(folder, 'sources')}`,
+      source,
+    ]);
+  });
+  afterAll(async () => {
+    for (const server of Object.values(servers)) await server.remove();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  it.each([15, 18])(
+    'is dumped and restored whole into PostgreSQL %i without an error, and exports the same bytes',
+    async (major) => {
+      const restored = await newDatabase(major, 'whole');
+      execFileSync('pg_restore', ['--exit-on-error', `--dbname=${restored}`, join(folder, 'whole')]);
+      expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
+      expect(await run(['check'], restored)).toMatchObject({ code: 0, stdout: 'all that is derived is right\n' });
+      const sql = connectTo(restored);
+      await sql`UPDATE carrier_statuses SET detailed_status = 'pending.optIn'`;
+      await expectDerivedToAgree(sql);
+      await sql.end();
+    },
+  );
+
+  it.each([15, 18])(
+    'is right in PostgreSQL %i after its sources were restored without triggers, once check --repair has run',
+    async (major) => {
+      const restored = await newDatabase(major, 'sources');
+      await migrateDatabase(restored, migrationsFolder);
+      execFileSync('pg_restore', [
+        '--exit-on-error',
+        '--data-only',
+        '--disable-triggers',
+        `--dbname=${restored}`,
+        join(folder, 'sources'),
+      ]);
+      const found = /^\d+ numbers differ from what they are derived from: (\+\d+, ){5}…\n$/;
+      const checked = await run(['check'], restored);
+      expect(checked).toMatchObject({ code: 1, stdout: '' });
+      expect(checked.stderr).toMatch(found);
+      expect(await run(['check', '--repair'], restored)).toMatchObject({
+        code: 0,
+        stdout: `repaired: ${checked.stderr}all that is derived is right\n`,
+      });
+      const sql = connectTo(restored);
+      await expectDerivedToAgree(sql);
+      await sql.end();
+    },
+  );
+});
+
+const SOURCES = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses'];
+
+const urlOf = (major: number) => servers[major]?.url ?? expect.fail();
+
+async function newDatabase(major: number, name: string): Promise<string> {
+  const sql = connectTo(urlOf(major));
+  await sql.unsafe(`CREATE DATABASE ${name}`);
+  await sql.end();
+  return urlOf(major).replace(/postgres$/, name);
+}
+
+const run = (args: string[], url: string) => command.start(args, { DATABASE_URL: url }).finished;
+
+async function exportOf(url: string): Promise<string> {
+  const file = join(folder, 'export.ndjson');
+  expect((await run(['export', file], url)).code).toBe(0);
+  return readFile(file, 'utf8');
+}
