@@ -53,14 +53,19 @@ export function invalidRequest(faults: Fault[]): ProblemError {
   const [first] = faults;
   const detail =
     faults.length === 1 && first
-      ? `${first.parameter || 'The query'} ${first.detail}.`
+      ? sentence(`${first.parameter || 'The query'} ${first.detail}`)
       : `The request has ${faults.length} faults: ${names}. See errors.`;
   return problem('invalid-request', detail, { errors: faults });
 }
 
 /** The problem of a request whose only fault is its cursor. */
 export function invalidCursor(fault: Fault): ProblemError {
-  return problem('invalid-cursor', `${fault.parameter} ${fault.detail}.`, { errors: [fault] });
+  return problem('invalid-cursor', sentence(`${fault.parameter} ${fault.detail}`), { errors: [fault] });
+}
+
+/** A fault may end with a suggestion: "did you mean carrier?" */
+function sentence(text: string): string {
+  return text.endsWith('?') ? text : `${text}.`;
 }
 
 /** The problem of a request without a good key; `refusal` says what was wrong with it. */

@@ -152,6 +152,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
       title: 'Invalid Request',
       message: 'Invalid Request',
     });
+    expect(problem.detail).toMatch(/[^?]\.$|\?$/);
     const fault = problem.errors?.find((each) => each.parameter === parameter);
     expect(fault?.detail).toMatch(detail);
   });
