@@ -42,6 +42,7 @@ check: $(INSTALLED) ## format, lint, types, unused code, and that the generated 
 	npm run -s check:migrations
 	npm run -s docs:table -- --check
 	npm run -s docs:postman -- --check
+	npm run -s demo:numbers -- --check
 	scripts/check-generated
 
 format: $(INSTALLED) ## format, and fix what can be fixed automatically

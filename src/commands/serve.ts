@@ -16,7 +16,7 @@ export function addServe(program: Command): void {
   program
     .command('serve')
     .description('serve the API, its documentation at /docs and its health at /healthz and /readyz')
-    .option('--demo', 'import a hundred numbers first, if there are none')
+    .option('--demo', 'import the demo data first, if there are no numbers')
     .addHelpText(
       'after',
       `

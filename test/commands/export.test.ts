@@ -26,7 +26,7 @@ describe('export', () => {
   it('writes all numbers to standard output, and how many on standard error', async () => {
     const { code, stdout, stderr } = await command.run(['export']);
     expect([code, stderr]).toEqual([0, summary]);
-    expect(itemsOf(stdout)).toHaveLength(100);
+    expect(itemsOf(stdout)).toHaveLength(300);
     expect(await command.run(['export', '-'])).toMatchObject({ code: 0, stdout, stderr });
   });
 
@@ -79,7 +79,7 @@ describe('export', () => {
     await chmod(inFolder('kept.ndjson'), 0o640);
     await symlink('kept.ndjson', inFolder('link.ndjson'));
     expect(await command.run(['export', 'link.ndjson'])).toMatchObject({ code: 0, stdout: '', stderr: summary });
-    expect(itemsOf(await readFile(inFolder('kept.ndjson'), 'utf8'))).toHaveLength(100);
+    expect(itemsOf(await readFile(inFolder('kept.ndjson'), 'utf8'))).toHaveLength(300);
     expect((await stat(inFolder('kept.ndjson'))).mode & 0o777).toBe(0o640);
     expect((await readdir(command.folder)).filter((name) => name.includes('ndjson')).sort()).toEqual([
       'kept.ndjson',

@@ -1,14 +1,15 @@
 /** Every example of a parameter, sent to the service with the demo data: what the documentation shows can be tried. */
-import { createReadStream } from 'node:fs';
+import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
-import { contract, parameters } from '../../src/contract.js';
+import { parameters, resolve } from '../../src/contract.js';
 import { importNumbers } from '../../src/import/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDescribed, pageOf } from '../answer.js';
 import { useService } from '../service.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
 
 const service = useService();
 beforeAll(() => importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson'))));
@@ -21,20 +22,46 @@ const examples = [...parameters.values()].flatMap(({ name, examples = {} }) =>
   })),
 );
 
-describe('The service takes every example of a parameter, and finds a number', () => {
-  it.each(examples)('$name: $summary', async ({ query }) => {
-    const response = await request(service.app).get(`/v1/brandedPhoneNumbers?${query}`);
+/** How many numbers there are for a query, in pages of 100. */
+async function countOf(query = ''): Promise<number> {
+  let count = 0;
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const response = await request(service.app).get(`${PATH}?size=100&${query}${cursor && `&nextCursor=${cursor}`}`);
     expect(response.status).toBe(200);
     expectDescribed(response);
-    expect(pageOf(response).items).not.toEqual([]);
+    const { items, nextCursor } = pageOf(response);
+    count += items.length;
+    cursor = nextCursor;
+  }
+  return count;
+}
+
+describe('Every example of a parameter is taken, and its filter is seen to work:', () => {
+  it.each(examples)('$name: $summary', async ({ name, query }) => {
+    if (name === 'size') return expect((await request(service.app).get(`${PATH}?${query}`)).status).toBe(200);
+    const found = await countOf(String(query));
+    if (name === 'phoneNumber') return expect(found).toBe(1);
+    // More than a page, and not all of them.
+    expect(found).toBeGreaterThan(25);
+    expect(found).toBeLessThan((await countOf()) * 0.9);
   });
 });
 
-it('The number in the example of an answer is in the demo data', async () => {
-  const { Listed } = contract.components.responses as unknown as {
-    Listed: { content: { 'application/json': { examples: { page: { value: BrandedPhoneNumberPage } } } } };
-  };
-  const [shown] = Listed.content['application/json'].examples.page.value.items;
-  const response = await request(service.app).get('/v1/brandedPhoneNumbers?phoneNumber=%2B14155550123');
-  expect(pageOf(response).items).toEqual([{ ...shown, id: expect.any(String), updatedAt: expect.any(String) }]);
+describe('The demo data have', () => {
+  const closed = [...parameters.values()]
+    .map(({ name, schema }) => ({ name, values: resolve(schema.items ?? {}).enum ?? [] }))
+    .flatMap(({ name, values }) => values.map((value) => ({ name, value })));
+
+  it.each(closed)('numbers with $name $value, and others', async ({ name, value }) => {
+    const found = await countOf(String(new URLSearchParams([[name, value]])));
+    expect(found).toBeGreaterThan(0);
+    expect(found).toBeLessThan((await countOf()) * 0.9);
+  });
+});
+
+it('The first request of the README is answered as it says', async () => {
+  const readme = readFileSync(join(packageFolder, 'README.md'), 'utf8');
+  const [, target = '', answer] =
+    readme.match(/```sh\ncurl 'http:..127\.0\.0\.1:3000(.+)'\n```\n+```json\n(.+)\n```/) ?? [];
+  expect((await request(service.app).get(target)).text).toBe(answer);
 });
