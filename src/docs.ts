@@ -12,7 +12,7 @@ import { MIN_COMPRESSED_BYTES } from './compression.js';
 import type { Config } from './config.js';
 import { contract, contractYaml } from './contract.js';
 import { packageFolder } from './packageFolder.js';
-import { problemList, problemPage } from './problem/pages.js';
+import { noSuchProblem, problemList, problemPage } from './problem/pages.js';
 
 const browserFolder = join(packageFolder, 'browser');
 
@@ -33,6 +33,8 @@ export function docs(config: Deployment): Router {
   for (const name of Object.keys(contract['x-problems'])) {
     router.get(`/problems/${name}`, ...forReaders, text('text/html', problemPage(name)));
   }
+  router.get('/problems/', redirectTo('../problems'));
+  router.get('/problems/:unknown', onlyForPeople, ...forReaders, notFound(noSuchProblem()));
   return router;
 }
 
@@ -111,6 +113,16 @@ function text(type: string, content: string): RequestHandler {
   return (_request, response) => {
     response.set({ ETag: etag, 'Cache-Control': 'no-cache' }).type(type).send(content);
   };
+}
+
+/** Passes on the requests of programs, for which `problem.ts` has an answer. */
+const onlyForPeople: RequestHandler = (request, response, next) => {
+  response.vary('Accept');
+  next(request.accepts(['application/problem+json', 'text/html']) === 'text/html' ? undefined : 'route');
+};
+
+function notFound(page: string): RequestHandler {
+  return (_request, response) => response.status(404).type('text/html').send(page);
 }
 
 function file(folder: string, name: string): RequestHandler {

@@ -128,6 +128,30 @@ describe('the pages about problems', () => {
     expect(text).toContain('href="../docs"');
   });
 
+  test('are where /problems/ leads', async () => {
+    const { headers } = await request(app).get('/problems/').expect(303);
+    expect(new URL(String(headers.location), 'http://host/problems/').pathname).toBe('/problems');
+  });
+
+  test('tell a person that a problem is unknown, and leave programs to the API', async () => {
+    const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
+    const page = await request(app)
+      .get('/problems/no-such-problem')
+      .set('Accept', browser)
+      .expect(404)
+      .expect('Content-Type', /^text\/html/)
+      .expect('Vary', /Accept/)
+      .expect('Content-Security-Policy', /default-src 'none'/);
+    expect(page.text).toContain('<a href="../problems">');
+    for (const accept of ['*/*', 'application/json', 'application/problem+json, text/html;q=0.5']) {
+      await request(app)
+        .get('/problems/no-such-problem')
+        .set('Accept', accept)
+        .expect(404, { from: 'the API' })
+        .expect('Vary', 'Accept');
+    }
+  });
+
   test('show code as code and nothing of the text as HTML', async () => {
     const { text } = await request(app).get('/problems/unauthorized');
     expect(text).toContain('<code>Authorization: Bearer &#60;key&#62;</code>');
@@ -139,7 +163,7 @@ describe('everything else', () => {
   test.each([
     '/problems/no-such-problem',
     '/problems/toString',
-    '/problems/',
+    '/problems/invalid-request/',
     '/Docs',
     '/docs/no-such-file',
     '/v1/brandedPhoneNumbers',

@@ -37,9 +37,23 @@ export function problemPage(name: string): string {
 <p>${prose(advice)}</p>
 <h2>An example</h2>
 ${examples}
-<p><a href="../problems">All problems</a> · <a href="../../docs">The API's documentation</a></p>`,
+${FURTHER}`,
   });
 }
+
+/** The page at any other address below `/problems/`. */
+export function noSuchProblem(): string {
+  return html({
+    title: 'No Such Problem',
+    root: '../',
+    content: `<h1>No such problem</h1>
+<p class="status">Status 404</p>
+<p>No problem of this API has this address.</p>
+${FURTHER}`,
+  });
+}
+
+const FURTHER = '<p><a href="../problems">All problems</a> · <a href="../docs">The API\'s documentation</a></p>';
 
 interface MediaType {
   example?: unknown;
