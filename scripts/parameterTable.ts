@@ -5,7 +5,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { type Parameter, parameters, resolve, type Schema } from '../src/contract.js';
+import { timesWords, valueWords } from '../browser/parameterWords.js';
+import { type Parameter, parameters, resolve } from '../src/contract.js';
 import { packageFolder } from '../src/packageFolder.js';
 
 const START = '<!-- parameters: made by `npm run docs:table` -->';
@@ -21,22 +22,12 @@ export function withParameterTable(page: string, from: Iterable<Parameter> = par
 function parameterTable(from: Iterable<Parameter>): string {
   const rows = [...from].map(({ name, schema, description = '' }) => {
     const item = schema.items ? resolve(schema.items) : schema;
-    const times = schema.items ? `up to ${schema.maxItems} times` : 'once';
-    return [`\`${name}\``, describeValue(item), times, description.trim().replaceAll('\n', ' ')];
+    const value = item.enum ? item.enum.map((each) => `\`${each}\``).join(', ') : valueWords(item);
+    return [`\`${name}\``, value, timesWords(schema), description.trim().replaceAll('\n', ' ')];
   });
   return [['Parameter', 'Value', 'Given', 'Meaning'], ['---', '---', '---', '---'], ...rows]
     .map((cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)
     .join('\n');
-}
-
-function describeValue(schema: Schema): string {
-  if (schema.enum) return schema.enum.map((value) => `\`${value}\``).join(', ');
-  const bounds =
-    schema.type === 'integer'
-      ? `${schema.minimum} to ${schema.maximum}`
-      : `${schema.minLength === schema.maxLength ? schema.maxLength : `${schema.minLength} to ${schema.maxLength}`} characters`;
-  const fallback = schema.default === undefined ? '' : `, default ${schema.default}`;
-  return `${schema.title}, ${bounds}${fallback}`;
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {

@@ -44,10 +44,18 @@ export interface ProblemType {
   advice: string;
 }
 
+interface Operation {
+  operationId: string;
+  summary: string;
+  parameters: { $ref: string }[];
+  /** Requests that /docs offers; `examples` names an example of each parameter that is sent. */
+  'x-requests'?: { summary: string; examples: Record<string, string> }[];
+}
+
 export interface Contract {
   openapi: string;
   info: { title: string; version: string; summary: string; description: string };
-  paths: Record<string, Record<string, { operationId: string; summary: string; parameters: { $ref: string }[] }>>;
+  paths: Record<string, Record<string, Operation>>;
   components: { parameters: Record<string, Parameter>; schemas: Record<string, Schema>; [section: string]: unknown };
   'x-problems': Record<string, ProblemType>;
 }

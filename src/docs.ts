@@ -1,6 +1,6 @@
 /** The documentation of the API: Swagger UI, the OpenAPI document, and a page for each kind of problem. */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import compression from 'compression';
 import express, { type RequestHandler, type Router } from 'express';
@@ -58,9 +58,9 @@ function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment) {
 const assets: [folder: string, name: string][] = [
   [swaggerUiFolder(), 'swagger-ui.css'],
   [swaggerUiFolder(), 'swagger-ui-bundle.js'],
-  [browserFolder, 'start.js'],
-  [browserFolder, 'style.css'],
-  [browserFolder, 'icon.svg'],
+  ...readdirSync(browserFolder)
+    .filter((name) => name !== 'docs.html')
+    .map((name): [string, string] => [browserFolder, name]),
 ];
 
 const securityHeaders = helmet({

@@ -37,7 +37,7 @@ const list = '/v1/brandedPhoneNumbers';
 const cursor = new URLSearchParams(exampleOfHeader('Link').slice(1).split(/[?>]/)[1]).get('nextCursor');
 
 function exampleOfHeader(name: string): string {
-  return resolve<{ example: string }>(answers.Listed?.headers[name] ?? {}).example;
+  return resolve<{ example: string }>(answers.Listed?.headers[name] as { $ref: string }).example;
 }
 
 const service = useService();

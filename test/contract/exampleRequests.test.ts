@@ -3,7 +3,7 @@ import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { parameters, resolve } from '../../src/contract.js';
+import { contract, parameters, resolve } from '../../src/contract.js';
 import { importNumbers } from '../../src/import/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDescribed, pageOf } from '../answer.js';
@@ -44,6 +44,19 @@ describe('Every example of a parameter is taken, and its filter is seen to work:
     // More than a page, and not all of them.
     expect(found).toBeGreaterThan(25);
     expect(found).toBeLessThan((await countOf()) * 0.9);
+  });
+});
+
+describe('Every request that /docs offers finds numbers:', () => {
+  const [operation] = Object.values(contract.paths).map(({ get }) => get);
+
+  it.each(operation?.['x-requests'] ?? [])('$summary', async ({ examples: chosen }) => {
+    const query = Object.entries(chosen).flatMap(([name, example]) =>
+      [parameters.get(name)?.examples?.[example]?.value]
+        .flat()
+        .map((value) => [name, String(value)] as [string, string]),
+    );
+    expect(await countOf(String(new URLSearchParams(query)))).toBeGreaterThan(0);
   });
 });
 

@@ -1,0 +1,137 @@
+/** A parameter in the table of Swagger UI: what it may be, and a field that leaves it out while it is empty. */
+import { timesWords, valueWords } from './parameterWords.js';
+
+/**
+ * Replaces Swagger UI's own row, which fills in the first example of every parameter, so that the first request would
+ * ask for all filters at once, and whose fields have no labels.
+ */
+export const createParameterRow = ({ React: { createElement: h, useState } }) => {
+  function ParameterRow({ param, rawParam, onChange, getComponent }) {
+    const Markdown = getComponent('Markdown', true);
+    const { name, schema, description = '', examples = {} } = param.delete('value').toJS();
+    const value = param.get('value')?.toJS?.() ?? param.get('value');
+    const id = `parameter-${name}`;
+    const set = (next) => onChange(rawParam, next.length === 0 ? null : next, false);
+    const field = { id, name, schema, value, set };
+    return h(
+      'tr',
+      { 'data-param-name': name },
+      h(
+        'td',
+        { className: 'parameters-col_name' },
+        schema.items?.enum
+          ? h('span', { className: 'parameter__name', id }, name)
+          : h('label', { className: 'parameter__name', htmlFor: id }, name),
+      ),
+      h(
+        'td',
+        { className: 'parameters-col_description' },
+        h(Markdown, { source: description }),
+        h(Words, { id: `${id}-words`, schema }),
+        h(schema.items?.enum ? Choices : schema.items ? Lines : Line, field),
+        schema.items?.enum ? null : h(Examples, { name, examples, set }),
+      ),
+    );
+  }
+
+  function Words({ id, schema }) {
+    const item = schema.items ?? schema;
+    const words = [item.enum ? item.title : valueWords(item), timesWords(schema)];
+    if (schema.items && !item.enum) words.push('one a line');
+    const pattern = item.pattern ? ['; pattern ', h('code', null, item.pattern)] : [];
+    return h('p', { id, className: 'parameter-words' }, words.join('; '), ...pattern);
+  }
+
+  function Line({ id, schema, value, set }) {
+    return h('input', {
+      id,
+      type: 'text',
+      inputMode: schema.type === 'integer' ? 'numeric' : 'text',
+      'aria-describedby': `${id}-words`,
+      autoComplete: 'off',
+      spellCheck: false,
+      value: value ?? '',
+      onChange: ({ target }) => set(target.value),
+    });
+  }
+
+  /** A value a line: no value holds a line break. */
+  function Lines({ id, value = [], set }) {
+    const values = value ?? [];
+    const [typed, setTyped] = useState('');
+    // The empty line that is being typed is no value yet.
+    const text = sameLines(valuesIn(typed), values) ? typed : values.join('\n');
+    return h('textarea', {
+      id,
+      'aria-describedby': `${id}-words`,
+      spellCheck: false,
+      rows: Math.max(2, text.split('\n').length),
+      value: text,
+      onChange: ({ target }) => {
+        setTyped(target.value);
+        set(valuesIn(target.value));
+      },
+    });
+  }
+
+  function Choices({ id, schema, value, set }) {
+    const values = value ?? [];
+    const toggle = (choice) =>
+      values.includes(choice) ? values.filter((each) => each !== choice) : [...values, choice];
+    return h(
+      'div',
+      { role: 'group', 'aria-labelledby': id, 'aria-describedby': `${id}-words`, className: 'choices' },
+      schema.items.enum.map((choice) =>
+        h(
+          'label',
+          { key: choice },
+          h('input', {
+            type: 'checkbox',
+            value: choice,
+            checked: values.includes(choice),
+            onChange: () => set(toggle(choice)),
+          }),
+          choice,
+        ),
+      ),
+    );
+  }
+
+  function Examples({ name, examples, set }) {
+    const all = Object.entries(examples);
+    if (all.length === 0) return null;
+    return h(
+      'div',
+      { className: 'parameter-examples' },
+      'Fill in: ',
+      all.map(([key, { summary, value }]) =>
+        h(
+          'button',
+          {
+            key,
+            type: 'button',
+            'data-example': key,
+            'aria-label': `${summary}, as ${name}`,
+            onClick: () => set(asEntered(value)),
+          },
+          summary,
+        ),
+      ),
+    );
+  }
+
+  return ParameterRow;
+};
+
+/** An example's value as its field would have it. */
+export function asEntered(value) {
+  return Array.isArray(value) ? value.map(String) : String(value);
+}
+
+function valuesIn(text) {
+  return text.split('\n').filter((line) => line !== '');
+}
+
+function sameLines(a, b) {
+  return a.join('\n') === b.join('\n');
+}
