@@ -56,7 +56,9 @@ export async function importFiles(
     bar.stop();
     await report(`imported ${numbers} numbers, ${carrierStatuses} carrier statuses`);
     // Most likely a mistake: the wrong file, or an earlier program in the pipe that failed.
-    if (numbers === 0 && !allowEmpty) process.exitCode = 1;
+    if (numbers > 0 || allowEmpty) return;
+    console.error('there was no number to import; if that is right, pass --allow-empty');
+    process.exitCode = 1;
   } catch (error) {
     bar.stop();
     reportFaults(error, files);

@@ -1,14 +1,10 @@
 /** Standard output: a command whose output could not be written has failed. */
-import { codeOf } from '../database/errors.js';
+import { FileError } from '../fileError.js';
 
-/** Standard output could not be written. */
-export class OutputError extends Error {
-  /** The system's, such as ENOSPC; EPIPE where the reader has gone. */
-  readonly code: string;
-
+/** Standard output could not be written; the code is EPIPE where the reader has gone. */
+export class OutputError extends FileError {
   constructor(cause: Error) {
-    super(`standard output could not be written: ${cause.message}`, { cause });
-    this.code = codeOf(cause);
+    super('standard output', 'written', cause);
   }
 }
 

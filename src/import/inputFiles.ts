@@ -2,13 +2,14 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
+import { asFileError, FileError, onFile, printable } from '../fileError.js';
 
 const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 
 export interface InputFiles {
   stream: Readable;
-  /** Bytes of all files together; undefined where one of them is standard input. */
+  /** Bytes of all files together; undefined where one of them is standard input or a pipe. */
   size: number | undefined;
   /** Says a line of the whole as a person would: by its file, where there are several. */
   place(line: number): string;
@@ -16,19 +17,18 @@ export interface InputFiles {
 
 /**
  * Opens files to be read one after the other; `-` is standard input.
- * @throws the system's error, when one of them is not there
+ * @throws {FileError} when one of them is not there, or no file; the stream fails with one where reading fails
  */
 export async function openInputFiles(names: readonly string[]): Promise<InputFiles> {
-  const sizes = await Promise.all(names.map(async (name) => (name === '-' ? undefined : (await stat(name)).size)));
+  const sizes = await Promise.all(names.map((name) => (name === '-' ? undefined : sizeOf(name))));
   const starts: { name: string; line: number }[] = [];
   async function* read() {
     let lines = 0;
     for (const name of names) {
-      starts.push({ name, line: lines });
+      starts.push({ name: printable(name), line: lines });
       let last = LINE_FEED;
       let isFirst = true;
-      for await (const chunk of name === '-' ? process.stdin : createReadStream(name)) {
-        let bytes = chunk as Buffer;
+      for await (let bytes of contentOf(name)) {
         if (isFirst && bytes.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK)) {
           bytes = bytes.subarray(BYTE_ORDER_MARK.length);
         }
@@ -50,4 +50,20 @@ export async function openInputFiles(names: readonly string[]): Promise<InputFil
       return file && names.length > 1 ? `${file.name} line ${line - file.line}` : `line ${line}`;
     },
   };
+}
+
+/** The size of a file in bytes; undefined for what has none, such as a pipe. */
+async function sizeOf(name: string): Promise<number | undefined> {
+  const found = await onFile(name, 'read', () => stat(name));
+  if (found.isDirectory()) throw new FileError(name, 'read', { code: 'EISDIR' });
+  return found.isFile() ? found.size : undefined;
+}
+
+async function* contentOf(name: string): AsyncGenerator<Buffer> {
+  const stream = name === '-' ? process.stdin : createReadStream(name);
+  try {
+    yield* stream;
+  } catch (error) {
+    throw asFileError(name === '-' ? 'standard input' : name, 'read', error);
+  }
 }

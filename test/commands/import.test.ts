@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { connectTo } from '../connection.js';
@@ -33,9 +33,24 @@ describe('import', () => {
     expect(await stored()).toEqual([]);
   });
 
-  it('says which file it cannot read', async () => {
-    const { code, stderr } = await command.run(['import', 'missing.ndjson']);
-    expect([code, stderr]).toEqual([1, expect.stringContaining('missing.ndjson')]);
+  it.each([
+    ['import', 'missing.ndjson', /^missing\.ndjson could not be read: there is no such file \(ENOENT\)\n$/],
+    ['import', 'a-folder', /^a-folder could not be read: it is a folder; name a file \(EISDIR\)\n$/],
+    ['import', 'a-file/x', /^a-file\/x could not be read: a part of its path is a file, not a folder \(ENOTDIR\)\n$/],
+    ['import', 'circle', /^circle could not be read: its symbolic links lead in a circle \(ELOOP\)\n$/],
+    ['import', '\u001b[2J\n', /^\ufffd\[2J\ufffd could not be read: there is no such file \(ENOENT\)\n$/],
+    ['delete', 'missing.txt', /^missing\.txt could not be read: there is no such file \(ENOENT\)\n$/],
+  ])('%s says in a sentence why it cannot read %j', async (name, file, said) => {
+    await mkdir(inFolder('a-folder'), { recursive: true });
+    await writeFile(inFolder('a-file'), '');
+    await symlink('circle', inFolder('circle')).catch(() => {});
+    const { code, stdout, stderr } = await command.run([name, file]);
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(said)]);
+  });
+
+  it('says why it cannot read standard input', async () => {
+    const { code, stderr } = await command.shell('$command import - 0> a-file');
+    expect([code, stderr]).toEqual([1, 'standard input could not be read: it is not open for that (EBADF)\n']);
   });
 
   it('takes several files, of which one may be standard input, as one import', async () => {
@@ -51,8 +66,13 @@ describe('import', () => {
 
   it('fails where there is nothing to import, except with --allow-empty', async () => {
     const nothing = 'imported 0 numbers, 0 carrier statuses\n';
-    expect(await command.run(['import', '-'], '\n')).toMatchObject({ code: 1, stdout: nothing });
-    expect(await command.run(['import', '--allow-empty', '-'], '\n')).toMatchObject({ code: 0, stdout: nothing });
+    const before = await stored();
+    const { code, stdout, stderr } = await command.run(['import', '-'], '\n');
+    expect([code, stdout]).toEqual([1, nothing]);
+    expect(stderr).toBe('there was no number to import; if that is right, pass --allow-empty\n');
+    const allowed = await command.run(['import', '--allow-empty', '-'], '\n');
+    expect(allowed).toMatchObject({ code: 0, stdout: nothing, stderr: '' });
+    expect(await stored()).toEqual(before);
   });
 
   it('fails where standard output cannot be written, and says on standard error what was imported', async () => {
