@@ -1,34 +1,44 @@
-/** A file that is there as a whole or not at all. */
+/** A file that is replaced as a whole or not at all. */
+import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
-import { chmod, open, realpath, rename, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { chmod, open, readdir, readlink, realpath, rename, rm, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { codeOf } from '../database/errors.js';
+import { onFile } from '../fileError.js';
+
+/** The name of a file that is not complete yet. It can't be taken: in a container, process ids come again. */
+const PARTIAL = { start: '.branded-phone-numbers-', end: '.partial' };
+/** Where `kill -9` or a power cut ended an export, its partial file is removed by a later one, after this time. */
+const ABANDONED_AFTER_MS = 24 * 60 * 60 * 1000;
 
 /**
  * Writes the file `name` by `fill`. Its old content stays until all is written, and for good if that fails: the new
  * content is written to a file beside it, which then replaces it and keeps its permissions. Anything but a regular file
  * (a pipe, a device) is written directly.
- * @throws the system's error, or that of `fill`
+ * @throws {FileError} where the system refuses it, or the error of `fill`
  */
 export async function writeWhole(
   name: string,
   fill: (write: (text: string) => Promise<void>) => Promise<void>,
 ): Promise<void> {
-  // The file that a link leads to is replaced, not the link.
-  const target = await realpath(name).catch((error) => whereMissing(error, name));
-  const before = await stat(target).catch((error) => whereMissing(error, undefined));
+  const written = <T>(work: () => Promise<T>) => onFile(name, 'written', work);
+  const { target, before } = await written(() => find(name));
   const isReplaced = before === undefined || before.isFile();
-  const path = isReplaced ? join(dirname(target), `.${basename(target)}.${process.pid}.partial`) : target;
-  const file = await open(path, isReplaced ? 'wx' : 'w');
+  if (isReplaced) await removeAbandoned(dirname(target));
+  const partial = `${PARTIAL.start}${randomBytes(8).toString('hex')}${PARTIAL.end}`;
+  const path = isReplaced ? join(dirname(target), partial) : target;
+  const file = await written(() => open(path, isReplaced ? 'wx' : 'w'));
   // Also where a signal ends the process.
   const discard = () => isReplaced && rmSync(path, { force: true });
   process.once('exit', discard);
   try {
-    await fill((text) => file.writeFile(text));
-    if (isReplaced) await file.sync();
-    await file.close();
-    if (before && isReplaced) await chmod(path, before.mode);
-    if (isReplaced) await rename(path, target);
+    await fill((text) => written(() => file.writeFile(text)));
+    await written(async () => {
+      if (isReplaced) await file.sync();
+      await file.close();
+      if (before && isReplaced) await chmod(path, before.mode);
+      if (isReplaced) await rename(path, target);
+    });
   } catch (error) {
     await file.close().catch(() => {});
     discard();
@@ -38,7 +48,31 @@ export async function writeWhole(
   }
 }
 
-function whereMissing<T>(error: unknown, otherwise: T): T {
+/** Where a name leads to, and what is there; a link stays, and the file that it leads to is written, there or not. */
+async function find(name: string) {
+  const target = await targetOf(name);
+  return { target, before: await stat(target).catch(whereMissing) };
+}
+
+async function targetOf(name: string): Promise<string> {
+  const target = await realpath(name).catch(whereMissing);
+  if (target !== undefined) return target;
+  const link = await readlink(name).catch(whereMissing);
+  if (link === undefined) return name;
+  // Not joined: `folder/..` need not be where the folder is, if that is a link.
+  return targetOf(link.startsWith('/') ? link : `${await realpath(dirname(name))}/${link}`);
+}
+
+function whereMissing(error: unknown): undefined {
   if (codeOf(error) !== 'ENOENT') throw error;
-  return otherwise;
+}
+
+/** Never fails: what can't be listed or removed is left. */
+async function removeAbandoned(folder: string): Promise<void> {
+  for (const name of await readdir(folder).catch(() => [])) {
+    if (!name.startsWith(PARTIAL.start) || !name.endsWith(PARTIAL.end)) continue;
+    const path = join(folder, name);
+    const { mtimeMs } = (await stat(path).catch(() => undefined)) ?? { mtimeMs: Number.POSITIVE_INFINITY };
+    if (Date.now() - mtimeMs > ABANDONED_AFTER_MS) await rm(path, { force: true }).catch(() => {});
+  }
 }
