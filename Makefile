@@ -17,6 +17,9 @@ $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src genera
 	@chmod +x dist/src/main.js
 	@touch $@
 
+# The generator is a Java program; without Java, its own message is minified source.
+NEED_JAVA = @java -version >/dev/null 2>&1 || { echo 'Java 11 or later is needed; install it (Debian: apt install default-jre-headless; macOS: brew install openjdk)' >&2; exit 1; }
+
 .PHONY: help start build test test-soak check format generate clean
 
 help: ## list the targets
@@ -49,6 +52,7 @@ format: $(INSTALLED) ## format, and fix what can be fixed automatically
 	npm run -s format
 
 generate: $(INSTALLED) ## remake generated/types, the README's table and the Postman collection from openapi/openapi.yaml (needs Java 11 or later)
+	$(NEED_JAVA)
 	npm run -s generate
 	npm run -s docs:table
 	npm run -s docs:postman
