@@ -12,10 +12,7 @@ import { addServe } from './commands/serve.js';
 import { listenForSignals, Stopped } from './commands/stop.js';
 import { contract } from './contract.js';
 
-const program = new Command('branded-phone-numbers')
-  .description(contract.info.summary)
-  .version(contract.info.version)
-  .showHelpAfterError();
+const program = new Command('branded-phone-numbers').description(contract.info.summary).version(contract.info.version);
 
 addServe(program);
 addMigrate(program);
@@ -25,6 +22,7 @@ addDelete(program);
 addCheck(program);
 addKeys(program);
 
+sayWhereHelpIs(program);
 listenForSignals();
 try {
   await program.parseAsync();
@@ -34,4 +32,10 @@ try {
     process.exit(error.exitCode); // what was stopped may still be under way
   }
   reportFailure(error);
+}
+
+/** An argument error ends with where the help is: the help itself would let the reason scroll away. */
+function sayWhereHelpIs(command: Command, path = command.name()): void {
+  command.showHelpAfterError(`${path} --help shows how it is used`);
+  for (const each of command.commands) sayWhereHelpIs(each, `${path} ${each.name()}`);
 }

@@ -32,3 +32,26 @@ describe('the help', () => {
     }
   });
 });
+
+describe('an error of the arguments is said in two lines, the second of which says where the help is:', () => {
+  it.each([
+    ['', 'imprt numbers.ndjson', "error: unknown command 'imprt'"],
+    ['import', 'import', "error: missing required argument 'file'"],
+    ['import', 'import --alow-empty x', "error: unknown option '--alow-empty'"],
+    ['keys create', 'keys create', "error: required option '--name <name>' not specified"],
+    [
+      'keys create',
+      'keys create --name x --expires soon',
+      "error: option '--expires <when>' argument 'soon' is invalid",
+    ],
+    ['keys', 'keys crate', "error: unknown command 'crate'"],
+  ])('%s: %s', async (name, args, said) => {
+    const { code, stdout, stderr } = await command.run(args.split(' '));
+    const lines = stderr.trimEnd().split('\n');
+    expect([code, stdout, lines[0]]).toEqual([1, '', expect.stringContaining(said)]);
+    expect(lines.at(-1)).toBe(
+      `${['branded-phone-numbers', ...name.split(' ').filter(Boolean)].join(' ')} --help shows how it is used`,
+    );
+    expect(lines.filter((line) => !line.startsWith('(Did you mean'))).toHaveLength(2);
+  });
+});
