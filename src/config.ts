@@ -4,6 +4,7 @@ import { compile } from 'proxy-addr';
 import { z } from 'zod';
 import { faultOfUrl } from './database/url.js';
 import { isLoopback } from './loopback.js';
+import { nearest, plain } from './suggestion.js';
 
 const wholeNumber = (least: number, most: number) =>
   z
@@ -89,6 +90,24 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const result = settings.safeParse(given);
   if (result.success) return result.data;
   throw new ConfigError(result.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'));
+}
+
+/** The least letters of a setting for which a similar name is no coincidence, as HOME is of HOST and PATH of PORT. */
+const TELLING_LENGTH = 8;
+const MOST_SLIPS = 3;
+
+/** A line for each variable that is no setting but is likely meant to be one that is not set. */
+export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
+  const unset = settingNames.filter((name) => !environment[name]);
+  return Object.keys(environment).flatMap((name) => {
+    if (!environment[name] || settingNames.includes(name)) return [];
+    const meant = nearest(
+      name,
+      unset.filter((each) => each.length >= TELLING_LENGTH || plain(each) === plain(name)),
+      MOST_SLIPS,
+    );
+    return meant ? [`${name} is not a setting and has no effect; did you mean ${meant}?`] : [];
+  });
 }
 
 function isUrl(text: string, protocols: string[]): boolean {

@@ -1,13 +1,20 @@
 /** "Did you mean …?" */
 import { distance } from 'fastest-levenshtein';
 
-/** The candidate that `text` is most likely a typo of, if any is close enough. */
-export function nearest(text: string, candidates: Iterable<string>): string | undefined {
+/** The candidate that `text` is most likely a typo of, if any is close enough, with at most `most` slips. */
+export function nearest(
+  text: string,
+  candidates: Iterable<string>,
+  most = Number.POSITIVE_INFINITY,
+): string | undefined {
   let best: { candidate: string; slips: number } | undefined;
   for (const candidate of candidates) {
     // A wrong case or separator counts as one slip, however many letters it touches.
     const slips = plain(text) === plain(candidate) ? 1 : distance(text, candidate);
-    if (slips <= Math.max(2, candidate.length / 3) && slips < (best?.slips ?? Number.POSITIVE_INFINITY)) {
+    if (
+      slips <= Math.min(most, Math.max(2, candidate.length / 3)) &&
+      slips < (best?.slips ?? Number.POSITIVE_INFINITY)
+    ) {
       best = { candidate, slips };
     }
   }

@@ -1,7 +1,7 @@
 import express from 'express';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, readConfig } from '../src/config.js';
+import { ConfigError, misspelledSettings, readConfig } from '../src/config.js';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { hostsOf } from '../src/database/url.js';
 
@@ -109,6 +109,34 @@ describe('the settings', () => {
 
   it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('need no AUTH for the loopback address %s', (HOST) => {
     expect(readConfig({ HOST }).AUTH).toBe('none');
+  });
+});
+
+describe('a variable that is likely meant to be a setting', () => {
+  it.each([
+    ['RATE_LIMIT_PER_SECONDS', 'RATE_LIMIT_PER_SECOND'],
+    ['rate_limit_per_second', 'RATE_LIMIT_PER_SECOND'],
+    ['TRUSTED_PROXY', 'TRUST_PROXY'],
+    ['TRUST_PROXIES', 'TRUST_PROXY'],
+    ['CORS_ORIGIN', 'CORS_ORIGINS'],
+    ['DATABASE_URI', 'DATABASE_URL'],
+    ['LOGLEVEL', 'LOG_LEVEL'],
+    ['Host', 'HOST'],
+  ])('is named, with the setting: %s', (name, meant) => {
+    const said = [`${name} is not a setting and has no effect; did you mean ${meant}?`];
+    expect(misspelledSettings({ PATH: '/bin', [name]: 'x' })).toEqual(said);
+    expect(misspelledSettings({ [name]: '' })).toEqual([]);
+    expect(misspelledSettings({ [name]: 'x', [meant]: 'x' })).toEqual([]);
+  });
+
+  it('is none of those that systems, shells and Kubernetes set', () => {
+    const names = [
+      ...['PATH', 'HOME', 'HOSTNAME', 'USER', 'PWD', 'TERM', 'LANG', 'LC_ALL', 'TZ', 'SHELL', 'EDITOR', 'CI', 'DEBUG'],
+      ...['HTTP_PROXY', 'NO_PROXY', 'NODE_ENV', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'UV_THREADPOOL_SIZE'],
+      ...['KUBERNETES_PORT', 'KUBERNETES_SERVICE_HOST', 'REDIS_SERVICE_HOST', 'POSTGRES_PORT', 'INVOCATION_ID'],
+      ...['PGHOST', 'PGSSLMODE', 'OTEL_SERVICE_NAME', 'OTEL_EXPORTER_OTLP_ENDPOINT', 'JOURNAL_STREAM'],
+    ];
+    expect(misspelledSettings(Object.fromEntries(names.map((name) => [name, 'x'])))).toEqual([]);
   });
 });
 

@@ -1,16 +1,23 @@
 /** The database that a command works on: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
-import { type Config, ConfigError, readConfig } from '../config.js';
+import { type Config, ConfigError, misspelledSettings, readConfig } from '../config.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { codeOf } from '../database/errors.js';
 import { migrateDatabase, type Role } from '../database/migrations.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
+import { printable } from '../fileError.js';
 import { migrationsFolder } from '../packageFolder.js';
 import { stop, unlessStopped } from './stop.js';
 
 interface Access {
   /** Whether the command may begin with an empty embedded database where there is none yet. */
   mayCreate?: boolean;
+}
+
+/** Reads the settings from the environment; names on standard error each variable that looks like a misspelled one. */
+export function readSettings(): Config {
+  for (const line of misspelledSettings(process.env)) console.error(printable(line));
+  return readConfig(process.env);
 }
 
 /**
@@ -59,7 +66,7 @@ export async function withDatabase(url: string, use: (database: Database) => Pro
 
 /** Runs `use` with a pool on the migrated database that the environment names; a signal ends it. */
 export function withConfiguredDatabase(use: (database: Database) => Promise<void>, access?: Access): Promise<void> {
-  return withDatabaseUrl(readConfig(process.env), (url) => unlessStopped(stop.asked, withDatabase(url, use)), access);
+  return withDatabaseUrl(readSettings(), (url) => unlessStopped(stop.asked, withDatabase(url, use)), access);
 }
 
 const migrated = (url: string) => unlessStopped(stop.asked, migrateDatabase(url, migrationsFolder));

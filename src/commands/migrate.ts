@@ -1,7 +1,6 @@
 /** `migrate`: the schema, brought up to date. */
 import type { Command } from 'commander';
-import { readConfig } from '../config.js';
-import { withDatabaseUrl } from './database.js';
+import { readSettings, withDatabaseUrl } from './database.js';
 import { report } from './output.js';
 
 export function addMigrate(program: Command): void {
@@ -14,5 +13,5 @@ export function addMigrate(program: Command): void {
 Examples:
   DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate`,
     )
-    .action(() => withDatabaseUrl(readConfig(process.env), () => report('the database is up to date')));
+    .action(() => withDatabaseUrl(readSettings(), () => report('the database is up to date')));
 }

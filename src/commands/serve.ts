@@ -2,13 +2,13 @@
 import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { type Config, ConfigError, readConfig } from '../config.js';
+import { type Config, ConfigError } from '../config.js';
 import type { Database } from '../database/connect.js';
 import type { Role } from '../database/migrations.js';
 import { brandedPhoneNumbers } from '../database/schema.js';
 import { openLog } from '../log.js';
 import { packageFolder } from '../packageFolder.js';
-import { withDatabase, withDatabaseUrl } from './database.js';
+import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
 import { importFiles } from './import.js';
 import { type Stopped, stop, unlessStopped } from './stop.js';
 
@@ -28,7 +28,7 @@ Examples:
 docs/operations.md in the repository lists all settings.`,
     )
     .action(async ({ demo }: { demo?: true }) => {
-      const config = readConfig(process.env);
+      const config = readSettings();
       await withDatabaseUrl(config, (url, role) => serve(config, url, role, demo), { mayCreate: true });
     });
 }

@@ -88,6 +88,11 @@ describe('serve says in one line why it cannot start:', () => {
     expect(stderr).not.toContain('    at ');
   });
 
+  it('and names a variable that is likely a misspelled setting', async () => {
+    const { stderr } = await command.start(['serve'], { RATE_LIMIT_PER_SECONDS: '5', PORT: 'http' }).finished;
+    expect(stderr).toMatch(/^RATE_LIMIT_PER_SECONDS is not a setting .* RATE_LIMIT_PER_SECOND\?\nPORT must be .*\n$/);
+  });
+
   it('a folder that the embedded PostgreSQL cannot use', async () => {
     const other = await mkdtemp(join(command.folder, 'without-'));
     await writeFile(join(other, '.data'), 'a file in the way');
