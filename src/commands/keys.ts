@@ -2,7 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import type { Database } from '../database/connect.js';
-import { type ApiKey, createApiKey, listApiKeys, revokeApiKey } from '../keys/keys.js';
+import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../keys/keys.js';
 import { withConfiguredDatabase } from './database.js';
 import { report, write } from './output.js';
 
@@ -81,6 +81,10 @@ interface CreateOptions {
 
 /** Creates the key only if it can be shown: nobody could use one that was lost on its way out. */
 async function create(database: Database, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
+  for (const id of await unknownProfiles(database, businessProfile ?? [])) {
+    // No error: the key may be made before the profile's first numbers are.
+    console.error(`There is no business profile ${id} yet: the key sees none of its numbers until there is one.`);
+  }
   await database.transaction(async (transaction) => {
     const { key, created } = await createApiKey(transaction, name, {
       businessProfileIds: businessProfile ?? null,
@@ -133,5 +137,9 @@ function timeOf(text: string): Date {
   if (!time.safeParse(text).success) {
     throw new InvalidArgumentError('It must be a time such as 2027-01-31T00:00:00Z, or days or hours: 90d, 12h.');
   }
-  return new Date(text);
+  const when = new Date(text);
+  if (!/^(?!0000)\d{4}-/.test(when.toISOString())) {
+    throw new InvalidArgumentError('It must be a time of the years 1 to 9999, in UTC.');
+  }
+  return when;
 }

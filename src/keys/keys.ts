@@ -5,11 +5,11 @@
  * hash would protect nothing, and the time of a lookup reveals nothing about any key.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { and, asc, eq, isNull, type SQL, sql } from 'drizzle-orm';
+import { and, asc, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
 import { causeOf, codeOf } from '../database/errors.js';
-import { apiKeys } from '../database/schema.js';
+import { apiKeys, businessProfiles } from '../database/schema.js';
 
 /** Lets secret scanners find a leaked key, and refuses anything else without asking the database. */
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
@@ -79,6 +79,16 @@ function reasonOf(error: unknown): KeyError | undefined {
   }
   if (cause.constraint_name === 'key_expires_later') return new KeyError('the key would have expired already');
   return undefined;
+}
+
+/** Those of `ids` that are no business profile's. */
+export async function unknownProfiles(database: Database, ids: readonly string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const known = await database
+    .select({ id: businessProfiles.id })
+    .from(businessProfiles)
+    .where(inArray(businessProfiles.id, [...ids]));
+  return ids.filter((id) => !known.some((profile) => profile.id === id));
 }
 
 /** All keys, expired and revoked ones too, oldest first. */

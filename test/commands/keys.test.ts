@@ -60,6 +60,8 @@ describe('keys create', () => {
     ['an expiry that is past', ['--name', 'late', '--expires', '2020-01-01T00:00:00Z'], /would have expired already/],
     ['an expiry that is no time', ['--name', 'x', '--expires', 'tomorrow'], /days or hours: 90d, 12h/],
     ['a day that no calendar has', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
+    ['a time after the year 9999', ['--name', 'x', '--expires', '9999-12-31T23:59:59-05:00'], /the years 1 to 9999/],
+    ['a time before the year 1', ['--name', 'x', '--expires', '0000-01-01T00:00:00Z'], /the years 1 to 9999/],
     ['what is no UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
   ])('refuses %s and creates nothing', async (_what, args, said) => {
     const before = await database.$count(apiKeys);
@@ -68,6 +70,16 @@ describe('keys create', () => {
     expect(stderr).toMatch(said);
     expect(stderr).not.toContain('    at ');
     expect(await database.$count(apiKeys)).toBe(before);
+  });
+
+  it('says which business profiles are not there, and makes the key all the same', async () => {
+    const known = '00000000-0000-4000-8000-00000000aaaa';
+    await database.$client`INSERT INTO business_profiles VALUES (${known}, 'Known', 'approved')`;
+    const unknown = '00000000-0000-4000-8000-00000000bbbb';
+    const args = ['--name', 'early', '--json', '--business-profile', known, '--business-profile', unknown];
+    const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
+    expect([code, JSON.parse(stdout).businessProfileIds]).toEqual([0, [known, unknown]]);
+    expect(stderr).toMatch(new RegExp(`^There is no business profile ${unknown} yet: .*\\n$`));
   });
 
   it('creates no key that it could not show', async () => {
