@@ -53,6 +53,8 @@ export function openDatabase(
       fetch_types: false,
       types: arrayTypes,
       connection: {
+        // Not "$user", public, PostgreSQL's default: a schema named like the role would hide the tables, or take them in.
+        search_path: 'public',
         ...planningOptions,
         ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
       },
