@@ -5,7 +5,10 @@ import { connectTo } from './connection.js';
 let created = 0;
 
 /** Creates a database; `url` leads to it and `drop` removes it, whoever is still connected. */
-export async function createDatabase({ isEmpty = false } = {}): Promise<{ url: string; drop(): Promise<void> }> {
+export async function createDatabase({
+  isEmpty = false,
+  encoding = 'UTF8',
+} = {}): Promise<{ url: string; drop(): Promise<void> }> {
   const url = new URL(inject('postgresUrl'));
   const name = `test_${process.pid}_${++created}`;
   const administer = async (statement: string) => {
@@ -13,7 +16,8 @@ export async function createDatabase({ isEmpty = false } = {}): Promise<{ url: s
     await admin.unsafe(statement);
     await admin.end();
   };
-  await administer(`CREATE DATABASE ${name} TEMPLATE ${isEmpty ? 'template1' : 'template_migrated'}`);
+  const template = isEmpty ? `template0 ENCODING '${encoding}' LOCALE 'C'` : 'template_migrated';
+  await administer(`CREATE DATABASE ${name} TEMPLATE ${template}`);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => administer(`DROP DATABASE ${name} WITH (FORCE)`) };
 }

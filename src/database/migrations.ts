@@ -16,18 +16,25 @@ export class OldSchemaError extends Error {
   readonly code = 'OLD_SCHEMA';
 }
 
+/** The database's encoding can't hold every name. */
+export class EncodingError extends Error {
+  readonly code = 'ENCODING';
+}
+
 /**
  * Brings the schema up to date by the migrations in `migrationsFolder`, on the first host of `url` that takes writes.
  * Several instances may call it at once: one migrates, the others wait for it. Where only replicas answer, their schema
  * has to be up to date already.
  * @returns what was found: a primary, migrated now, or no more than a replica
  * @throws {OldSchemaError} where there are only replicas, whose primary has to be migrated first
+ * @throws {EncodingError} where the encoding of a host's database is not UTF8
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
   let replica: string | undefined;
   let failure: unknown;
   for (const host of hostsOf(url)) {
     const role = await withConnection(host, roleOf).catch((error) => {
+      if (error instanceof EncodingError) throw error;
       failure ??= error;
     });
     if (role === 'primary') {
@@ -61,7 +68,14 @@ async function migratePrimary(url: string, migrationsFolder: string): Promise<vo
 }
 
 async function roleOf(database: Database): Promise<Role> {
-  const [row] = await database.$client`SELECT pg_is_in_recovery() AS "isReplica"`;
+  const [row] = await database.$client`
+    SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name`;
+  if (row?.encoding !== 'UTF8') {
+    throw new EncodingError(
+      `The encoding of the database ${row?.name} is ${row?.encoding}, and it has to be UTF8: make one with ` +
+        "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL.",
+    );
+  }
   return row?.isReplica ? 'replica' : 'primary';
 }
 

@@ -2,6 +2,8 @@
 import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { useCommand } from './command.js';
 
@@ -25,6 +27,33 @@ describe('the database in use', () => {
       expect(await readdir(other)).toEqual([]);
     },
   );
+
+  it.each([['migrate'], ['serve'], ['import', '-'], ['export'], ['delete'], ['check'], ['keys', 'list']])(
+    'is refused by %s where its encoding is not UTF8',
+    async (...args) => {
+      const { url, drop } = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
+      const { code, stdout, stderr } = await command.start(args, { DATABASE_URL: url, PORT: '0' }).finished;
+      await drop();
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(/^The encoding of the database test_\w+ is LATIN1, and it has to be UTF8: .*\n$/);
+    },
+  );
+
+  it('is in the schema public, also where the role has a schema of its own name, or another search_path', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const sql = connectTo(url);
+    await sql.unsafe(`CREATE SCHEMA AUTHORIZATION CURRENT_USER`);
+    await sql.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET search_path = nowhere`);
+    const run = (...args: string[]) => command.start(args, { DATABASE_URL: url }).finished;
+    const demo = join(packageFolder, 'demo', 'numbers.ndjson');
+    expect([await run('migrate'), await run('import', demo), await run('check'), await run('keys', 'list')]).toEqual(
+      Array(4).fill(expect.objectContaining({ code: 0 })),
+    );
+    const tables = await sql`SELECT DISTINCT schemaname FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'`;
+    await sql.end();
+    await drop();
+    expect(tables.map(({ schemaname }) => schemaname).sort()).toEqual(['drizzle', 'public']);
+  });
 
   it('may be migrated by several commands at once', async () => {
     const { url, drop } = await createDatabase({ isEmpty: true });
