@@ -4,10 +4,19 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { type Config, ConfigError } from './config.js';
+import { openDescriptorLimit } from './descriptors.js';
+import type { Log } from './log.js';
 import { networkOf } from './request/client.js';
 
 /** A connection without a request for this long makes room for any other; before that, its first may be on its way. */
 const IDLE_GRACE_MS = 1000;
+
+/** Descriptors beside connections: Node's own (20), what listens (2), the files of /docs, and clients of METRICS_PORT. */
+const OTHER_DESCRIPTORS = 28;
+/** Connections of the limit's store, at most. */
+const LIMIT_CONNECTIONS = 3;
+const CHECK_INTERVAL_MS = 1000;
 
 interface Connection {
   network: string;
@@ -18,21 +27,50 @@ interface Connection {
 }
 
 /**
- * Keeps `server` at `most` connections. Beyond that, the connection that has been idle longest is closed. If none has
- * been idle for `IDLE_GRACE_MS`, the address with the most connections loses one: an idle one if there is any, else the
- * one whose request has run longest. But if the new connection comes from that same address and none of its connections
- * is idle, the new one is closed instead.
+ * Keeps `server` at MAX_CONNECTIONS, or at as many as the system's limit on open files leaves room for, which is logged:
+ * beyond that limit the system itself would refuse every new connection. When there is one too many, the connection that
+ * has been idle longest is closed. If none has been idle for `IDLE_GRACE_MS`, the address with the most connections loses
+ * one: an idle one if there is any, else the one whose request has run longest. But if the new connection comes from that
+ * same address and none of its connections is idle, the new one is closed instead.
+ * @returns a function that ends the watch on the system's limit
+ * @throws {ConfigError} where that limit leaves room for no connection
  */
-export function boundConnections(server: Server, most: number): void {
+export function boundConnections(server: Server, config: Config, log: Log): () => void {
   // In the order of their last change: the first idle one has been idle longest, the first busy one busy longest.
   const connections = new Map<Socket, Connection>();
+  const limit = openDescriptorLimit();
+  const others = OTHER_DESCRIPTORS + LIMIT_CONNECTIONS + config.DATABASE_CONNECTIONS;
+  let most = config.MAX_CONNECTIONS;
+
+  function followLimit(): void {
+    const allowed = limit.read();
+    const before = most;
+    most = Math.max(1, Math.min(config.MAX_CONNECTIONS, allowed - others));
+    if (most !== before) {
+      const wanted = `MAX_CONNECTIONS is ${config.MAX_CONNECTIONS}, which takes ${others + config.MAX_CONNECTIONS}`;
+      log.warn(`the system allows ${allowed} open files (ulimit -n): at most ${most} client connections; ${wanted}`);
+    }
+    while (connections.size > most) close(findSuperfluous(connections, ''));
+  }
+
+  function close(socket: Socket | undefined): void {
+    if (!socket) return;
+    connections.delete(socket);
+    socket.destroy();
+  }
+
+  if (limit.read() <= others) {
+    const atLeast = `DATABASE_CONNECTIONS (${config.DATABASE_CONNECTIONS}) takes ${others + 1}`;
+    throw new ConfigError(`the system allows ${limit.read()} open files (ulimit -n), which are too few: ${atLeast}`);
+  }
+  followLimit();
+  const watch = setInterval(followLimit, CHECK_INTERVAL_MS).unref();
 
   server.on('connection', (socket: Socket) => {
     const network = networkOf(socket.remoteAddress ?? '');
     if (connections.size >= most) {
       const superfluous = findSuperfluous(connections, network) ?? socket;
-      connections.delete(superfluous);
-      superfluous.destroy();
+      close(superfluous);
       if (superfluous === socket) return;
     }
     connections.set(socket, { network, requests: 0, since: performance.now() });
@@ -52,6 +90,11 @@ export function boundConnections(server: Server, most: number): void {
     connection.since = performance.now();
     connections.set(socket, connection);
   }
+
+  return () => {
+    clearInterval(watch);
+    limit.close();
+  };
 }
 
 function findSuperfluous(connections: ReadonlyMap<Socket, Connection>, asking: string): Socket | undefined {

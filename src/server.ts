@@ -78,7 +78,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
   const server = createHttpServer(
     createApp({ config, database, reader, rateLimit, log, metrics, isStopping, replicaTrouble }),
   );
-  boundConnections(server, config.MAX_CONNECTIONS);
+  const endWatch = boundConnections(server, config, log);
   return {
     server,
     database,
@@ -91,6 +91,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
       stopping = true;
     },
     async close() {
+      endWatch();
       replicaLag.close();
       await rateLimit.close();
       reader.close();

@@ -93,6 +93,12 @@ describe('serve says in one line why it cannot start:', () => {
     expect(stderr).toMatch(/^RATE_LIMIT_PER_SECONDS is not a setting .* RATE_LIMIT_PER_SECOND\?\nPORT must be .*\n$/);
   });
 
+  it.skipIf(process.platform !== 'linux')('too few open files', async () => {
+    const { code, stderr } = await command.shell('ulimit -n 200; DATABASE_CONNECTIONS=200 exec $command serve');
+    const said = /^the system allows 200 open files .* too few: DATABASE_CONNECTIONS \(200\) takes 232\n$/;
+    expect([code, stderr]).toEqual([1, expect.stringMatching(said)]);
+  });
+
   it('a folder that the embedded PostgreSQL cannot use', async () => {
     const other = await mkdtemp(join(command.folder, 'without-'));
     await writeFile(join(other, '.data'), 'a file in the way');

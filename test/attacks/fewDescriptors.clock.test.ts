@@ -1,0 +1,75 @@
+/** A service that the system allows few open files: idle connections of one address shut nobody out. */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { createDatabase } from '../database.js';
+import { until } from '../until.js';
+
+const sockets: Socket[] = [];
+const cleanups: (() => unknown)[] = [];
+afterAll(async () => {
+  for (const socket of sockets) socket.destroy();
+  for (const cleanup of cleanups.reverse()) await cleanup();
+});
+
+const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
+
+it.skipIf(!hasPrlimit)(
+  'others are served while an address has more idle connections than there are descriptors',
+  async () => {
+    const { url: DATABASE_URL, drop } = await createDatabase();
+    cleanups.push(drop);
+    const main = join(packageFolder, 'dist/src/main.js');
+    const child = spawn('bash', ['-c', `ulimit -n 200; exec '${process.execPath}' '${main}' serve`], {
+      env: { PATH: process.env.PATH ?? '', DATABASE_URL, PORT: '0', RATE_LIMIT_PER_SECOND: '0' },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    const exited = once(child, 'exit');
+    cleanups.push(() => child.kill('SIGKILL') && exited);
+    const messages: string[] = [];
+    createInterface(child.stdout).on('line', (line) => messages.push(JSON.parse(line).msg));
+    const portOf = (message = '') => Number(/^listening on http:\/\/127\.0\.0\.1:(\d+)/.exec(message)?.[1]);
+    await until(() => portOf(messages.at(-1)) > 0, 'the service listens', 30_000);
+    const port = portOf(messages.at(-1));
+
+    const holdIdle = async (count: number) => {
+      for (let i = 0; i < count; i++) {
+        const socket = connect({ host: '127.0.0.1', port, localAddress: '127.0.0.66' }).on('error', () => {});
+        sockets.push(socket.resume());
+      }
+      await sleep(1500);
+    };
+    const ask = async (i: number) => {
+      const socket = connect({ host: '127.0.0.1', port, localAddress: `127.0.1.${i}` }).on('error', () => {});
+      sockets.push(socket);
+      socket.write('GET /v1/brandedPhoneNumbers HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n');
+      let text = '';
+      for await (const chunk of socket) text += chunk;
+      return text.slice(0, 'HTTP/1.1 200'.length);
+    };
+    // One after the other, and then as many at once as there are connections to the database.
+    const askAll = async () => {
+      const answers: string[] = [];
+      for (let i = 1; i <= 10; i++) answers.push(await ask(i));
+      return [...answers, ...(await Promise.all(Array.from({ length: 10 }, (_, i) => ask(100 + i))))];
+    };
+    const served = Array(20).fill('HTTP/1.1 200');
+    const said = (allowed: number, most: number) =>
+      `the system allows ${allowed} open files (ulimit -n): at most ${most} client connections; ` +
+      'MAX_CONNECTIONS is 2000, which takes 2041';
+
+    expect(messages).toContain(said(200, 159));
+    await holdIdle(250);
+    expect(await askAll()).toEqual(served);
+
+    spawnSync('prlimit', ['--pid', String(child.pid), '--nofile=53:53']);
+    await until(() => messages.includes(said(53, 12)), 'the service says what is left');
+    await holdIdle(120);
+    expect(await askAll()).toEqual(served);
+  },
+);
