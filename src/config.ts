@@ -2,7 +2,7 @@
 import { isIP } from 'node:net';
 import { compile } from 'proxy-addr';
 import { z } from 'zod';
-import { faultOfUrl } from './database/url.js';
+import { faultOfPostgresUrl, faultOfUrl, withEnvironment } from './database/url.js';
 import { isLoopback } from './loopback.js';
 import { nearest, plain } from './suggestion.js';
 
@@ -25,7 +25,7 @@ const checked = (faultOf: (value: string) => string | undefined) =>
 const variables = z.object({
   PORT: wholeNumber(0, 65_535).default(3000),
   HOST: z.string().default('127.0.0.1'),
-  DATABASE_URL: address(['postgres:', 'postgresql:']).optional(),
+  DATABASE_URL: checked(faultOfPostgresUrl).optional(),
   REDIS_URL: address(['redis:', 'rediss:']).optional(),
   RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000).default(10),
   AUTH: z.enum(['none', 'api-key'], { error: 'must be none or api-key' }).optional(),
@@ -87,6 +87,7 @@ export class ConfigError extends Error {}
  */
 export function readConfig(environment: NodeJS.ProcessEnv): Config {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  if (given.DATABASE_URL) given.DATABASE_URL = withEnvironment(given.DATABASE_URL, given);
   const result = settings.safeParse(given);
   if (result.success) return result.data;
   throw new ConfigError(result.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'));

@@ -85,6 +85,33 @@ describe('the settings', () => {
     expect(() => readConfig({ DATABASE_URL })).not.toThrow(/p%ss|a\/b/);
   });
 
+  it.each([
+    ['sslcrldir=/crl', /^DATABASE_URL names the parameter "sslcrldir", which has no effect here; /],
+    ['connect_timeout=10', /^DATABASE_URL names the parameter "connect_timeout", which has no effect here; /],
+    ['statement_timeout=10', /go into options=-c%20name=value$/],
+    ['channel_binding=require', /^DATABASE_URL names channel_binding=require, which can't be done: .*disable, prefer$/],
+    ['prepare=no', /names prepare=no/],
+    ['target_session_attrs=primry', /names target_session_attrs=primry/],
+    ['prepare=false&prepare=false', /names prepare more than once/],
+    [`application_name=${'x'.repeat(41)}`, /names an application_name/],
+    ['sslmode=verify-ca', /needs sslrootcert/],
+  ])('refuse a DATABASE_URL with a parameter that would have no effect: %s', (query, message) => {
+    expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
+    expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
+  });
+
+  it('take what DATABASE_URL leaves out from the variables of libpq, or refuse it', () => {
+    const DATABASE_URL = 'postgres://user@host/numbers?sslmode=require';
+    const read = (environment: Record<string, string>) => readConfig({ DATABASE_URL, ...environment }).DATABASE_URL;
+    const others = { PGSSLMODE: 'disable', PGUSER: 'nobody', PGDATABASE: 'other', PGSSLROOTCERT: '' };
+    expect(read(others)).toBe(DATABASE_URL);
+    expect(read({ PGPASSWORD: 'a b&c' })).toBe(`${DATABASE_URL}&password=a%20b%26c`);
+    expect(() => read({ PGSSLROOTCERT: '/none.pem' })).toThrow(/sslrootcert: \/none.pem could not be read/);
+    expect(() => read({ PGSSLCRLDIR: '/crl' })).toThrow(/"sslcrldir", which has no effect/);
+    expect(() => readConfig({ DATABASE_URL: 'postgres://host/x', PGSSLMODE: 'allow' })).toThrow(/sslmode=allow/);
+    expect(readConfig({ PGSSLMODE: 'allow' }).DATABASE_URL).toBeUndefined();
+  });
+
   it('accept no value that the library it is for would fail on', async () => {
     const proxies = fc.stringMatching(/^([0-9a-f.:/, ]|loopback){0,12}$/);
     const part = fc.stringMatching(/^[a-z0-9%@:/?#,.[\]=]{0,10}$/);
@@ -164,8 +191,10 @@ describe('the hosts of a DATABASE_URL', () => {
     ],
     ['postgres://u:p@h/db?port=5433', ['postgres://u:p@h:5433/db']],
     ['postgres:///db', ['postgres://localhost/db']],
+    ['postgres://h/db?password=a+b%20c', ['postgres://h/db?password=a%2Bb%20c']],
     ['nonsense', ['nonsense']],
   ])('%s', (url, hosts) => {
     expect(hostsOf(url)).toEqual(hosts);
+    expect(hosts.flatMap(hostsOf)).toEqual(hosts);
   });
 });

@@ -1,6 +1,7 @@
 /** How a command reports what made it fail, and with what exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
 import { ConfigError } from '../config.js';
+import { codeOf } from '../database/errors.js';
 import { KeyError } from '../keys/keys.js';
 import { FilterError } from './filterOptions.js';
 import { OutputError } from './output.js';
@@ -19,10 +20,16 @@ export function reportFailure(error: unknown): void {
   process.exitCode = 1;
 }
 
+/** OpenSSL's codes for a certificate that it does not trust, as Node names them. */
+const UNTRUSTED = /^(CERT_|CRL_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_CA$)/;
+
 /** What a person needs to see of an error: its message, or all of it if it is a bug in this program. */
 function explain(error: unknown): unknown {
   if (error instanceof ConfigError || error instanceof FilterError || error instanceof KeyError) return error.message;
   if (error instanceof DrizzleQueryError) return explain(error.cause);
+  if (error instanceof Error && UNTRUSTED.test(codeOf(error))) {
+    return `the certificate of PostgreSQL is not trusted (${error.message}); name that of its authority by sslrootcert=FILE in DATABASE_URL`;
+  }
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
   if (error instanceof AggregateError) return error.errors.map(explain).join('\n');
   return error instanceof Error && 'code' in error ? error.message : error;

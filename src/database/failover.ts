@@ -9,7 +9,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import postgres, { type Options, type Sql } from 'postgres';
 import { withDeadline } from '../deadline.js';
 import { codeOf, TOO_MANY_CONNECTIONS } from './errors.js';
-import { hostsOf, socketFolderOf } from './url.js';
+import { type Connection, connectionOf, hostsOf } from './url.js';
 
 /** Milliseconds for a connection to be made, and for a ping, which includes its connection. */
 const CONNECT_TIMEOUT_MS = 1500;
@@ -21,12 +21,17 @@ const CLOSE_TIMEOUT_MS = 200;
 /** Connections in a row that were closed before they sent a byte, after which a query that waits for one fails. */
 const MAX_SILENT_CLOSES = 3;
 
+/** A server's answer to the wish for TLS: N. */
+const NO_TLS = 0x4e;
+
 type Settings = Options<Record<string, postgres.PostgresType>>;
+/** A host, as it is in the pool's address, and what that says of the connections to it. */
+type Host = Connection & { url: string };
 
 /** One postgres.js client and the sockets it has open. */
 interface Client {
   sql: Sql;
-  host: string;
+  host: Host;
   name: string;
   cut(): void;
 }
@@ -56,8 +61,8 @@ let opened = 0;
 
 /** Opens a pool on `url`, of one or several hosts; nothing is sent before the first query. */
 export function openPool(url: string, settings: Settings, onFailover: () => void): Pool {
-  const hosts = hostsOf(url);
-  let current = openClient(hosts[0] ?? url, settings);
+  const hosts: Host[] = hostsOf(url).map((host) => ({ url: host, ...connectionOf(host) }));
+  let current = openClient(hosts[0] as Host, settings);
   let running: Promise<boolean> | undefined;
   let ended = false;
 
@@ -84,7 +89,7 @@ export function openPool(url: string, settings: Settings, onFailover: () => void
     return true;
   }
 
-  function replace(host: string): void {
+  function replace(host: Host): void {
     const old = current;
     current = openClient(host, settings);
     // What drizzle has set on the first client.
@@ -117,21 +122,18 @@ export function openPool(url: string, settings: Settings, onFailover: () => void
   };
 }
 
-function openClient(host: string, settings: Settings, maxSilentCloses = MAX_SILENT_CLOSES): Client {
+function openClient(host: Host, settings: Settings, maxSilentCloses = MAX_SILENT_CLOSES): Client {
   const sockets = new Set<Socket>();
-  const name = `branded-phone-numbers ${process.pid}.${++opened}`;
+  const name = `${host.applicationName} ${process.pid}.${++opened}`;
   let silentCloses = 0;
   let isCut = false;
-  const { hostname, port } = new URL(host);
-  const folder = socketFolderOf(hostname);
-  const place = folder
-    ? { path: `${folder}/.s.PGSQL.${port || 5432}` }
-    : { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || 5432) };
-  const sql = postgres(host, {
+  const { connection, ...options } = host.options as Settings;
+  const sql = postgres({
     ...settings,
+    ...options,
     connect_timeout: CONNECT_TIMEOUT_MS / 1000,
     backoff: (attempts: number) => Math.min(0.025 * 2 ** attempts, MAX_RECONNECT_DELAY_MS / 1000),
-    connection: { ...settings.connection, application_name: name },
+    connection: { ...settings.connection, ...connection, application_name: name },
     // The driver's own sockets can't be cut from outside.
     socket: openSocket,
   } as Settings);
@@ -150,6 +152,12 @@ function openClient(host: string, settings: Settings, maxSilentCloses = MAX_SILE
     }
     sockets.add(socket);
     socket.setNoDelay(true);
+    // postgres.js would begin TLS all the same.
+    if (typeof options.ssl === 'object') {
+      socket.once('data', ([answer]: Buffer) => {
+        if (answer === NO_TLS) socket.destroy(withoutTls(host));
+      });
+    }
     // For TLS, postgres.js removes all listeners of the socket; an overridden method stays.
     const destroy = socket._destroy;
     socket._destroy = (error, callback) => {
@@ -159,8 +167,8 @@ function openClient(host: string, settings: Settings, maxSilentCloses = MAX_SILE
       const isHopeless = !error && silentCloses >= maxSilentCloses;
       destroy.call(socket, isHopeless ? closedAtOnce() : error, callback);
     };
-    socket.connect(place);
-    return Object.assign(socket, { host: hostname, port: Number(port || 5432) });
+    socket.connect(host.place);
+    return Object.assign(socket, { host: host.hostname });
   }
 
   return {
@@ -183,7 +191,7 @@ function openClient(host: string, settings: Settings, maxSilentCloses = MAX_SILE
  * How many statements of the pool `name` the host is working on; 'full' where it has no connection left, and undefined
  * where it does not answer.
  */
-async function ping(host: string, name: string, settings: Settings): Promise<number | 'full' | undefined> {
+async function ping(host: Host, name: string, settings: Settings): Promise<number | 'full' | undefined> {
   const client = openClient(host, { ...settings, max: 1 }, 1);
   const answer = client.sql`
     SELECT count(*)::integer AS working FROM pg_stat_activity
@@ -204,4 +212,9 @@ function isNumber(answer: unknown): boolean {
 
 function closedAtOnce(): Error {
   return Object.assign(new Error('the database closes every connection at once'), { code: 'CONNECTION_CLOSED' });
+}
+
+function withoutTls({ hostname }: Host): Error {
+  const message = `PostgreSQL at ${hostname} offers no TLS, which sslmode in DATABASE_URL asks for`;
+  return Object.assign(new Error(message), { code: 'TLS_NOT_OFFERED' });
 }

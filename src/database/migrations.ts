@@ -17,7 +17,7 @@ export class OldSchemaError extends Error {
 }
 
 /** The database's encoding can't hold every name. */
-export class EncodingError extends Error {
+class EncodingError extends Error {
   readonly code = 'ENCODING';
 }
 

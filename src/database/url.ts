@@ -4,6 +4,8 @@
  * parameters, as libpq and managed services write them (`postgres://user@/database?host=/cloudsql/name`).
  */
 import { isIPv6 } from 'node:net';
+import { nearest } from '../suggestion.js';
+import { AddressError, TLS_PARAMETERS, tlsOf } from './tls.js';
 
 const PARTS = /^(\w+:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)(?:\?([^#]*))?/;
 
@@ -14,7 +16,8 @@ const PARTS = /^(\w+:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)(?:\?([^#]*))?/;
 export function hostsOf(url: string): string[] {
   const [isAddress, scheme, user = '', authority = '', path, query = ''] = PARTS.exec(url) ?? [];
   if (!isAddress) return [url];
-  const parameters = new URLSearchParams(query);
+  // In an address of PostgreSQL a plus sign is no space.
+  const parameters = new URLSearchParams(query.replaceAll('+', '%2B'));
   const named = parameters.get('host')?.split(',');
   const ports = parameters.get('port')?.split(',') ?? [];
   const hosts = (named?.map(encodedHost) ?? authority.split(',')).map((host, i) => {
@@ -23,12 +26,123 @@ export function hostsOf(url: string): string[] {
   });
   parameters.delete('host');
   parameters.delete('port');
-  const rest = named || ports.length > 0 ? String(parameters) : query;
+  const rest = String(parameters).replaceAll('+', '%20');
   return hosts.map((host) => `${scheme}${user}${host.replace(/^(?=:|$)/, 'localhost')}${path}${rest && `?${rest}`}`);
 }
 
+/** The parameters that an address may have; `host` and `port` are resolved by {@link hostsOf}. */
+const PARAMETERS = [
+  ...['host', 'port', 'user', 'password', 'dbname', 'application_name', 'options', 'target_session_attrs', 'prepare'],
+  ...['channel_binding', 'gssencmode', ...TLS_PARAMETERS],
+];
+/** The only values of some of them that can be done. */
+const VALUES: Record<string, readonly string[]> = {
+  target_session_attrs: ['any', 'read-write', 'read-only', 'primary', 'standby', 'prefer-standby'],
+  prepare: ['true', 'false'],
+  channel_binding: ['disable', 'prefer'],
+  gssencmode: ['disable', 'prefer'],
+};
+/** PostgreSQL keeps 63 bytes of an application_name, to which the pool's number is added. */
+const APPLICATION_NAME = /^[ -~]{1,40}$/;
+
+/** The address of a single host, as the driver takes it. It takes nothing from the environment then. */
+export interface Connection {
+  hostname: string;
+  /** The path of a Unix socket, or an address of the network. */
+  place: { path: string } | { host: string; port: number };
+  applicationName: string;
+  options: object;
+}
+
+/** @throws {AddressError} where it says anything that can't be done */
+export function connectionOf(hostUrl: string): Connection {
+  const url = new URL(hostUrl);
+  const { searchParams: parameters } = url;
+  checkParameters(parameters);
+  const folder = socketFolderOf(url.hostname);
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  const port = Number(url.port || 5432);
+  const tls = tlsOf(host, parameters);
+  const attributes = parameters.get('target_session_attrs');
+  const options = parameters.get('options');
+  return {
+    hostname: url.hostname,
+    place: folder ? { path: `${folder}/.s.PGSQL.${port}` } : { host, port },
+    applicationName: parameters.get('application_name') ?? 'branded-phone-numbers',
+    options: {
+      host: url.hostname,
+      port,
+      user: parameters.get('user') ?? decodeURIComponent(url.username),
+      pass: parameters.get('password') ?? decodeURIComponent(url.password),
+      database: parameters.get('dbname') ?? decodeURIComponent(url.pathname.slice(1)),
+      // As for libpq, no TLS on this machine's own sockets.
+      ssl: folder ? false : tls,
+      sslnegotiation: parameters.get('sslnegotiation') === 'direct' ? 'direct' : null,
+      prepare: parameters.get('prepare') !== 'false',
+      ...(attributes && attributes !== 'any' ? { target_session_attrs: attributes } : {}),
+      ...(options ? { connection: { options } } : {}),
+    },
+  };
+}
+
+function checkParameters(parameters: URLSearchParams): void {
+  for (const [name, value] of parameters) {
+    if (!PARAMETERS.includes(name)) {
+      const meant = nearest(name, PARAMETERS);
+      const hint = meant ? `did you mean ${meant}?` : 'settings of a session go into options=-c%20name=value';
+      throw new AddressError(`names the parameter ${JSON.stringify(name)}, which has no effect here; ${hint}`);
+    }
+    if (parameters.getAll(name).length > 1) throw new AddressError(`names ${name} more than once`);
+    if (VALUES[name]?.includes(value) === false) {
+      throw new AddressError(`names ${name}=${value}, which can't be done: it may be ${VALUES[name].join(', ')}`);
+    }
+  }
+  const name = parameters.get('application_name');
+  if (name !== null && !APPLICATION_NAME.test(name)) {
+    throw new AddressError('names an application_name that has not 1 to 40 characters of ASCII');
+  }
+}
+
+/** The variables that say for libpq what an address leaves out. */
+const VARIABLES: Record<string, string> = {
+  PGUSER: 'user',
+  PGPASSWORD: 'password',
+  PGDATABASE: 'dbname',
+  PGOPTIONS: 'options',
+  PGTARGETSESSIONATTRS: 'target_session_attrs',
+  PGSSLMODE: 'sslmode',
+  PGSSLROOTCERT: 'sslrootcert',
+  PGSSLCERT: 'sslcert',
+  PGSSLKEY: 'sslkey',
+  PGSSLCRL: 'sslcrl',
+  PGSSLNEGOTIATION: 'sslnegotiation',
+  PGCHANNELBINDING: 'channel_binding',
+  PGGSSENCMODE: 'gssencmode',
+  // Not supported, but not ignored either, because they ask for safety or for another server.
+  PGSSLCRLDIR: 'sslcrldir',
+  PGSSLMINPROTOCOLVERSION: 'ssl_min_protocol_version',
+  PGREQUIREAUTH: 'require_auth',
+  PGREQUIREPEER: 'requirepeer',
+  PGREQUIRESSL: 'requiressl',
+  PGHOSTADDR: 'hostaddr',
+  PGSERVICE: 'service',
+};
+
+/** The address with what PG* variables say for libpq where it leaves it out; a host is never left out. */
+export function withEnvironment(url: string, environment: NodeJS.ProcessEnv): string {
+  const [address = '', , user = '', , path = '', query = ''] = PARTS.exec(url) ?? [];
+  const named = new URLSearchParams(query);
+  if (user) named.set('user', '');
+  if (user.includes(':')) named.set('password', '');
+  if (path.length > 1) named.set('dbname', '');
+  const added = Object.entries(VARIABLES)
+    .filter(([variable, name]) => environment[variable] && !named.has(name))
+    .map(([variable, name]) => `${name}=${encodeURIComponent(environment[variable] ?? '')}`);
+  return added.length === 0 ? url : `${address}${address.includes('?') ? '&' : '?'}${added.join('&')}`;
+}
+
 /** The folder of a Unix socket that a host stands for; undefined if it is a host of a network. */
-export function socketFolderOf(hostname: string): string | undefined {
+function socketFolderOf(hostname: string): string | undefined {
   const folder = decodeURIComponent(hostname);
   return folder.startsWith('/') ? folder : undefined;
 }
@@ -46,9 +160,21 @@ export function faultOfUrl(url: string, protocols: readonly string[]): string | 
     return 'must be an address whose port is a number from 1 to 65535; / ? # @ in a password are percent-encoded';
   }
   const user = PARTS.exec(url)?.[2] ?? '';
-  return !user.slice(0, -1).includes('@') && hostsOf(url).every((host) => URL.canParse(host))
-    ? undefined
-    : `must be an address such as ${protocols[0]}//user:password@host/database; / ? # @ in a password are percent-encoded`;
+  if (!user.slice(0, -1).includes('@') && hostsOf(url).every((host) => URL.canParse(host))) return undefined;
+  return `must be an address such as ${protocols[0]}//user:password@host/database; / ? # @ in a password are percent-encoded`;
+}
+
+/** What an address of PostgreSQL must be, or asks for that can't be done, if anything. */
+export function faultOfPostgresUrl(url: string): string | undefined {
+  const fault = faultOfUrl(url, ['postgres:', 'postgresql:']);
+  if (fault) return fault;
+  try {
+    for (const host of hostsOf(url)) connectionOf(host);
+    return undefined;
+  } catch (error) {
+    if (error instanceof AddressError) return error.message;
+    throw error;
+  }
 }
 
 function isEncoded(text: string): boolean {

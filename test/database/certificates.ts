@@ -1,0 +1,46 @@
+/** Certificates of an authority of the test's own, made by openssl. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** An authority in a new folder; its certificate is `ca.pem` there. */
+export function makeAuthority(folder: string) {
+  mkdirSync(folder, { recursive: true });
+  const file = (name: string) => join(folder, name);
+  const openssl = (...args: string[]) => execFileSync('openssl', args, { cwd: folder, stdio: 'pipe' });
+  const newKey = (name: string, subject: string) => [
+    '-newkey',
+    'rsa:2048',
+    '-nodes',
+    '-keyout',
+    `${name}.key`,
+    '-subj',
+    subject,
+  ];
+  writeFileSync(
+    file('ca.cnf'),
+    `[ca]\ndefault_ca = own\n[own]\ndir = .\ndatabase = index.txt\nnew_certs_dir = .\nserial = serial\ncertificate = ca.pem
+private_key = ca.key\ndefault_md = sha256\ndefault_days = 2\ndefault_crl_days = 2\npolicy = any\nunique_subject = no\ncopy_extensions = copy
+[any]\ncommonName = supplied\n`,
+  );
+  writeFileSync(file('index.txt'), '');
+  writeFileSync(file('serial'), '01');
+  openssl('req', '-x509', '-days', '2', '-out', 'ca.pem', ...newKey('ca', '/CN=Test authority'));
+  return {
+    file,
+    /** Makes `name.pem` and `name.key`, for the subject's name and the other names given, such as `DNS:localhost`. */
+    issue(name: string, subject: string, names?: string) {
+      const extension = names ? ['-addext', `subjectAltName=${names}`] : [];
+      openssl('req', '-new', '-out', `${name}.csr`, ...newKey(name, `/CN=${subject}`), ...extension);
+      openssl('ca', '-batch', '-config', 'ca.cnf', '-in', `${name}.csr`, '-out', `${name}.pem`, '-notext');
+    },
+    /** Makes the list of revoked certificates `name.crl`, after revoking some. */
+    listRevoked(name: string, ...revoked: string[]) {
+      for (const each of revoked) openssl('ca', '-config', 'ca.cnf', '-revoke', `${each}.pem`);
+      openssl('ca', '-config', 'ca.cnf', '-gencrl', '-out', `${name}.crl`);
+    },
+    encryptKey(name: string, password: string) {
+      openssl('pkcs8', '-topk8', '-in', `${name}.key`, '-out', `${name}.encrypted.key`, '-passout', `pass:${password}`);
+    },
+  };
+}

@@ -1,0 +1,168 @@
+/** TLS to PostgreSQL: what the parameters of an address promise is kept, against real servers and certificates. */
+import { spawnSync } from 'node:child_process';
+import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
+import { ConfigError, readConfig } from '../../src/config.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { inTransaction } from '../../src/database/transaction.js';
+import { useCommand } from '../commands/command.js';
+import { makeAuthority } from './certificates.js';
+
+const command = useCommand();
+const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
+if (!hasOpenssl) console.warn('skipped: TLS to PostgreSQL needs openssl, which is not installed here');
+
+/** Servers by the names that their certificates are for; the last has no TLS. */
+const NAMES = { ip: 'IP:127.0.0.1', name: 'DNS:localhost', subject: undefined } as const;
+type Server = keyof typeof NAMES | 'plain';
+
+describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-tls-'));
+  const authority = makeAuthority(join(folder, 'own'));
+  const other = makeAuthority(join(folder, 'other'));
+  const [ca, otherCa] = [authority.file('ca.pem'), other.file('ca.pem')];
+  const servers = {} as Record<Server, PostgresServer>;
+
+  beforeAll(async () => {
+    for (const [name, names] of Object.entries(NAMES)) authority.issue(name, '127.0.0.1', names);
+    authority.issue('client', 'a client');
+    authority.encryptKey('client', 'secret');
+    authority.listRevoked('before');
+    authority.listRevoked('after', 'ip');
+    writeFileSync(join(folder, 'nonsense.pem'), 'nonsense');
+    for (const path of [folder, authority.file('.')]) chmodSync(path, 0o755);
+    if (process.getuid?.() === 0) {
+      const nobody = Number(spawnSync('id', ['-u', 'nobody']).stdout);
+      for (const name of Object.keys(NAMES)) chownSync(authority.file(`${name}.key`), nobody, nobody);
+    }
+    for (const name of Object.keys(NAMES)) chmodSync(authority.file(`${name}.key`), 0o600);
+    const start = async (name: Server, settings: Record<string, string>) => {
+      servers[name] = await startPostgres(settings);
+    };
+    await start('plain', {});
+    for (const name of Object.keys(NAMES) as (keyof typeof NAMES)[]) {
+      const [ssl_cert_file, ssl_key_file] = [authority.file(`${name}.pem`), authority.file(`${name}.key`)];
+      await start(name, { ssl: 'on', ssl_cert_file, ssl_key_file, ssl_ca_file: ca });
+    }
+  });
+  afterAll(async () => {
+    for (const server of Object.values(servers)) await server.remove();
+    rmSync(folder, { recursive: true });
+  });
+
+  const urlOf = (server: Server, host: string, query: string) =>
+    servers[server].url.replace('127.0.0.1', host) +
+    `?${query}`
+      .replaceAll('CA', ca)
+      .replaceAll('OTHER', otherCa)
+      .replace('FOLDER', folder)
+      .replaceAll('OWN', authority.file('.'));
+
+  /** How a connection is: whose certificate the server saw on it, or that it has none or no TLS. */
+  async function connect(server: Server, host: string, query: string): Promise<string> {
+    const database = openDatabase(readConfig({ DATABASE_URL: urlOf(server, host, query) }).DATABASE_URL as string);
+    try {
+      return await inTransaction(database, 'READ COMMITTED', async (sql) => {
+        const [row] = await sql`SELECT ssl, client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()`;
+        return row?.ssl ? (row.client_dn ?? 'TLS') : 'no TLS';
+      });
+    } finally {
+      await closeDatabase(database, 0);
+    }
+  }
+
+  it.each([
+    ['ip', '127.0.0.1', '', 'no TLS'],
+    ['ip', '127.0.0.1', 'sslmode=disable', 'no TLS'],
+    ['ip', '127.0.0.1', 'sslmode=prefer', 'TLS'],
+    ['plain', '127.0.0.1', 'sslmode=prefer', 'no TLS'],
+    ['name', '127.0.0.1', 'sslmode=require', 'TLS'],
+    ['name', '127.0.0.1', 'sslmode=require&sslrootcert=CA', 'TLS'],
+    ['name', '127.0.0.1', 'sslmode=verify-ca&sslrootcert=CA', 'TLS'],
+    ['ip', '127.0.0.1', 'sslmode=verify-full&sslrootcert=CA', 'TLS'],
+    ['subject', '127.0.0.1', 'sslmode=verify-full&sslrootcert=CA', 'TLS'],
+    ['name', 'localhost', 'sslmode=verify-full&sslrootcert=CA', 'TLS'],
+    ['ip', '127.0.0.1', 'sslmode=verify-full&sslrootcert=CA&sslcrl=OWN/before.crl', 'TLS'],
+    ['ip', '127.0.0.1', 'sslmode=require&sslcert=OWN/client.pem&sslkey=OWN/client.key', '/CN=a client'],
+    [
+      ...(['ip', '127.0.0.1'] as const),
+      'sslmode=verify-full&sslrootcert=CA&sslcert=OWN/client.pem&sslkey=OWN/client.encrypted.key&sslpassword=secret',
+      '/CN=a client',
+    ],
+  ] as const)('to the server "%s" at %s with %s: %s', async (server, host, query, expected) => {
+    expect(await connect(server, host, query)).toBe(expected);
+  });
+
+  it.each([
+    [
+      'name',
+      '127.0.0.1',
+      'sslmode=verify-full&sslrootcert=CA',
+      /is for DNS:localhost, not for 127\.0\.0\.1: connect to/,
+    ],
+    ['ip', 'localhost', 'sslmode=verify-full&sslrootcert=CA', /is for IP Address:127\.0\.0\.1, not for localhost/],
+    ['ip', '127.0.0.1', 'sslmode=verify-full&sslrootcert=OTHER', /not trusted .*sslrootcert/],
+    ['ip', '127.0.0.1', 'sslmode=verify-ca&sslrootcert=OTHER', /not trusted .*sslrootcert/],
+    ['ip', '127.0.0.1', 'sslmode=require&sslrootcert=OTHER', /not trusted .*sslrootcert/],
+    ['ip', '127.0.0.1', 'sslmode=verify-full', /not trusted .*sslrootcert/],
+    ['ip', '127.0.0.1', 'sslrootcert=system', /not trusted .*sslrootcert/],
+    [
+      'ip',
+      '127.0.0.1',
+      'sslmode=verify-full&sslrootcert=CA&sslcrl=OWN/after.crl',
+      /not trusted \(certificate revoked\)/,
+    ],
+    [
+      'plain',
+      '127.0.0.1',
+      'sslmode=require',
+      /PostgreSQL at 127\.0\.0\.1 offers no TLS, which sslmode in DATABASE_URL asks for/,
+    ],
+  ] as const)('to the server "%s" at %s with %s is refused', async (server, host, query, reason) => {
+    const DATABASE_URL = urlOf(server, host, query);
+    const { code, stderr } = await command.start(['migrate'], { DATABASE_URL }).finished;
+    expect([code, stderr]).toEqual([1, expect.stringMatching(reason)]);
+    expect(stderr.trim().split('\n')).toHaveLength(1);
+  });
+
+  it.each([
+    ['sslmode=allow', /names sslmode=allow, .*; use prefer/],
+    ['sslmode=verify_full', /names an sslmode that is none of .*; did you mean verify-full\?/],
+    ['sslmode=verify-ca', /needs sslrootcert=FILE/],
+    ['sslmode=require&sslrootcert=system', /needs sslmode=verify-full with sslrootcert=system/],
+    ['sslrootcert=CA', /names sslrootcert, which needs sslmode=verify-full, verify-ca or require/],
+    ['sslmode=prefer&sslrootcert=CA', /names sslrootcert, which needs/],
+    ['sslmode=disable&sslcert=OWN/client.pem&sslkey=OWN/client.key', /names sslcert, which needs sslmode/],
+    ['sslmode=require&sslcert=OWN/client.pem', /names sslcert, which needs sslkey=FILE/],
+    ['sslmode=require&sslkey=OWN/client.key', /names sslkey, which needs sslcert=FILE/],
+    ['sslmode=require&sslcrl=OWN/before.crl', /names sslcrl, which needs sslrootcert/],
+    ['sslmode=verify-full&sslrootcert=/none.pem', /names sslrootcert: \/none\.pem could not be read: there is no such/],
+    ['sslmode=verify-full&sslrootcert=FOLDER/nonsense.pem', /names sslrootcert \S+nonsense\.pem, but it can't be used/],
+    ['sslmode=require&sslcert=FOLDER/nonsense.pem&sslkey=OWN/client.key', /names sslcert \S+, but it can't be used/],
+    ['sslmode=require&sslcert=OWN/ip.pem&sslkey=OWN/client.key', /names sslkey \S+, but it can't be used/],
+    [
+      'sslmode=require&sslcert=OWN/client.pem&sslkey=OWN/client.encrypted.key&sslpassword=wrong',
+      /names sslkey \S+, but it can't be used/,
+    ],
+    ['sslmode=require&sslnegotiation=maybe', /names an sslnegotiation that is neither/],
+    ['sslnegotiation=direct', /names sslnegotiation, which needs sslmode/],
+  ])('is refused at the start for what has no effect: %s', (query, reason) => {
+    expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(ConfigError);
+    expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(reason);
+  });
+
+  it('is asked for of each of several hosts', async () => {
+    const port = (server: Server) => servers[server].port;
+    const query = `sslmode=verify-full&sslrootcert=${ca}`;
+    const hosts = `localhost:${port('name')},127.0.0.1:${port('ip')}`;
+    for (const order of [hosts, hosts.split(',').reverse().join()]) {
+      const database = openDatabase(`postgres://postgres@${order}/postgres?${query}`);
+      const [row] = await database.$client`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`;
+      await closeDatabase(database);
+      expect(row?.ssl).toBe(true);
+    }
+  });
+});
