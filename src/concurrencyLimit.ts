@@ -14,8 +14,8 @@ const BACKPRESSURE_MS = 1000;
 
 /** A request's place among those that are worked on, taken until its response is closed. */
 interface Place {
-  /** Keeps the place until `work` has ended too, which may outlive the response. */
-  holdUntil(work: Promise<unknown>): void;
+  /** Keeps the place until `work` has ended too, which outlives the response where its client goes away. Returns `work`. */
+  holdUntil<T>(work: Promise<T>): Promise<T>;
 }
 
 export interface ConcurrencyLimit {
@@ -47,6 +47,7 @@ export function createConcurrencyLimit(most: number, metrics: Metrics): Concurre
         holdUntil(work) {
           holders++;
           work.then(release, release);
+          return work;
         },
       };
     },

@@ -50,6 +50,8 @@ interface Operation {
   parameters: { $ref: string }[];
   /** Requests that /docs offers; `examples` names an example of each parameter that is sent. */
   'x-requests'?: { summary: string; examples: Record<string, string> }[];
+  /** The most pairs of a name and a value in a query; OpenAPI has no keyword for it. */
+  'x-max-query-pairs': number;
 }
 
 export interface Contract {

@@ -5,12 +5,11 @@ import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/in
 import { encodeBody } from './compression.js';
 import type { ConcurrencyLimit } from './concurrencyLimit.js';
 import type { Page, PageRequest } from './page/page.js';
-import { invalidCursor, problem, unauthorized } from './problem/problem.js';
-import type { RateLimit, Turn } from './rateLimit/rateLimit.js';
-import type { Identified, Identify } from './request/apiKeys.js';
-import { decodeCursor, encodeCursor } from './request/cursor.js';
-import { type Filter, filterOf } from './request/filter.js';
-import { readQuery, type ValidQuery } from './request/validation.js';
+import { problem, unauthorized } from './problem/problem.js';
+import type { RateLimit } from './rateLimit/rateLimit.js';
+import type { Identify } from './request/apiKeys.js';
+import { encodeCursor } from './request/cursor.js';
+import { type Query, readQuery, type ValidParameters } from './request/validation.js';
 
 /** HEAD is answered like GET, without the body (RFC 9110 section 9.1). */
 const METHODS = ['GET', 'HEAD'];
@@ -21,54 +20,41 @@ interface Parts {
   concurrencyLimit: ConcurrencyLimit;
   identify: Identify;
   rateLimit: RateLimit;
-  readPage(request: PageRequest): Promise<Page>;
-}
-
-/** What was asked for, and the page that was found. */
-interface Answer {
-  query: ValidQuery;
-  filter: Filter;
-  page: Page;
+  /** Reads a page in at most `limitMs` milliseconds. */
+  readPage(request: PageRequest, limitMs: number): Promise<Page>;
+  /** How long a request may take, in milliseconds. */
+  timeoutMs: number;
 }
 
 /** Creates the handler of the operation; it throws a problem for whatever is wrong. */
-export function listBrandedPhoneNumbers({ concurrencyLimit, identify, rateLimit, readPage }: Parts): RequestHandler {
-  return async (request, response) => {
+export function listBrandedPhoneNumbers({ concurrencyLimit, identify, rateLimit, readPage, timeoutMs }: Parts) {
+  const listNumbers: RequestHandler = async (request, response) => {
+    const end = performance.now() + timeoutMs;
     if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
     const place = concurrencyLimit.enter(request, response);
-    const identified = await identify(request);
-    response.locals.client = identified.client.id;
-    const turn = identified.turn ?? rateLimit.count(identified.client.id);
-    const answer = find(request, identified, turn);
-    place.holdUntil(answer);
-    // A 429 takes precedence over everything else that is wrong with a request, whatever became of its page meanwhile.
-    response.set(await turn.verdict);
-    await send(request, response, await answer);
-  };
-
-  /** @throws the problems of a 401, a 400 and a 503, in this order */
-  async function find(request: Request, { client, refusal }: Identified, turn: Turn): Promise<Answer> {
+    const { client, refusal } = await identify(request);
+    response.locals.client = client.id;
+    // Before anything else is done for the request: a client that is over its limit must cost next to nothing.
+    response.set(await rateLimit.count(client.id));
     if (refusal !== undefined) throw unauthorized(refusal);
     const query = await readQuery(request.url);
-    const filter = filterOf(query);
-    const after = query.nextCursor === undefined ? '' : decodeCursor(query.nextCursor, filter);
-    if (typeof after !== 'string') throw invalidCursor(after);
-    // Reading the page while the limit decides saves a round trip; but a flood must not cause reads.
-    if (!turn.isLikelyToPass) await turn.verdict;
-    const page = await readPage({ filter, visibleProfiles: client.visibleProfiles, after, size: query.size });
-    return { query, filter, page };
-  }
+    const { filter, after, parameters } = query;
+    const wanted = { filter, visibleProfiles: client.visibleProfiles, after, size: parameters.size };
+    const page = await place.holdUntil(readPage(wanted, end - performance.now()));
+    await send(request, response, query, page);
+  };
+  return listNumbers;
 }
 
-async function send(request: Request, response: Response, { query, filter, page }: Answer): Promise<void> {
-  const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, filter) : null;
+async function send(request: Request, response: Response, query: Query, page: Page): Promise<void> {
+  const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
   // The items are JSON already.
   const body = Buffer.from(`{"items":[${page.items}],"nextCursor":${JSON.stringify(nextCursor)}}`);
   response.locals.rows = page.count;
   response.setHeader('Cache-Control', 'private, no-cache');
   response.vary('Authorization, Accept-Encoding');
   response.setHeader('ETag', etagOf(body));
-  if (nextCursor !== null) linkToNext(response, query, nextCursor);
+  if (nextCursor !== null) linkToNext(response, query.parameters, nextCursor);
   if (request.fresh) return void response.status(304).end();
   response.setHeader('Content-Type', 'application/json; charset=utf-8');
   const encoded = await encodeBody(request, response, body);
@@ -83,15 +69,15 @@ function etagOf(body: Buffer): string {
 }
 
 /** Adds the link to the next page, unless it is too long. */
-function linkToNext(response: Response, query: ValidQuery, nextCursor: string): void {
-  const link = `<${addressOf(query, nextCursor)}>; rel="next"`;
+function linkToNext(response: Response, parameters: ValidParameters, nextCursor: string): void {
+  const link = `<${addressOf(parameters, nextCursor)}>; rel="next"`;
   if (link.length <= MAX_LINK_BYTES) response.setHeader('Link', link);
 }
 
 /** The same request with another cursor, encoded as the contract says. */
-function addressOf(query: ValidQuery, nextCursor: string): string {
+function addressOf(parameters: ValidParameters, nextCursor: string): string {
   const search = new URLSearchParams();
-  for (const [name, value] of Object.entries({ ...query, nextCursor })) {
+  for (const [name, value] of Object.entries({ ...parameters, nextCursor })) {
     for (const each of Array.isArray(value) ? value : [value]) search.append(name, String(each));
   }
   return `${operation.path}?${search}`;

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { parameters, resolve } from '../contract.js';
 import { ProblemError } from '../problem/problem.js';
-import { type Filter, filterOf } from '../request/filter.js';
+import type { Filter } from '../request/filter.js';
 import { readQuery } from '../request/validation.js';
 
 /** The parameters of the list that say which numbers, not which page of them. */
@@ -39,7 +39,7 @@ export async function readFilter(options: Record<string, string[] | undefined>):
     filters.flatMap(({ name }) => (options[name] ?? []).map((value): [string, string] => [name, value])),
   );
   try {
-    return filterOf(await readQuery(`${operation.path}?${search}`));
+    return (await readQuery(`${operation.path}?${search}`)).filter;
   } catch (error) {
     if (!(error instanceof ProblemError) || !error.problem.errors) throw error;
     throw new FilterError(

@@ -5,7 +5,9 @@ import type { Fault, Problem } from '../../generated/types/models/index.js';
 import { encodeBody } from '../compression.js';
 import { contract } from '../contract.js';
 import { DatabaseUnavailable } from '../database/errors.js';
+import { shorten } from '../shorten.js';
 import { nearest } from '../suggestion.js';
+import type { Faults } from './faults.js';
 
 /** The last part of a problem type's URI; each stands in the contract's `x-problems`. */
 export type ProblemName =
@@ -47,20 +49,22 @@ export function problem(
   return new ProblemError(errors ? { ...body, errors } : body, headers);
 }
 
-/** The problem for faults of parameters: all of them, at once. */
-export function invalidRequest(faults: Fault[]): ProblemError {
-  const names = [...new Set(faults.map((fault) => fault.parameter))].join(', ');
-  const [first] = faults;
+/** The problem for faults of parameters: all of them at once, or the first ones of very many. */
+export function invalidRequest({ count, described }: Pick<Faults, 'count' | 'described'>): ProblemError {
+  const names = shorten([...new Set(described.map((fault) => fault.parameter))].join(', '));
+  const where = count > described.length ? `errors has the first ${described.length}` : 'See errors';
+  const [first] = described;
   const detail =
-    faults.length === 1 && first
+    count === 1 && first
       ? sentence(`${first.parameter || 'The query'} ${first.detail}`)
-      : `The request has ${faults.length} faults: ${names}. See errors.`;
-  return problem('invalid-request', detail, { errors: faults });
+      : `The request has ${count} faults: ${names}. ${where}.`;
+  return problem('invalid-request', detail, { errors: described });
 }
 
-/** The problem of a request whose only fault is its cursor. */
-export function invalidCursor(fault: Fault): ProblemError {
-  return problem('invalid-cursor', sentence(`${fault.parameter} ${fault.detail}`), { errors: [fault] });
+/** The problem of a request whose only fault is its cursor; `detail` says what is wrong with it. */
+export function invalidCursor(detail: string): ProblemError {
+  const parameter = 'nextCursor';
+  return problem('invalid-cursor', sentence(`${parameter} ${detail}`), { errors: [{ parameter, detail }] });
 }
 
 /** A fault may end with a suggestion: "did you mean carrier?" */
@@ -89,13 +93,8 @@ function noSuchPath(request: Request): ProblemError {
   const known = nearest(request.path, Object.keys(contract.paths));
   return problem(
     'not-found',
-    `There is nothing at ${shown(request.path)}${known ? `; did you mean ${known}?` : '. The addresses are listed at /docs.'}`,
+    `There is nothing at ${shorten(request.path)}${known ? `; did you mean ${known}?` : '. The addresses are listed at /docs.'}`,
   );
-}
-
-/** What a client sent, short enough to repeat in an answer. */
-function shown(text: string): string {
-  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
 }
 
 /** Turns whatever was thrown into its answer. An error that is no problem is our mistake: only `report` sees it. */
@@ -114,7 +113,10 @@ function problemOf(error: unknown, request: Request): ProblemError | undefined {
   const { status } = error as { status?: number };
   if (status === 404) return noSuchPath(request);
   // Express throws these for what it can't decode, such as a path with broken percent-encoding.
-  if (status === 400) return invalidRequest([{ parameter: '', detail: 'is not correctly percent-encoded' }]);
+  if (status === 400) {
+    const detail = 'is not correctly percent-encoded';
+    return problem('invalid-request', `The address ${detail}.`, { errors: [{ parameter: '', detail }] });
+  }
   return undefined;
 }
 

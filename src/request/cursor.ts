@@ -5,7 +5,6 @@
  * phone number, not a row, so it outlives the row.
  */
 import { hash } from 'node:crypto';
-import type { Fault } from '../../generated/types/models/index.js';
 import { parameters } from '../contract.js';
 import type { Filter } from './filter.js';
 
@@ -23,33 +22,27 @@ export function encodeCursor(phoneNumber: string, filter: Filter): string {
   return Buffer.concat([content, digest(content)]).toString('base64url');
 }
 
-/** What is wrong with a cursor, whatever its filter; undefined if nothing is. */
-export function faultOfCursor(cursor: string): Fault | undefined {
-  const bytes = Buffer.from(cursor, 'base64url');
+/** What a cursor says. */
+export interface Cursor {
+  /** The phone number after which the page begins. */
+  after: string;
+  /** Whether it was made for this filter. */
+  isFor(filter: Filter): boolean;
+}
+
+/** Reads a cursor; undefined where it is damaged. */
+export function decodeCursor(text: string): Cursor | undefined {
+  const bytes = Buffer.from(text, 'base64url');
   const content = bytes.subarray(0, -DIGEST_BYTES);
+  const after = `+${content.toString('latin1', HEAD_BYTES)}`;
   // The last character of base64url can carry bits that no byte holds: without the first test they could be altered.
   const isIntact =
-    bytes.toString('base64url') === cursor &&
+    bytes.toString('base64url') === text &&
     content[0] === VERSION &&
     digest(content).equals(bytes.subarray(-DIGEST_BYTES)) &&
-    E164.test(phoneNumberIn(content));
-  return isIntact ? undefined : fault('is damaged; send it exactly as it was received, or start without it');
-}
-
-/** The phone number after which the page of an undamaged `cursor` begins, or a fault if it was made for another filter. */
-export function decodeCursor(cursor: string, filter: Filter): string | Fault {
-  const content = Buffer.from(cursor, 'base64url').subarray(0, -DIGEST_BYTES);
-  return digestOf(filter).equals(content.subarray(1, HEAD_BYTES))
-    ? phoneNumberIn(content)
-    : fault('belongs to other filters; send those it was made with, or start without it');
-}
-
-function phoneNumberIn(content: Buffer): string {
-  return `+${content.toString('latin1', HEAD_BYTES)}`;
-}
-
-function fault(detail: string): Fault {
-  return { parameter: 'nextCursor', detail };
+    E164.test(after);
+  if (!isIntact) return undefined;
+  return { after, isFor: (filter) => digestOf(filter).equals(content.subarray(1, HEAD_BYTES)) };
 }
 
 function digestOf(filter: Filter): Buffer {

@@ -1,7 +1,9 @@
 /** Messages for what the validator found, so that a person knows what to send instead. */
-import type { Fault } from '../../generated/types/models/index.js';
 import { parameters, resolve, type Schema } from '../contract.js';
+import type { Faults } from '../problem/faults.js';
+import { shorten } from '../shorten.js';
 import { nearest } from '../suggestion.js';
+import { decodedAgain } from './encoding.js';
 
 /** One finding of express-openapi-validator. */
 export interface Finding {
@@ -12,53 +14,69 @@ export interface Finding {
   message: string;
 }
 
-/** The validator's findings about `query` as faults: one for each value, however many keywords it fails. */
-export function faultsOf(findings: readonly Finding[], query: Record<string, unknown>): Fault[] {
-  const faults = new Map<string, Fault>();
+/** How many values between commas are looked at to tell that commas were meant to separate them. */
+const MAX_PARTS = 3;
+
+/** Adds the validator's findings about `query` to `faults`: one for each value, however many keywords it fails. */
+export function addFindings(findings: readonly Finding[], query: Record<string, unknown>, faults: Faults): void {
+  const seen = new Set<string>();
   for (const { path, errorCode, message } of findings) {
     const [, , name = '', index] = path.split('/');
     const key = `${name}/${index ?? ''}`;
-    if (faults.has(key)) continue;
+    if (seen.has(key)) continue;
+    seen.add(key);
     const sent = query[name];
     const value = index === undefined ? sent : (sent as unknown[])[Number(index)];
     const schema = parameters.get(name)?.schema;
-    const detail = schema
-      ? describe(value, index === undefined ? schema : resolve(schema.items ?? {}), errorCode)
-      : message;
-    faults.set(key, { parameter: name, detail });
+    faults.add(name, () =>
+      schema ? describe(value, index === undefined ? schema : resolve(schema.items ?? {}), errorCode) : message,
+    );
   }
-  return [...faults.values()];
 }
 
 function describe(value: unknown, schema: Schema, errorCode = ''): string {
   const keyword = errorCode.split('.')[0];
   if (Array.isArray(value)) return `has ${value.length} values; at most ${schema.maxItems} are allowed`;
-  if (schema.type === 'integer') return `must be ${bounds(schema)}`;
   const text = String(value);
+  if (schema.type === 'integer') return describeNumber(text, schema);
   const choices = schema.enum ?? [];
-  if (choices.length > 0) {
-    const parts = text.split(',').map((part) => nearest(part.trim(), choices));
-    if (parts.length > 1 && parts.every(Boolean)) {
-      return `${quoted(text)} is not a ${schema.title}; commas do not separate values: repeat the parameter for each`;
-    }
-    const meant = nearest(text, choices);
-    return `${quoted(text)} is not a ${schema.title}; ${meant ? `did you mean ${meant}?` : `use one of ${choices.join(', ')}`}`;
-  }
-  if (keyword === 'maxLength' && schema.maxLength !== undefined && !schema.format && schema.maxLength >= 100) {
+  if (choices.length > 0) return encodedTwice(text) ?? describeChoice(text, schema.title, choices);
+  const isName = !schema.format && schema.maxLength !== undefined && schema.maxLength >= 100;
+  if (isName && keyword === 'maxLength') {
     return `has ${[...text].length} characters; at most ${schema.maxLength} are allowed`;
   }
   const [example] = schema.examples ?? [];
   const form = `${quoted(text)} is not a ${schema.title}${example ? `, for example ${example}` : ''}`;
   // A raw + in a query is a space: the most common mistake with phone numbers.
-  return text.startsWith(' ') && String(example).startsWith('+') ? `${form}; send its + as %2B` : form;
+  if (text.startsWith(' ') && String(example).startsWith('+')) return `${form}; send its + as %2B`;
+  // A name may hold a % and two hexadecimal digits.
+  return (isName ? undefined : encodedTwice(text)) ?? form;
 }
 
-/** "a page size from 1 to 100" */
-export function bounds({ title, minimum, maximum }: Schema): string {
-  return `a ${title} from ${minimum} to ${maximum}`;
+function describeChoice(text: string, title: string | undefined, choices: readonly string[]): string {
+  const parts = text.split(',', MAX_PARTS);
+  if (parts.length > 1 && parts.every((part) => nearest(part.trim(), choices))) {
+    return `${quoted(text)} is not a ${title}; commas do not separate values: repeat the parameter for each`;
+  }
+  const meant = nearest(text, choices);
+  return `${quoted(text)} is not a ${title}; ${meant ? `did you mean ${meant}?` : `use one of ${choices.join(', ')}`}`;
+}
+
+/** What may be a number's value: the validator accepts 0x10, 1e1 and 5.0 as well, and enough digits to make infinity. */
+export const PLAIN_DIGITS = /^[0-9]{1,15}$/;
+
+/** Says what a number has to be: "must be a page size from 1 to 100". */
+export function describeNumber(text: string, { title, minimum, maximum }: Schema): string {
+  const bounds = `must be a ${title} from ${minimum} to ${maximum}`;
+  return PLAIN_DIGITS.test(text) ? bounds : (encodedTwice(text) ?? `${bounds}, in plain digits`);
+}
+
+function encodedTwice(text: string): string | undefined {
+  const once = decodedAgain(text);
+  return once === undefined ? undefined : `seems to be encoded twice; send ${shorten(encodeURIComponent(once))}`;
 }
 
 /** A value as it was sent, short and printable. */
 function quoted(text: string): string {
-  return JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
+  return JSON.stringify(shorten(text));
 }

@@ -6,6 +6,7 @@ import type { Request } from 'express';
 import type { Config } from '../config.js';
 import { isLoopback } from '../loopback.js';
 import { problem } from '../problem/problem.js';
+import { shorten } from '../shorten.js';
 
 /** Header lines of one request. */
 const MAX_HEADERS = 100;
@@ -48,7 +49,7 @@ export function protocolCheck(
     if (isPrivate && host !== undefined && !isServed(hostnameOf(host))) {
       throw problem(
         'misdirected-request',
-        `Without keys and proxies this instance answers only localhost and loopback addresses, not ${host.slice(0, 200)}. To have it answer other names, set PUBLIC_URL to the one it is known by, or AUTH=api-key.`,
+        `Without keys and proxies this instance answers only localhost and loopback addresses, not ${shorten(host)}. To have it answer other names, set PUBLIC_URL to the one it is known by, or AUTH=api-key.`,
       );
     }
     const expectation = request.get('Expect');

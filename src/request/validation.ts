@@ -6,58 +6,71 @@ import {
   type ListBrandedPhoneNumbersRequest,
   listBrandedPhoneNumbers as operation,
 } from '../../generated/types/apis/index.js';
-import type { Fault } from '../../generated/types/models/index.js';
 import { contract } from '../contract.js';
+import { Faults } from '../problem/faults.js';
 import { invalidCursor, invalidRequest } from '../problem/problem.js';
-import { faultOfCursor } from './cursor.js';
-import { type Finding, faultsOf } from './faultMessages.js';
+import { type Cursor, decodeCursor } from './cursor.js';
+import { addFindings, type Finding } from './faultMessages.js';
+import { type Filter, filterOf } from './filter.js';
 import { parseQueryString } from './queryString.js';
 
-/** The parameters as the contract describes them, with its defaults. */
-export type ValidQuery = ListBrandedPhoneNumbersRequest & { size: number };
+/** The parameters as the contract describes them, with its defaults, but without the cursor. */
+export type ValidParameters = Omit<ListBrandedPhoneNumbersRequest, 'nextCursor'> & { size: number };
+
+/** What a request asks for. */
+export interface Query {
+  parameters: ValidParameters;
+  filter: Filter;
+  /** The phone number after which the page begins; '' for the first page. */
+  after: string;
+}
 
 /**
- * Reads the parameters of a request to `url`.
+ * Reads the query of a request to `url`.
  * @throws the problem of a 400 that names every fault of the request
  */
-export async function readQuery(url: string): Promise<ValidQuery> {
-  const { values, faults } = parseQueryString(url.split('?').slice(1).join('?'));
-  const { nextCursor, ...others } = values;
-  const judged = await judge(others);
-  const cursorFault = typeof nextCursor === 'string' ? faultOfCursor(nextCursor) : undefined;
-  const allFaults = [...faults, ...judged.faults];
-  if (allFaults.length > 0) throw invalidRequest(cursorFault ? [...allFaults, cursorFault] : allFaults);
-  if (cursorFault) throw invalidCursor(cursorFault);
-  return typeof nextCursor === 'string' ? { ...judged.query, nextCursor } : judged.query;
+export async function readQuery(url: string): Promise<Query> {
+  const faults = new Faults();
+  const { nextCursor, ...others } = parseQueryString(/\?(.*)/s.exec(url)?.[1] ?? '', faults);
+  const parameters = await validated(others, faults);
+  const cursor = typeof nextCursor === 'string' ? decodeCursor(nextCursor) : NO_CURSOR;
+  if (faults.count > 0) {
+    if (!cursor) faults.add('nextCursor', () => DAMAGED);
+    throw invalidRequest(faults);
+  }
+  if (!cursor) throw invalidCursor(DAMAGED);
+  const filter = filterOf(parameters);
+  if (!cursor.isFor(filter)) throw invalidCursor(OF_OTHER_FILTERS);
+  return { parameters, filter, after: cursor.after };
 }
+
+const NO_CURSOR: Cursor = { after: '', isFor: () => true };
+const DAMAGED = 'is damaged; send it exactly as it was received, or start without it';
+const OF_OTHER_FILTERS = 'belongs to other filters; send those it was made with, or start without it';
 
 /** Compiles the contract's schemas at the start: in the first request it would take longer than the rate limit may. */
 export async function warmUpValidator(): Promise<void> {
-  await judge({});
-}
-
-/** The values of a query without its cursor, with the contract's defaults, and the faults that the validator found. */
-interface Judged {
-  query: ValidQuery;
-  faults: readonly Fault[];
+  await validated({}, new Faults());
 }
 
 /**
  * Queries that were lately found valid: the pages of a walk differ only in their cursor, and most clients use few
  * filters. A validation takes some 20 µs, about a twelfth of a request's CPU time.
  */
-const good = new LRUCache<string, Judged>({ max: 1000 });
+const knownValid = new LRUCache<string, ValidParameters>({ max: 1000 });
 /** The longest query that is remembered, in characters. */
 const MAX_REMEMBERED_LENGTH = 1000;
 
-async function judge(values: Record<string, unknown>): Promise<Judged> {
+/** The values of a query without its cursor, with the contract's defaults; adds what the validator finds to `faults`. */
+async function validated(values: Record<string, unknown>, faults: Faults): Promise<ValidParameters> {
   const key = JSON.stringify(values);
-  const known = good.get(key);
+  const known = knownValid.get(key);
   if (known) return known;
-  const faults = faultsOf(await validate(values), values);
-  const judged = { query: values as unknown as ValidQuery, faults };
-  if (faults.length === 0 && key.length <= MAX_REMEMBERED_LENGTH) good.set(key, judged);
-  return judged;
+  const findings = await validate(values);
+  addFindings(findings, values, faults);
+  const parameters = values as unknown as ValidParameters;
+  if (findings.length === 0 && key.length <= MAX_REMEMBERED_LENGTH) knownValid.set(key, parameters);
+  return parameters;
 }
 
 type Validator = (query: Record<string, unknown>) => Promise<Finding[]>;

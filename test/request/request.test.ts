@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parameters } from '../../src/contract.js';
@@ -23,16 +24,22 @@ beforeAll(() =>
       ],
     }),
     numberWith({ phoneNumber: '+14155550124', reportingGroup: 'a,b' }),
+    numberWith({
+      phoneNumber: '+14155550125',
+      internalName: '50%25 off',
+      reportingGroup: 'a%40b',
+      carrierStatuses: [entryWith('AT%26T', 'brandedCallerId', 'rejected.optIn')],
+    }),
   ]),
 );
 
 describe('a request that is right', () => {
   const rows: [string, string, string[]][] = [
-    ['no parameters', '', ['+14155550123', '+14155550124']],
+    ['no parameters', '', ['+14155550123', '+14155550124', '+14155550125']],
     ['a number with %2B', '?phoneNumber=%2B14155550123', ['+14155550123']],
     ['spaces as +', '?status=submitted+for+review', ['+14155550123']],
     ['spaces as %20', '?status=submitted%20for%20review', ['+14155550123']],
-    ['two statuses', '?status=unregistered&status=rejected', ['+14155550124']],
+    ['two statuses', '?status=unregistered&status=rejected', ['+14155550124', '+14155550125']],
     ['& in a carrier as %26', '?carrier=AT%26T&feature=brandedCallerId&status=pending.initialOptIn', ['+14155550123']],
     ['a detailed value of status', '?feature=spamRemediation&status=approved.optIn', ['+14155550123']],
     ['+ in a group as %2B', '?reportingGroup=Sales+%2B+Service', ['+14155550123']],
@@ -41,12 +48,21 @@ describe('a request that is right', () => {
     ['reserved characters as they are', "?internalName=a:/?()'!*,@", []],
     ['an unknown carrier', '?carrier=Nobody', []],
     ['names in another case, which are other names', '?carrier=at%26t', []],
-    ['a UUID in capitals', `?businessProfileId=${PROFILE.toUpperCase()}`, ['+14155550123', '+14155550124']],
+    [
+      'a UUID in capitals',
+      `?businessProfileId=${PROFILE.toUpperCase()}`,
+      ['+14155550123', '+14155550124', '+14155550125'],
+    ],
     ['the smallest size', '?size=1', ['+14155550123']],
-    ['the largest size', '?size=100', ['+14155550123', '+14155550124']],
+    ['the largest size', '?size=100', ['+14155550123', '+14155550124', '+14155550125']],
     ['50 values', `?${repeat('carrier', 50)}`, []],
     ['names of 255 characters', `?internalName=${encodeURIComponent('😀'.repeat(255))}`, []],
     ['a % that encodes nothing', '?internalName=100%25+sure', []],
+    ['a name that holds % and two digits', '?internalName=50%2525+off', ['+14155550125']],
+    ['a group that holds % and two digits', '?reportingGroup=a%2540b', ['+14155550125']],
+    ['a carrier that holds % and two digits', '?carrier=AT%2526T', ['+14155550125']],
+    ['what those names would mean if they were encoded twice', '?internalName=50%25+off&reportingGroup=a%40b', []],
+    ['empty pairs between others', `?&&&${[repeat('internalName', 50), repeat('carrier', 50)].join('&&')}`, []],
     ['a value with =', '?internalName=a=b', []],
     ['an encoded parameter name', '?%73ize=1', ['+14155550123']],
     ['empty pairs', '?&size=1&', ['+14155550123']],
@@ -111,7 +127,14 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
       'feature',
       /repeat the par/,
     ],
-    ['a carrier that is encoded twice', '?carrier=AT%2526T', 'carrier', /encoded twice; send AT%26T/],
+    ['a size that is encoded twice', '?size=%2531%2530', 'size', /encoded twice; send 10/],
+    [
+      'a UUID that is encoded twice',
+      `?businessProfileId=%2536${UUID.slice(1)}`,
+      'businessProfileId',
+      /twice; send 6513/,
+    ],
+    ['a feature that is encoded twice', '?feature=%2562rand', 'feature', /encoded twice; send brand/],
     ['a number that is encoded twice', '?phoneNumber=%252B14155550123', 'phoneNumber', /twice; send %2B14155550123/],
     [
       'a status that is encoded twice',
@@ -176,6 +199,94 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
         'internalName',
       ].sort(),
     );
+  });
+
+  it.each([
+    ['of 501 pairs', repeat('a', 501)],
+    ['of 60,000 pairs', Array(60_000).fill('a').join('&')],
+    ['of 501 right values', repeat('carrier', 501)],
+  ])('a query %s, as its one fault', async (_name, search) => {
+    const response = await get(`?${search}`);
+    expectDescribed(response);
+    const detail = 'has more than 500 pairs of a name and a value';
+    expect(problemOf(response)).toMatchObject({
+      ...{ status: 400, detail: `The query ${detail}.`, errors: [{ parameter: '', detail }] },
+    });
+  });
+
+  it('the first 50 of 500, and how many there are', async () => {
+    const response = await get(`?${Array.from({ length: 500 }, (_, i) => `a${i}=x`).join('&')}`);
+    expectDescribed(response);
+    const { detail, errors } = problemOf(response);
+    expect(errors?.map(({ parameter }) => parameter)).toEqual(Array.from({ length: 50 }, (_, i) => `a${i}`));
+    expect(detail).toMatch(/^The request has 500 faults: a0, a1, .*…\. errors has the first 50\.$/);
+  });
+
+  it('a long name and a long value shortened to 100 characters', async () => {
+    const response = await get(`?${'😀'.repeat(60)}=x&${'b'.repeat(100)}=x&status=${'c'.repeat(101)}`);
+    expectDescribed(response);
+    const { errors = [] } = problemOf(response);
+    expect(errors.map(({ parameter }) => parameter)).toEqual([`${'😀'.repeat(49)}…`, 'b'.repeat(100), 'status']);
+    expect(errors[2]?.detail).toContain(`"${'c'.repeat(99)}…" is not`);
+  });
+
+  it('in at most 64 KB, within the bounds of the contract, whatever was sent', async () => {
+    const names = fc.oneof(
+      fc.constantFrom(...parameters.keys()),
+      fc.constantFrom('carier', 'carrier[]', 'page_size', '[', '%00', '%FF', '%F0%9F%98%80', '%22', '%5C', '%01%02'),
+    );
+    const texts = fc.constantFrom(
+      '',
+      'x',
+      'aproved',
+      'approved,rejected',
+      '%2525',
+      '%00',
+      '%FF',
+      '%F0%9F%98%80',
+      '%22',
+      '%5C',
+      '+',
+      '9',
+    );
+    const pair = fc.tuple(names, fc.integer({ min: 1, max: 60 }), texts, fc.integer({ min: 1, max: 60 }));
+    const queries = fc
+      .tuple(fc.array(pair, { minLength: 1, maxLength: 20 }), fc.integer({ min: 1, max: 501 }))
+      .map(([pairs, count]) =>
+        Array.from({ length: count }, (_, i) => pairs[i % pairs.length] as (typeof pairs)[number])
+          .map(([name, long, text, times]) => `${long > 50 ? name.repeat(40) : name}=${text.repeat(times)}`)
+          .join('&')
+          .slice(0, 120_000),
+      );
+    await fc.assert(
+      fc.asyncProperty(queries, async (query) => {
+        const response = await get(`?${query}`);
+        expectDescribed(response);
+        expect(Buffer.byteLength(response.text)).toBeLessThanOrEqual(64 * 1024);
+        if (response.status === 400) {
+          const { detail, errors = [] } = problemOf(response);
+          const count = Number(/has (\d+) faults/.exec(detail)?.[1] ?? 1);
+          expect(errors).toHaveLength(Math.min(50, count));
+        }
+      }),
+      { numRuns: 100 },
+    );
+  });
+
+  it.each([
+    ['control characters as names', `${'%00'.repeat(100)}=`],
+    ['control characters as values', `status=${'%00'.repeat(100)}`],
+    ['values encoded twice', `status=${'%25E4%25BD%25A0'.repeat(13)}`],
+    ['names of three bytes a character', `${'%E4%BD%A0'.repeat(20)}=`],
+  ])('%s, as many as fit, in at most 64 KB', async (_name, pair) => {
+    const response = await get(
+      `?${Array(Math.min(500, Math.floor(120_000 / (pair.length + 1))))
+        .fill(pair)
+        .join('&')}`,
+    );
+    expectDescribed(response);
+    expect([response.status, problemOf(response).errors?.length]).toEqual([400, 50]);
+    expect(Buffer.byteLength(response.text)).toBeLessThanOrEqual(64 * 1024);
   });
 
   it('each parameter of the contract when it is empty', async () => {

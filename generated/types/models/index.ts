@@ -180,7 +180,9 @@ export type DetailedStatus = typeof DetailedStatus[keyof typeof DetailedStatus];
  */
 export interface Fault {
     /**
-     * The parameter at fault, as it was sent.
+     * The parameter at fault, as it was sent; a long name is shortened and ends with `…`. Empty where the query as a
+     * whole is at fault.
+     * 
      * @type {string}
      * @memberof Fault
      */
@@ -240,7 +242,7 @@ export interface Problem {
      */
     message: string;
     /**
-     * On a 400, every fault of the request.
+     * On a 400, every fault of the request, or the first 50; `detail` says how many there are.
      * @type {Array<Fault>}
      * @memberof Problem
      */

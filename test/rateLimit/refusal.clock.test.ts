@@ -1,7 +1,6 @@
-/** The page is read while the limit decides: what that may cost, and that a refused client sees nothing of it. */
-import { setTimeout as sleep } from 'node:timers/promises';
+/** What a refused request may cost: no page is read for it, and nothing else that it asks for is looked at. */
 import request from 'supertest';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { createApp } from '../../src/app.js';
 import { readConfig } from '../../src/config.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
@@ -13,7 +12,7 @@ import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
 import { warmUpValidator } from '../../src/request/validation.js';
 import { expectDescribed, pageOf, problemOf } from '../answer.js';
 import { createDatabase } from '../database.js';
-import { until, withinASecond } from '../until.js';
+import { withinASecond } from '../until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const log = openLog({ LOG_LEVEL: 'silent' });
@@ -35,23 +34,20 @@ afterAll(async () => {
   await drop();
 });
 
-/** Counts what is read, and can hold it back or let it fail. */
-class WatchedReader extends Reader {
+/** Counts what is read. */
+class CountingReader extends Reader {
   reads = 0;
-  before: () => Promise<void> = async () => {};
   override async read<T>(query: (signal: Signal) => PromiseLike<T>, limit: number): Promise<T> {
     this.reads++;
-    await this.before();
     return super.read(query, limit);
   }
 }
 
-/** An instance whose reads are watched; each test takes a client of its own, `from`. */
+/** An instance whose reads are counted; each test takes a client of its own, `from`. */
 async function open(environment: Record<string, string> = {}) {
   const config = readConfig({ TRUST_PROXY: '1', ...environment });
   const metrics = createMetrics(256);
-  const decided = vi.spyOn(metrics, 'limited');
-  const reader = new WatchedReader(database, log, metrics);
+  const reader = new CountingReader(database, log, metrics);
   const rateLimit = createRateLimit(config, url, log, metrics);
   await warmUpValidator();
   await rateLimit.warmUp();
@@ -70,7 +66,7 @@ async function open(environment: Record<string, string> = {}) {
     replicaTrouble: () => undefined,
   });
   const get = (client: string, search = '') => request(app).get(`${PATH}${search}`).set('X-Forwarded-For', client);
-  return { reader, decided, get };
+  return { reader, get };
 }
 
 function newClient(): string {
@@ -85,14 +81,6 @@ const useUp = async (get: Get, client: string) => {
 };
 
 describe('the page', () => {
-  it('is read while the limit decides, and answered when it has', async () => {
-    const { reader, decided, get } = await open();
-    reader.before = async () => expect(decided).not.toHaveBeenCalled();
-    expect((await get(newClient())).status).toBe(200);
-    expect(reader.reads).toBe(1);
-    expect(decided).toHaveBeenCalledOnce();
-  });
-
   it('is read once for each request that passes, and for none that is refused, when many come at once', async () => {
     const { reader, get } = await open();
     await withinASecond(async () => {
@@ -161,17 +149,14 @@ describe('a client that has used up its second at another instance', () => {
     });
   });
 
-  it('costs no more reads than the limit has requests, however many it sends, and none from the first refusal on', async () => {
+  it('costs no reads, however many it sends', async () => {
     const [first, second] = [await open(), await open()];
     await withinASecond(async () => {
       second.reader.reads = 0;
       const client = newClient();
       await useUp(first.get, client);
       expect((await times(60, () => second.get(client))).every(({ status }) => status === 429)).toBe(true);
-      const { reads } = second.reader;
-      expect(reads).toBeLessThanOrEqual(10);
-      await times(60, () => second.get(client));
-      expect(second.reader.reads).toBe(reads);
+      expect(second.reader.reads).toBe(0);
     });
   });
 
@@ -184,51 +169,6 @@ describe('a client that has used up its second at another instance', () => {
         expect((await second.get(client, search)).status).toBe(429);
         expect((await second.get(client, search)).status).toBe(429);
       });
-    }
-  });
-
-  it('gets the refusal, not the failure, when the read fails meanwhile', async () => {
-    const [first, second] = [await open(), await open()];
-    await withinASecond(async () => {
-      second.reader.reads = 0;
-      const client = newClient();
-      await useUp(first.get, client);
-      const unhandled: unknown[] = [];
-      const note = (reason: unknown) => unhandled.push(reason);
-      process.on('unhandledRejection', note);
-      second.reader.before = async () => {
-        throw new Error('nobody may hear of this');
-      };
-      expect((await second.get(client)).status).toBe(429);
-      expect(second.reader.reads).toBe(1);
-      await sleep(20);
-      process.off('unhandledRejection', note);
-      expect(unhandled).toEqual([]);
-    });
-  });
-
-  it('takes a place among the requests in flight until its page is read', async () => {
-    const [first, second] = [await open(), await open({ MAX_REQUESTS_IN_FLIGHT: '1' })];
-    let goOn = () => {};
-    await withinASecond(async () => {
-      goOn();
-      await untilFree();
-      second.reader.reads = 0;
-      const client = newClient();
-      await useUp(first.get, client);
-      const held = new Promise<void>((resolve) => {
-        goOn = resolve;
-      });
-      second.reader.before = () => held;
-      expect((await second.get(client)).status).toBe(429);
-      expect(second.reader.reads).toBe(1);
-      expect((await second.get(newClient())).status).toBe(503);
-    });
-    goOn();
-    await untilFree();
-
-    function untilFree() {
-      return until(async () => (await second.get(newClient())).status === 200, 'a place is free');
     }
   });
 });

@@ -1,0 +1,88 @@
+/**
+ * Look-ups of API keys. Anyone can send keys that nobody has seen yet, and only the database can tell which of them are
+ * good. So it is asked about all of them, but in bounded statements: one at a time and at most a hundred a second, each
+ * about all the keys that came since the one before.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { and, isNull, sql } from 'drizzle-orm';
+import type { Database } from '../database/connect.js';
+import type { Reader } from '../database/reads.js';
+import { apiKeys } from '../database/schema.js';
+import type { Client } from './client.js';
+
+/** How long the result of a look-up is used; with the time of the next one, which a request waits for, less than 5 s. */
+export const KEY_TTL_MS = 4000;
+const LOOKUP_TIMEOUT_MS = 500;
+/** From the begin of a look-up to that of the next, at least. */
+const INTERVAL_MS = 10;
+
+/** A key that the database knows. */
+export interface KnownKey {
+  client: Client;
+  /** When it expires, by `performance.now()`; Infinity for never. */
+  expiry: number;
+  /** The same as RFC 3339. */
+  expiresAt: string | null;
+  /** Until when this is used without another look-up, by `performance.now()`. */
+  freshUntil: number;
+}
+
+/** The keys of some hashes, by their hash; revoked and unknown ones are missing. */
+type Found = ReadonlyMap<string, KnownKey>;
+
+/**
+ * Prepares the look-up of a key by its hash, which resolves to undefined for a key that is unknown or revoked.
+ * It waits at most `LOOKUP_TIMEOUT_MS` for the statement before, and as long for its own.
+ */
+export function prepareKeyLookup(database: Database, reader: Reader): (hash: string) => Promise<KnownKey | undefined> {
+  const findKeys = prepareFindKeys(database, reader);
+  let previous: Promise<unknown> = Promise.resolve();
+  let next: { hashes: Set<string>; found: Promise<Found> } | undefined;
+
+  function planNext() {
+    const hashes = new Set<string>();
+    const found = previous.then(() => {
+      next = undefined;
+      return findKeys([...hashes]);
+    });
+    previous = previous.then(() => Promise.allSettled([found, sleep(INTERVAL_MS)]));
+    return { hashes, found };
+  }
+
+  return async (hash) => {
+    next ??= planNext();
+    next.hashes.add(hash);
+    return (await next.found).get(hash);
+  };
+}
+
+function prepareFindKeys(database: Database, reader: Reader): (hashes: string[]) => Promise<Found> {
+  const find = database
+    .select({
+      id: apiKeys.id,
+      hash: apiKeys.hash,
+      businessProfileIds: apiKeys.businessProfileIds,
+      expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
+      // By the database's clock, which all instances share.
+      millisecondsLeft: sql<number | null>`(extract(epoch FROM ${apiKeys.expiresAt} - now()) * 1000)::float8`,
+    })
+    .from(apiKeys)
+    .where(and(sql`${apiKeys.hash} = ANY (${sql.placeholder('hashes')}::text[])`, isNull(apiKeys.revokedAt)))
+    .prepare('find keys');
+
+  return async (hashes) => {
+    const asked = performance.now();
+    const rows = await reader.read(() => find.execute({ hashes }), LOOKUP_TIMEOUT_MS);
+    return new Map(
+      rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
+        hash,
+        {
+          client: { id: `key:${id}`, visibleProfiles: businessProfileIds },
+          expiry: asked + (millisecondsLeft ?? Number.POSITIVE_INFINITY),
+          expiresAt,
+          freshUntil: asked + KEY_TTL_MS,
+        },
+      ]),
+    );
+  };
+}
