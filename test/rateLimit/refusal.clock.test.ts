@@ -1,73 +1,14 @@
 /** What a refused request may cost: no page is read for it, and nothing else that it asks for is looked at. */
-import request from 'supertest';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { createApp } from '../../src/app.js';
-import { readConfig } from '../../src/config.js';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { Reader, type Signal } from '../../src/database/reads.js';
+import type request from 'supertest';
+import { describe, expect, it } from 'vitest';
 import { createApiKey } from '../../src/keys/keys.js';
-import { openLog } from '../../src/log.js';
-import { createMetrics } from '../../src/metrics.js';
-import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
-import { warmUpValidator } from '../../src/request/validation.js';
 import { expectDescribed, pageOf, problemOf } from '../answer.js';
-import { createDatabase } from '../database.js';
+import { useCountedServices } from '../countedService.js';
 import { withinASecond } from '../until.js';
 
-const PATH = '/v1/brandedPhoneNumbers';
-const log = openLog({ LOG_LEVEL: 'silent' });
-const closing: (() => Promise<void>)[] = [];
-let drop: () => Promise<void>;
-let url: string;
-let database: Database;
+const services = useCountedServices();
+const open = (environment: Record<string, string> = {}) => services.open(environment);
 let clients = 0;
-
-beforeAll(async () => {
-  ({ url, drop } = await createDatabase());
-  database = openDatabase(url);
-});
-afterEach(async () => {
-  await Promise.all(closing.splice(0).map((close) => close()));
-});
-afterAll(async () => {
-  await closeDatabase(database);
-  await drop();
-});
-
-/** Counts what is read. */
-class CountingReader extends Reader {
-  reads = 0;
-  override async read<T>(query: (signal: Signal) => PromiseLike<T>, limit: number): Promise<T> {
-    this.reads++;
-    return super.read(query, limit);
-  }
-}
-
-/** An instance whose reads are counted; each test takes a client of its own, `from`. */
-async function open(environment: Record<string, string> = {}) {
-  const config = readConfig({ TRUST_PROXY: '1', ...environment });
-  const metrics = createMetrics(256);
-  const reader = new CountingReader(database, log, metrics);
-  const rateLimit = createRateLimit(config, url, log, metrics);
-  await warmUpValidator();
-  await rateLimit.warmUp();
-  closing.push(async () => {
-    await rateLimit.close();
-    reader.close();
-  });
-  const app = createApp({
-    config,
-    database,
-    reader,
-    rateLimit,
-    log,
-    metrics,
-    isStopping: () => false,
-    replicaTrouble: () => undefined,
-  });
-  const get = (client: string, search = '') => request(app).get(`${PATH}${search}`).set('X-Forwarded-For', client);
-  return { reader, get };
-}
 
 function newClient(): string {
   return `203.0.113.${++clients}`;
@@ -128,7 +69,7 @@ describe('the page', () => {
     expect(responses.map(({ status }) => status)).toEqual([...Array(10).fill(401), 429]);
     expect(responses[0]?.get('RateLimit')).toBe('"default";r=9;t=1');
     expect(reader.reads).toBe(0);
-    const { key } = await createApiKey(database, 'test');
+    const { key } = await createApiKey(services.database, 'test');
     expect((await get(newClient()).set('Authorization', key)).status).toBe(200);
   });
 });

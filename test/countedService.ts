@@ -1,0 +1,82 @@
+/** A service whose reads from the database are counted, on a database of the test's own. */
+import { createServer } from 'node:http';
+import request from 'supertest';
+import { afterAll, afterEach, beforeAll } from 'vitest';
+import { createApp } from '../src/app.js';
+import { readConfig } from '../src/config.js';
+import { closeDatabase, type Database, openDatabase } from '../src/database/connect.js';
+import { Reader, type Signal } from '../src/database/reads.js';
+import { openLog } from '../src/log.js';
+import { createMetrics } from '../src/metrics.js';
+import { createRateLimit } from '../src/rateLimit/rateLimit.js';
+import { warmUpValidator } from '../src/request/validation.js';
+import { createDatabase } from './database.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const log = openLog({ LOG_LEVEL: 'silent' });
+
+class CountingReader extends Reader {
+  reads = 0;
+  override async read<T>(query: (signal: Signal) => PromiseLike<T>, limit: number): Promise<T> {
+    this.reads++;
+    return super.read(query, limit);
+  }
+}
+
+interface CountedService {
+  reader: CountingReader;
+  /** Asks for the first page, as the client at the address `from`. */
+  get(from: string, search?: string): request.Test;
+  /** Listens, for clients that keep their connections. */
+  listen(): Promise<string>;
+}
+
+/** Opens services on one database; each is closed after the test that opened it. */
+export function useCountedServices() {
+  const closing: (() => Promise<void>)[] = [];
+  const use = {} as { database: Database; open(environment?: Record<string, string>): Promise<CountedService> };
+  let drop: () => Promise<void>;
+
+  beforeAll(async () => {
+    const created = await createDatabase();
+    drop = created.drop;
+    use.database = openDatabase(created.url);
+    use.open = (environment = {}) => open(created.url, environment);
+  });
+  afterEach(async () => {
+    await Promise.all(closing.splice(0).map((close) => close()));
+  });
+  afterAll(async () => {
+    await closeDatabase(use.database);
+    await drop();
+  });
+  return use;
+
+  async function open(url: string, environment: Record<string, string>): Promise<CountedService> {
+    const config = readConfig({ TRUST_PROXY: '1', ...environment });
+    const { database } = use;
+    const metrics = createMetrics(256);
+    const reader = new CountingReader(database, log, metrics);
+    const rateLimit = createRateLimit(config, url, log, metrics);
+    await warmUpValidator();
+    await rateLimit.warmUp();
+    const health = { isStopping: () => false, replicaTrouble: () => undefined };
+    const app = createApp({ config, database, reader, rateLimit, log, metrics, ...health });
+    const server = createServer(app);
+    closing.push(async () => {
+      server.close();
+      server.closeAllConnections();
+      await rateLimit.close();
+      reader.close();
+    });
+    return {
+      reader,
+      get: (from, search = '') => request(app).get(`${PATH}${search}`).set('X-Forwarded-For', from),
+      async listen() {
+        await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+        const { port } = server.address() as { port: number };
+        return `http://127.0.0.1:${port}${PATH}`;
+      },
+    };
+  }
+}

@@ -1,0 +1,75 @@
+/** Keys that an instance has not seen yet: good ones are recognized, and unknown ones cause few statements. */
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { createApiKey } from '../../src/keys/keys.js';
+import { useCountedServices } from '../countedService.js';
+
+const services = useCountedServices();
+const ADDRESS = '192.0.2.1';
+const STATEMENTS_PER_SECOND = 100;
+const invented = () => `bpn_${randomBytes(32).toString('base64url')}`;
+
+async function statusOf(url: string, key: string): Promise<number> {
+  const response = await fetch(url, { headers: { Authorization: key, 'X-Forwarded-For': ADDRESS } });
+  await response.arrayBuffer();
+  return response.status;
+}
+
+describe('while one address sends unknown keys as fast as it can', () => {
+  it('ten good keys from there, each new to the instance, are all answered', async () => {
+    const { reader, listen } = await services.open({ AUTH: 'api-key' });
+    const url = await listen();
+    const keys = await Promise.all(
+      Array.from({ length: 10 }, async (_, i) => (await createApiKey(services.database, `good ${i}`)).key),
+    );
+    const begin = performance.now();
+    let isOver = false;
+    const statuses: number[] = [];
+    const flood = Array.from({ length: 40 }, async () => {
+      while (!isOver) statuses.push(await statusOf(url, invented()));
+    });
+    await sleep(1000);
+    const asked = performance.now();
+    const good = await Promise.all(
+      keys.map(async (key, i) => {
+        await sleep(100 * i);
+        const status = await statusOf(url, key);
+        return { status, milliseconds: performance.now() - asked - 100 * i };
+      }),
+    );
+    isOver = true;
+    await Promise.all(flood);
+    const seconds = (performance.now() - begin) / 1000;
+
+    expect(good.map(({ status }) => status)).toEqual(Array(10).fill(200));
+    // A round trip each to the keys, the limit and the page, beside forty clients.
+    expect(Math.max(...good.map(({ milliseconds }) => milliseconds))).toBeLessThan(3000);
+    expect([...new Set(statuses)].sort()).toEqual([401, 429]);
+    expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(10 * (1 + Math.ceil(seconds)));
+    const lookups = reader.reads - good.length;
+    expect(lookups).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
+    expect(lookups).toBeLessThan(statuses.length);
+  });
+
+  it('no more keys are looked up than were sent, and the same one not again', async () => {
+    const { reader, get } = await services.open({ AUTH: 'api-key' });
+    const key = invented();
+    const statuses: number[] = [];
+    for (let i = 0; i < 5; i++) statuses.push((await get('192.0.2.2').set('Authorization', key)).status);
+    expect([statuses, reader.reads]).toEqual([Array(5).fill(401), 1]);
+  });
+});
+
+it('many keys that come at once are looked up in a few statements', async () => {
+  const { reader, listen } = await services.open({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0' });
+  const url = await listen();
+  const keys = await Promise.all(
+    Array.from({ length: 100 }, async (_, i) => (await createApiKey(services.database, `many ${i}`)).key),
+  );
+  const begin = performance.now();
+  const statuses = await Promise.all(keys.map((key) => statusOf(url, key)));
+  const seconds = (performance.now() - begin) / 1000;
+  expect(statuses).toEqual(Array(100).fill(200));
+  expect(reader.reads - keys.length).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
+});
