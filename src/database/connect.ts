@@ -13,9 +13,16 @@ const arrayTypes = Object.fromEntries(
   ]),
 );
 
+/** The literals of arrays, which several statements of a page and many requests with one key have in common. */
+const literals = new WeakMap<readonly unknown[], string>();
+
 function arrayLiteral(value: unknown): string {
   if (!Array.isArray(value)) return String(value);
-  return `{${value.map((each) => (each === null ? 'NULL' : `"${String(each).replace(/["\\]/g, '\\$&')}"`))}}`;
+  const known = literals.get(value);
+  if (known !== undefined) return known;
+  const literal = `{${value.map((each) => (each === null ? 'NULL' : `"${String(each).replace(/["\\]/g, '\\$&')}"`))}}`;
+  literals.set(value, literal);
+  return literal;
 }
 
 interface Options {

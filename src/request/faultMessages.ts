@@ -43,7 +43,7 @@ function describe(value: unknown, schema: Schema, errorCode = ''): string {
   if (choices.length > 0) return encodedTwice(text) ?? describeChoice(text, schema.title, choices);
   const isName = !schema.format && schema.maxLength !== undefined && schema.maxLength >= 100;
   if (isName && keyword === 'maxLength') {
-    return `has ${[...text].length} characters; at most ${schema.maxLength} are allowed`;
+    return `has ${charactersOf(text)} characters; at most ${schema.maxLength} are allowed`;
   }
   const [example] = schema.examples ?? [];
   const form = `${quoted(text)} is not a ${schema.title}${example ? `, for example ${example}` : ''}`;
@@ -74,6 +74,11 @@ export function describeNumber(text: string, { title, minimum, maximum }: Schema
 function encodedTwice(text: string): string | undefined {
   const once = decodedAgain(text);
   return once === undefined ? undefined : `seems to be encoded twice; send ${shorten(encodeURIComponent(once))}`;
+}
+
+/** How many characters a decoded text has; one outside the Basic Multilingual Plane is a pair of surrogates. */
+function charactersOf(text: string): number {
+  return text.length - (text.match(/[\ud800-\udbff]/g)?.length ?? 0);
 }
 
 /** A value as it was sent, short and printable. */

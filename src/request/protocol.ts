@@ -10,6 +10,10 @@ import { shorten } from '../shorten.js';
 
 /** Header lines of one request. */
 const MAX_HEADERS = 100;
+/** Characters of a path that may be one of ours, were each of its characters percent-encoded. */
+const MAX_PATH = 1000;
+/** Characters of an Accept-Encoding that is read; a longer one takes milliseconds, and counts as none. */
+const MAX_ACCEPT_ENCODING = 1000;
 /** A host as RFC 3986 section 3.2.2 has it, and a port. */
 const HOST = /^(\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:\d*)?$/i;
 /** Characters that mean the same with and without percent-encoding (RFC 3986 section 2.3). */
@@ -57,6 +61,8 @@ export function protocolCheck(
       throw problem('invalid-request', 'Of Expect only 100-continue can be met.', { status: 417 });
     }
     if (request.url.includes('%')) request.url = normalized(request.url);
+    const { 'accept-encoding': encodings = '' } = request.headers;
+    if (encodings.length > MAX_ACCEPT_ENCODING) delete request.headers['accept-encoding'];
   };
 }
 
@@ -73,12 +79,13 @@ function hostnameOf(host: string): string {
     .toLowerCase();
 }
 
-/** The request's target with no unreserved character of its path percent-encoded. */
+/** The request's target with no unreserved character of its path percent-encoded. A path of no known length stays as it is. */
 function normalized(target: string): string {
-  const [path = '', ...query] = target.split(/(?=\?)/);
-  const plain = path.replace(/%[0-9a-f]{2}/gi, (code) => {
+  const end = target.includes('?') ? target.indexOf('?') : target.length;
+  if (end > MAX_PATH) return target;
+  const plain = target.slice(0, end).replace(/%[0-9a-f]{2}/gi, (code) => {
     const character = String.fromCharCode(Number.parseInt(code.slice(1), 16));
     return UNRESERVED.test(character) ? character : code;
   });
-  return plain + query.join('');
+  return plain + target.slice(end);
 }

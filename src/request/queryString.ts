@@ -6,6 +6,7 @@
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../contract.js';
 import type { Faults } from '../problem/faults.js';
+import { shorten } from '../shorten.js';
 import { nearest, plain } from '../suggestion.js';
 import { decode } from './encoding.js';
 import { describeNumber, PLAIN_DIGITS } from './faultMessages.js';
@@ -24,7 +25,7 @@ export function parseQueryString(text: string, faults: Faults): Record<string, s
     return values;
   }
   for (const pair of pairs) {
-    const [rawName = '', ...rest] = pair.split('=');
+    const [, rawName = '', rawValue = ''] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
     const name = decode(rawName);
     if (name === undefined) {
       faults.add(rawName, () => BROKEN_ENCODING);
@@ -32,10 +33,10 @@ export function parseQueryString(text: string, faults: Faults): Record<string, s
     }
     const parameter = parameters.get(name);
     if (!parameter) {
-      faults.add(name, () => unknown(name));
+      faults.add(name, () => unknown(shorten(name)));
       continue;
     }
-    const value = decode(rest.join('='));
+    const value = decode(rawValue);
     const describe = value === undefined ? () => BROKEN_ENCODING : faultOf(value, parameter);
     if (value === undefined || describe) {
       faults.add(name, describe ?? (() => BROKEN_ENCODING));

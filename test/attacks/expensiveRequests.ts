@@ -1,0 +1,104 @@
+/** Requests that are made to cost as much as possible, of each kind: the longest, the oddest and the most faulty. */
+
+export interface ExpensiveRequest {
+  name: string;
+  /** The target of the request, for the list unless it begins with another path. */
+  path: string;
+  headers?: Record<string, string>;
+  /** Whose time it is sent with: a key that sees all business profiles, or one that is limited to thousands of them. */
+  key?: 'limited to 5,000 profiles';
+}
+
+const PATH = '/v1/brandedPhoneNumbers';
+/** Characters of a request that is as long as a request may be; 128 KiB is the limit. */
+const LONGEST = 120_000;
+
+const list = (...pairs: string[]) => `${PATH}?${pairs.join('&').slice(0, LONGEST)}`;
+const times = (count: number, pair: (i: number) => string) => Array.from({ length: count }, (_, i) => pair(i));
+const fill = (text: string, length = LONGEST) => text.repeat(Math.ceil(length / text.length)).slice(0, length);
+
+const DETAILED = ['pending', 'submitted', 'approved', 'rejected'].flatMap((state) => [
+  `${state}.optIn`,
+  `${state}.optOut`,
+]);
+const STATUSES = ['submitted+for+review', 'rejected', 'approved', 'unregistered', ...DETAILED.filter((s) => s !== '')];
+const closed = (name: string, values: string[]) => times(50, (i) => `${name}=${values[i % values.length]}`);
+/** Fifty values, each of `length` characters, one of which is written as `text`. */
+const open = (name: string, text: string, length: number) =>
+  times(50, (i) => `${name}=${String(i).padStart(2, '0')}${text.repeat(length - 2)}`);
+const everywhere = (text: string, length: number) => [
+  ...['reportingGroup', 'internalName', 'carrier'].flatMap((name) => open(name, text, length)),
+  ...closed('feature', ['brandedCallerId', 'spamRemediation']),
+  ...closed('status', STATUSES),
+  ...closed('detailedStatus', DETAILED),
+];
+/** Values that numbers have. */
+const known = [
+  ...times(50, (i) => `reportingGroup=Group+${i}`),
+  ...times(50, (i) => `internalName=Line+${i}`),
+  ...times(50, (i) => `carrier=${['AT%26T', 'T-Mobile', 'Verizon', 'US+Cellular'][i] ?? `Carrier+${i}`}`),
+  ...closed('feature', ['brandedCallerId', 'spamRemediation']),
+  ...closed('status', STATUSES),
+  ...closed('detailedStatus', DETAILED),
+];
+
+const VALID: ExpensiveRequest[] = [
+  { name: 'the first page', path: PATH },
+  { name: 'a page of 100', path: list('size=100') },
+  { name: 'a page of 100, compressed', path: list('size=100'), headers: { 'Accept-Encoding': 'br, gzip' } },
+  { name: '50 values for every filter, which numbers have', path: list(...known, 'size=100') },
+  { name: '50 values of 255 characters for every filter', path: list(...everywhere('x', 255)) },
+  { name: '50 values for every filter, each character percent-encoded', path: list(...everywhere('%41', 240)) },
+  { name: 'a key limited to 5,000 profiles', path: list('size=100'), key: 'limited to 5,000 profiles' },
+  {
+    name: 'a key limited to 5,000 profiles, and 50 values for every filter',
+    path: list(...known, 'size=100'),
+    key: 'limited to 5,000 profiles',
+  },
+];
+
+const FAULTY: ExpensiveRequest[] = [
+  { name: '60,000 faults', path: list(fill('a&')) },
+  { name: '500 unknown names', path: list(...times(500, (i) => `name${i}=x`)) },
+  { name: '500 names that are nearly right', path: list(...times(500, (i) => `reportingGruop${i % 10}=x`)) },
+  { name: '500 names of 230 characters', path: list(...times(500, () => `${'reportingGruop'.repeat(16)}=x`)) },
+  { name: '500 values that are nearly right', path: list(...times(500, () => 'status=submited.optInn')) },
+  { name: '500 values of 230 characters', path: list(...times(500, () => `status=${'submited.optInn'.repeat(15)}`)) },
+  { name: '500 empty values', path: list(...times(500, () => 'carrier=')) },
+  { name: '500 repeats', path: list(...times(500, () => 'phoneNumber=%2B14155550123')) },
+  { name: '500 broken encodings', path: list(...times(500, () => `carrier=${'%41'.repeat(75)}%FF`)) },
+  { name: '120,000 characters of %00', path: list(...times(199, () => `${'%00'.repeat(200)}=`)) },
+  { name: 'a name of 120,000 characters', path: list(`${fill('reportingGruop', LONGEST - 10)}=x`) },
+  { name: 'a name of 120,000 brackets', path: list(`${fill('[', LONGEST - 10)}=x`) },
+  { name: 'a name of 120,000 percent-encoded characters', path: list(`${fill('%5B', LONGEST - 11)}=x`) },
+  { name: 'a name of 120,000 = signs', path: list(fill('=')) },
+  ...['status', 'carrier', 'size', 'phoneNumber', 'businessProfileId', 'nextCursor'].flatMap((name) => [
+    { name: `${name} of 120,000 characters`, path: list(`${name}=${fill('1')}`) },
+    { name: `${name} of 60,000 commas`, path: list(`${name}=${fill('a,')}`) },
+    { name: `${name} encoded again and again`, path: list(`${name}=${fill('%25', LONGEST - (LONGEST % 3) - 60)}`) },
+  ]),
+  { name: 'close values between commas', path: list(`status=${fill('aproved,')}`) },
+];
+
+const ODD: ExpensiveRequest[] = [
+  { name: 'Accept-Encoding of 60,000 commas', path: list('size=100'), headers: { 'Accept-Encoding': fill('a,') } },
+  {
+    name: 'Accept-Encoding of 17,000 encodings',
+    path: list('size=100'),
+    headers: { 'Accept-Encoding': fill('br;q=0,') },
+  },
+  { name: 'If-None-Match of 60,000 commas', path: PATH, headers: { 'If-None-Match': fill('a,') } },
+  { name: 'X-Forwarded-For of 13,000 addresses', path: PATH, headers: { 'X-Forwarded-For': fill('10.0.0.1,') } },
+  { name: 'Authorization of 120,000 spaces', path: PATH, headers: { Authorization: `Bearer${fill(' ')}x` } },
+  { name: 'X-Request-Id of 120,000 characters', path: PATH, headers: { 'X-Request-Id': fill('1-') } },
+  { name: 'a path of 40,000 percent-encoded letters', path: `/${fill('%41')}` },
+  { name: 'a path of 120,000 slashes', path: fill('/') },
+  { name: 'a path of 120,000 dots and slashes', path: `/docs/${fill('../')}` },
+  { name: 'a query of 120,000 question marks', path: `${PATH}?${fill('?')}` },
+  { name: 'a path and 120,000 question marks with a percent', path: `/%41${fill('?')}` },
+  { name: 'an unknown problem of 120,000 characters', path: `/problems/${fill('x')}` },
+  { name: 'the contract as JSON', path: '/openapi.json' },
+  { name: 'Swagger UI', path: '/docs' },
+];
+
+export const expensiveRequests = { valid: VALID, faulty: FAULTY, odd: ODD };
