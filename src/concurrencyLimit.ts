@@ -12,18 +12,13 @@ const REFUSALS_WINDOW_MS = 1000;
 /** How long backpressure stops reading a connection: the `Retry-After` of a refusal. */
 const BACKPRESSURE_MS = 1000;
 
-/** A request's place among those that are worked on, taken until its response is closed. */
-interface Place {
-  /** Keeps the place until `work` has ended too, which outlives the response where its client goes away. Returns `work`. */
-  holdUntil<T>(work: Promise<T>): Promise<T>;
-}
-
 export interface ConcurrencyLimit {
   /**
-   * Takes a place for a request.
+   * Runs `work` for a request, which takes one of the places until `work` has ended, even if its client has gone away
+   * before, and until its response is closed, which may be later.
    * @throws the problem of a 503 where all places are taken
    */
-  enter(request: Request, response: Response): Place;
+  run(request: Request, response: Response, work: () => Promise<void>): Promise<void>;
 }
 
 /** Lets at most `most` requests be worked on at once. */
@@ -31,25 +26,19 @@ export function createConcurrencyLimit(most: number, metrics: Metrics): Concurre
   const slowDown = createBackpressure();
   let taken = 0;
   return {
-    enter(request, response) {
+    async run(request, response, work) {
       if (taken >= most) {
         slowDown(request, response);
         throw unavailable('Too many requests are being worked on.');
       }
       metrics.inFlight(++taken);
-      let holders = 1;
+      let holders = 2;
       const release = () => {
         if (--holders === 0) metrics.inFlight(--taken);
       };
       // Emitted once the answer was handed to the operating system, however slowly the client reads it, or was aborted.
       response.once('close', release);
-      return {
-        holdUntil(work) {
-          holders++;
-          work.then(release, release);
-          return work;
-        },
-      };
+      await work().finally(release);
     },
   };
 }

@@ -27,11 +27,20 @@ interface Parts {
 }
 
 /** Creates the handler of the operation; it throws a problem for whatever is wrong. */
-export function listBrandedPhoneNumbers({ concurrencyLimit, identify, rateLimit, readPage, timeoutMs }: Parts) {
-  const listNumbers: RequestHandler = async (request, response) => {
-    const end = performance.now() + timeoutMs;
+export function listBrandedPhoneNumbers({
+  concurrencyLimit,
+  identify,
+  rateLimit,
+  readPage,
+  timeoutMs,
+}: Parts): RequestHandler {
+  return (request, response) => {
     if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
-    const place = concurrencyLimit.enter(request, response);
+    return concurrencyLimit.run(request, response, () => answer(request, response));
+  };
+
+  async function answer(request: Request, response: Response): Promise<void> {
+    const end = performance.now() + timeoutMs;
     const { client, refusal } = await identify(request);
     response.locals.client = client.id;
     // Before anything else is done for the request: a client that is over its limit must cost next to nothing.
@@ -40,10 +49,9 @@ export function listBrandedPhoneNumbers({ concurrencyLimit, identify, rateLimit,
     const query = await readQuery(request.url);
     const { filter, after, parameters } = query;
     const wanted = { filter, visibleProfiles: client.visibleProfiles, after, size: parameters.size };
-    const page = await place.holdUntil(readPage(wanted, end - performance.now()));
+    const page = await readPage(wanted, end - performance.now());
     await send(request, response, query, page);
-  };
-  return listNumbers;
+  }
 }
 
 async function send(request: Request, response: Response, query: Query, page: Page): Promise<void> {

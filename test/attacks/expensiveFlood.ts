@@ -1,0 +1,33 @@
+/**
+ * Clients that send one expensive request after the other, each on a connection and from an address of its own, and count
+ * the answers by status. A process of its own, so that it does not delay the measurements beside it:
+ * `expensiveFlood.ts URL CLIENTS SECONDS`, and a line of JSON on standard output.
+ */
+import { Agent, get } from 'node:http';
+import { expensiveRequests } from './expensiveRequests.js';
+
+const [url = '', clients = '', seconds = ''] = process.argv.slice(2);
+const requests = [...expensiveRequests.valid, ...expensiveRequests.faulty, ...expensiveRequests.odd];
+const statuses: Record<string, number> = {};
+const end = performance.now() + Number(seconds) * 1000;
+
+await Promise.all(
+  Array.from({ length: Number(clients) }, async (_, client) => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    for (let i = client; performance.now() < end; i++) {
+      const { path, headers } = requests[i % requests.length] as (typeof requests)[number];
+      const status = await ask(agent, path, { 'X-Forwarded-For': `198.51.100.${client}`, ...headers });
+      statuses[status] = (statuses[status] ?? 0) + 1;
+    }
+    agent.destroy();
+  }),
+);
+console.log(JSON.stringify(statuses));
+
+function ask(agent: Agent, path: string, headers: Record<string, string>): Promise<number | 'none'> {
+  return new Promise((resolve) => {
+    get(url, { agent, path, headers }, (response) => {
+      response.resume().once('close', () => resolve(response.statusCode ?? 0));
+    }).once('error', () => resolve('none'));
+  });
+}

@@ -1,0 +1,136 @@
+/** Clients that cost an instance as much as they can: others are served meanwhile, within the manifest's memory limit. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { environmentOf, resource } from '../../deploy/manifest.js';
+import { createDatabase } from '../database.js';
+import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
+
+const CLIENTS = 32;
+const NEVER_READING = 200;
+const SECONDS = 10;
+/** Milliseconds. */
+const MEDIAN_WAIT = 500;
+const [container] = resource('Deployment').spec.template.spec.containers;
+const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memory)?.[1]);
+
+interface Span {
+  sent: number;
+  came: number;
+}
+
+let instance: Instance;
+/** The CPU time of the instance's event loop, in milliseconds, at some times. */
+const samples: { time: number; cpu: number }[] = [];
+let sampling: NodeJS.Timeout;
+let drop: () => Promise<void>;
+let others: Client[] = [];
+
+beforeEach(async () => {
+  const { url, drop: dropDatabase } = await createDatabase();
+  drop = dropDatabase;
+  await writeNumbers(url);
+  const { NODE_OPTIONS = '' } = environmentOf('Deployment');
+  instance = await startInstance({ DATABASE_URL: url, NODE_OPTIONS, METRICS_PORT: '0' });
+  samples.length = 0;
+  sampling = setInterval(takeSample, 5);
+  others = Array.from({ length: 5 }, (_, i) => new Client(`203.0.113.${i + 1}`));
+});
+afterEach(async () => {
+  clearInterval(sampling);
+  for (const other of others) other.close();
+  await instance.stop();
+  await drop();
+});
+
+/** What other clients get, who ask five times a second each. */
+async function served(seconds: number): Promise<Answer[]> {
+  return (await Promise.all(others.map((other) => other.askFor(seconds, 5, () => instance)))).flat();
+}
+
+/** Asks for `/healthz` again and again. */
+async function askHealth(seconds: number): Promise<Span[]> {
+  const spans: Span[] = [];
+  for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(200)) {
+    const sent = performance.now();
+    expect((await fetch(`${instance.url}/healthz`)).status).toBe(200);
+    spans.push({ sent, came: performance.now() });
+  }
+  return spans;
+}
+
+/**
+ * Milliseconds of CPU time that the instance's event loop used while each of `spans` lasted, the median: how long they
+ * would have lasted on a machine without other work.
+ */
+function medianWork(spans: readonly Span[]): number {
+  const at = (time: number) => samples.findLast((sample) => sample.time <= time)?.cpu ?? 0;
+  const work = spans.map(({ sent, came }) => at(came) - at(sent)).sort((one, other) => one - other);
+  return work[Math.floor(work.length / 2)] ?? Number.POSITIVE_INFINITY;
+}
+
+function takeSample(): void {
+  const file = `/proc/${instance.child.pid}/task/${instance.child.pid}/schedstat`;
+  samples.push({ time: performance.now(), cpu: Number(readFileSync(file, 'utf8').split(' ')[0]) / 1e6 });
+}
+
+/** Where other programs take the machine's cores as well, its database may be late for the limit (429) or a page (503). */
+function expectMostServed(answers: Answer[]): void {
+  const { 200: pages = 0, ...refusals } = countByStatus(answers);
+  expect(Object.keys(refusals).filter((status) => status !== '429' && status !== '503')).toEqual([]);
+  expect(pages).toBeGreaterThan(answers.length / 2);
+}
+
+/** The most memory that the instance has used, in MiB. */
+function peakMemory(): number {
+  const status = readFileSync(`/proc/${instance.child.pid}/status`, 'utf8');
+  return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+}
+
+it(`${CLIENTS} clients that send the most expensive requests make others wait at most half a second`, async () => {
+  const script = ['--import', 'tsx', 'test/attacks/expensiveFlood.ts', instance.url, String(CLIENTS), String(SECONDS)];
+  const flood = spawn(process.execPath, script, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const counted = text(flood.stdout);
+  await sleep(2000);
+  const [answers, health] = await Promise.all([served(SECONDS - 4), askHealth(SECONDS - 4)]);
+  const statuses = JSON.parse(await counted);
+  expectMostServed(answers);
+  expect(medianWork(answers)).toBeLessThan(MEDIAN_WAIT);
+  expect(medianWork(health)).toBeLessThan(MEDIAN_WAIT);
+  expect(statuses).toMatchObject({ 200: expect.any(Number), 400: expect.any(Number) });
+  expect(statuses.none).toBeUndefined();
+  expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
+});
+
+it(`${NEVER_READING} connections that never read keep an instance within its memory`, async () => {
+  const { hostname, port } = new URL(instance.url);
+  const sockets: Socket[] = [];
+  let sent = 0;
+  // Long answers to short requests, each from an address of its own, so that the limit refuses none.
+  const faults = Array(50)
+    .fill(`${'%00'.repeat(100)}=`)
+    .join('&');
+  const request = (path: string) =>
+    `GET ${path} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 10.${(++sent >> 16) & 255}.${(sent >> 8) & 255}.${sent & 255}\r\n\r\n`;
+  for (let i = 0; i < NEVER_READING; i++) {
+    const socket = connect(Number(port), hostname).on('error', () => {});
+    sockets.push(socket);
+    await once(socket, 'connect');
+    socket.pause();
+    for (let j = 0; j < 3; j++) {
+      socket.write(request('/openapi.json') + request('/v1/brandedPhoneNumbers?size=100'));
+      socket.write(request(`/v1/brandedPhoneNumbers?${faults}`));
+    }
+  }
+  const [answers, health] = await Promise.all([served(SECONDS), askHealth(SECONDS)]);
+  for (const socket of sockets) socket.destroy();
+  expect(instance.child.exitCode).toBeNull();
+  expectMostServed(answers);
+  expect(medianWork(answers)).toBeLessThan(MEDIAN_WAIT);
+  expect(medianWork(health)).toBeLessThan(MEDIAN_WAIT);
+  expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
+});
