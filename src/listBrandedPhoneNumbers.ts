@@ -61,9 +61,11 @@ async function send(request: Request, response: Response, query: Query, page: Pa
   response.locals.rows = page.count;
   response.setHeader('Cache-Control', 'private, no-cache');
   response.vary('Authorization, Accept-Encoding');
-  response.setHeader('ETag', etagOf(body));
+  const opaqueTag = opaqueTagOf(body);
+  // Weak, since it is the same for every encoding.
+  response.setHeader('ETag', `W/${opaqueTag}`);
   if (nextCursor !== null) linkToNext(response, query.parameters, nextCursor);
-  if (request.fresh) return void response.status(304).end();
+  if (isKnown(opaqueTag, request.headers['if-none-match'])) return void response.status(304).end();
   response.setHeader('Content-Type', 'application/json; charset=utf-8');
   const encoded = await encodeBody(request, response, body);
   response.setHeader('Content-Length', encoded.length);
@@ -71,9 +73,18 @@ async function send(request: Request, response: Response, query: Query, page: Pa
   response.end(encoded);
 }
 
-/** The validator of a page (RFC 9110 section 8.8.3): weak, since it is the same for every encoding. */
-function etagOf(body: Buffer): string {
-  return `W/"${hash('sha1', body, 'base64url')}"`;
+/** What identifies a page in its ETag (RFC 9110 section 8.8.3), with its quotes. */
+function opaqueTagOf(body: Buffer): string {
+  return `"${hash('sha1', body, 'base64url')}"`;
+}
+
+/**
+ * Whether the client has the page already (RFC 9110 section 13.1.2). Not `request.fresh`, which says no to
+ * `Cache-Control: no-cache`; every `fetch` adds that to an If-None-Match. Between two tags there are always characters that
+ * `opaqueTag` has not, so it is found only where it is one of them.
+ */
+function isKnown(opaqueTag: string, ifNoneMatch = ''): boolean {
+  return ifNoneMatch === '*' || ifNoneMatch.includes(opaqueTag);
 }
 
 /** Adds the link to the next page, unless it is too long. */

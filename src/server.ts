@@ -127,6 +127,8 @@ export async function startService(config: Config, databaseUrl: string, log: Log
   };
 }
 
+const NO_TARGET = 'The target of the request is not an address.';
+
 /** Takes no more connections and waits for the running requests, within their limit. */
 async function finish(server: Server, hurry: AbortSignal): Promise<void> {
   const closed = once(server, 'close');
@@ -163,6 +165,8 @@ async function listen(
 
 /** The HTTP server of the application, not yet listening; no client can hold it up or fill its memory. */
 function createHttpServer(app: Express): Server {
+  // Express calls the last one where it finds no path in the target; no handler sees such a request.
+  const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
   const server = createServer(
     {
       ...messagesOf(app),
@@ -184,7 +188,7 @@ function createHttpServer(app: Express): Server {
       if (!server.listening) server.closeIdleConnections();
     });
     response.setHeader('X-Content-Type-Options', 'nosniff');
-    app(request, response);
+    handle(request, response, () => refuseRaw(request.socket, rawProblem('invalid-request', 400, NO_TARGET)));
   }
   // Node would silently drop headers above its limit, and the last header is the one that a proxy has added.
   // protocolCheck refuses such requests; until then MAX_HEADER_BYTES bounds them.

@@ -42,8 +42,11 @@ export function protocolCheck(
       );
     }
     const hosts = valuesOf('host', rawHeaders);
-    // RFC 9112 section 3.2
-    if (hosts.length > 1) throw problem('invalid-request', `The request has ${hosts.length} Host headers; send one.`);
+    // RFC 9112 section 3.2; and of two keys, a proxy in front may have looked at the other one.
+    for (const name of ['Host', 'Authorization']) {
+      const count = valuesOf(name.toLowerCase(), rawHeaders).length;
+      if (count > 1) throw problem('invalid-request', `The request has ${count} ${name} headers; send one.`);
+    }
     if (hosts.length === 0 && httpVersion === '1.1')
       throw problem('invalid-request', 'The request has no Host header.');
     // A target that names a host takes precedence over the header (RFC 9112 section 3.2.2).

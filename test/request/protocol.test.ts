@@ -14,6 +14,8 @@ describe('a request that breaks a rule of HTTP gets a problem', () => {
     ['without Host', [GET], 400, /no Host header/],
     ['with two Hosts', [GET, 'Host: localhost', 'Host: localhost'], 400, /2 Host headers/],
     ['with two different Hosts', [GET, 'Host: localhost', 'hOST: other'], 400, /2 Host headers/],
+    ['with two keys', [GET, 'Host: localhost', 'Authorization: a', 'authorization: b'], 400, /2 Authorization headers/],
+    ['with a target that is none', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost'], 400, /not an address/],
     ['with a Host that is none', [GET, 'Host: a/b'], 400, /not a host/],
     ['with an expectation that nobody knows', [GET, 'Host: localhost', 'Expect: foo'], 417, /100-continue/],
     ['with 140 headers', [GET, 'Host: localhost', ...junk(140)], 431, /142 headers; at most 100/],

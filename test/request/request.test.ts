@@ -365,6 +365,29 @@ describe('other addresses and methods', () => {
     },
   );
 
+  it.each([
+    ['as it is', (tag: string) => tag],
+    ['among others', (tag: string) => `"x", ${tag}, W/"y"`],
+    ['as a strong one', (tag: string) => tag.slice(2)],
+    ['as any', () => '*'],
+  ])('a page whose tag is sent back %s is 304, with and without what fetch adds', async (_name, sent) => {
+    const page = await get('?size=1');
+    for (const fetched of [{}, { 'Cache-Control': 'no-cache', Pragma: 'no-cache' }]) {
+      const headers = { 'If-None-Match': sent(page.get('ETag') ?? ''), ...fetched };
+      const response = await get('?size=1').set(headers);
+      expectDescribed(response);
+      expect(response.status).toBe(304);
+      for (const name of ['ETag', 'Vary', 'Cache-Control', 'Link']) expect(response.get(name)).toBe(page.get(name));
+    }
+  });
+
+  it('a page whose tag is not sent back is sent', async () => {
+    const tag = (await get('?size=1')).get('ETag') ?? '';
+    for (const other of [`${tag.slice(0, -2)}"`, tag.slice(0, -1), tag.replace('"', ''), 'W/"x"', '']) {
+      expect((await get('?size=1').set('If-None-Match', other)).status).toBe(200);
+    }
+  });
+
   it('HEAD is 304 where GET would be', async () => {
     const head = request(service.app).head('/v1/brandedPhoneNumbers');
     expect((await head.set('If-None-Match', (await get('')).get('ETag') ?? '')).status).toBe(304);
