@@ -1,11 +1,12 @@
 /** Requests that are made to cost as much as possible, of each kind: the longest, the oddest and the most faulty. */
 
+/** @public bench/costs.ts measures them */
 export interface ExpensiveRequest {
   name: string;
   /** The target of the request, for the list unless it begins with another path. */
   path: string;
   headers?: Record<string, string>;
-  /** Whose time it is sent with: a key that sees all business profiles, or one that is limited to thousands of them. */
+  /** The key that it is sent with, where that is not one that sees all business profiles. */
   key?: 'limited to 5,000 profiles';
 }
 
@@ -21,7 +22,7 @@ const DETAILED = ['pending', 'submitted', 'approved', 'rejected'].flatMap((state
   `${state}.optIn`,
   `${state}.optOut`,
 ]);
-const STATUSES = ['submitted+for+review', 'rejected', 'approved', 'unregistered', ...DETAILED.filter((s) => s !== '')];
+const STATUSES = ['submitted+for+review', 'rejected', 'approved', 'unregistered', ...DETAILED];
 const closed = (name: string, values: string[]) => times(50, (i) => `${name}=${values[i % values.length]}`);
 /** Fifty values, each of `length` characters, one of which is written as `text`. */
 const open = (name: string, text: string, length: number) =>
