@@ -99,16 +99,17 @@ async function create(database: Database, { name, businessProfile, expires, json
 
 /** A header and a line for each key, in columns; the name stands last, because it is of any length. */
 function tableOf(list: readonly ApiKey[]): string {
-  const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, businessProfileIds, name }) => [
+  const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, lastUsedOn, businessProfileIds, name }) => [
     id,
     state,
     createdAt,
     expiresAt ?? 'never',
     revokedAt ?? '-',
+    lastUsedOn ?? 'never',
     businessProfileIds === null ? 'all' : `${businessProfileIds.length}`,
     name,
   ]);
-  const table = [['ID', 'STATE', 'CREATED', 'EXPIRES', 'REVOKED', 'PROFILES', 'NAME'], ...rows];
+  const table = [['ID', 'STATE', 'CREATED', 'EXPIRES', 'REVOKED', 'LAST USED', 'PROFILES', 'NAME'], ...rows];
   const widths = table[0]?.map((_header, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
   return table
     .map(

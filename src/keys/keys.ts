@@ -29,6 +29,8 @@ export interface ApiKey {
   /** When it stops being accepted; null for never. */
   expiresAt: string | null;
   revokedAt: string | null;
+  /** The last day, in UTC, on which a request was accepted with it; null for none. */
+  lastUsedOn: string | null;
 }
 
 const shown = {
@@ -41,6 +43,7 @@ const shown = {
   createdAt: sql<string>`rfc3339(${apiKeys.createdAt})`,
   expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
   revokedAt: sql<string | null>`rfc3339(${apiKeys.revokedAt})`,
+  lastUsedOn: apiKeys.lastUsedOn,
 };
 
 /**

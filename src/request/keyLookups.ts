@@ -4,7 +4,7 @@
  * about all the keys that came since the one before.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { and, isNull, sql } from 'drizzle-orm';
+import { and, inArray, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../database/connect.js';
 import type { Reader } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
@@ -56,6 +56,23 @@ export function prepareKeyLookup(database: Database, reader: Reader): (hash: str
   };
 }
 
+/** By the calendar of UTC, as all times here. */
+const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
+
+/**
+ * Notes that keys were used today, which `keys list` shows: a write a day, for which no request waits. Where it fails, as it
+ * does on a replica or without the right to do it, the next look-up tries again, and the key works all the same.
+ */
+function noteUse(database: Database, keys: { id: string }[]): void {
+  if (keys.length === 0) return;
+  const ids = keys.map(({ id }) => id);
+  database
+    .update(apiKeys)
+    .set({ lastUsedOn: TODAY })
+    .where(inArray(apiKeys.id, ids))
+    .catch(() => {});
+}
+
 function prepareFindKeys(database: Database, reader: Reader): (hashes: string[]) => Promise<Found> {
   const find = database
     .select({
@@ -63,6 +80,7 @@ function prepareFindKeys(database: Database, reader: Reader): (hashes: string[])
       hash: apiKeys.hash,
       businessProfileIds: apiKeys.businessProfileIds,
       expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
+      isFirstUseToday: sql<boolean>`${apiKeys.lastUsedOn} IS DISTINCT FROM ${TODAY}`,
       // By the database's clock, which all instances share.
       millisecondsLeft: sql<number | null>`(extract(epoch FROM ${apiKeys.expiresAt} - now()) * 1000)::float8`,
     })
@@ -73,6 +91,10 @@ function prepareFindKeys(database: Database, reader: Reader): (hashes: string[])
   return async (hashes) => {
     const asked = performance.now();
     const rows = await reader.read(() => find.execute({ hashes }), LOOKUP_TIMEOUT_MS);
+    noteUse(
+      database,
+      rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0),
+    );
     return new Map(
       rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
         hash,

@@ -1,3 +1,4 @@
+import { eq } from 'drizzle-orm';
 import { pino } from 'pino';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -6,6 +7,7 @@ import { closeDatabase, type Database, openDatabase } from '../../src/database/c
 import { apiKeys } from '../../src/database/schema.js';
 import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
 import { openService } from '../../src/server.js';
+import { until } from '../until.js';
 import { useCommand } from './command.js';
 
 const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
@@ -103,9 +105,11 @@ describe('keys list', () => {
     });
     const { stdout } = await command.run(['keys', 'list']);
     const [header, ...rows] = stdout.trim().split('\n');
-    expect(header).toMatch(/^ID +STATE +CREATED +EXPIRES +REVOKED +PROFILES +NAME$/);
+    expect(header).toMatch(/^ID +STATE +CREATED +EXPIRES +REVOKED +LAST USED +PROFILES +NAME$/);
     expect(rows).toHaveLength(await database.$count(apiKeys));
-    expect(rows[0]).toMatch(/^[0-9a-f-]{36} {2}expired +2020-01-01T00:00:00\.000Z +\S+Z {2}- +all +Expired Inc$/);
+    expect(rows[0]).toMatch(
+      /^[0-9a-f-]{36} {2}expired +2020-01-01T00:00:00\.000Z +\S+Z {2}- +never +all +Expired Inc$/,
+    );
     expect((await listed())[0]).toEqual({
       id: expect.any(String),
       name: 'Expired Inc',
@@ -114,7 +118,23 @@ describe('keys list', () => {
       createdAt: '2020-01-01T00:00:00.000Z',
       expiresAt: expired,
       revokedAt: null,
+      lastUsedOn: null,
     });
+  });
+
+  it('shows the day on which a key was last used, whatever it was before', async () => {
+    const { key, created } = await createApiKey(database, 'used');
+    expect(created.lastUsedOn).toBeNull();
+    await database.update(apiKeys).set({ lastUsedOn: '2020-02-29' }).where(eq(apiKeys.id, created.id));
+    const today = () => new Date().toISOString().slice(0, 10);
+    const before = today();
+    await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`).expect(200);
+    const shown = async () => (await listed()).find(({ id }) => id === created.id).lastUsedOn;
+    await until(async () => (await shown()) !== '2020-02-29', 'the use is noted', 30_000);
+    expect([before, today()]).toContain(await shown());
+    expect((await command.run(['keys', 'list'])).stdout).toMatch(
+      new RegExp(`^${created.id} .* ${before.slice(0, 8)}`, 'm'),
+    );
   });
 });
 
