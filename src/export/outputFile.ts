@@ -22,8 +22,7 @@ export async function writeWhole(
   fill: (write: (text: string) => Promise<void>) => Promise<void>,
 ): Promise<void> {
   const written = <T>(work: () => Promise<T>) => onFile(name, 'written', work);
-  const { target, before } = await written(() => find(name));
-  const isReplaced = before === undefined || before.isFile();
+  const { target, before, isReplaced } = await written(() => find(name));
   if (isReplaced) await removeAbandoned(dirname(target));
   const partial = `${PARTIAL.start}${randomBytes(8).toString('hex')}${PARTIAL.end}`;
   const path = isReplaced ? join(dirname(target), partial) : target;
@@ -48,19 +47,23 @@ export async function writeWhole(
   }
 }
 
-/** Where a name leads to, and what is there; a link stays, and the file that it leads to is written, there or not. */
+/**
+ * Where a name leads to, and what is there; a link stays, and the file that it leads to is written, there or not. What
+ * has no place of its own, such as the pipe of /dev/stdout, is written by the name.
+ */
 async function find(name: string) {
-  const target = await targetOf(name);
-  return { target, before: await stat(target).catch(whereMissing) };
+  const before = await stat(name).catch(whereMissing);
+  const target = before ? await realpath(name).catch(whereMissing) : await targetOfMissing(name);
+  const isReplaced = target !== undefined && (before === undefined || before.isFile());
+  return { target: isReplaced ? target : name, before, isReplaced };
 }
 
-async function targetOf(name: string): Promise<string> {
-  const target = await realpath(name).catch(whereMissing);
-  if (target !== undefined) return target;
+/** Where a file will be that is not there: what the last of its links says. */
+async function targetOfMissing(name: string): Promise<string> {
   const link = await readlink(name).catch(whereMissing);
   if (link === undefined) return name;
   // Not joined: `folder/..` need not be where the folder is, if that is a link.
-  return targetOf(link.startsWith('/') ? link : `${await realpath(dirname(name))}/${link}`);
+  return targetOfMissing(link.startsWith('/') ? link : `${await realpath(dirname(name))}/${link}`);
 }
 
 function whereMissing(error: unknown): undefined {

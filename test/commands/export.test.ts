@@ -174,6 +174,8 @@ describe('export', () => {
     const { code, stderr } = await command.shell('$command export /dev/null');
     expect([code, stderr]).toEqual([0, summary]);
     expect((await stat('/dev/null')).isCharacterDevice()).toBe(true);
+    const piped = await command.shell('$command export /dev/stdout | cat');
+    expect([itemsOf(piped.stdout).length, piped.stderr]).toEqual([100, summary]);
   });
 
   it('ends silently when its reader closes the pipe', async () => {
