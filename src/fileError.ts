@@ -33,14 +33,14 @@ export class FileError extends Error {
   constructor(name: string, what: keyof typeof MISSING, cause: unknown) {
     const code = codeOf(cause);
     const reason = code === 'ENOENT' ? MISSING[what] : (REASONS[code] ?? (cause as Error).message);
-    super(`${printable(name)} could not be ${what}: ${reason} (${code})`, { cause });
+    super(`${printable(name)} could not be ${what}: ${reason}${code && ` (${code})`}`, { cause });
     this.code = code;
   }
 }
 
 /** A name from outside, without characters that could control a terminal or break a line. */
 export function printable(name: string): string {
-  return name.replace(/\p{C}|[\p{Zl}\p{Zp}]/gu, '\ufffd');
+  return name === '' ? "''" : name.replace(/\p{C}|[\p{Zl}\p{Zp}]/gu, '\ufffd');
 }
 
 /** What the system refused, as a {@link FileError}; any other error as it is. */

@@ -20,15 +20,18 @@ export interface InputFiles {
  * @throws {FileError} when one of them is not there, or no file; the stream fails with one where reading fails
  */
 export async function openInputFiles(names: readonly string[]): Promise<InputFiles> {
+  if (names.indexOf('-') !== names.lastIndexOf('-')) {
+    throw new FileError('standard input', 'read', { code: '', message: 'it is named more than once' });
+  }
   const sizes = await Promise.all(names.map((name) => (name === '-' ? undefined : sizeOf(name))));
   const starts: { name: string; line: number }[] = [];
   async function* read() {
     let lines = 0;
-    for (const name of names) {
+    for (const [i, name] of names.entries()) {
       starts.push({ name: printable(name), line: lines });
       let last = LINE_FEED;
       let isFirst = true;
-      for await (let bytes of contentOf(name)) {
+      for await (let bytes of contentOf(name, sizes[i] ?? 0)) {
         if (isFirst && bytes.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK)) {
           bytes = bytes.subarray(BYTE_ORDER_MARK.length);
         }
@@ -59,11 +62,17 @@ async function sizeOf(name: string): Promise<number | undefined> {
   return found.isFile() ? found.size : undefined;
 }
 
-async function* contentOf(name: string): AsyncGenerator<Buffer> {
+/** @throws {FileError} also where less comes than `size`: a part of a file is not what was to be read */
+async function* contentOf(name: string, size: number): AsyncGenerator<Buffer> {
   const stream = name === '-' ? process.stdin : createReadStream(name);
+  let length = 0;
   try {
-    yield* stream;
+    for await (const chunk of stream) {
+      length += chunk.length;
+      yield chunk;
+    }
   } catch (error) {
     throw asFileError(name === '-' ? 'standard input' : name, 'read', error);
   }
+  if (length < size) throw new FileError(name, 'read', { code: '', message: 'it became shorter meanwhile' });
 }

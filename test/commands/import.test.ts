@@ -53,6 +53,11 @@ describe('import', () => {
     expect([code, stderr]).toEqual([1, 'standard input could not be read: it is not open for that (EBADF)\n']);
   });
 
+  it('refuses standard input that is named twice, since it can be read only once', async () => {
+    const { code, stderr } = await command.run(['import', '-', '-'], `${lines[2]}\n`);
+    expect([code, stderr]).toEqual([1, 'standard input could not be read: it is named more than once\n']);
+  });
+
   it('takes several files, of which one may be standard input, as one import', async () => {
     await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
     const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', '-'], `${lines[2]}\n`);

@@ -1,4 +1,5 @@
 /** What an import reports about lines that it can’t accept. */
+import { gzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { entry, faultOf, faultsOf, ID, number, PROFILE, run, useDatabase, versions, without } from './importing.js';
 
@@ -208,6 +209,8 @@ describe('a file that is no NDJSON is answered with one line that says what to d
     ['a JSON array', JSON.stringify([number(), number()]), "jq -c '.[]' FILE"],
     ['a JSON array over several lines', JSON.stringify([number()], null, 2), "jq -c '.[]' FILE"],
     ['an item over several lines', JSON.stringify(number(), null, 2), 'jq -c . FILE'],
+    ['a compressed file', gzipSync(JSON.stringify(number())), 'gunzip --stdout FILE'],
+    ['UTF-16', Buffer.from(`\ufeff${JSON.stringify(number())}\n`, 'utf16le'), 'is UTF-16'],
     ['CSV', `phoneNumber,internalName\n+14155550123,Main Line\n`, 'looks like CSV'],
     ['CSV with semicolons', `\n"phoneNumber";"internalName"\n+14155550123;Main Line\n`, 'looks like CSV'],
   ])('%s', async (_what, file, hint) => {

@@ -1,0 +1,20 @@
+import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { expect, test } from 'vitest';
+import { FileError } from '../../src/fileError.js';
+import { openInputFiles } from '../../src/import/inputFiles.js';
+
+test('A file that becomes shorter while it is read is an error, and one that grows is read to its end', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-input-'));
+  const name = join(folder, 'numbers.ndjson');
+  await writeFile(name, 'first\nsecond\n');
+  const shorter = await openInputFiles([name]);
+  await truncate(name, 6);
+  await expect(buffer(shorter.stream)).rejects.toThrow(FileError);
+  const longer = await openInputFiles([name]);
+  await writeFile(name, 'second\n', { flag: 'a' });
+  expect(String(await buffer(longer.stream))).toBe('first\nsecond\n');
+  await rm(folder, { recursive: true });
+});
