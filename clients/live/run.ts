@@ -68,13 +68,14 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   go() {
     const project = emptyProject('go');
     cpSync(join(root, 'clients', 'go', 'client_test.go'), join(project, 'client_test.go'));
-    // Go caches a version of a module for good, but this one is rebuilt under the same version.
+    // Go caches a version of a module for good, and which files it has, but this one is rebuilt under the same version.
     emptyProject('go-modules');
     Object.assign(process.env, {
       GOPROXY: `file://${join(packages, 'go')}`,
       GONOSUMDB: '*',
       GOMODCACHE: join(cache, 'installed', 'go-modules'),
       GOFLAGS: '-mod=mod -modcacherw',
+      GODEBUG: 'goindex=0',
     });
     const module = 'branded-phone-numbers.example/clients/go';
     writeFileSync(join(project, 'go.mod'), 'module example/user\n\ngo 1.23\n');

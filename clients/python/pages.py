@@ -1,45 +1,76 @@
 """All pages as one walk, at the pace that the service allows."""
 
 import time
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from threading import Lock
-from typing import Any, Callable, Iterator
+from typing import Callable, Iterator, Optional
 from weakref import WeakKeyDictionary
+
+from typing_extensions import Unpack
+from urllib3.exceptions import NewConnectionError, ProtocolError, ProxyError
 
 from branded_phone_numbers_client.api.branded_phone_numbers_api import BrandedPhoneNumbersApi
 from branded_phone_numbers_client.exceptions import ApiException
+from branded_phone_numbers_client.filters import ListBrandedPhoneNumbers
 from branded_phone_numbers_client.models.branded_phone_number import BrandedPhoneNumber
 from branded_phone_numbers_client.models.branded_phone_number_page import BrandedPhoneNumberPage
 
+TRIES = 5
+"""How often a page is asked for before its error is raised."""
+LONGEST_WAIT = 60.0
+
 
 def each_number(
-    api: BrandedPhoneNumbersApi, *, requests_per_second: int = 10, **filters: Any
+    api: BrandedPhoneNumbersApi,
+    *,
+    requests_per_second: int = 10,
+    timeout: Optional[float] = None,
+    **filters: Unpack[ListBrandedPhoneNumbers],
 ) -> Iterator[BrandedPhoneNumber]:
-    """Every number that matches the filters, page after page, waiting where the rate limit asks for it.
+    """Every number that matches the filters, page after page.
 
-    The filters are those of ``api.list_branded_phone_numbers``. Walks over the same ``api`` share
-    ``requests_per_second``, the most requests in any one second; the service allows 10.
+    After a 429, a 503 or a broken connection it waits and asks again, up to five times for a page. The filters are
+    those of ``api.list_branded_phone_numbers``. Walks over the same ``api`` share ``requests_per_second``, the most
+    requests in any one second; the service allows 10. A request takes at most ``timeout`` seconds, by default 30.
     """
-    filters = {"size": 100, **filters}
+    request: ListBrandedPhoneNumbers = {"size": 100, **filters}
     while True:
-        page = _ask(api, requests_per_second, filters)
+        page = _ask(api, requests_per_second, timeout, request)
         yield from page.items
         if page.next_cursor is None:
             return
-        filters["next_cursor"] = page.next_cursor
+        request["next_cursor"] = page.next_cursor
 
 
-def _ask(api: BrandedPhoneNumbersApi, per_second: int, filters: dict[str, Any]) -> BrandedPhoneNumberPage:
+def _ask(
+    api: BrandedPhoneNumbersApi, per_second: int, timeout: Optional[float], request: ListBrandedPhoneNumbers
+) -> BrandedPhoneNumberPage:
+    attempt = 1
     while True:
         release = _take_turn(api, per_second)
         try:
-            return api.list_branded_phone_numbers(**filters)
-        except ApiException as error:
-            if error.status != 429:
+            return api.list_branded_phone_numbers(**request, _request_timeout=timeout)
+        except (ApiException, NewConnectionError, ProtocolError, ProxyError) as error:
+            is_answer = isinstance(error, ApiException)
+            if attempt == TRIES or is_answer and error.status not in (429, 503):
                 raise
-            seconds = (error.headers or {}).get("Retry-After", "")
-            time.sleep(int(seconds) if seconds.isdigit() else 1)
+            wait = _retry_after(error) if is_answer else None
         finally:
             release()
+        time.sleep(min(0.5 * 2 ** (attempt - 1) if wait is None else wait, LONGEST_WAIT))
+        attempt += 1
+
+
+def _retry_after(error: ApiException) -> Optional[float]:
+    """Seconds, given as such or as a date (RFC 9110 section 10.2.3)."""
+    value = (error.headers or {}).get("Retry-After", "")
+    if value.isdecimal():
+        return float(value)
+    try:
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
+    except (ValueError, TypeError):
+        return None
 
 
 # For each client: when each of the turns that a second holds is free again.

@@ -44,7 +44,7 @@ describe('A client of the public reference', () => {
         },
         internalName: 'Billing & Payments',
         brandingNameShort: 'Café & Co',
-        brandingNameLong: undefined, // as this generator reads a null that need not be there
+        brandingNameLong: null,
         reportingGroup: 'Sales + Service',
         status: 'rejected',
         carrierStatuses: [

@@ -1,10 +1,10 @@
 /** All pages as one walk, at the pace that the service allows. */
+import { type BrandedPhoneNumbersApi, ResponseError } from './api.js';
 import {
   type BrandedPhoneNumber,
   type BrandedPhoneNumberPage,
-  type BrandedPhoneNumbersApi,
+  FetchError,
   type ListBrandedPhoneNumbersRequest,
-  ResponseError,
 } from './generated/index.js';
 
 export interface WalkOptions {
@@ -14,7 +14,14 @@ export interface WalkOptions {
   signal?: AbortSignal;
 }
 
-/** Every number that matches `filters`, page after page, waiting where the rate limit asks for it. */
+/** How often a page is asked for before its error is thrown. */
+const TRIES = 5;
+const LONGEST_WAIT = 60_000;
+
+/**
+ * Every number that matches `filters`, page after page. After a 429, a 503 or a broken connection it waits and asks
+ * again, up to five times for a page.
+ */
 export async function* eachNumber(
   api: BrandedPhoneNumbersApi,
   filters: ListBrandedPhoneNumbersRequest = {},
@@ -22,7 +29,7 @@ export async function* eachNumber(
 ): AsyncGenerator<BrandedPhoneNumber, void, undefined> {
   let page: BrandedPhoneNumberPage | undefined;
   do {
-    page = await ask(api, { size: 100, ...filters, ...(page && { nextCursor: page.nextCursor ?? '' }) }, options);
+    page = await ask(api, { size: 100, ...filters, ...(page && { nextCursor: page.nextCursor }) }, options);
     yield* page.items;
   } while (page.nextCursor !== null);
 }
@@ -32,17 +39,29 @@ async function ask(
   request: ListBrandedPhoneNumbersRequest,
   { requestsPerSecond = 10, signal }: WalkOptions,
 ): Promise<BrandedPhoneNumberPage> {
-  for (;;) {
+  for (let attempt = 1; ; attempt++) {
     const release = await takeTurn(api, requestsPerSecond, signal);
+    let wait = 500 * 2 ** (attempt - 1);
     try {
       return await api.listBrandedPhoneNumbers(request, signal ? { signal } : undefined);
     } catch (error) {
-      if (!(error instanceof ResponseError) || error.response.status !== 429) throw error;
-      await sleep(1000 * (Number(error.response.headers.get('Retry-After')) || 1), signal);
+      if (attempt === TRIES) throw error;
+      if (error instanceof ResponseError) {
+        if (![429, 503].includes(error.response.status)) throw error;
+        wait = retryAfter(error.response) ?? wait;
+      } else if (!(error instanceof FetchError)) throw error;
     } finally {
       release();
     }
+    await sleep(Math.min(wait, LONGEST_WAIT), signal);
   }
+}
+
+/** In milliseconds. It is sent in seconds, or as a date (RFC 9110 section 10.2.3). */
+function retryAfter({ headers }: Response): number | undefined {
+  const value = headers.get('Retry-After') ?? '';
+  const wait = /^\d+$/.test(value) ? 1000 * Number(value) : Date.parse(value) - Date.now();
+  return Number.isNaN(wait) ? undefined : Math.max(0, wait);
 }
 
 /** For each client: when each of its turns is free again. It has as many turns as requests are allowed in a second. */
@@ -73,6 +92,7 @@ async function takeTurn(api: BrandedPhoneNumbersApi, perSecond: number, signal?:
 
 function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
     const end = () => {
       clearTimeout(timer);
       reject(signal?.reason);

@@ -8,44 +8,30 @@
 export interface BrandedPhoneNumber {
     /**
      * Identifies the number's record.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     id: string;
     /**
      * A phone number in E.164.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     phoneNumber: string;
     /**
      * 
-     * @type {BusinessProfile}
-     * @memberof BrandedPhoneNumber
      */
     businessProfile: BusinessProfile;
     /**
      * What the company calls the number.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     internalName: string | null;
     /**
      * The name shown on displays with room for 15 characters.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     brandingNameShort: string | null;
     /**
      * The name shown on displays with room for 32 characters.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     brandingNameLong: string | null;
     /**
      * The group under which the company reports on the number.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     reportingGroup: string | null;
     /**
@@ -54,26 +40,18 @@ export interface BrandedPhoneNumber {
      * any `approved.optIn`: `approved`; else (only `approved.optOut`, or no entries) `unregistered`. New values
      * may come.
      * 
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     status: string;
     /**
      * All entries of the number, ordered by carrier, then feature, in byte order.
-     * @type {Array<CarrierStatus>}
-     * @memberof BrandedPhoneNumber
      */
     carrierStatuses: Array<CarrierStatus>;
     /**
      * A time in UTC, RFC 3339, with milliseconds.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     createdAt: string;
     /**
      * A time in UTC, RFC 3339, with milliseconds.
-     * @type {string}
-     * @memberof BrandedPhoneNumber
      */
     updatedAt: string;
 }
@@ -85,14 +63,10 @@ export interface BrandedPhoneNumber {
 export interface BrandedPhoneNumberPage {
     /**
      * The numbers of this page.
-     * @type {Array<BrandedPhoneNumber>}
-     * @memberof BrandedPhoneNumberPage
      */
     items: Array<BrandedPhoneNumber>;
     /**
      * What to send as `nextCursor` for the next page; `null` on the last page.
-     * @type {string}
-     * @memberof BrandedPhoneNumberPage
      */
     nextCursor: string | null;
 }
@@ -104,20 +78,14 @@ export interface BrandedPhoneNumberPage {
 export interface BusinessProfile {
     /**
      * Identifies a business profile.
-     * @type {string}
-     * @memberof BusinessProfile
      */
     id: string;
     /**
      * The company's name.
-     * @type {string}
-     * @memberof BusinessProfile
      */
     businessName: string;
     /**
      * How far the registration of the company itself has come.
-     * @type {string}
-     * @memberof BusinessProfile
      */
     status: string;
 }
@@ -129,14 +97,10 @@ export interface BusinessProfile {
 export interface CarrierStatus {
     /**
      * The carrier's name.
-     * @type {string}
-     * @memberof CarrierStatus
      */
     carrier: string;
     /**
      * What the number is registered for, such as `brandedCallerId` or `spamRemediation`. New values may come.
-     * @type {string}
-     * @memberof CarrierStatus
      */
     feature: string;
     /**
@@ -144,14 +108,10 @@ export interface CarrierStatus {
      * later one; `submitted.*` waits for the carrier; `approved.*` and `rejected.*` are its decision. New values
      * may come.
      * 
-     * @type {string}
-     * @memberof CarrierStatus
      */
     detailedStatus: string;
     /**
      * A time in UTC, RFC 3339, with milliseconds.
-     * @type {string}
-     * @memberof CarrierStatus
      */
     createdAt: string;
 }
@@ -169,7 +129,7 @@ export const DetailedStatus = {
     SubmittedOptOut: 'submitted.optOut',
     PendingOptOut: 'pending.optOut',
     ApprovedOptOut: 'approved.optOut',
-    RejectedOptOut: 'rejected.optOut'
+    RejectedOptOut: 'rejected.optOut',
 } as const;
 export type DetailedStatus = typeof DetailedStatus[keyof typeof DetailedStatus];
 
@@ -183,14 +143,10 @@ export interface Fault {
      * The parameter at fault, as it was sent; a long name is shortened and ends with `…`. Empty where the query as a
      * whole is at fault.
      * 
-     * @type {string}
-     * @memberof Fault
      */
     parameter: string;
     /**
      * What is wrong with it and what to send instead.
-     * @type {string}
-     * @memberof Fault
      */
     detail: string;
 }
@@ -201,7 +157,7 @@ export interface Fault {
  */
 export const Feature = {
     BrandedCallerId: 'brandedCallerId',
-    SpamRemediation: 'spamRemediation'
+    SpamRemediation: 'spamRemediation',
 } as const;
 export type Feature = typeof Feature[keyof typeof Feature];
 
@@ -213,38 +169,26 @@ export type Feature = typeof Feature[keyof typeof Feature];
 export interface Problem {
     /**
      * Names the kind of problem; the URI leads to a page that explains it.
-     * @type {string}
-     * @memberof Problem
      */
     type: string;
     /**
      * The kind of problem in a few words; the same for every problem of its type.
-     * @type {string}
-     * @memberof Problem
      */
     title: string;
     /**
      * The status code of the answer.
-     * @type {number}
-     * @memberof Problem
      */
     status: number;
     /**
      * What was wrong with this request and what to do.
-     * @type {string}
-     * @memberof Problem
      */
     detail: string;
     /**
      * The same as `title`, for clients that read this member.
-     * @type {string}
-     * @memberof Problem
      */
     message: string;
     /**
      * On a 400, every fault of the request, or the first 50; `detail` says how many there are.
-     * @type {Array<Fault>}
-     * @memberof Problem
      */
     errors?: Array<Fault>;
 }
@@ -257,7 +201,7 @@ export const Status = {
     SubmittedForReview: 'submitted for review',
     Rejected: 'rejected',
     Approved: 'approved',
-    Unregistered: 'unregistered'
+    Unregistered: 'unregistered',
 } as const;
 export type Status = typeof Status[keyof typeof Status];
 
@@ -279,7 +223,7 @@ export const StatusFilter = {
     SubmittedOptOut: 'submitted.optOut',
     PendingOptOut: 'pending.optOut',
     ApprovedOptOut: 'approved.optOut',
-    RejectedOptOut: 'rejected.optOut'
+    RejectedOptOut: 'rejected.optOut',
 } as const;
 export type StatusFilter = typeof StatusFilter[keyof typeof StatusFilter];
 

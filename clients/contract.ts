@@ -1,0 +1,31 @@
+/**
+ * The contract as our clients are generated from it, on standard output. It differs from openapi/openapi.yaml in what a
+ * generator can't do with that:
+ *
+ * - A parameter's description says its bounds, because editors show descriptions, not schemas.
+ * - `nextCursor` may be null, as the last page's is, so that a loop over pages can hand on what it was given.
+ * - Only the answer that is no problem is listed: every client reads problems by one piece of its own code, whatever the
+ *   status and whoever sent it.
+ */
+import { valueWords } from '../browser/parameterWords.js';
+import { contract, type Parameter, resolve } from '../src/contract.js';
+
+function forClients({ schema, description = '', ...parameter }: Parameter): Parameter {
+  const item = resolve(schema.items ?? schema);
+  const bounds = `${schema.items ? `Up to ${schema.maxItems} ${item.enum ? 'of' : 'values, each'}: ` : ''}${item.enum ? item.enum.map((value) => `\`${value}\``).join(', ') : valueWords(item)}.`;
+  return {
+    ...parameter,
+    schema: parameter.name === 'nextCursor' ? { ...schema, type: ['string', 'null'] } : schema,
+    description: `${description} ${bounds.charAt(0).toUpperCase()}${bounds.slice(1)}`.replace(/\s+/g, ' '),
+  };
+}
+
+type Operations = Record<string, { responses: Record<string, unknown> }>;
+const paths = structuredClone<Record<string, unknown>>(contract.paths) as Record<string, Operations>;
+for (const operation of Object.values(paths).flatMap((operations) => Object.values(operations)))
+  operation.responses = { 200: operation.responses[200] };
+
+const parameters = Object.entries(contract.components.parameters).map(([key, each]) => [key, forClients(each)]);
+const components = { ...contract.components, parameters: Object.fromEntries(parameters) };
+
+console.log(JSON.stringify({ ...contract, paths, components }));

@@ -1,0 +1,70 @@
+package brandedphonenumbers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// requestLimit ends a request that is not fully answered, unless the configuration's HTTPClient has a Timeout of its own.
+const requestLimit = 30 * time.Second
+
+// exchange sends a request without a body and decodes its answer into answer. An answer other than 2xx is a
+// [*GenericOpenAPIError]; the response is returned with it, and its body can still be read.
+func (c *APIClient) exchange(ctx context.Context, path, method string, headers map[string]string, query url.Values, answer any) (*http.Response, error) {
+	if c.cfg.HTTPClient.Timeout == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, requestLimit)
+		defer cancel()
+	}
+	request, err := c.prepareRequest(ctx, path, method, nil, headers, query, url.Values{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.callAPI(request)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(response.Body)
+	response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		return response, &url.Error{Op: method, URL: request.URL.String(), Err: err}
+	}
+	if response.StatusCode >= 300 {
+		return response, errorOf(response, body)
+	}
+	if err := c.decode(answer, body, response.Header.Get("Content-Type")); err != nil {
+		return response, &GenericOpenAPIError{body: body, error: err.Error()}
+	}
+	return response, nil
+}
+
+// errorOf reads the problem that the service answers. What a proxy on the way answers may be anything: HTML, other JSON,
+// nothing.
+func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
+	var problem Problem
+	if err := json.Unmarshal(body, &problem); err != nil {
+		found := response.Header.Get("Content-Type")
+		if found == "" {
+			found = "no Content-Type"
+		}
+		message := fmt.Sprintf("%d Unexpected Answer: %s instead of application/problem+json", response.StatusCode, found)
+		return &GenericOpenAPIError{body: body, error: message}
+	}
+	message := fmt.Sprintf("%d %s: %s", response.StatusCode, problem.Title, problem.Detail)
+	return &GenericOpenAPIError{body: body, error: message, model: problem}
+}
+
+// Problem returns what the service said, or nil if the answer is no problem, such as a proxy's.
+func (e GenericOpenAPIError) Problem() *Problem {
+	if problem, ok := e.model.(Problem); ok {
+		return &problem
+	}
+	return nil
+}

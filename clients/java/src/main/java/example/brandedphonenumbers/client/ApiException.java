@@ -1,0 +1,100 @@
+package example.brandedphonenumbers.client;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import example.brandedphonenumbers.client.model.Problem;
+import java.net.http.HttpHeaders;
+import javax.annotation.Nullable;
+
+/**
+ * A request that failed. Its message is {@code <status> <title>: <detail>} where the service answered with a problem.
+ * Without any answer, its cause is the {@link java.io.IOException}.
+ */
+public class ApiException extends RuntimeException {
+  private static final long serialVersionUID = 1L;
+
+  private final int code;
+  private final transient @Nullable HttpHeaders responseHeaders;
+  private final @Nullable String responseBody;
+  private final transient @Nullable Problem problem;
+
+  /**
+   * A request without an answer.
+   *
+   * @param cause why there was none
+   */
+  public ApiException(Throwable cause) {
+    super(cause);
+    code = 0;
+    responseHeaders = null;
+    responseBody = null;
+    problem = null;
+  }
+
+  /**
+   * An answer other than 2xx.
+   *
+   * @param code its status
+   * @param responseHeaders its headers
+   * @param responseBody its body
+   */
+  public ApiException(int code, HttpHeaders responseHeaders, String responseBody) {
+    this(code, responseHeaders, responseBody, problem(responseBody));
+  }
+
+  private ApiException(int code, HttpHeaders responseHeaders, String responseBody, @Nullable Problem problem) {
+    super(problem == null
+        ? code + " Unexpected Answer: " + responseHeaders.firstValue("Content-Type").orElse("no Content-Type")
+            + " instead of application/problem+json"
+        : code + " " + problem.getTitle() + ": " + problem.getDetail());
+    this.code = code;
+    this.responseHeaders = responseHeaders;
+    this.responseBody = responseBody;
+    this.problem = problem;
+  }
+
+  /** What a proxy on the way answers may be anything: HTML, other JSON, nothing. */
+  private static @Nullable Problem problem(String body) {
+    try {
+      Problem read = ApiClient.createDefaultObjectMapper().readValue(body, Problem.class);
+      return read != null && read.getTitle() != null && read.getDetail() != null ? read : null;
+    } catch (JsonProcessingException e) {
+      return null;
+    }
+  }
+
+  /**
+   * The status of the answer.
+   *
+   * @return the status code, or 0 without an answer
+   */
+  public int getCode() {
+    return code;
+  }
+
+  /**
+   * What the service said.
+   *
+   * @return the problem, or null if there was no answer, or one that is no problem, such as a proxy's
+   */
+  public @Nullable Problem getProblem() {
+    return problem;
+  }
+
+  /**
+   * The headers of the answer.
+   *
+   * @return the headers, or null without an answer
+   */
+  public @Nullable HttpHeaders getResponseHeaders() {
+    return responseHeaders;
+  }
+
+  /**
+   * The body of the answer.
+   *
+   * @return the text, or null without an answer
+   */
+  public @Nullable String getResponseBody() {
+    return responseBody;
+  }
+}

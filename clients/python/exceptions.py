@@ -1,0 +1,112 @@
+"""What can go wrong."""
+
+from typing import Any, Mapping, NoReturn, Optional
+
+from branded_phone_numbers_client.models.problem import Problem
+
+
+class OpenApiException(Exception):
+    """The base of all errors of this client."""
+
+
+class ApiTypeError(OpenApiException, TypeError):
+    pass
+
+
+class ApiValueError(OpenApiException, ValueError):
+    pass
+
+
+class ApiAttributeError(OpenApiException, AttributeError):
+    pass
+
+
+class ApiKeyError(OpenApiException, KeyError):
+    pass
+
+
+class ApiException(OpenApiException):
+    """An answer other than 2xx; as text, ``<status> <title>: <detail>``."""
+
+    status: Optional[int]
+    """The status code of the answer."""
+    headers: Optional[Mapping[str, str]]
+    """The headers of the answer."""
+    body: Optional[str]
+    """The body of the answer."""
+    problem: Optional[Problem]
+    """What the service said; ``None`` if the answer is no problem, such as a proxy's."""
+
+    def __init__(
+        self,
+        status: Optional[int] = None,
+        reason: Optional[str] = None,
+        http_resp: Any = None,
+        *,
+        body: Optional[str] = None,
+        data: Any = None,
+    ) -> None:
+        self.status = status if http_resp is None else http_resp.status
+        self.reason = reason if http_resp is None else http_resp.reason
+        self.headers = None if http_resp is None else http_resp.headers
+        self.body = body if http_resp is None else http_resp.data.decode("utf-8", "replace")
+        self.problem = _read_problem(self.body)
+        self.data = self.problem if data is None else data
+        super().__init__(self.status, self.reason)
+
+    @classmethod
+    def from_response(cls, *, http_resp: Any, body: Optional[str], data: Any) -> NoReturn:
+        kinds = {
+            400: BadRequestException,
+            401: UnauthorizedException,
+            403: ForbiddenException,
+            404: NotFoundException,
+            409: ConflictException,
+            422: UnprocessableEntityException,
+        }
+        kind = ServiceException if 500 <= http_resp.status <= 599 else kinds.get(http_resp.status, ApiException)
+        raise kind(http_resp=http_resp, body=body, data=data)
+
+    def __str__(self) -> str:
+        if self.problem is not None:
+            return f"{self.status} {self.problem.title}: {self.problem.detail}"
+        if self.headers is None:
+            return f"{self.reason}"
+        found = self.headers.get("Content-Type") or "no Content-Type"
+        return f"{self.status} Unexpected Answer: {found} instead of application/problem+json"
+
+
+def _read_problem(body: Optional[str]) -> Optional[Problem]:
+    """What a proxy on the way answers may be anything: HTML, other JSON, nothing."""
+    try:
+        return None if body is None else Problem.from_json(body)
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+class BadRequestException(ApiException):
+    pass
+
+
+class UnauthorizedException(ApiException):
+    pass
+
+
+class ForbiddenException(ApiException):
+    pass
+
+
+class NotFoundException(ApiException):
+    pass
+
+
+class ConflictException(ApiException):
+    pass
+
+
+class UnprocessableEntityException(ApiException):
+    pass
+
+
+class ServiceException(ApiException):
+    pass
