@@ -5,8 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,8 +150,41 @@ func TestReturnsARefusedRequestAsAnErrorThatCarriesTheProblem(t *testing.T) {
 	if !errors.As(err, &refused) || answer.StatusCode != 400 {
 		t.Fatalf("no such error: %v", err)
 	}
-	if problem, ok := refused.Model().(client.Problem); !ok || problem.Type != "/problems/invalid-cursor" {
-		t.Errorf("its model is %v", refused.Model())
+	problem := refused.Problem()
+	if problem == nil || problem.Type != "/problems/invalid-cursor" {
+		t.Fatalf("its problem is %v", problem)
+	}
+	if err.Error() != "400 Invalid Cursor: "+problem.Detail {
+		t.Errorf("its message is %q", err)
+	}
+}
+
+func TestReturnsAPageOfAProxyAsAnErrorThatSaysWhatItIs(t *testing.T) {
+	_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/html")).Execute()
+	var refused *client.GenericOpenAPIError
+	if !errors.As(err, &refused) || refused.Problem() != nil || !strings.Contains(string(refused.Body()), "Bad Gateway") {
+		t.Fatalf("no such error: %v", err)
+	}
+	if err.Error() != "502 Unexpected Answer: text/html instead of application/problem+json" {
+		t.Errorf("its message is %q", err)
+	}
+}
+
+// hasty is a service whose requests end after 300 milliseconds.
+func hasty(url string) *client.BrandedPhoneNumbersAPIService {
+	configuration := client.NewConfiguration()
+	configuration.Servers = client.ServerConfigurations{{URL: url}}
+	configuration.HTTPClient = &http.Client{Timeout: 300 * time.Millisecond}
+	return client.NewAPIClient(configuration).BrandedPhoneNumbersAPI
+}
+
+func TestEndsARequestInTime(t *testing.T) {
+	for _, step := range []string{"silent", "stall"} {
+		_, _, err := list(hasty(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
+		var timeout interface{ Timeout() bool }
+		if !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%s: %v", step, err)
+		}
 	}
 }
 
@@ -183,5 +220,121 @@ func TestIsNotBrokenByMembersAndValuesThatAreNewerThanIt(t *testing.T) {
 	}
 	if number.AdditionalProperties["region"] == nil {
 		t.Error("the new member is lost")
+	}
+}
+
+// badDay is an address of the service on a bad day.
+func badDay(steps string) string {
+	return fmt.Sprintf("%s/go-%d/%s", os.Getenv("FAILING_URL"), time.Now().UnixNano(), steps)
+}
+
+// waits says how long the address was left alone between the requests, in milliseconds.
+func waits(t *testing.T, url string) []float64 {
+	t.Helper()
+	answer, err := http.Get(url + "/asked")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var asked, waits []float64
+	if err := json.NewDecoder(answer.Body).Decode(&asked); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < len(asked); i++ {
+		waits = append(waits, asked[i]-asked[i-1])
+	}
+	return waits
+}
+
+func collect(numbers iter.Seq2[client.BrandedPhoneNumber, error]) ([]string, error) {
+	var collected []string
+	for number, err := range numbers {
+		if err != nil {
+			return collected, err
+		}
+		collected = append(collected, number.PhoneNumber)
+	}
+	return collected, nil
+}
+
+func all() []string {
+	numbers := []string{}
+	for i := range 240 {
+		numbers = append(numbers, fmt.Sprintf("+1415555%04d", i))
+	}
+	return numbers
+}
+
+func TestEachNumberYieldsEveryNumberOnceInOrderOverAllPages(t *testing.T) {
+	if numbers, err := collect(list(service()).Size(7).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
+		t.Errorf("%v, %v", numbers, err)
+	}
+}
+
+func TestEachNumberEndsWhereItsReaderDoes(t *testing.T) {
+	url := badDay("ok")
+	for range list(api(url)).Size(10).EachNumber() {
+		break
+	}
+	if len(waits(t, url)) != 0 {
+		t.Error("it went on")
+	}
+}
+
+func TestEachNumberWaitsOutTheRateLimit(t *testing.T) {
+	numbers, err := collect(list(api(os.Getenv("LIMITED_URL"))).Size(10).EachNumber())
+	if err != nil || !slices.Equal(numbers, all()) {
+		t.Errorf("%v, %v", numbers, err)
+	}
+}
+
+func TestEachNumberAsksAgainAfterABrokenConnectionA503And429sOnAnyPage(t *testing.T) {
+	url := badDay("size=80,break,503,429,429-1,ok,half")
+	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
+		t.Fatalf("%v, %v", numbers, err)
+	}
+	waited := waits(t, url)
+	if len(waited) != 7 || waited[0] < 490 || waited[3] < 990 || waited[5] < 490 {
+		t.Errorf("it waited %v", waited)
+	}
+}
+
+func TestEachNumberWaitsHalfASecondThenOneWhereNobodySaysHowLong(t *testing.T) {
+	url := badDay("503-,503-")
+	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
+		t.Fatalf("%v, %v", numbers, err)
+	}
+	if waited := waits(t, url); waited[0] < 490 || waited[1] < 990 {
+		t.Errorf("it waited %v", waited)
+	}
+}
+
+func TestEachNumberGivesUpAfterFiveRequestsForAPage(t *testing.T) {
+	url := badDay("ok,503*")
+	numbers, err := collect(list(api(url)).EachNumber())
+	if len(numbers) != 100 || err == nil || err.Error() != "503 Bad Day: Try again." {
+		t.Errorf("%d numbers, then %v", len(numbers), err)
+	}
+	if waited := waits(t, url); len(waited) != 5 {
+		t.Errorf("it waited %v", waited)
+	}
+}
+
+func TestEachNumberReturnsAtOnceWhatAskingAgainDoesNotHelp(t *testing.T) {
+	for _, step := range []string{"500", "html", "silent"} {
+		url := badDay(step)
+		if _, err := collect(list(hasty(url)).EachNumber()); err == nil || len(waits(t, url)) != 0 {
+			t.Errorf("%s: %v after %v", step, err, waits(t, url))
+		}
+	}
+}
+
+func TestEachNumberEndsWhileItWaitsWhenItsContextDoes(t *testing.T) {
+	context, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	started := time.Now()
+	_, err := collect(api(badDay("503-60")).ListBrandedPhoneNumbers(context).EachNumber())
+	if err == nil || time.Since(started) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(started))
 	}
 }

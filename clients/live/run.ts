@@ -17,6 +17,7 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { openLog } from '../../src/log.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { startService } from '../../src/server.js';
+import { startFailing } from './failing.js';
 import { startGrown } from './grown.js';
 import { lines } from './numbers.js';
 
@@ -127,7 +128,7 @@ async function run([program = '', ...options]: string[], folder: string, environ
   return { output, status };
 }
 
-/** The service with the tests' numbers, with and without its rate limit, and as it may be some years on. */
+/** The service with the tests' numbers, with and without its rate limit, on a bad day, and as it may be some years on. */
 async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clients-'));
   const postgres = await openEmbeddedPostgres(join(folder, 'postgres'));
@@ -142,18 +143,20 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
       return startService(config, postgres.url, openLog(config));
     };
     const [service, limited, keyed] = [await start('0'), await start('10'), await start('0', 'api-key')];
-    const grown = await startGrown(service.url);
+    const [grown, failing] = [await startGrown(service.url), await startFailing(service.url)];
     await use({
       ...process.env,
       SERVICE_URL: service.url,
       LIMITED_URL: limited.url,
       GROWN_URL: grown.url,
+      FAILING_URL: failing.url,
       KEYED_URL: keyed.url,
       API_KEY: key,
       SHAPES: join(root, 'clients', 'live', 'shapes.json'),
       CACHE: cache,
     });
     grown.close();
+    failing.close();
     await Promise.all([service.close(), limited.close(), keyed.close()]);
   } finally {
     await postgres.close();

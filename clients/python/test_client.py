@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from urllib.request import urlopen
+from uuid import uuid4
 
 import pytest
 from branded_phone_numbers_client import ApiClient, ApiException, BrandedPhoneNumbersApi, Configuration
-from branded_phone_numbers_client.models import BrandedPhoneNumber
+from branded_phone_numbers_client.models import BrandedPhoneNumber, Feature, StatusFilter
 from branded_phone_numbers_client.pages import each_number
+from urllib3.exceptions import TimeoutError
 
 SERVICE_URL = os.environ["SERVICE_URL"]
 LIMITED_URL = os.environ["LIMITED_URL"]
 GROWN_URL = os.environ["GROWN_URL"]
+FAILING_URL = os.environ["FAILING_URL"]
 SHAPES = json.loads(Path(os.environ["SHAPES"]).read_text())
 ALL = [f"+1415555{i:04}" for i in range(240)]
 CREATED = datetime(2026, 2, 3, 16, 49, 2, 748000, tzinfo=timezone.utc)
@@ -67,7 +70,30 @@ def test_raises_a_refused_request_as_an_error_that_carries_the_problem() -> None
     with pytest.raises(ApiException) as raised:
         api.list_branded_phone_numbers(next_cursor="damaged")
     assert raised.value.status == 400
-    assert raised.value.data.type == "/problems/invalid-cursor"
+    problem = raised.value.problem
+    assert problem is not None and problem.type == "/problems/invalid-cursor"
+    assert str(raised.value) == f"400 Invalid Cursor: {problem.detail}"
+
+
+def test_raises_a_page_of_a_proxy_as_an_error_that_says_what_it_is() -> None:
+    with pytest.raises(ApiException) as raised:
+        client(f"{FAILING_URL}/python/html").list_branded_phone_numbers()
+    assert str(raised.value) == "502 Unexpected Answer: text/html instead of application/problem+json"
+    assert raised.value.problem is None
+    assert raised.value.body is not None and "Bad Gateway" in raised.value.body
+
+
+@pytest.mark.parametrize("step", ["silent", "stall"])
+def test_ends_a_request_in_time(step: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(TimeoutError):
+        client(f"{FAILING_URL}/python/{step}").list_branded_phone_numbers(_request_timeout=0.3)
+    assert time.monotonic() - started < 5
+
+
+def test_takes_literals_and_tuples_for_a_list_of_values() -> None:
+    literal = api.list_branded_phone_numbers(status=["approved"], feature=("brandedCallerId",))
+    assert literal == api.list_branded_phone_numbers(status=[StatusFilter.APPROVED], feature=[Feature.BRANDEDCALLERID])
 
 
 def test_raises_a_429_at_once_with_retry_after() -> None:
@@ -143,3 +169,48 @@ def test_each_number_raises_any_other_error() -> None:
     with pytest.raises(ApiException) as raised:
         list(each_number(api, next_cursor="damaged"))
     assert raised.value.status == 400
+
+
+class BadDay:
+    """An address of the service on a bad day."""
+
+    def __init__(self, *steps: str) -> None:
+        self.url = f"{FAILING_URL}/python-{uuid4()}/{','.join(steps)}"
+        self.api = client(self.url)
+
+    def waits(self) -> list[float]:
+        """How long it was left alone between the requests, in seconds."""
+        with urlopen(f"{self.url}/asked") as answer:
+            asked = json.load(answer)
+        return [(later - earlier) / 1000 for earlier, later in zip(asked, asked[1:])]
+
+
+def test_each_number_asks_again_after_a_broken_connection_a_503_and_429s_on_any_page() -> None:
+    day = BadDay("size=80", "break", "503", "429", "429-1", "ok", "half")
+    assert [number.phone_number for number in each_number(day.api)] == ALL
+    broken, _, _, limited, _, half, _ = day.waits()
+    assert min(broken, half) >= 0.49
+    assert limited >= 0.99
+
+
+def test_each_number_waits_half_a_second_then_one_where_nobody_says_how_long() -> None:
+    day = BadDay("503-", "503-")
+    assert [number.phone_number for number in each_number(day.api)] == ALL
+    first, second, *_ = day.waits()
+    assert first >= 0.49
+    assert second >= 0.99
+
+
+def test_each_number_gives_up_after_five_requests_for_a_page() -> None:
+    day = BadDay("ok", "503*")
+    with pytest.raises(ApiException, match="^503 Bad Day: Try again.$"):
+        list(each_number(day.api))
+    assert len(day.waits()) == 5
+
+
+@pytest.mark.parametrize("step", ["500", "html", "silent"])
+def test_each_number_raises_at_once_what_asking_again_does_not_help(step: str) -> None:
+    day = BadDay(step)
+    with pytest.raises((ApiException, TimeoutError)):
+        list(each_number(day.api, timeout=0.3))
+    assert day.waits() == []

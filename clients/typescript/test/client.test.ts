@@ -1,6 +1,7 @@
 /** The packed client, installed and run against the live service. */
 import { readFileSync } from 'node:fs';
-import type { BrandedPhoneNumber, ListBrandedPhoneNumbersRequest } from 'branded-phone-numbers-client';
+import { inspect } from 'node:util';
+import type { BrandedPhoneNumber, ListBrandedPhoneNumbersRequest, Problem } from 'branded-phone-numbers-client';
 import { BrandedPhoneNumbersApi, Configuration, eachNumber, ResponseError } from 'branded-phone-numbers-client';
 import { describe, expect, it } from 'vitest';
 
@@ -11,17 +12,18 @@ interface Shape {
   count: number;
 }
 
-const { SERVICE_URL = '', LIMITED_URL = '', GROWN_URL = '', SHAPES = '' } = process.env;
+const { SERVICE_URL = '', LIMITED_URL = '', GROWN_URL = '', FAILING_URL = '', SHAPES = '' } = process.env;
 const shapes: Shape[] = JSON.parse(readFileSync(SHAPES, 'utf8'));
-const client = (basePath: string) => new BrandedPhoneNumbersApi(new Configuration({ basePath }));
+const client = (basePath: string, timeout?: number) =>
+  new BrandedPhoneNumbersApi(new Configuration({ basePath, ...(timeout && { timeout }) }));
 const api = client(SERVICE_URL);
 
 /** All pages of a walk by hand, of the largest size. */
 async function walk(request: ListBrandedPhoneNumbersRequest): Promise<BrandedPhoneNumber[]> {
   const items: BrandedPhoneNumber[] = [];
-  let nextCursor: string | null | undefined;
+  let nextCursor: string | null = null;
   do {
-    const page = await api.listBrandedPhoneNumbers({ size: 100, ...request, ...(nextCursor && { nextCursor }) });
+    const page = await api.listBrandedPhoneNumbers({ size: 100, ...request, nextCursor });
     items.push(...page.items);
     nextCursor = page.nextCursor;
   } while (nextCursor !== null);
@@ -55,7 +57,38 @@ describe('The TypeScript client', () => {
   it('throws a refused request as an error that carries the problem', async () => {
     const error = await api.listBrandedPhoneNumbers({ nextCursor: 'damaged' }).catch((thrown) => thrown);
     expect(error).toBeInstanceOf(ResponseError);
+    const problem: Problem | undefined = (error as ResponseError).problem;
+    expect(problem).toMatchObject({ type: '/problems/invalid-cursor', status: 400 });
+    expect(error.message).toBe(`400 Invalid Cursor: ${problem?.detail}`);
     expect(await error.response.json()).toMatchObject({ type: '/problems/invalid-cursor', status: 400 });
+    const printed = inspect(error)
+      .split('\n')
+      .filter((line) => !/^ +at /.test(line));
+    expect(printed.length, inspect(error)).toBeLessThan(20);
+  });
+
+  it("throws a proxy's page as an error that says what it is", async () => {
+    const error = await client(`${FAILING_URL}/typescript/html`)
+      .listBrandedPhoneNumbers()
+      .catch((thrown) => thrown);
+    expect(error).toBeInstanceOf(ResponseError);
+    expect(error.message).toBe('502 Unexpected Answer: text/html instead of application/problem+json');
+    expect(error.problem).toBeUndefined();
+    expect(await error.response.text()).toContain('Bad Gateway');
+  });
+
+  it.each(['silent', 'stall'])('ends a request in time where the answer is %s', async (step) => {
+    const started = performance.now();
+    const asking = client(`${FAILING_URL}/typescript/${step}`, 300).listBrandedPhoneNumbers();
+    await expect(asking).rejects.toMatchObject({ name: 'TimeoutError' });
+    expect(performance.now() - started).toBeLessThan(5000);
+  });
+
+  it('says where there was no answer', async () => {
+    await expect(client('http://127.0.0.1:1').listBrandedPhoneNumbers()).rejects.toMatchObject({
+      name: 'FetchError',
+      message: expect.stringMatching(/^fetch failed: /),
+    });
   });
 
   it('throws a 429 at once, with Retry-After', async () => {
@@ -141,5 +174,60 @@ describe('eachNumber', () => {
     await Promise.all(Array.from({ length: 10 }, () => client(LIMITED_URL).listBrandedPhoneNumbers({ size: 1 })));
     const walk = collect(eachNumber(client(LIMITED_URL), {}, { signal: AbortSignal.timeout(200) }));
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
+  });
+
+  /** An address of the service on a bad day, and how long it was left alone between the requests, in milliseconds. */
+  function badDay(...steps: string[]) {
+    const url = `${FAILING_URL}/typescript-${crypto.randomUUID()}/${steps}`;
+    return {
+      url,
+      async waits() {
+        const asked = (await (await fetch(`${url}/asked`)).json()) as number[];
+        return asked.slice(1).map((time, i) => time - (asked[i] ?? 0));
+      },
+    };
+  }
+
+  it('waits and asks again after a broken connection, a 503 and 429s, on any page', async () => {
+    const { url, waits } = badDay('size=80', 'break', '503', '429', '429-1', 'ok', 'half');
+    expect(await collect(eachNumber(client(url)))).toEqual(all);
+    const [broken = 0, , , limited = 0, , half = 0, ...more] = await waits();
+    expect(Math.min(broken, half)).toBeGreaterThanOrEqual(490);
+    expect(limited).toBeGreaterThanOrEqual(990);
+    expect(more).toHaveLength(1);
+  });
+
+  it('waits half a second, then one, where nobody says how long', async () => {
+    const { url, waits } = badDay('503-', '503-');
+    expect(await collect(eachNumber(client(url)))).toEqual(all);
+    const [first = 0, second = 0] = await waits();
+    expect(first).toBeGreaterThanOrEqual(490);
+    expect(second).toBeGreaterThanOrEqual(990);
+  });
+
+  it('gives up after five requests for a page', async () => {
+    const { url, waits } = badDay('ok', '503*');
+    await expect(collect(eachNumber(client(url)))).rejects.toThrow('503 Bad Day: Try again.');
+    expect(await waits()).toHaveLength(5);
+  });
+
+  it.each(['500', 'html', 'silent'])('throws at once what asking again does not help: %s', async (step) => {
+    const { url, waits } = badDay(step);
+    await expect(collect(eachNumber(client(url, 300)))).rejects.toThrow();
+    expect(await waits()).toHaveLength(0);
+  });
+
+  it('ends while it waits for a service that is away, when its signal is aborted', async () => {
+    const { url } = badDay('503-60');
+    const walk = collect(eachNumber(client(url), {}, { signal: AbortSignal.timeout(200) }));
+    await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
+  });
+
+  it('takes only filters that there are', () => {
+    // @ts-expect-error: the filter is called carrier
+    eachNumber(api, { carrrier: ['AT&T'] });
+    // @ts-expect-error: there is no such status
+    eachNumber(api, { status: ['aproved'] });
+    eachNumber(api, { status: ['approved'], carrier: ['AT&T'] });
   });
 });

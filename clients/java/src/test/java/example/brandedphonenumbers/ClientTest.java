@@ -1,8 +1,10 @@
 package example.brandedphonenumbers;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
@@ -11,6 +13,8 @@ import example.brandedphonenumbers.client.ApiClient;
 import example.brandedphonenumbers.client.ApiException;
 import example.brandedphonenumbers.client.BrandedPhoneNumbersApi;
 import example.brandedphonenumbers.client.BrandedPhoneNumbersApi.APIListBrandedPhoneNumbersRequest;
+import example.brandedphonenumbers.client.Pages;
+import example.brandedphonenumbers.client.model.BrandedPhoneNumber;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumberPage;
 import example.brandedphonenumbers.client.model.DetailedStatus;
 import example.brandedphonenumbers.client.model.Feature;
@@ -20,12 +24,18 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.net.http.HttpTimeoutException;
+import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 import org.junit.jupiter.api.DynamicTest;
@@ -36,6 +46,7 @@ import org.junit.jupiter.api.TestFactory;
 class ClientTest {
   static final ObjectMapper JSON = new ObjectMapper();
   static final String SERVICE_URL = System.getenv("SERVICE_URL");
+  static final String FAILING_URL = System.getenv("FAILING_URL");
   final BrandedPhoneNumbersApi api = client(SERVICE_URL);
 
   static BrandedPhoneNumbersApi client(String url) {
@@ -120,7 +131,33 @@ class ClientTest {
     var error = assertThrows(ApiException.class,
         () -> api.listBrandedPhoneNumbers(request().nextCursor("damaged").build()));
     assertEquals(400, error.getCode());
-    assertEquals("/problems/invalid-cursor", JSON.readTree(error.getResponseBody()).get("type").asText());
+    assertEquals("/problems/invalid-cursor", error.getProblem().getType().toString());
+    assertEquals("400 Invalid Cursor: " + error.getProblem().getDetail(), error.getMessage());
+  }
+
+  @Test
+  void throwsAPageOfAProxyAsAnErrorThatSaysWhatItIs() {
+    var error = assertThrows(ApiException.class,
+        () -> client(FAILING_URL + "/java/html").listBrandedPhoneNumbers(request().build()));
+    assertEquals("502 Unexpected Answer: text/html instead of application/problem+json", error.getMessage());
+    assertNull(error.getProblem());
+    assertTrue(error.getResponseBody().contains("Bad Gateway"));
+  }
+
+  /** A client whose requests end after 300 milliseconds. */
+  static BrandedPhoneNumbersApi hasty(String url) {
+    var client = new ApiClient().setReadTimeout(Duration.ofMillis(300));
+    client.updateBaseUri(url);
+    return new BrandedPhoneNumbersApi(client);
+  }
+
+  @TestFactory
+  Stream<DynamicTest> endsARequestInTime() {
+    return Stream.of("silent", "stall").map(step -> DynamicTest.dynamicTest(step, () -> {
+      var error = assertThrows(ApiException.class,
+          () -> hasty(FAILING_URL + "/java/" + step).listBrandedPhoneNumbers(request().build()));
+      assertInstanceOf(HttpTimeoutException.class, error.getCause());
+    }));
   }
 
   @Test
@@ -145,5 +182,84 @@ class ClientTest {
     assertEquals("on hold", number.getStatus());
     assertEquals("voicemailGreeting", number.getCarrierStatuses().get(0).getFeature());
     assertEquals("expired.optIn", number.getCarrierStatuses().get(0).getDetailedStatus());
+  }
+
+  static List<String> collect(BrandedPhoneNumbersApi api, APIListBrandedPhoneNumbersRequest.Builder request) {
+    try (var numbers = Pages.eachNumber(api, request.build())) {
+      return numbers.map(BrandedPhoneNumber::getPhoneNumber).collect(Collectors.toList());
+    }
+  }
+
+  static final List<String> ALL =
+      IntStream.range(0, 240).mapToObj(i -> String.format("+1415555%04d", i)).collect(Collectors.toList());
+
+  /** An address of the service on a bad day. */
+  static String badDay(String steps) {
+    return FAILING_URL + "/java-" + UUID.randomUUID() + "/" + steps;
+  }
+
+  /** How long the address was left alone between the requests, in milliseconds. */
+  static List<Double> waits(String url) throws Exception {
+    var asking = HttpRequest.newBuilder(URI.create(url + "/asked")).build();
+    var asked = JSON.readTree(HttpClient.newHttpClient().send(asking, BodyHandlers.ofString()).body());
+    return IntStream.range(1, asked.size())
+        .mapToObj(i -> asked.get(i).asDouble() - asked.get(i - 1).asDouble()).collect(Collectors.toList());
+  }
+
+  @Test
+  void eachNumberYieldsEveryNumberOnceInOrderOverAllPages() {
+    assertEquals(ALL, collect(api, request().size(7)));
+  }
+
+  @Test
+  void eachNumberAsksForNoPageThatNobodyReads() throws Exception {
+    var url = badDay("ok");
+    assertEquals(ALL.get(0), Pages.eachNumber(client(url), request().size(10).build()).findFirst().get().getPhoneNumber());
+    assertEquals(List.of(), waits(url));
+  }
+
+  @Test
+  void eachNumberWaitsOutTheRateLimit() {
+    assertEquals(ALL, collect(client(System.getenv("LIMITED_URL")), request().size(10)));
+  }
+
+  @Test
+  void eachNumberAsksAgainAfterABrokenConnectionA503And429sOnAnyPage() throws Exception {
+    var url = badDay("size=80,break,503,429,429-1,ok,half");
+    assertEquals(ALL, collect(client(url), request()));
+    var waits = waits(url);
+    assertEquals(7, waits.size());
+    assertTrue(waits.get(0) >= 490 && waits.get(3) >= 990 && waits.get(5) >= 490, waits.toString());
+  }
+
+  @Test
+  void eachNumberWaitsHalfASecondThenOneWhereNobodySaysHowLong() throws Exception {
+    var url = badDay("503-,503-");
+    assertEquals(ALL, collect(client(url), request()));
+    assertTrue(waits(url).get(0) >= 490 && waits(url).get(1) >= 990, waits(url).toString());
+  }
+
+  @Test
+  void eachNumberGivesUpAfterFiveRequestsForAPage() throws Exception {
+    var url = badDay("ok,503*");
+    var error = assertThrows(ApiException.class, () -> collect(client(url), request()));
+    assertEquals("503 Bad Day: Try again.", error.getMessage());
+    assertEquals(5, waits(url).size());
+  }
+
+  @TestFactory
+  Stream<DynamicTest> eachNumberThrowsAtOnceWhatAskingAgainDoesNotHelp() {
+    return Stream.of("500", "html", "silent").map(step -> DynamicTest.dynamicTest(step, () -> {
+      var url = badDay(step);
+      assertThrows(ApiException.class, () -> collect(hasty(url), request()));
+      assertEquals(List.of(), waits(url));
+    }));
+  }
+
+  @Test
+  void eachNumberEndsWhileItWaitsWhenItsStreamIsClosed() {
+    var numbers = Pages.eachNumber(client(badDay("503-60")), request().build());
+    CompletableFuture.runAsync(numbers::close, CompletableFuture.delayedExecutor(200, TimeUnit.MILLISECONDS));
+    assertTimeout(Duration.ofSeconds(5), () -> assertThrows(CancellationException.class, numbers::count));
   }
 }

@@ -1,0 +1,72 @@
+/**
+ * The service on a bad day: passes requests to the real one, except where the address that a client was given says
+ * otherwise. `/<anything>/<steps>` is such an address: its first request meets the first step, and so on, with commas
+ * between them; requests after the last step are passed on. `/<anything>/<steps>/asked` lists when it was asked.
+ *
+ * Steps: `ok`; `503`, `429` and other statuses, with `Retry-After: 0`; `503-1`, with `Retry-After: 1`; `503-`, without;
+ * `break` and `half`, a connection that breaks before the answer and in its middle; `silent` and `stall`, no answer and
+ * half of one; `html`, a proxy's 502; a step with `*` is met by all requests from there on. `size=20` is no step: it
+ * sets the size of all pages.
+ */
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export async function startFailing(serviceUrl: string): Promise<{ url: string; close(): void }> {
+  const asked = new Map<string, number[]>();
+  const server = createServer(async (request, response) => {
+    const [, address = '', steps = '', path = ''] = /^(\/[^/]+\/([^/]+))(\/.*)$/.exec(request.url ?? '') ?? [];
+    const times = asked.get(address) ?? [];
+    asked.set(address, times);
+    if (path === '/asked') return response.end(JSON.stringify(times));
+    times.push(performance.now());
+    const all = decodeURIComponent(steps).split(',');
+    const size = all.find((step) => step.startsWith('size='))?.slice('size='.length);
+    const scripted = all.filter((step) => !step.startsWith('size='));
+    const endless = scripted.findIndex((step) => step.endsWith('*'));
+    const step = scripted[endless >= 0 ? Math.min(endless, times.length - 1) : times.length - 1] ?? 'ok';
+    const url = new URL(serviceUrl + path);
+    if (size) url.searchParams.set('size', size);
+    await meet(step.replace('*', ''), url, response);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+async function meet(step: string, url: URL, response: ServerResponse): Promise<unknown> {
+  if (step === 'silent') return;
+  if (step === 'break') return response.destroy();
+  if (step === 'html') return response.writeHead(502, { 'Content-Type': 'text/html' }).end('<h1>Bad Gateway</h1>');
+  const [, status, retryAfter] = /^(\d{3})(-\d*)?$/.exec(step) ?? [];
+  if (status) {
+    const wait = retryAfter === undefined ? '0' : retryAfter.slice(1);
+    const problem = {
+      type: '/problems/unavailable',
+      title: 'Bad Day',
+      status: Number(status),
+      detail: 'Try again.',
+      message: 'Bad Day',
+    };
+    response.writeHead(Number(status), {
+      'Content-Type': 'application/problem+json',
+      ...(wait && { 'Retry-After': wait }),
+    });
+    return response.end(JSON.stringify(problem));
+  }
+  const answer = await fetch(url);
+  const body = Buffer.from(await answer.arrayBuffer());
+  response.writeHead(answer.status, {
+    'Content-Type': answer.headers.get('Content-Type') ?? '',
+    'Content-Length': body.length,
+  });
+  if (step === 'ok') return response.end(body);
+  response.write(body.subarray(0, body.length / 2));
+  if (step === 'half') setTimeout(() => response.destroy(), 50);
+}
