@@ -1,4 +1,7 @@
-/** The sample in each client's README, run as it stands with the package that `make clients` made. */
+/**
+ * The sample in each client's README, run as it stands with the package that `make clients` made, against a service that
+ * answers 503 and 429 in between.
+ */
 import { execFile } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,7 +10,7 @@ import { describe, expect, it } from 'vitest';
 import { sample } from './live/samples.js';
 
 const run = promisify(execFile);
-const { SERVICE_URL = '', CACHE = '', CLIENTS = '' } = process.env;
+const { SERVICE_URL = '', FAILING_URL = '', CACHE = '', CLIENTS = '' } = process.env;
 
 /** What every sample prints: the numbers with an entry at AT&T whose overall status is approved. */
 async function expected(): Promise<string> {
@@ -48,7 +51,8 @@ describe('The sample of the README prints every number that matches', () => {
     if (!how) throw new Error(`nobody knows how to run ${client}`);
     const folder = join(CACHE, 'installed', client);
     await mkdir(join(folder, 'sample'), { recursive: true });
-    await writeFile(join(folder, how.file), sample(client, how.language, SERVICE_URL));
+    const badDay = `${FAILING_URL}/sample-${client}/size=20,503-1,ok,429-1,503-1,ok`;
+    await writeFile(join(folder, how.file), sample(client, how.language, badDay));
     expect((await how.run(folder)).stdout).toBe(await expected());
   });
 });

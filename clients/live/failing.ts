@@ -4,7 +4,7 @@
  * between them; requests after the last step are passed on. `/<anything>/<steps>/asked` lists when it was asked.
  *
  * Steps: `ok`; `503`, `429` and other statuses, with `Retry-After: 0`; `503-1`, with `Retry-After: 1`; `503-`, without;
- * `break` and `half`, a connection that breaks before the answer and in its middle; `silent` and `stall`, no answer and
+ * `break` and `half`, a connection that breaks in the first line of the answer and in its body; `silent` and `stall`, no answer and
  * half of one; `html`, a proxy's 502; a step with `*` is met by all requests from there on. `size=20` is no step: it
  * sets the size of all pages.
  */
@@ -42,7 +42,8 @@ export async function startFailing(serviceUrl: string): Promise<{ url: string; c
 
 async function meet(step: string, url: URL, response: ServerResponse): Promise<unknown> {
   if (step === 'silent') return;
-  if (step === 'break') return response.destroy();
+  // Had nothing been sent, some languages' own libraries would ask once more.
+  if (step === 'break') return response.socket?.end('HTTP/1.');
   if (step === 'html') return response.writeHead(502, { 'Content-Type': 'text/html' }).end('<h1>Bad Gateway</h1>');
   const [, status, retryAfter] = /^(\d{3})(-\d*)?$/.exec(step) ?? [];
   if (status) {

@@ -219,7 +219,11 @@ await withService(async (environment) => {
   }
   const packaged = names.filter((name) => name in clients).join(' ');
   if (!packaged) return;
-  const samples = { name: 'samples of the READMEs', command: vitest('samples'), passed: /Tests .*?(\d+) passed/g };
-  await test(samples, { ...environment, CLIENTS: packaged });
+  const passed = /Tests .*?(\d+) passed/g;
+  for (const [name, file] of [
+    ['samples of the READMEs', 'samples'],
+    ['checks of the packages', 'packages'],
+  ] as const)
+    await test({ name, command: vitest(file), passed }, { ...environment, CLIENTS: packaged });
 });
 console.log(results.join('\n'));

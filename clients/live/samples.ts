@@ -7,11 +7,7 @@ export function sample(client: string, language: string, url: string): string {
   const readme = readFileSync(join(import.meta.dirname, '..', client, 'README.md'), 'utf8');
   const [, code] = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'ms').exec(readme) ?? [];
   if (!code) throw new Error(`clients/${client}/README.md has no ${language} code`);
-  const { origin, hostname, port } = new URL(url);
-  const moved = code
-    .replaceAll('http://localhost:3000', origin)
-    .replaceAll('"localhost"', `"${hostname}"`)
-    .replaceAll('3000', port);
+  const moved = code.replaceAll('http://localhost:3000', url);
   if (moved === code) throw new Error(`the ${language} sample of clients/${client}/README.md asks no service`);
   return moved;
 }

@@ -2,30 +2,34 @@
 
 from threading import Timer
 from time import monotonic
-from typing import Optional, Tuple, Union
+from typing import Any, Dict, Optional, Tuple, Union
 
 from urllib3.exceptions import HTTPError, TimeoutError
 
-from branded_phone_numbers_client.api_client import ApiClient, RequestSerialized
-from branded_phone_numbers_client.rest import RESTResponse
+from branded_phone_numbers_client.api_client import RequestSerialized
+from branded_phone_numbers_client.api_response import ApiResponse
 
 LIMIT = 30.0
 """Seconds that a request may take where its caller does not say."""
 
 
 def exchange(
-    client: ApiClient, request: RequestSerialized, timeout: Union[None, float, Tuple[float, float]]
-) -> RESTResponse:
-    """Sends a request once and reads its answer.
+    client: Any,
+    request: RequestSerialized,
+    types: Dict[str, Optional[str]],
+    timeout: Union[None, float, Tuple[float, float]],
+) -> ApiResponse[Any]:
+    """Sends a request once and reads its answer as the type that its status has.
 
-    A ``timeout`` of two numbers is for connecting and for the answer.
+    ``client`` is an ``ApiClient``, whose methods have no types. A ``timeout`` of two numbers is for connecting and for
+    the answer.
     """
     # By itself, urllib3 would try again three times.
     client.rest_client.pool_manager.connection_pool_kw.setdefault("retries", False)
     limit = timeout or LIMIT
     seconds = sum(limit) if isinstance(limit, tuple) else limit
     end = monotonic() + seconds
-    response: RESTResponse = client.call_api(*request, _request_timeout=limit)
+    response = client.call_api(*request, _request_timeout=limit)
     # urllib3's limit is for each piece of the body; this one is for all of it.
     watch = Timer(end - monotonic(), response.response.shutdown)
     watch.daemon = True
@@ -38,4 +42,5 @@ def exchange(
         raise TimeoutError(f"no complete answer within {seconds:g} seconds") from error
     finally:
         watch.cancel()
-    return response
+    answer: ApiResponse[Any] = client.response_deserialize(response, types)
+    return answer

@@ -48,17 +48,20 @@ def _ask(
 ) -> BrandedPhoneNumberPage:
     attempt = 1
     while True:
+        wait: Optional[float] = None
         release = _take_turn(api, per_second)
         try:
             return api.list_branded_phone_numbers(**request, _request_timeout=timeout)
-        except (ApiException, NewConnectionError, ProtocolError, ProxyError) as error:
-            is_answer = isinstance(error, ApiException)
-            if attempt == TRIES or is_answer and error.status not in (429, 503):
+        except ApiException as error:
+            if attempt == TRIES or error.status not in (429, 503):
                 raise
-            wait = _retry_after(error) if is_answer else None
+            wait = _retry_after(error)
+        except (NewConnectionError, ProtocolError, ProxyError):
+            if attempt == TRIES:
+                raise
         finally:
             release()
-        time.sleep(min(0.5 * 2 ** (attempt - 1) if wait is None else wait, LONGEST_WAIT))
+        time.sleep(min(0.5 * 2.0 ** (attempt - 1) if wait is None else wait, LONGEST_WAIT))
         attempt += 1
 
 

@@ -6,12 +6,20 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 from uuid import uuid4
 
 import pytest
-from branded_phone_numbers_client import ApiClient, ApiException, BrandedPhoneNumbersApi, Configuration
-from branded_phone_numbers_client.models import BrandedPhoneNumber, Feature, StatusFilter
+from branded_phone_numbers_client import (
+    ApiClient,
+    ApiException,
+    BrandedPhoneNumber,
+    BrandedPhoneNumbersApi,
+    Configuration,
+    Feature,
+    StatusFilter,
+)
 from branded_phone_numbers_client.pages import each_number
 from urllib3.exceptions import TimeoutError
 
@@ -35,7 +43,7 @@ def snake(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-def walk(**filters: object) -> Iterator[BrandedPhoneNumber]:
+def walk(**filters: Any) -> Iterator[BrandedPhoneNumber]:
     """All pages of a walk by hand, of the largest size."""
     page = api.list_branded_phone_numbers(size=100, **filters)
     yield from page.items
@@ -45,7 +53,7 @@ def walk(**filters: object) -> Iterator[BrandedPhoneNumber]:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=[shape["title"] for shape in SHAPES])
-def test_lists_the_right_numbers(shape: dict) -> None:
+def test_lists_the_right_numbers(shape: dict[str, Any]) -> None:
     numbers = [item.phone_number for item in walk(**{snake(k): v for k, v in shape["arguments"].items()})]
     assert len(numbers) == shape["count"]
     with urlopen(f"{SERVICE_URL}/v1/brandedPhoneNumbers?size=100&{shape['query']}") as answer:
@@ -105,8 +113,8 @@ def test_raises_a_429_at_once_with_retry_after() -> None:
             limited.list_branded_phone_numbers(size=1)
     assert time.monotonic() - started < 1
     assert raised.value.status == 429
-    assert raised.value.headers["Retry-After"] == "1"
-    assert raised.value.data.message == "Rate Limit Exceeded"
+    assert raised.value.headers is not None and raised.value.headers["Retry-After"] == "1"
+    assert raised.value.problem is not None and raised.value.problem.message == "Rate Limit Exceeded"
 
 
 def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
@@ -120,9 +128,9 @@ def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
 def observed(monkeypatch: pytest.MonkeyPatch) -> tuple[BrandedPhoneNumbersApi, list[float], list[int]]:
     """A client of the limited service that notes when it asked and what it was answered."""
     limited, asked, statuses = client(LIMITED_URL), [], []
-    send: Callable = limited.api_client.rest_client.request
+    send: Callable[..., Any] = limited.api_client.rest_client.request
 
-    def request(*arguments: object, **options: object) -> object:
+    def request(*arguments: Any, **options: Any) -> Any:
         asked.append(time.monotonic())
         answer = send(*arguments, **options)
         statuses.append(answer.status)
@@ -141,8 +149,7 @@ def test_each_number_yields_every_number_once_in_order_over_all_pages() -> None:
 
 
 def test_each_number_keeps_the_filters_on_every_page() -> None:
-    filters = {"carrier": ["AT&T"], "status": ["approved"]}
-    assert len(list(each_number(api, size=9, **filters))) == 56
+    assert len(list(each_number(api, size=9, carrier=["AT&T"], status=["approved"]))) == 56
 
 
 def test_each_number_never_asks_more_than_ten_times_in_a_second_and_so_is_never_refused(

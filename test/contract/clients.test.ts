@@ -30,14 +30,12 @@ describe('The clients', () => {
     expect(parse(read(`generated/clients/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
   });
 
-  it.each(['typescript', 'python', 'java', 'go'])(
-    'are installed and shown in the README as in their own, where the sample is run: %s',
-    (client) => {
-      const blocks = read(`clients/${client}/README.md`).match(/^```(sh|xml|js|python|java|go)\n.*?^```/gms) ?? [];
-      expect(blocks.length).toBeGreaterThanOrEqual(2);
-      for (const block of blocks) expect(read('README.md')).toContain(block);
-    },
-  );
+  it('are shown in the README by one of them, as in its own, where the sample is run; the others are a link away', () => {
+    const blocks = read('clients/typescript/README.md').match(/^```(sh|js)\n.*?^```/gms) ?? [];
+    expect(blocks).toHaveLength(2);
+    for (const block of blocks) expect(read('README.md')).toContain(block);
+    for (const client of ['python', 'java', 'go']) expect(read('README.md')).toContain(`(clients/${client}/README.md)`);
+  });
 
   it('are tested with every filter', () => {
     const shapes: { arguments: object }[] = JSON.parse(read('clients/live/shapes.json'));

@@ -1,0 +1,176 @@
+/** Each package, as the checkers of its language see it, and what they say of a wrong program that uses it. */
+import { execFile } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { sample } from './live/samples.js';
+
+const execute = promisify(execFile);
+const { CACHE = '', CLIENTS = '' } = process.env;
+const packages = join(CACHE, 'packages');
+const installed = (client: string, ...path: string[]) => join(CACHE, 'installed', client, ...path);
+const packed = (ending: string) => join(packages, readdirSync(packages).find((file) => file.endsWith(ending)) ?? '');
+const checker = (name: string) => join(CACHE, 'checks', 'node_modules', '.bin', name);
+
+/** Runs a command; what it prints is the reason where it fails. */
+async function run(command: string, options: string[], folder = CACHE): Promise<string> {
+  try {
+    return (await execute(command, options, { cwd: folder, maxBuffer: 1 << 26 })).stdout;
+  } catch (error) {
+    const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string };
+    throw new Error(`${command} ${options.join(' ')}: ${stdout}${stderr}`);
+  }
+}
+
+/** A file with `code` in `folder`, or in one of its own. */
+async function file(name: string, code: string, folder?: string): Promise<string> {
+  const path = join(folder ?? (await mkdtemp(join(tmpdir(), 'branded-phone-numbers-client-'))), name);
+  await writeFile(path, code);
+  return path;
+}
+
+const license = await readFile(join(import.meta.dirname, '..', 'LICENSE'), 'utf8');
+
+describe.runIf(CLIENTS.includes('typescript'))('The npm package', () => {
+  it('has the license', async () => {
+    expect(await run('tar', ['-xzOf', packed('.tgz'), 'package/LICENSE'])).toBe(license);
+  });
+
+  it('resolves for every kind of module resolution', async () => {
+    await run(checker('attw'), [packed('.tgz')]);
+  });
+
+  it('has nothing for publint to say', async () => {
+    await run(checker('publint'), ['--strict', packed('.tgz')]);
+  });
+
+  it('says what each parameter is, and its bounds, where an editor looks', async () => {
+    const dist = installed('typescript', 'node_modules', 'branded-phone-numbers-client', 'dist', 'esm');
+    const api = await readFile(join(dist, 'generated', 'apis', 'BrandedPhoneNumbersApi.d.ts'), 'utf8');
+    expect(api).toMatch(
+      /\* How many numbers a page may hold.* Page size, 1 to 100, default 25\.\n +\*\/\n +size\?: number;/,
+    );
+  });
+});
+
+describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
+  const python = installed('python', 'bin', 'python');
+  const mypy = (...files: string[]) => run(python, ['-m', 'mypy', '--strict', ...files]);
+  const pyright = (...files: string[]) => run(checker('pyright'), ['--pythonpath', python, ...files]);
+  const program = sample('python', 'python', 'http://127.0.0.1:4000');
+  const tests = join(import.meta.dirname, 'python', 'test_client.py');
+
+  /** The modules that are ours, or made by templates of ours; the others are the generator's. */
+  const modules = ['exceptions', 'exchange', 'filters', 'pages', 'api.branded_phone_numbers_api'];
+  const path = async (module: string) => {
+    const code = 'import branded_phone_numbers_client as c; print(c.__path__[0])';
+    return join((await run(python, ['-c', code])).trim(), `${module.replace('.', '/')}.py`);
+  };
+
+  it('has the license', async () => {
+    const code =
+      'from importlib.metadata import files; print(*[f.read_text() for f in files("branded-phone-numbers-client") if f.name == "LICENSE"])';
+    expect(await run(python, ['-c', code])).toContain(license);
+  });
+
+  it('lets mypy --strict and pyright find nothing in what uses it', async () => {
+    const files = [await file('sample.py', program), tests];
+    await Promise.all([mypy(...files), pyright(...files)]);
+  });
+
+  it('lets mypy --strict and pyright find nothing in what is ours of it', async () => {
+    const named = modules.flatMap((module) => ['-m', `branded_phone_numbers_client.${module}`]);
+    await mypy('--follow-imports=silent', ...named);
+    await pyright(...(await Promise.all(modules.map(path))));
+  });
+
+  it('lets mypy --strict and pyright find an unknown filter, an unknown status, and a text for a list', async () => {
+    const wrong = [
+      await file('filter.py', program.replace('carrier=', 'carrrier=')),
+      await file('status.py', program.replace('"approved"', '"aproved"')),
+      await file('text.py', program.replace('["AT&T"]', '"AT&T"')),
+    ];
+    for (const check of [mypy, pyright]) {
+      const said = await check(...wrong).catch((error) => String(error));
+      for (const name of wrong) expect(said).toMatch(new RegExp(`/${basename(name)}:.* error`));
+    }
+  });
+
+  it('says what each parameter is, and its bounds, where an editor looks', async () => {
+    expect(await readFile(await path('filters'), 'utf8')).toMatch(
+      / size: Optional\[int\]\n +""".* Page size, 1 to 100, default 25\."""/,
+    );
+  });
+});
+
+describe.runIf(CLIENTS.includes('java'))('The jar', () => {
+  const sources = join(CACHE, 'java', 'src', 'main', 'java');
+  const program = sample('java', 'java', 'http://127.0.0.1:4000');
+  const compile = async (code: string) => {
+    const path = await file('Sample.java', code);
+    return run('javac', ['-Xlint:all,-processing', '-Werror', '-cp', installed('java', '*'), '-d', tmpdir(), path]);
+  };
+
+  it('has the license', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-jar-'));
+    await run('jar', ['--extract', '--file', packed('.jar'), 'META-INF/LICENSE'], folder);
+    expect(await readFile(join(folder, 'META-INF', 'LICENSE'), 'utf8')).toBe(license);
+  });
+
+  it('has nothing for javadoc to say', async () => {
+    const pages = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-javadoc-'));
+    const packages = ['-sourcepath', sources, '-subpackages', 'example'];
+    await run('javadoc', [
+      '-quiet',
+      '-Xdoclint:all,-missing',
+      '-Werror',
+      '-d',
+      pages,
+      '-cp',
+      installed('java', '*'),
+      ...packages,
+    ]);
+    const page = join(pages, 'example/brandedphonenumbers/client');
+    const request = 'BrandedPhoneNumbersApi.APIListBrandedPhoneNumbersRequest.Builder.html';
+    expect(await readFile(join(page, request), 'utf8')).toContain('Page size, 1 to 100, default 25.');
+  });
+
+  it('compiles with a program, but not with an unknown filter', async () => {
+    await compile(program);
+    await expect(compile(program.replace('.carrier(', '.carrrier('))).rejects.toThrow('cannot find symbol');
+  });
+});
+
+describe.runIf(CLIENTS.includes('go'))('The Go module', () => {
+  const made = join(CACHE, 'go');
+
+  it('has the license', async () => {
+    const versions = join(CACHE, 'installed', 'go-modules', 'branded-phone-numbers.example', 'clients');
+    const [version = ''] = readdirSync(versions);
+    expect(await readFile(join(versions, version, 'LICENSE'), 'utf8')).toBe(license);
+  });
+
+  it('has nothing for go vet and staticcheck to say', async () => {
+    await run('go', ['vet', './...'], made);
+    // These two find things in client.go, which is the generator's.
+    await run(join(CACHE, 'checks', 'staticcheck'), ['-checks', 'inherit,-ST1005,-SA4006', './...'], made);
+    await run('go', ['vet', '.'], installed('go'));
+  });
+
+  it('compiles with a program, but not with an unknown filter', async () => {
+    const program = sample('go', 'go', 'http://127.0.0.1:4000');
+    const compile = async (code: string) => run('go', ['vet', await file('wrong.go', code)], installed('go'));
+    await compile(program);
+    await expect(compile(program.replace('Carrier(', 'Carrrier('))).rejects.toThrow('Carrrier undefined');
+  });
+
+  it('says what each parameter is, and its bounds, where an editor looks', async () => {
+    const doc = await run('go', ['doc', 'ApiListBrandedPhoneNumbersRequest.Size'], made);
+    expect(doc.replace(/\s+/g, ' ')).toContain(
+      'How many numbers a page may hold, in plain decimal digits. Page size, 1 to 100',
+    );
+  });
+});
