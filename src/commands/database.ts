@@ -35,7 +35,7 @@ export async function withDatabaseUrl(
     return;
   }
   const folder = resolve('.data');
-  if (!mayCreate && !(await isEmbeddedPostgres(folder))) {
+  if (!mayCreate && !isEmbeddedPostgres(folder)) {
     throw new ConfigError(
       `There is no database in ${folder}. Run this in the folder that the service runs in, or set DATABASE_URL to ` +
         'its PostgreSQL. Only serve and import make a new database.',

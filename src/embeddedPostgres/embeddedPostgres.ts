@@ -5,27 +5,24 @@
  * postmaster.pid, which one initializes the data by a rename, and which one is the last user by an advisory lock that
  * every user holds shared for as long as its connection lives.
  */
-import { mkdir, realpath } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../database/errors.js';
-import { openAccount } from './account.js';
-import { messageOf, unusable } from './failure.js';
-import { installedPrograms, packageName } from './programs.js';
+import { accountFor } from './account.js';
 import {
   type Cluster,
   hasData,
   initialize,
-  openCluster,
+  lastPostmaster,
   POLL_INTERVAL_MS,
-  removeAbandoned,
-  runningPostmaster,
-  startPostmaster,
-} from './server.js';
-import { join as joinUsers, type User } from './users.js';
-
-/** After a kill -9 PostgreSQL first replays its log, which takes seconds, not minutes. */
-const START_TIMEOUT_MS = 60_000;
+  removeDrafts,
+  START_TIMEOUT_SECONDS,
+  startServer,
+} from './cluster.js';
+import { messageOf, unusable } from './failure.js';
+import { installedPrograms } from './programs.js';
+import { join as joinUsers, type User } from './user.js';
 
 const NEVER = new AbortController().signal;
 
@@ -57,7 +54,11 @@ export async function openEmbeddedPostgres(
   { stop = NEVER, hurry = NEVER }: { stop?: AbortSignal; hurry?: AbortSignal } = {},
 ): Promise<EmbeddedPostgres> {
   const cluster = await preparedCluster(folder, stop);
-  const user = await joined(cluster, stop, hurry);
+  const user = await joined(cluster, stop);
+  if (stop.aborted) {
+    await user.leave(hurry);
+    throw stop.reason;
+  }
   let closed: Promise<void> | undefined;
   return {
     url: user.url,
@@ -70,64 +71,45 @@ export async function openEmbeddedPostgres(
 }
 
 /** Whether `folder` holds the data of an embedded PostgreSQL. */
-export function isEmbeddedPostgres(folder: string): Promise<boolean> {
+export function isEmbeddedPostgres(folder: string): boolean {
   return hasData(join(folder, 'postgres'));
 }
 
 async function preparedCluster(folder: string, stop: AbortSignal): Promise<Cluster> {
+  const home = join(folder, 'postgres');
   try {
     await mkdir(folder, { recursive: true });
-    const parent = await realpath(folder);
-    const home = join(parent, 'postgres');
-    const programs = await usablePrograms(join(parent, 'libraries'));
-    const { account, major } = await openAccount(programs, home);
-    await removeAbandoned(home);
-    if (!(await hasData(home))) await initialize(home, programs, account, stop);
-    stop.throwIfAborted();
-    return await openCluster(home, programs, account, major);
+    const programs = await installedPrograms(join(folder, 'libraries'));
+    const account = await accountFor(home, programs);
+    if (!hasData(home)) await initialize(home, programs, account, stop);
+    await removeDrafts(home);
+    const password = (await readFile(join(home, 'password'), 'utf8')).trim();
+    return { home, programs, account, password };
   } catch (error) {
-    stop.throwIfAborted();
     if (!codeOf(error)) throw error;
     throw unusable(`cannot use ${folder} (${messageOf(error)}). Make it writable for this user`, error);
   }
 }
 
-async function usablePrograms(spareFolder: string) {
-  try {
-    return await installedPrograms(spareFolder);
-  } catch (error) {
-    if (codeOf(error) !== 'MODULE_NOT_FOUND') throw error;
-    throw unusable(`has no programs for this system here (${packageName()}). Run npm install again`, error);
-  }
-}
-
-/** Starts PostgreSQL unless it runs, and becomes one of its users. */
-async function joined(cluster: Cluster, stop: AbortSignal, hurry: AbortSignal): Promise<User> {
-  const deadline = Date.now() + START_TIMEOUT_MS;
-  let obstacle = 'it is still starting or stopping';
-  let isOurs = false; // started here: nobody else may know of it
+/** Becomes a user of the server, and starts it first where nothing takes connections. */
+async function joined(cluster: Cluster, stop: AbortSignal): Promise<User> {
+  const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
+  let obstacle: unknown;
   while (Date.now() < deadline) {
-    const postmaster = await runningPostmaster(cluster.data);
-    if (!isOurs || !postmaster) stop.throwIfAborted();
-    if (!postmaster) {
-      const failure = await startPostmaster(cluster, deadline, stop);
-      isOurs = !failure;
-      obstacle = failure ?? obstacle;
-      continue;
+    const { port } = await lastPostmaster(cluster);
+    try {
+      if (port) return await joinUsers(cluster, port);
+    } catch (error) {
+      // Refused for good; anything else may be a server that is just starting or stopping.
+      if (codeOf(error).startsWith('28')) throw unusable(`refused us (${messageOf(error)})`, error);
+      obstacle = error;
     }
-    if (postmaster.ready) {
-      const user = await joinUsers(cluster, postmaster.port).catch((error: unknown) => {
-        // Refused for good; anything else may be the server that the last user is stopping at this very moment.
-        if (codeOf(error).startsWith('28')) throw unusable(`refused us (${messageOf(error)})`, error);
-        obstacle = messageOf(error);
-      });
-      if (user && !stop.aborted) return user;
-      await user?.leave(hurry);
-    }
-    await sleep(POLL_INTERVAL_MS);
+    stop.throwIfAborted();
+    if (!port || codeOf(obstacle) === 'ECONNREFUSED') obstacle = await startServer(cluster, stop);
+    if (obstacle) await sleep(POLL_INTERVAL_MS);
   }
   throw unusable(
-    `in ${cluster.data} could not be used within ${START_TIMEOUT_MS / 1000} s (${obstacle}); its log is ${cluster.log}. ` +
+    `in ${cluster.home} could not be used within ${START_TIMEOUT_SECONDS} s (${messageOf(obstacle)}); its log is in that folder. ` +
       'Try again',
   );
 }

@@ -1,6 +1,7 @@
 /** The embedded PostgreSQL when it, or who uses it, is killed, hangs, or comes and goes at the same moment. */
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFile, readdir, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, chown, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { openEmbeddedPostgres } from '../../src/embeddedPostgres/embeddedPostgres.js';
@@ -56,11 +57,27 @@ describe('the embedded PostgreSQL', () => {
     await next.close();
   });
 
-  it('starts although its stale postmaster.pid names a process that is alive', async () => {
+  it.each([
+    [
+      'names a process that is alive',
+      (pid: number) => `${pid}\n${inside('data')}\n1700000000\n1\n\n127.0.0.1\n\nready\n`,
+    ],
+    ['was written halfway', (pid: number) => `${pid}\n`],
+    ['is empty', () => ''],
+  ])('starts although a hard restart has left a postmaster.pid that %s', async (_what, contentWith) => {
     await (await openEmbeddedPostgres(folder)).close();
-    const content = `${process.pid}\n${inside('data')}\n1700000000\n5432\n\n127.0.0.1\n  1234  5678\nready   \n`;
-    await writeFile(inside('data/postmaster.pid'), content, { mode: 0o600 });
-    await (await openEmbeddedPostgres(folder)).close();
+    const { uid, gid } = await stat(inside('data'));
+    // PostgreSQL itself ignores processes of other users, and those that have started it.
+    const another = spawn('sleep', ['60'], { uid, gid });
+    try {
+      await writeFile(inside('data/postmaster.pid'), contentWith(another.pid ?? 0), { mode: 0o600 });
+      await chown(inside('data/postmaster.pid'), uid, gid);
+      const { url, close } = await openEmbeddedPostgres(folder);
+      await query(url, 'select 1');
+      await close();
+    } finally {
+      another.kill();
+    }
   });
 
   it('can be closed quickly when it was killed', async () => {

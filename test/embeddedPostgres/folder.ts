@@ -18,7 +18,7 @@ export let folder: string;
 export function useFolder(): void {
   beforeEach(async () => {
     home = await mkdtemp(join(tmpdir(), 'embedded-postgres-'));
-    folder = join(home, 'check out', '.data');
+    folder = join(home, `"$(check)" 'out`, '.data');
   });
   afterEach(async () => {
     for (const child of children.splice(0)) if (child.exitCode === null) child.kill('SIGKILL');
