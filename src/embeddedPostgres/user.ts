@@ -3,26 +3,26 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { codeOf } from '../database/errors.js';
 import { withDeadline } from '../deadline.js';
-import { type Cluster, logSize, panicSince, stopServer } from './cluster.js';
+import { type Cluster, stopServer } from './cluster.js';
 
 const DATABASE = 'branded_phone_numbers';
 /** The advisory lock of the users: any number, but the same in every version that may share a folder. */
 const USERS_LOCK = 7_302_651;
 /** For one statement on the connection that marks this process as a user. */
 const ANSWER_TIMEOUT_MS = 5_000;
-/** Between two tries to connect: PostgreSQL restarts its processes in about this time when one has crashed. */
+/** For the restart of PostgreSQL's processes after one has crashed, which others may be waiting for. */
+const RECOVERY_TIMEOUT_MS = 10_000;
+/** Between two tries to connect. */
 const RECONNECT_DELAY_SECONDS = 0.2;
 
 export interface User {
   url: string;
   leave(hurry: AbortSignal): Promise<void>;
-  crashReason(): Promise<string | undefined>;
 }
 
 /** Connects, and marks this process as a user by a shared advisory lock; PostgreSQL drops it if we are killed. */
 export async function join(cluster: Cluster, port: number): Promise<User> {
   const url = (database: string) => `postgres://postgres:${cluster.password}@127.0.0.1:${port}/${database}`;
-  const begin = logSize(cluster);
   let isUsing = false;
   const sql = postgres(url('postgres'), {
     max: 1,
@@ -55,7 +55,6 @@ export async function join(cluster: Cluster, port: number): Promise<User> {
         await sql.end({ timeout: 0 });
       }
     },
-    crashReason: () => panicSince(cluster, begin),
   };
 }
 
@@ -75,9 +74,10 @@ async function createDatabase(sql: postgres.Sql): Promise<void> {
  * PostgreSQL again. A server that does not answer counts as ours to stop: it is of no use to others either.
  */
 async function isLast(sql: postgres.Sql): Promise<boolean> {
-  const deadline = Date.now() + ANSWER_TIMEOUT_MS;
+  const deadline = Date.now() + RECOVERY_TIMEOUT_MS;
+  let patienceSeconds = 0;
   const ask = async () => {
-    await sql`select pg_advisory_unlock_all()`;
+    await sql`select pg_sleep(${patienceSeconds}), pg_advisory_unlock_all()`;
     const [answer] = await sql`select pg_try_advisory_lock(${USERS_LOCK}) as last`;
     return answer?.last === true;
   };
@@ -86,7 +86,9 @@ async function isLast(sql: postgres.Sql): Promise<boolean> {
       return await inTime(ask());
     } catch (error) {
       if (codeOf(error) === 'ECONNREFUSED') return false; // it is gone
-      // PostgreSQL closes all connections when one of its processes crashes, and then takes new ones.
+      if (!codeOf(error)) return true; // no answer in time
+      // One of its processes may have crashed, which ends all sessions. The others then hold the lock again, before us.
+      patienceSeconds = 5 * RECONNECT_DELAY_SECONDS;
       await sleep(RECONNECT_DELAY_SECONDS * 1000);
     }
   }

@@ -114,6 +114,16 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
+  it('is left to its other users by one that leaves while it recovers from a crash', async () => {
+    const [leaving, staying] = [await user(), await user()];
+    const [backend] = await query(staying.url, "select pid from pg_stat_activity where application_name like '% user'");
+    process.kill(Number(backend?.pid), 'SIGKILL');
+    await leaving.close();
+    await query(staying.url, 'select 1');
+    await staying.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
   it('is not wedged by a kill -9 in the middle of its first start', async () => {
     for (const delay of [0, 150]) {
       const killed = spawnUser();
