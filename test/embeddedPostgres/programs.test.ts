@@ -49,6 +49,7 @@ describe('programs whose install script did not run', () => {
 
     await rename(join(home, 'installed'), join(home, 'moved'));
     expect(await startAsAnother(from.replace('installed', 'moved'))).toMatch(/^postgres \(PostgreSQL\) 18/);
+    await chmod(libraries.replace('installed', 'moved'), 0o755); // so that it can be removed, by others than root as well
   });
 });
 
