@@ -35,7 +35,7 @@ export function createMetrics(maxRequestsInFlight: number) {
   });
   const storeUp = new Gauge({
     name: 'rate_limit_store_up',
-    help: '0 while the store of the rate limit is in trouble and this instance limits by itself',
+    help: '0 while this instance limits by itself, since the store of the rate limit fails',
     registers,
   });
   const queries = new Gauge({

@@ -21,12 +21,23 @@ export interface TestRedis {
   resume(): void;
 }
 
-/** Starts a Redis on a free port of 127.0.0.1 that keeps nothing on disk. */
-export async function startRedis(): Promise<TestRedis> {
+/** Starts a Redis on a free port of 127.0.0.1 that keeps nothing on disk, unless the options say otherwise. */
+export async function startRedis(...given: string[]): Promise<TestRedis> {
   const port = await freePort();
   let child: ChildProcess;
   async function start(...options: string[]): Promise<void> {
-    const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', ...options];
+    const settings = [
+      '--port',
+      String(port),
+      '--bind',
+      '127.0.0.1',
+      '--save',
+      '',
+      '--appendonly',
+      'no',
+      ...given,
+      ...options,
+    ];
     child = spawn('redis-server', settings, { stdio: 'ignore', cwd: '/tmp' });
     await isListening(port);
   }

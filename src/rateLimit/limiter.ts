@@ -1,39 +1,51 @@
 /**
  * Decides which requests may pass, in bounded time, whatever the shared store does.
  *
- * While the store answers, it decides. While it doesn't, each instance admits its share of the limit: the limit divided
- * by the instances that were alive when the store last answered. So that no more than the limit pass in any second:
+ * While the store answers, it decides. In an outage each instance keeps to a quota as well: the limit divided by the
+ * instances. An outage begins when the store fails, or no longer knows this instance, as one that came back empty; it ends
+ * when the store has answered without a failure for long enough. So that no more than the limit pass in any second:
  * - in the outage's first second, where there are several instances, nobody passes, since no instance knows what the
  *   others let pass in the second before; a single instance knows and goes on without a gap;
- * - for two seconds after the outage both the store and the share have to agree, since the store knows nothing of what
- *   passed meanwhile, and the instances notice its return at different times.
+ * - a request that is within the quota has to pass the store, too, as soon as it answers again: the store knows nothing of
+ *   what passed meanwhile, and the instances notice its return at different times;
+ * - the number of instances doesn't fall, since they register again one after the other.
+ *
+ * Known limitation: where the store answers some instances and not others, those that it doesn't answer let their quota
+ * pass beside the limit.
  */
-import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RateLimiterRes } from 'rate-limiter-flexible';
+import { ConfigError } from '../config.js';
 import { causeOf } from '../database/errors.js';
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { LocalLog } from './localLog.js';
 
-/** A store of counted requests that all instances share. Setting its clock back blocks no client for that long. */
+/** A store of counted requests that all instances share, and the register of these instances. Its clock decides. */
 export interface LimitStore {
   readonly kind: string;
   /**
-   * Counts a request, as rate-limiter-flexible's limiters do: rejects with a RateLimiterRes when the client is over its
-   * limit, with an Error when the store is in trouble.
+   * Counts a request of the client, unless it is over its limit.
+   * @throws {StoreForgot} where this instance is not registered
+   * @throws {ConfigError} where no waiting helps
    */
-  consume(client: string): Promise<RateLimiterRes>;
-  /** Records a heartbeat of the instance; resolves to how many instances had one in the last `maxAgeMs` milliseconds. */
-  countInstances(instance: string, maxAgeMs: number): Promise<number>;
-  /** Removes the instance, which is about to end. */
-  leave(instance: string): Promise<void>;
-  /** Calls `report` when the connection to the store is lost, without waiting for a request to fail. */
-  onLoss(report: () => void): void;
+  count(client: string): Promise<Decision>;
+  /**
+   * Records that this instance is alive; resolves to how many were within `GONE_AFTER_MS`.
+   * @throws {StoreForgot} once, where it was registered before and is not any more
+   * @throws {ConfigError} where no waiting helps
+   */
+  register(): Promise<number>;
+  /** Removes this instance, which is about to end. */
+  leave(): Promise<void>;
   /** Replaces connections that may hang. */
   reopen(): void;
   close(): Promise<void>;
+}
+
+/** The store has lost what it knew of this instance, and so perhaps what it has counted. */
+export class StoreForgot extends Error {
+  override message = 'it has lost what it counted';
 }
 
 export interface Decision {
@@ -44,187 +56,194 @@ export interface Decision {
   waitMs: number;
 }
 
+/** A client may send the limit's requests in any window of this length. */
+export const WINDOW_MS = 1000;
 /** How long the store may take to answer, so that a request is decided within 250 ms even on a busy machine. */
 export const STORE_TIMEOUT_MS = 150;
-/** Milliseconds between two attempts to reach a store in trouble. */
-const RETRY_DELAY_MS = 250;
-/** Milliseconds after an outage in which the share still holds: a window, and until the last instance has noticed. */
-const CAUTION_MS = 2000;
-/** Milliseconds between two heartbeats of an instance, and after the last of which it counts as gone. */
-const HEARTBEAT_MS = 2000;
-const GONE_AFTER_MS = 3 * HEARTBEAT_MS;
+/** Milliseconds between two heartbeats, by which an instance is registered and tries a store that failed again. */
+const HEARTBEAT_MS = 400;
+/** Milliseconds after its last heartbeat in which an instance still counts. */
+export const GONE_AFTER_MS = 6000;
+/** Milliseconds in which every instance notices that the store answers, and registers. */
+const REGISTRATION_MS = 1000;
 /** A start sends this many heartbeats at once, and again after a pause if none was answered, until the time is up. */
 const WARM_CONNECTIONS = 3;
 const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
 
+interface Outage {
+  /** When the store failed, after having answered long enough for another instance to rely on it. */
+  since: number;
+  begin: number;
+  /** Why the store failed; each reason is logged once. */
+  reasons: Set<string>;
+}
+
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  readonly #windowMs: number;
-  readonly #local: LocalLog;
+  readonly #local = new LocalLog(WINDOW_MS);
   readonly #log: Log;
   readonly #metrics: Metrics;
-  readonly #id = randomUUID();
   readonly #heart: NodeJS.Timeout;
-  /** Undefined until the store has answered. */
+  /** Undefined until this instance knows all the others. */
   #instances: number | undefined;
-  #outageSince: number | undefined;
-  #cautiousUntil = 0;
+  #outage: Outage | undefined;
+  /** Since when the store has answered without a failure. */
+  #answeringSince: number | undefined;
   #lastAnswer = 0;
   #closed = false;
 
-  /** A limit of `points` requests in `windowSeconds`, shared through `store`, which is closed with the limiter. */
-  constructor(store: LimitStore, points: number, windowSeconds: number, log: Log, metrics: Metrics) {
+  /** A limit of `points` requests in a window, shared through `store`, which is closed with the limiter. */
+  constructor(store: LimitStore, points: number, log: Log, metrics: Metrics) {
     this.#store = store;
     this.#points = points;
-    this.#windowMs = windowSeconds * 1000;
-    this.#local = new LocalLog(this.#windowMs);
     this.#log = log;
     this.#metrics = metrics;
     this.#heart = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
-    store.onLoss(() => this.#beginOutage('the connection was lost'));
-  }
-
-  /** Opens the connections to the store and counts the other instances; stops trying after a while, but never rejects. */
-  async warmUp(): Promise<void> {
-    const end = performance.now() + WARM_UP_TIMEOUT_MS;
-    while (this.#instances === undefined && performance.now() < end) {
-      const beats = Promise.all(Array.from({ length: WARM_CONNECTIONS }, () => this.#beat()));
-      await withDeadline(beats, end - performance.now(), noAnswer).catch(() => {});
-      // A store that has just started may miss its statements' time limit at first, and then answer in time.
-      if (this.#instances === undefined) await sleep(WARM_UP_PAUSE_MS);
-    }
   }
 
   /**
-   * Whether a request of `client` beside `pending` others will most likely pass, by what this instance knows; costs the
-   * store nothing.
+   * Registers this instance, on all connections to the store; stops trying after a while.
+   * @throws {ConfigError} where no waiting helps
    */
-  isLikelyToPass(client: string, pending = 0): boolean {
-    return this.#outageSince === undefined && this.#local.hasRoom(client, this.#points, pending);
+  async warmUp(): Promise<void> {
+    const end = performance.now() + WARM_UP_TIMEOUT_MS;
+    while (true) {
+      try {
+        const beats = Array.from({ length: WARM_CONNECTIONS }, () => this.#store.register());
+        const [instances = 1] = await inTime(Promise.all(beats));
+        // Counting needs other privileges than registering.
+        await inTime(this.#store.count('start'));
+        return this.#answered(instances);
+      } catch (error) {
+        if (error instanceof ConfigError) throw error;
+        // A store that has just started may miss its statements' time limit at first, and then answer in time.
+        if (performance.now() + WARM_UP_PAUSE_MS > end) return this.#failed(error);
+        await sleep(WARM_UP_PAUSE_MS);
+      }
+    }
   }
 
   /** Decides within 250 ms whether a request of `client` passes, and counts it if so. Never rejects. */
   async decide(client: string): Promise<Decision> {
-    const begin = performance.now();
-    this.#local.begin(client);
-    const answer = this.#outageSince === undefined ? await this.#askStore(client) : undefined;
-    // Recorded at once: the store answers many requests together, and each has to be decided knowing those before it.
-    const decision = this.#decideBy(answer, client);
-    this.#local.end(client, decision.allowed);
-    this.#metrics.limited(decision.allowed, (performance.now() - begin) / 1000);
+    const asked = performance.now();
+    const blockedMs = this.#local.blockedFor(client);
+    let decision = blockedMs > 0 ? refused(blockedMs) : this.#decideAlone(client);
+    if (decision.allowed && (!this.#outage || this.#answeringSince !== undefined)) {
+      const answer = await this.#ask(client, asked);
+      // The store answers many requests together, and the outage may have begun meanwhile.
+      decision = both(answer, this.#decideAlone(client));
+    }
+    if (decision.allowed) this.#local.admit(client, asked);
+    this.#metrics.limited(decision.allowed, (performance.now() - asked) / 1000);
     return decision;
   }
 
   async close(): Promise<void> {
     this.#closed = true;
     clearInterval(this.#heart);
-    this.#local.close();
-    // In an outage, too: an attempt to reach the store may have recorded this instance, though its answer was late.
-    await inTime(this.#store.leave(this.#id)).catch(() => {});
+    // In an outage, too: a heartbeat may have recorded this instance, though its answer was late.
+    await inTime(this.#store.leave()).catch(() => {});
     await this.#store.close();
   }
 
   /** What the store says; undefined where this instance has to decide. */
-  async #askStore(client: string): Promise<Decision | undefined> {
-    const blocked = this.#local.blockedFor(client);
-    if (blocked > 0) return refused(blocked);
-    const asked = performance.now();
+  async #ask(client: string, asked: number): Promise<Decision | undefined> {
     try {
-      const { remainingPoints, msBeforeNext } = await inTime(this.#store.consume(client));
+      const answer = await inTime(this.#store.count(client));
       this.#lastAnswer = performance.now();
-      return { allowed: true, remaining: remainingPoints, waitMs: this.#waitSince(asked, msBeforeNext) };
-    } catch (reason) {
-      if (reason instanceof RateLimiterRes) {
-        this.#lastAnswer = performance.now();
-        const waitMs = this.#waitSince(asked, reason.msBeforeNext);
-        // Until its oldest request leaves the window, the store could give no other answer.
-        this.#local.block(client, waitMs);
-        return refused(waitMs);
-      }
-      this.#metrics.storeFailed(this.#store.kind);
-      // Other requests were answered meanwhile, so the store is up; this one may have been counted or not.
-      if (this.#lastAnswer > asked) return this.#withoutAnswer();
-      this.#beginOutage(causeOf(reason).message);
-      return undefined;
+      // What is left of a wait that began when the store answered, which was after `asked`.
+      const waitMs = Math.min(Math.max(0, answer.waitMs - (this.#lastAnswer - asked)), WINDOW_MS);
+      // Until its oldest request leaves the window, the store could give no other answer.
+      if (!answer.allowed) this.#local.block(client, waitMs);
+      return { ...answer, waitMs };
+    } catch (error) {
+      // Others were answered meanwhile, so the store is up. It may have counted this one; a single instance knows the rest.
+      const isUp = this.#lastAnswer > asked && !(error instanceof StoreForgot);
+      if (!isUp) this.#failed(error);
+      else this.#metrics.storeFailed(this.#store.kind);
+      return isUp && this.#instances !== 1 ? refused(WINDOW_MS) : undefined;
     }
   }
 
-  #decideBy(answer: Decision | undefined, client: string): Decision {
-    if (answer === undefined) return this.#decideAlone(client);
-    const isCautious = performance.now() < this.#cautiousUntil;
-    if (answer.allowed && isCautious && this.#local.count(client) >= this.#share)
-      return refused(this.#local.wait(client));
-    return answer;
-  }
-
-  /** What is left of a wait that began when the store answered, which was after `asked`; never more than a window. */
-  #waitSince(asked: number, waitMs: number): number {
-    return Math.min(Math.max(0, waitMs - (performance.now() - asked)), this.#windowMs);
-  }
-
-  /** A single instance knows all that has passed, and relies on it until whatever the store missed is out of the window. */
-  #withoutAnswer(): Decision | undefined {
-    if (this.#instances !== 1) return refused(this.#windowMs);
-    this.#cautiousUntil = Math.max(this.#cautiousUntil, performance.now() + this.#windowMs);
-    return undefined;
-  }
-
+  /** What this instance allows by itself: its quota, but nothing in the first second of an outage. */
   #decideAlone(client: string): Decision {
-    const since = performance.now() - (this.#outageSince ?? 0);
-    if (this.#instances !== 1 && since < this.#windowMs) return refused(this.#windowMs - since);
-    const remaining = this.#share - this.#local.count(client) - 1;
+    const pauseMs = this.#pauseMs;
+    if (pauseMs > 0) return refused(pauseMs);
+    const remaining = this.#quota - this.#local.count(client) - 1;
     return { allowed: remaining >= 0, remaining: Math.max(0, remaining), waitMs: this.#local.wait(client) };
   }
 
-  /** What this instance may admit by itself: at least one, so that it serves at all; one where nothing is known. */
-  get #share(): number {
+  /** Milliseconds for which nobody passes. */
+  get #pauseMs(): number {
+    if (!this.#outage || this.#instances === 1) return 0;
+    return this.#outage.since + WINDOW_MS - performance.now();
+  }
+
+  /** At least one request in an outage, so that it serves at all; one where nothing is known. */
+  get #quota(): number {
+    if (!this.#outage) return this.#points;
     return Math.max(1, Math.floor(this.#points / (this.#instances ?? this.#points)));
   }
 
-  #beginOutage(reason: string): void {
-    if (this.#outageSince !== undefined || this.#closed) return;
-    this.#outageSince = performance.now();
-    this.#metrics.storeUp(false);
-    this.#log.error(
-      { store: this.#store.kind, reason, share: this.#share },
-      'the rate limit store is in trouble: each client is limited to its share of this instance',
-    );
-    this.#retryLater();
+  async #beat(): Promise<void> {
+    const asked = performance.now();
+    try {
+      this.#answered(await inTime(this.#store.register()));
+    } catch (error) {
+      // One that is late says little: the next request will notice.
+      if (!this.#outage && (error instanceof NoAnswer || this.#lastAnswer > asked)) return;
+      this.#failed(error);
+      this.#store.reopen();
+    }
   }
 
-  #retryLater(): void {
-    setTimeout(async () => {
-      if (this.#closed) return;
-      try {
-        // It writes, as counting a request does, so a store that can't be written to is not taken for a good one.
-        await inTime(this.#store.countInstances(this.#id, GONE_AFTER_MS));
-        this.#endOutage();
-      } catch {
-        this.#metrics.storeFailed(this.#store.kind);
-        this.#store.reopen();
-        this.#retryLater();
-      }
-    }, RETRY_DELAY_MS).unref();
+  /** Learns from the store's answer to a heartbeat how many instances there are. */
+  #answered(instances: number): void {
+    this.#lastAnswer = performance.now();
+    this.#answeringSince ??= this.#lastAnswer;
+    const answering = this.#lastAnswer - this.#answeringSince;
+    // Then the store has counted what every instance let pass in the last second.
+    if (this.#outage && answering >= REGISTRATION_MS + WINDOW_MS) this.#endOutage(this.#outage);
+    if (!this.#outage && answering >= REGISTRATION_MS) this.#instances = instances;
+    else if (this.#instances !== undefined) this.#instances = Math.max(this.#instances, instances);
   }
 
-  #endOutage(): void {
+  #failed(error: unknown): void {
+    if (this.#closed) return;
+    this.#metrics.storeFailed(this.#store.kind);
     const now = performance.now();
-    const seconds = Math.round((now - (this.#outageSince ?? now)) / 100) / 10;
-    this.#outageSince = undefined;
-    this.#cautiousUntil = now + CAUTION_MS;
+    const answering = now - (this.#answeringSince ?? now);
+    this.#answeringSince = undefined;
+    if (!this.#outage) {
+      this.#outage = { since: now, begin: now, reasons: new Set() };
+      this.#metrics.storeUp(false);
+    } else if (answering >= REGISTRATION_MS) {
+      // For another instance, which noticed earlier that the store answers, the outage may have been over.
+      this.#outage.since = now;
+    }
+    const reason = causeOf(error).message;
+    if (this.#outage.reasons.has(reason)) return;
+    this.#outage.reasons.add(reason);
+    this.#log.error(
+      { store: this.#store.kind, reason, quota: this.#quota },
+      'the rate limit store failed: each client is limited to its quota of this instance',
+    );
+  }
+
+  #endOutage({ begin }: Outage): void {
+    const seconds = Math.round((performance.now() - begin) / 100) / 10;
+    this.#outage = undefined;
     this.#metrics.storeUp(true);
     this.#log.info({ store: this.#store.kind, seconds }, 'the rate limit store answers again');
   }
+}
 
-  /** Ignores failures: the next request will notice them. */
-  async #beat(): Promise<void> {
-    if (this.#outageSince !== undefined) return;
-    try {
-      this.#instances = await this.#store.countInstances(this.#id, GONE_AFTER_MS);
-    } catch {}
-  }
+/** Passes what the store, where it has answered, and this instance let pass. */
+function both(answer: Decision | undefined, own: Decision): Decision {
+  if (!answer || (answer.allowed && !own.allowed)) return own;
+  return { ...answer, remaining: Math.min(answer.remaining, own.remaining) };
 }
 
 function refused(waitMs: number): Decision {
@@ -235,6 +254,8 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
   return withDeadline(answer, STORE_TIMEOUT_MS, noAnswer);
 }
 
+class NoAnswer extends Error {}
+
 function noAnswer(): Error {
-  return new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
+  return new NoAnswer(`no answer within ${STORE_TIMEOUT_MS} ms`);
 }

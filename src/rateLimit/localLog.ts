@@ -1,53 +1,37 @@
-/** The local sliding log: what this instance knows of each client's last window. */
+/** What this instance knows of each client's last window. */
 export class LocalLog {
   readonly #windowMs: number;
-  readonly #clients = new Map<string, Known>();
-  readonly #sweeper: NodeJS.Timeout;
+  /** The clients of this window and those of the one before; older ones are forgotten together. */
+  #newer = new Map<string, Known>();
+  #older = new Map<string, Known>();
+  #begun = performance.now();
 
   constructor(windowMs: number) {
     this.#windowMs = windowMs;
-    this.#sweeper = setInterval(() => this.#forgetIdleClients(), 10 * windowMs).unref();
   }
 
-  /** Notes that a request of the client is being decided on, until `end` is called with the decision. */
-  begin(client: string): void {
-    const known = this.#clients.get(client) ?? { ...UNKNOWN, admitted: [] };
-    known.undecided++;
-    this.#clients.set(client, known);
-  }
-
-  end(client: string, allowed: boolean): void {
-    const known = this.#clients.get(client);
-    if (!known) return;
-    known.undecided--;
-    if (allowed) known.admitted.push(performance.now());
-    else known.refusedAt = performance.now();
+  /** Notes that a request of the client, which came at `moment`, was let through. */
+  admit(client: string, moment: number): void {
+    const { admitted } = this.#keep(client);
+    // In order, although the answers for earlier requests may come later.
+    let place = admitted.length;
+    while (place > 0 && (admitted[place - 1] ?? 0) > moment) place--;
+    admitted.splice(place, 0, moment);
   }
 
   /** Notes that the shared store has refused the client, and will for another `waitMs` milliseconds. */
   block(client: string, waitMs: number): void {
-    const known = this.#clients.get(client);
-    if (known) known.blockedUntil = performance.now() + waitMs;
+    this.#keep(client).blockedUntil = performance.now() + waitMs;
   }
 
   /** Milliseconds until the shared store could let the client pass again; 0 or less where it may now. */
   blockedFor(client: string): number {
-    return (this.#clients.get(client)?.blockedUntil ?? Number.NEGATIVE_INFINITY) - performance.now();
+    return (this.#find(client)?.blockedUntil ?? 0) - performance.now();
   }
 
   /** How many requests of the client were let through. */
   count(client: string): number {
     return this.#recent(client).length;
-  }
-
-  /**
-   * Whether one more request would be within `most`, even if all undecided ones pass and `pending` others come before
-   * it; false if one was refused within the window.
-   */
-  hasRoom(client: string, most: number, pending: number): boolean {
-    const known = this.#clients.get(client) ?? UNKNOWN;
-    const wasRefused = performance.now() - known.refusedAt < this.#windowMs;
-    return !wasRefused && this.count(client) + known.undecided + pending < most;
   }
 
   /** Milliseconds until the oldest admission of the client leaves the window. */
@@ -56,37 +40,38 @@ export class LocalLog {
     return oldest === undefined ? this.#windowMs : oldest + this.#windowMs - performance.now();
   }
 
-  close(): void {
-    clearInterval(this.#sweeper);
+  /** How many clients it knows. */
+  get size(): number {
+    return this.#newer.size + this.#older.size;
   }
 
   #recent(client: string): readonly number[] {
     const from = performance.now() - this.#windowMs;
-    const times = this.#clients.get(client)?.admitted ?? [];
+    const times = this.#find(client)?.admitted ?? [];
     while (times[0] !== undefined && times[0] <= from) times.shift();
     return times;
   }
 
-  #forgetIdleClients(): void {
-    const from = performance.now() - this.#windowMs;
-    for (const [client, { undecided, refusedAt }] of this.#clients) {
-      if (undecided === 0 && refusedAt <= from && this.count(client) === 0) this.#clients.delete(client);
+  #find(client: string): Known | undefined {
+    return this.#newer.get(client) ?? this.#older.get(client);
+  }
+
+  /** What is noted of the client, kept for another window at least. */
+  #keep(client: string): Known {
+    const now = performance.now();
+    if (now - this.#begun > this.#windowMs) {
+      this.#older = this.#newer;
+      this.#newer = new Map();
+      this.#begun = now;
     }
+    const known = this.#find(client) ?? { admitted: [], blockedUntil: 0 };
+    this.#newer.set(client, known);
+    return known;
   }
 }
 
 interface Known {
-  /** When its requests were let through, oldest first. */
+  /** When its requests that were let through had come, oldest first. */
   admitted: number[];
-  undecided: number;
-  /** When it was last refused. */
-  refusedAt: number;
   blockedUntil: number;
 }
-
-const UNKNOWN: Known = {
-  admitted: [],
-  undecided: 0,
-  refusedAt: Number.NEGATIVE_INFINITY,
-  blockedUntil: Number.NEGATIVE_INFINITY,
-};

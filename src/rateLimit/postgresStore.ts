@@ -1,35 +1,39 @@
 /**
  * The rate limit's store in PostgreSQL: the times of each client's counted requests in an unlogged table, tested and
- * extended by the function `count_request` (drizzle/0001_derived.sql) under the lock of the client's row and on the
- * database's clock. Requests that come together are counted by one statement.
- *
- * It uses rate-limiter-flexible's result type, but not RateLimiterPostgres, whose statement counts in fixed windows, one
- * request at a time, and can't be replaced through its public interface.
+ * extended by the function `count_request` (drizzle/) under the lock of the client's row and on the database's clock.
+ * Requests that come together are counted by one statement. The instances are registered in the same table, which a
+ * crash of PostgreSQL empties, so an instance that is still registered knows that nothing was forgotten.
  */
+import { randomUUID } from 'node:crypto';
 import { eq, inArray, sql } from 'drizzle-orm';
-import { RateLimiterRes } from 'rate-limiter-flexible';
+import { ConfigError } from '../config.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
+import { causeOf, codeOf } from '../database/errors.js';
 import { rateLimits } from '../database/schema.js';
-import { type LimitStore, STORE_TIMEOUT_MS } from './limiter.js';
+import { type Decision, GONE_AFTER_MS, type LimitStore, STORE_TIMEOUT_MS, StoreForgot } from './limiter.js';
 
 /** Milliseconds between two sweeps of clients that have stopped sending. */
 const SWEEP_INTERVAL_MS = 60_000;
+/** PostgreSQL's code for what the role may not do. */
+const INSUFFICIENT_PRIVILEGE = '42501';
 /** A pool of its own: the list's queries must not wait behind a client's locked row, nor the other way round. */
 const CONNECTIONS = 3;
 
 /** A request to be counted with the next statement. */
 interface Waiting {
   client: string;
-  resolve(result: RateLimiterRes): void;
+  resolve(decision: Decision): void;
   reject(reason: unknown): void;
 }
 
 /** Opens the store of a limit of `points` requests in any one second, on a migrated database. */
 export function openPostgresStore(url: string, points: number): LimitStore {
   const database = openDatabase(url, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
-  const count = prepareCount(database, points);
-  const countInstances = prepareCountInstances(database);
+  const instance = `instance:${randomUUID()}`;
+  const countAll = prepareCount(database, points);
+  const registerInstance = prepareRegister(database);
   const sweeper = setInterval(() => forgetIdleClients(database).catch(() => {}), SWEEP_INTERVAL_MS).unref();
+  let isRegistered = false;
   let waiting: Waiting[] = [];
   /** Statements that have not been answered in time. */
   let late = 0;
@@ -39,12 +43,11 @@ export function openPostgresStore(url: string, points: number): LimitStore {
     const counted = waiting.sort((a, b) => (a.client < b.client ? -1 : 1));
     waiting = [];
     try {
-      const states = await watched(count.execute({ clients: counted.map(({ client }) => client) }));
-      for (const { place, allowed, consumed, waitMs } of states) {
+      const clients = counted.map(({ client }) => client);
+      for (const { place, isKnown, ...decision } of await watched(countAll.execute({ clients, instance }))) {
         const request = counted[place - 1];
-        const result = new RateLimiterRes(points - consumed, waitMs, allowed ? consumed : points + 1);
-        if (allowed) request?.resolve(result);
-        else request?.reject(result);
+        if (isKnown) request?.resolve(decision);
+        else request?.reject(new StoreForgot());
       }
     } catch (error) {
       for (const { reject } of counted) reject(error);
@@ -61,6 +64,8 @@ export function openPostgresStore(url: string, points: number): LimitStore {
     }, STORE_TIMEOUT_MS);
     try {
       return await answer;
+    } catch (error) {
+      throw codeOf(causeOf(error)) === INSUFFICIENT_PRIVILEGE ? mayNotCount(causeOf(error)) : error;
     } finally {
       clearTimeout(timer);
       if (isLate) late--;
@@ -74,23 +79,22 @@ export function openPostgresStore(url: string, points: number): LimitStore {
   return {
     kind: 'postgresql',
     /** Requests that come in one turn of the event loop are counted together. */
-    consume(client) {
+    count(client) {
       return new Promise((resolve, reject) => {
         const isFirst = waiting.push({ client, resolve, reject }) === 1;
         if (isFirst) setImmediate(countWaiting);
       });
     },
-    /** An instance is a client of its own here: its latest request is its heartbeat. */
-    async countInstances(instance, maxAgeMs) {
-      await watched(count.execute({ clients: [`instance:${instance}`] }));
-      const [row] = await watched(countInstances.execute({ maxAgeMs }));
+    async register() {
+      const wasRegistered = isRegistered;
+      const [row] = await watched(registerInstance.execute({ instance }));
+      isRegistered = true;
+      if (wasRegistered && !row?.isKnown) throw new StoreForgot();
       return row?.instances ?? 1;
     },
-    async leave(instance) {
-      await database.delete(rateLimits).where(eq(rateLimits.client, `instance:${instance}`));
+    async leave() {
+      await database.delete(rateLimits).where(eq(rateLimits.client, instance));
     },
-    /** Losing a connection of the pool says nothing about the store; a request that fails does. */
-    onLoss() {},
     reopen,
     async close() {
       clearInterval(sweeper);
@@ -99,18 +103,18 @@ export function openPostgresStore(url: string, points: number): LimitStore {
   };
 }
 
-async function forgetIdleClients(database: Database): Promise<void> {
-  // Skips locked rows: while it waited for one, requests would wait for the rows that it has locked itself. Times in the
-  // future are from before the clock was set back.
-  const idle = database
-    .select({ client: rateLimits.client })
-    .from(rateLimits)
-    .where(sql`${latest} NOT BETWEEN now() - interval '1 minute' AND now() + interval '1 minute'`)
-    .for('update', { skipLocked: true });
-  await database.delete(rateLimits).where(inArray(rateLimits.client, idle));
+function mayNotCount({ message }: Error): ConfigError {
+  return new ConfigError(
+    `DATABASE_URL: the rate limit can't be counted: ${message}; grant its role what docs/operations.md lists, or set REDIS_URL`,
+  );
 }
 
 const latest = sql`${rateLimits.requests}[cardinality(${rateLimits.requests})]`;
+
+/** How far the latest request is from now, in milliseconds. One in the future is from before the clock was set back. */
+const age = sql`@ extract(epoch FROM ${latest} - clock_timestamp()) * 1000`;
+
+const isAlive = sql`${age} < ${sql.raw(String(GONE_AFTER_MS))}`;
 
 /** Counts a request of each of `clients`, in their order. */
 function prepareCount(database: Database, points: number) {
@@ -118,21 +122,42 @@ function prepareCount(database: Database, points: number) {
     .select({
       place: sql<number>`place::integer`,
       allowed: sql<boolean>`allowed`,
-      consumed: sql<number>`counted`,
+      remaining: sql<number>`${sql.raw(String(points))} - counted`,
       waitMs: sql<number>`wait`,
+      isKnown: sql<boolean>`EXISTS (
+        SELECT FROM ${rateLimits} WHERE ${rateLimits.client} = ${sql.placeholder('instance')} AND ${isAlive}
+      )`,
     })
     .from(sql`unnest(${sql.placeholder('clients')}::text[]) WITH ORDINALITY AS wanted (client, place)`)
     .crossJoin(sql`LATERAL count_request(wanted.client, ${sql.raw(String(points))})`)
     .prepare('count requests');
 }
 
-function prepareCountInstances(database: Database) {
+/** Records a heartbeat of an instance. Its row is like a client's, whose latest request is the heartbeat. */
+function prepareRegister(database: Database) {
+  const beat = database
+    .insert(rateLimits)
+    .values({ client: sql.placeholder('instance'), requests: sql`ARRAY[clock_timestamp()]`, allowed: true })
+    .onConflictDoUpdate({ target: rateLimits.client, set: { requests: sql`excluded.requests` } })
+    .returning({ client: rateLimits.client });
+  // The parts of a statement see the table as it was before.
   return database
-    .select({ instances: sql<number>`count(*)::integer` })
+    .with(database.$with('beat').as(beat))
+    .select({
+      isKnown: sql<boolean>`count(*) FILTER (WHERE ${rateLimits.client} = ${sql.placeholder('instance')}) > 0`,
+      instances: sql<number>`1 + count(*) FILTER (WHERE ${rateLimits.client} <> ${sql.placeholder('instance')})::integer`,
+    })
     .from(rateLimits)
-    .where(
-      sql`${rateLimits.client} LIKE 'instance:%'
-        AND @ extract(epoch FROM ${latest} - clock_timestamp()) * 1000 < ${sql.placeholder('maxAgeMs')}::float8`,
-    )
-    .prepare('count instances');
+    .where(sql`${rateLimits.client} LIKE 'instance:%' AND ${isAlive}`)
+    .prepare('register instance');
+}
+
+async function forgetIdleClients(database: Database): Promise<void> {
+  // Skips locked rows: while it waited for one, requests would wait for the rows that it has locked itself.
+  const idle = database
+    .select({ client: rateLimits.client })
+    .from(rateLimits)
+    .where(sql`${age} > 60000`)
+    .for('update', { skipLocked: true });
+  await database.delete(rateLimits).where(inArray(rateLimits.client, idle));
 }

@@ -1,7 +1,7 @@
 /**
- * The rate limit: a number of requests in any one second for each client, over all instances. rate-limiter-flexible
- * counts in fixed windows, which let almost twice as many through around an edge; the stores here keep the times of the
- * counted requests instead (a sliding log). They use the store's clock, so the instances' clocks need not agree.
+ * The rate limit: a number of requests in any one second for each client, over all instances. The stores keep the times
+ * of the counted requests (a sliding log), since a fixed window would let almost twice as many through around its edge.
+ * They use the store's clock, so the instances' clocks need not agree.
  */
 import type { Config } from '../config.js';
 import type { Log } from '../log.js';
@@ -11,15 +11,13 @@ import { RateLimiter } from './limiter.js';
 import { openPostgresStore } from './postgresStore.js';
 import { openRedisStore } from './redisStore.js';
 
-const WINDOW_SECONDS = 1;
-
 export interface RateLimit {
-  /**
-   * Counts a request of `client`; resolves to the limit's headers where it may pass.
-   * @throws the problem of a 429 where it may not
-   */
+  /** Counts a request of `client`. Resolves to the limit's headers; rejects with the problem of a 429 where it may not pass. */
   count(client: string): Promise<Headers>;
-  /** Opens the connections to the store, so that the first requests are as quick as the later ones. */
+  /**
+   * Opens the connections to the store, so that the first requests are as quick as the later ones.
+   * @throws {ConfigError} where the store refuses, and no waiting helps
+   */
   warmUp(): Promise<void>;
   close(): Promise<void>;
 }
@@ -32,14 +30,13 @@ export function createRateLimit(
   metrics: Metrics,
 ): RateLimit {
   if (points === 0) return unlimited;
-  const store = REDIS_URL ? openRedisStore(REDIS_URL, points, WINDOW_SECONDS) : openPostgresStore(databaseUrl, points);
-  const limiter = new RateLimiter(store, points, WINDOW_SECONDS, log, metrics);
-
+  const store = REDIS_URL ? openRedisStore(REDIS_URL, points) : openPostgresStore(databaseUrl, points);
+  const limiter = new RateLimiter(store, points, log, metrics);
   return {
     async count(client) {
       const decision = await limiter.decide(client);
-      if (!decision.allowed) throw refusalOf(decision, points, WINDOW_SECONDS);
-      return headersOf(decision, points, WINDOW_SECONDS);
+      if (!decision.allowed) throw refusalOf(decision, points);
+      return headersOf(decision, points);
     },
     warmUp: () => limiter.warmUp(),
     close: () => limiter.close(),

@@ -2,9 +2,11 @@
  * The rate limit's store in Redis (or Valkey): the times of each client's counted requests in a list, tested and extended
  * by one script, which Redis runs atomically and by its own clock. One round trip per request.
  */
-import { Redis } from 'ioredis';
-import { RateLimiterRedis } from 'rate-limiter-flexible';
-import type { LimitStore } from './limiter.js';
+import { randomUUID } from 'node:crypto';
+import { Redis, ReplyError } from 'ioredis';
+import { ConfigError } from '../config.js';
+import { codeOf } from '../database/errors.js';
+import { GONE_AFTER_MS, type LimitStore, StoreForgot, WINDOW_MS } from './limiter.js';
 
 const PREFIX = 'branded-phone-numbers:';
 const INSTANCES = `${PREFIX}instances`;
@@ -14,15 +16,16 @@ const CONNECT_TIMEOUT_MS = 1000;
 const RECONNECT_DELAY_MS = 200;
 
 /**
- * Counts a request. KEYS[1] is the client's, ARGV what the library passes: the points to consume (one), the window in
- * seconds and the limit. Returns how many requests are counted (more than the limit when this one is refused) and the
- * milliseconds until the oldest of them leaves the window. After the clock was set back, as at a failover, times in the
- * future count as now.
+ * Counts a request, unless the client is over its limit. KEYS[1] is the client's, KEYS[2] the instances', ARGV the instance,
+ * the window in microseconds and the limit. Returns whether the request passes, how many are left and the milliseconds until
+ * the oldest one leaves the window; nil where the instance is not registered. After the clock was set back, as at a
+ * failover, times in the future count as now, or the client would be blocked for as long as the step.
  */
 const COUNT_REQUEST = `
+if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return false end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local window, limit = ARGV[2] * 1000000, tonumber(ARGV[3])
+local window, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 local requests = redis.call('LRANGE', KEYS[1], 0, -1)
 for i, request in ipairs(requests) do
   if tonumber(request) > now then
@@ -33,95 +36,139 @@ end
 local gone = 0
 while requests[gone + 1] and tonumber(requests[gone + 1]) <= now - window do gone = gone + 1 end
 if gone > 0 then redis.call('LTRIM', KEYS[1], gone, -1) end
-local counted = #requests - gone
-local allowed = counted < limit
-if allowed then
+local remaining = limit - (#requests - gone)
+local allowed = remaining > 0 and 1 or 0
+if allowed == 1 then
   redis.call('RPUSH', KEYS[1], string.format('%.0f', now))
-  redis.call('PEXPIRE', KEYS[1], ARGV[2] * 2000)
+  redis.call('PEXPIRE', KEYS[1], window / 500)
 end
 local oldest = tonumber(requests[gone + 1] or now)
-return { allowed and counted + 1 or limit + 1, math.ceil((oldest + window - now) / 1000) }
+return { allowed, remaining - allowed, math.ceil((oldest + window - now) / 1000) }
 `;
 
 /**
- * Records a heartbeat of the instance, drops the instances whose last one is ARGV[2] ms old (or lies as far in the future,
- * because the clock was set back), and counts the rest.
+ * Records a heartbeat of the instance ARGV[1], drops the instances whose last one is ARGV[2] ms old (or lies as far in the
+ * future, because the clock was set back). Returns how many there are, and 1 if this one was not registered before.
  */
-const COUNT_INSTANCES = `
+const REGISTER = `
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZADD', KEYS[1], now, ARGV[1])
+local added = redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], now + ARGV[2], '+inf')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-return redis.call('ZCARD', KEYS[1])
+return { redis.call('ZCARD', KEYS[1]), added }
 `;
 
-type Connection = Redis & {
-  countInstances(key: string, instance: string, maxAgeMs: number): Promise<number>;
-};
+interface Connection {
+  redis: Redis & {
+    countRequest(client: string, instances: string, ...values: (string | number)[]): Promise<number[] | null>;
+    register(instances: string, instance: string, maxAgeMs: number): Promise<[number, number]>;
+  };
+  /** Why it is not open, or not as the URL says. */
+  failure: Error | undefined;
+}
 
-/** Opens the store of a limit of `points` requests in `windowSeconds`. */
-export function openRedisStore(url: string, points: number, windowSeconds: number): LimitStore {
-  let reportLoss = () => {};
-  let redis = connect();
-  let limiter = limiterOn(redis);
+/** Opens the store of a limit of `points` requests in a window. */
+export function openRedisStore(url: string, points: number): LimitStore {
+  const instance = randomUUID();
+  let isRegistered = false;
+  let connection = connect(url);
 
-  function connect(): Connection {
-    const connection = openConnection(url);
-    connection.on('close', () => connection === redis && reportLoss());
-    // The commands that fail report it; without a listener ioredis would print it.
-    connection.on('error', () => {});
-    return connection;
-  }
-
-  /** The library has no sliding log of its own, but lets us replace the script that counts. */
-  function limiterOn(storeClient: Redis): RateLimiterRedis {
-    return new RateLimiterRedis({
-      storeClient,
-      customIncrTtlLuaScript: COUNT_REQUEST,
-      keyPrefix: `${PREFIX}limit`,
-      points,
-      duration: windowSeconds,
-    });
+  /** What Redis answers; rejects at once where there is no connection, and with the reason why. */
+  async function run<T>(command: (redis: Connection['redis']) => Promise<T>): Promise<T> {
+    const used = connection;
+    try {
+      if (used.failure) throw used.failure;
+      return await command(used.redis);
+    } catch (error) {
+      throw explained(error instanceof ReplyError ? error : (used.failure ?? error));
+    }
   }
 
   return {
     kind: 'redis',
-    consume: (client) => limiter.consume(client),
-    countInstances: (instance, maxAgeMs) => redis.countInstances(INSTANCES, instance, maxAgeMs),
-    async leave(instance) {
-      await redis.zrem(INSTANCES, instance);
+    async count(client) {
+      const values = [instance, WINDOW_MS * 1000, points];
+      const answer = await run((redis) => redis.countRequest(`${PREFIX}limit:${client}`, INSTANCES, ...values));
+      if (answer === null) throw new StoreForgot();
+      const [allowed = 0, remaining = 0, waitMs = 0] = answer;
+      return { allowed: allowed === 1, remaining, waitMs };
     },
-    onLoss(report) {
-      reportLoss = report;
+    async register() {
+      const wasRegistered = isRegistered;
+      const [instances, added] = await run((redis) => redis.register(INSTANCES, instance, GONE_AFTER_MS));
+      isRegistered = true;
+      if (wasRegistered && added === 1) throw new StoreForgot();
+      return instances;
+    },
+    async leave() {
+      await connection.redis.zrem(INSTANCES, instance);
     },
     /** An open connection that does not answer would hang forever; one that is being opened has its own deadline. */
     reopen() {
-      if (['connecting', 'reconnecting', 'wait'].includes(redis.status)) return;
-      const old = redis;
-      redis = connect();
-      limiter = limiterOn(redis);
-      old.disconnect();
+      if (['connecting', 'reconnecting', 'wait'].includes(connection.redis.status)) return;
+      connection.redis.disconnect();
+      connection = connect(url);
     },
     async close() {
-      reportLoss = () => {};
-      redis.disconnect();
+      connection.redis.disconnect();
     },
   };
 }
 
-function openConnection(url: string): Connection {
-  return new Redis(url, {
-    connectionName: 'branded-phone-numbers',
-    scripts: { countInstances: { lua: COUNT_INSTANCES, numberOfKeys: 1 } },
+function connect(url: string): Connection {
+  const redis = new Redis(url, {
+    scripts: {
+      countRequest: { lua: COUNT_REQUEST, numberOfKeys: 2 },
+      register: { lua: REGISTER, numberOfKeys: 1 },
+    },
     connectTimeout: CONNECT_TIMEOUT_MS,
     retryStrategy: () => RECONNECT_DELAY_MS,
     // A request is never sent twice: it would be counted twice.
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
+    // Nothing is sent before our own commands, which then learn why Redis refuses.
     enableReadyCheck: false,
+    protocol: 2,
+    disableClientInfo: true,
     // The old primary answers this after a failover; the address may lead to the new one by now.
-    reconnectOnError: (error) => error.message.startsWith('READONLY'),
-  }) as Connection;
+    reconnectOnError(error) {
+      const isReplica = error.message.startsWith('READONLY');
+      if (isReplica) connection.failure = error;
+      return isReplica;
+    },
+  });
+  const connection = { redis, failure: undefined } as unknown as Connection;
+  redis.on('connect', () => {
+    connection.failure = undefined;
+  });
+  // Also when a password, or the database that the URL names, is refused on an open connection.
+  redis.on('error', (error) => {
+    connection.failure = error;
+  });
+  redis.on('close', () => {
+    connection.failure ??= new Error('Redis closed the connection');
+  });
+  return connection;
+}
+
+/** What Redis or the connection to it says where no waiting helps, and what does. */
+const REFUSALS: readonly [RegExp, string][] = [
+  [/^(WRONGPASS|NOAUTH|ERR (invalid password|AUTH))/, 'set the user and the password in the URL'],
+  [/^(NOPERM|ERR (ACL failure|The user executing the script))/, 'grant its user what docs/operations.md lists'],
+  [/^(MOVED|ASK|CLUSTERDOWN|CROSSSLOT|TRYAGAIN)\b/, 'a cluster is not supported: use a Redis with cluster mode off'],
+  [/^DENIED/, 'give it a password, or turn its protected mode off'],
+  [/^ERR (unknown command|unsupported)/, 'use a Redis or Valkey that runs scripts (EVAL, EVALSHA)'],
+  [/^ERR (DB index|invalid DB|SELECT)/, 'leave out the number of the database, or use one that it has'],
+  [/^(ERR_TLS|ERR_SSL|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)/, 'see "Redis" in docs/operations.md for TLS'],
+];
+
+/** The error with its reason; a ConfigError where no waiting helps. */
+function explained(error: unknown): Error {
+  if (!(error instanceof Error)) return new Error(String(error));
+  // Only the first sentence; what follows is Redis' own advice, or names a script by its digest.
+  const reason = (error.message || codeOf(error)).replace(/(\. | script: ).*|\.$/s, '');
+  const advice = REFUSALS.find(([pattern]) => pattern.test(error.message) || pattern.test(codeOf(error)))?.[1];
+  return advice === undefined ? new Error(reason) : new ConfigError(`REDIS_URL: ${reason}; ${advice}`);
 }

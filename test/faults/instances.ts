@@ -41,7 +41,7 @@ export async function start(count: number, environment: Record<string, string>, 
 }
 
 /** Until each instance has heard of the others, by their heartbeats. */
-export const heardOfEachOther = () => sleep(2500);
+export const heardOfEachOther = () => sleep(2000);
 
 export async function ask(instance: Service | undefined, client: string): Promise<Answer> {
   const sent = performance.now();

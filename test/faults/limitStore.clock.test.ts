@@ -3,7 +3,17 @@ import { describe, expect, it } from 'vitest';
 import { hasRedis } from '../redis.js';
 import { withinASecond } from '../until.js';
 import { proxy, redis, useFailingRedis } from './failingRedis.js';
-import { ask, countOf, instances, metric, newClient, start, together, useInstances } from './instances.js';
+import {
+  ask,
+  countOf,
+  heardOfEachOther,
+  instances,
+  metric,
+  newClient,
+  start,
+  together,
+  useInstances,
+} from './instances.js';
 
 useInstances();
 
@@ -33,6 +43,7 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
 
   it('a single instance goes on without a gap when Redis hangs', async () => {
     await start(1, { REDIS_URL: proxy.through(redis.url) });
+    await heardOfEachOther();
     proxy.behave('silent');
     const all = await withinASecond(() => together(newClient(), 30));
     expect([countOf(all, 200), countOf(all, 429)]).toEqual([10, 20]);

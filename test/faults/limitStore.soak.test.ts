@@ -1,4 +1,4 @@
-/** Trouble with the rate limit's store under a flood: dead, hung, slow, full, restarted; with several instances. */
+/** Faults of the rate limit's store under a flood: dead, hung, slow, full, restarted; with several instances. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { connectTo } from '../connection.js';
@@ -49,14 +49,14 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
     expect(countOf(await together(client, 2), 200)).toBe(1);
   });
 
-  const troubles: [string, () => Promise<unknown> | unknown, () => Promise<unknown> | unknown][] = [
+  const faults: [string, () => Promise<unknown> | unknown, () => Promise<unknown> | unknown][] = [
     ['closes every connection', () => proxy.behave('refusing'), () => proxy.behave('passing')],
     ['hangs', () => proxy.behave('silent'), () => proxy.behave('passing')],
     ['is too slow', () => proxy.behave('slow'), () => proxy.behave('passing')],
     ['is stopped by its system', () => redis.pause(), () => redis.resume()],
     ['is killed and started empty', () => redis.kill(), () => redis.start()],
   ];
-  it.each(troubles)(
+  it.each(faults)(
     'when it %s, every request is decided in time, none beyond the limit, and it recovers',
     async (_name, begin, end) => {
       await start(3, { REDIS_URL: proxy.through(redis.url) });
@@ -67,7 +67,7 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
       await sleep(2500);
       await end();
       await sleep(2500);
-      // The share of three instances is nine; only the shared limit gives ten.
+      // The quotas of three instances make nine; only the shared limit gives ten.
       const all = await answers;
       expect(statusesOf(all)).toEqual([200, 429]);
       expect(mostInASecond(all)).toBeLessThanOrEqual(10);
@@ -75,7 +75,7 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
       expect(await decidesInTime()).toBe(true);
       expect(await metric('rate_limit_store_errors_total')).toBeGreaterThan(0);
       expect(await metric('rate_limit_store_up')).toBe(1);
-      // In the outage, after its first second, each instance goes on with its share of three.
+      // In the outage, after its first second, each instance goes on with its quota of three.
       const begun = all[0]?.sent ?? 0;
       const between = (from: number, to: number) =>
         countOf(

@@ -1,10 +1,12 @@
 import { like, type SQL, sql } from 'drizzle-orm';
-import type { RateLimiterRes } from 'rate-limiter-flexible';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { rateLimits } from '../../src/database/schema.js';
-import type { LimitStore } from '../../src/rateLimit/limiter.js';
+import { openLog } from '../../src/log.js';
+import { createMetrics } from '../../src/metrics.js';
+import { type LimitStore, StoreForgot } from '../../src/rateLimit/limiter.js';
 import { openPostgresStore } from '../../src/rateLimit/postgresStore.js';
+import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
 import { createDatabase } from '../database.js';
 
 let store: LimitStore;
@@ -16,6 +18,7 @@ beforeAll(async () => {
   ({ url, drop } = await createDatabase());
   database = openDatabase(url);
   store = openPostgresStore(url, 10);
+  await store.register();
 });
 afterAll(async () => {
   await store.close();
@@ -23,11 +26,7 @@ afterAll(async () => {
   await drop();
 });
 
-const hasPassed = (client: string) =>
-  store.consume(client).then(
-    () => true,
-    () => false,
-  );
+const hasPassed = async (client: string) => (await store.count(client)).allowed;
 
 it('counts requests that come together by one statement, each for its own client', async () => {
   const busy = Array.from({ length: 15 }, () => hasPassed('together:busy'));
@@ -43,14 +42,16 @@ it('counts requests that come together by one statement, each for its own client
 
 it('never deadlocks with another instance, in whatever order their clients come', async () => {
   const other = openPostgresStore(url, 10);
+  await other.register();
   const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
   const counts: Promise<unknown>[] = [];
   for (let round = 0; round < 5; round++) {
-    counts.push(...clients.map((client) => store.consume(client)));
-    counts.push(...[...clients].reverse().map((client) => other.consume(client)));
+    counts.push(...clients.map((client) => store.count(client)));
+    counts.push(...[...clients].reverse().map((client) => other.count(client)));
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
   const ends = await Promise.allSettled(counts);
+  await other.leave();
   await other.close();
   expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
 });
@@ -65,16 +66,54 @@ describe('after the clock of the database was set back', () => {
 
   it('a client that has used up its second waits for a second at most, not for the step', async () => {
     await setLog('step:client', sql`array_fill(${ahead}, ARRAY[10])`);
-    const refusal = await store.consume('step:client').catch((reason: RateLimiterRes) => reason);
-    expect([refusal.remainingPoints, refusal.consumedPoints]).toEqual([0, 11]);
-    expect(refusal.msBeforeNext).toBeGreaterThan(900);
-    expect(refusal.msBeforeNext).toBeLessThanOrEqual(1000);
+    const { allowed, remaining, waitMs } = await store.count('step:client');
+    expect([allowed, remaining]).toEqual([false, 0]);
+    expect(waitMs).toBeGreaterThan(900);
+    expect(waitMs).toBeLessThanOrEqual(1000);
     await new Promise((resolve) => setTimeout(resolve, 1010));
     expect(await hasPassed('step:client')).toBe(true);
   });
 
   it('an instance that ended before counts no more', async () => {
     await setLog('instance:gone', sql`ARRAY[${ahead}]`);
-    expect(await store.countInstances('living', 6000)).toBe(1);
+    expect(await store.register()).toBe(1);
   });
+});
+
+it('counts beside an instance of another version, which calls count_request itself', async () => {
+  for (let i = 0; i < 9; i++) await database.execute(sql`SELECT count_request('shared', 10)`);
+  await database.execute(sql`SELECT count_request('instance:another', 10)`);
+  expect(await store.count('shared')).toMatchObject({ allowed: true, remaining: 0 });
+  expect(await store.count('shared')).toMatchObject({ allowed: false });
+  expect(await store.register()).toBe(2);
+  await database.delete(rateLimits);
+  await store.register().catch(() => {});
+});
+
+describe('a store that came back empty, as after a crash of PostgreSQL,', () => {
+  it('counts nothing for an instance until that has registered again, and says so once', async () => {
+    await database.delete(rateLimits);
+    await expect(store.count('forgotten')).rejects.toThrow(StoreForgot);
+    await expect(store.register()).rejects.toThrow(StoreForgot);
+    expect(await store.register()).toBe(1);
+    expect((await store.count('forgotten')).allowed).toBe(true);
+  });
+});
+
+it('a role that may not count stops the start, which says what to do', async () => {
+  const role = `reader_${process.pid}`;
+  await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'few rights'`));
+  const limited = new URL(url);
+  [limited.username, limited.password] = [role, 'few rights'];
+  const rateLimit = createRateLimit(
+    { RATE_LIMIT_PER_SECOND: 10, REDIS_URL: undefined },
+    limited.href,
+    openLog({ LOG_LEVEL: 'silent' }),
+    createMetrics(1),
+  );
+  await expect(rateLimit.warmUp()).rejects.toThrow(
+    "DATABASE_URL: the rate limit can't be counted: permission denied for table rate_limits; grant its role what",
+  );
+  await rateLimit.close();
+  await database.execute(sql.raw(`DROP ROLE ${role}`));
 });

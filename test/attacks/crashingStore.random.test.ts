@@ -1,0 +1,140 @@
+/** A store that crashes again and again and comes back empty, at random times, under instances that share a limit in it. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import { afterEach, expect, inject, it } from 'vitest';
+import { startPostgres } from '../../cluster/postgresServer.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
+import { createDatabase } from '../database.js';
+import { mostInASecond } from '../mostInASecond.js';
+import { hasRedis, startRedis } from '../redis.js';
+import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
+
+const SEED = 26_1122;
+const LIMIT = 10;
+const INSTANCES = 3;
+/** How often the store fails; in a soak test for minutes. */
+const CYCLES = inject('tries') === 1 ? 3 : 60;
+
+/** What happens to the store, for how long it is away, and how long it then stays. */
+const cycle = fc.record({
+  event: fc.constantFrom('crash', 'crash', 'crash', 'flush'),
+  downMs: fc.oneof(fc.integer({ min: 0, max: 300 }), fc.integer({ min: 300, max: 1500 })),
+  upMs: fc.oneof(fc.integer({ min: 50, max: 1000 }), fc.integer({ min: 1000, max: 4000 })),
+});
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+/** A store, and how it is killed, started again, and emptied while it runs. */
+interface Store {
+  environment: Record<string, string>;
+  kill(): Promise<unknown>;
+  start(): Promise<unknown>;
+  clear(): Promise<unknown>;
+}
+
+async function startStore(kind: string): Promise<Store> {
+  if (kind === 'PostgreSQL') {
+    const server = await startPostgres();
+    closing.push(() => server.remove());
+    await migrateDatabase(server.url, migrationsFolder);
+    await writeNumbers(server.url);
+    const clear = async () => {
+      const sql = connectTo(server.url);
+      await sql`DELETE FROM rate_limits`;
+      await sql.end();
+    };
+    return {
+      environment: { DATABASE_URL: server.url },
+      kill: () => server.stop('SIGKILL'),
+      start: () => server.start(),
+      clear,
+    };
+  }
+  const { url, drop } = await createDatabase();
+  closing.push(drop);
+  await writeNumbers(url);
+  const redis = await startRedis();
+  closing.push(() => redis.kill());
+  return { environment: { DATABASE_URL: url, REDIS_URL: redis.url }, ...redis };
+}
+
+it.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
+  'no client passes more than the limit in any second, however often %s crashes',
+  async (kind) => {
+    const store = await startStore(kind);
+    const start = async () => {
+      const instance = await startInstance(store.environment);
+      closing.push(() => instance.child.kill('SIGKILL'));
+      return instance;
+    };
+    const instances: Instance[] = [];
+    for (let i = 0; i < INSTANCES; i++) instances.push(await start());
+    // Until they know of each other.
+    await sleep(2000);
+
+    let isOver = false;
+    const choices = fc.sample(fc.nat({ max: INSTANCES - 1 }), { seed: SEED, numRuns: 1000 });
+    const anyOne = (i: number) => instances[choices[i % choices.length] ?? 0] as Instance;
+    const newClient = (address: string) => {
+      const client = new Client(address);
+      closing.push(() => client.close());
+      return client;
+    };
+    /** Asks without a pause; or as often as the limit allows at once, and then again at a random time. */
+    async function steadily(client: Client): Promise<Answer[]> {
+      const answers: Promise<Answer>[] = [];
+      for (let i = 0; !isOver; i++) {
+        answers.push(client.ask(anyOne(i)));
+        await sleep(15);
+      }
+      return Promise.all(answers);
+    }
+    async function inBursts(client: Client): Promise<Answer[]> {
+      const answers: Promise<Answer>[] = [];
+      for (let i = 0; !isOver; i++) {
+        const chosen = anyOne(i);
+        answers.push(...Array.from({ length: LIMIT }, (_, j) => client.ask(i % 2 ? chosen : anyOne(i + j))));
+        await sleep(((choices[i % choices.length] ?? 0) + 1) * 170);
+      }
+      return Promise.all(answers);
+    }
+    const load = [steadily(newClient('203.0.113.1')), inBursts(newClient('203.0.113.2'))];
+    const events: string[] = [];
+    const begin = performance.now();
+    const note = (what: string) => events.push(`${Math.round(performance.now() - begin)} ${what}`);
+    for (const { event, downMs, upMs } of fc.sample(cycle, { seed: SEED, numRuns: CYCLES })) {
+      if (event === 'flush') {
+        await store.clear();
+        note('emptied');
+      } else {
+        await store.kill();
+        note('killed');
+        await sleep(downMs);
+        await store.start();
+        note('started');
+      }
+      await sleep(upMs);
+    }
+    await sleep(3000);
+    isOver = true;
+    const answers = await Promise.all(load);
+
+    for (const each of answers) {
+      const counts = countByStatus(each);
+      console.log(
+        `${CYCLES} failures of ${kind}: ${JSON.stringify(counts)}, at most ${mostInASecond(each)} in a second`,
+      );
+      // Without PostgreSQL there are no pages.
+      expect(Object.keys(counts).filter((status) => status !== '503')).toEqual(['200', '429']);
+      expect(mostInASecond(each), events.join('\n')).toBeLessThanOrEqual(LIMIT);
+      // It is served: a tenth of the limit at least, whatever the store does.
+      expect(counts[200]).toBeGreaterThanOrEqual((performance.now() - begin) / 1000);
+    }
+  },
+  400_000,
+);

@@ -1,0 +1,249 @@
+/** Redis set-ups: those that no waiting mends stop the start and say what to do; the others are waited for. */
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { freePort } from '../../cluster/port.js';
+import { openLog } from '../../src/log.js';
+import { createMetrics } from '../../src/metrics.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
+import { openRedisStore } from '../../src/rateLimit/redisStore.js';
+import { useCommand } from '../commands/command.js';
+import { hasRedis, startRedis, type TestRedis } from '../redis.js';
+import { until } from '../until.js';
+
+const closing: (() => unknown)[] = [];
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-redis-'));
+});
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function start(...options: string[]): Promise<TestRedis> {
+  const redis = await startRedis('--dir', folder, ...options);
+  closing.push(() => redis.kill());
+  return redis;
+}
+
+async function ask<T>(url: string, question: (client: Redis) => Promise<T>): Promise<T> {
+  const client = new Redis(url);
+  try {
+    return await question(client);
+  } finally {
+    client.disconnect();
+  }
+}
+
+const urlOf = ({ port }: TestRedis, credentials = '', path = '') => `redis://${credentials}127.0.0.1:${port}${path}`;
+
+/** A rate limit as the service opens it, and what it logs. */
+function open(url: string) {
+  const log = openLog({ LOG_LEVEL: 'silent' });
+  const reasons: string[] = [];
+  log.error = (({ reason }: { reason: string }) => void reasons.push(reason)) as typeof log.error;
+  const metrics = createMetrics(1);
+  const rateLimit = createRateLimit({ RATE_LIMIT_PER_SECOND: 10, REDIS_URL: url }, '', log, metrics);
+  closing.push(() => rateLimit.close());
+  const isUp = async () => (await metrics.text()).includes('rate_limit_store_up 1');
+  return { rateLimit, reasons, isUp };
+}
+
+describe.skipIf(!hasRedis)('the start ends with a line that says what to do', () => {
+  const command = useCommand();
+
+  it.each<[string, string[], string, string, RegExp]>([
+    ['a wrong password', ['--requirepass', 'right'], ':wrong@', '', /: WRONGPASS .*; set the user and the password/],
+    ['no password', ['--requirepass', 'right'], '', '', /: NOAUTH .*; set the user and the password/],
+    ['a database that does not exist', [], '', '/99', /: ERR DB index is out of range; leave out the number/],
+    [
+      'a node of a cluster that is not ready',
+      ['--cluster-enabled', 'yes'],
+      '',
+      '',
+      /: CLUSTERDOWN .*; a cluster is not/,
+    ],
+  ])('with %s', async (_name, options, credentials, path, message) => {
+    const redis = await start(...options);
+    await expect(open(urlOf(redis, credentials, path)).rateLimit.warmUp()).rejects.toThrow(message);
+  });
+
+  it.each<[string, RegExp]>([
+    ['eval', /: NOPERM .*'eval'.*; grant its user what/],
+    ['evalsha', /: NOPERM .*'evalsha'.*; grant its user what/],
+    ['lrange', /: ERR The user executing the script can't run this command.*; grant its user what/],
+  ])('with a user who may not call %s', async (name, message) => {
+    const redis = await start();
+    await ask(redis.url, (client) =>
+      client.call('ACL', 'SETUSER', 'limited', 'on', '>secret', '~*', '+@all', `-${name}`),
+    );
+    await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(message);
+  });
+
+  it('with a user who may not use the keys', async () => {
+    const redis = await start();
+    await ask(redis.url, (client) => client.call('ACL', 'SETUSER', 'limited', 'on', '>secret', '~others:*', '+@all'));
+    await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(/NOPERM .*; grant its user/);
+  });
+
+  it('with nodes of a cluster, whether they have the keys or not', async () => {
+    const nodes = [
+      await start('--cluster-enabled', 'yes', '--cluster-config-file', 'first'),
+      await start('--cluster-enabled', 'yes', '--cluster-config-file', 'second'),
+    ] as const;
+    await ask(nodes[0].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383'));
+    await ask(nodes[1].url, (client) => client.call('CLUSTER', 'MEET', '127.0.0.1', nodes[0].port));
+    await until(
+      async () => `${await ask(nodes[1].url, (client) => client.call('CLUSTER', 'INFO'))}`.includes('cluster_state:ok'),
+      'the nodes know each other',
+      20_000,
+    );
+    await expect(open(nodes[0].url).rateLimit.warmUp()).rejects.toThrow(/: CROSSSLOT .*; a cluster is not supported/);
+    await expect(open(nodes[1].url).rateLimit.warmUp()).rejects.toThrow(/: MOVED .*; a cluster is not supported/);
+  });
+
+  it('with protected mode, which refuses who comes from elsewhere', async () => {
+    const redis = await start('--bind', '*', '--protected-mode', 'yes');
+    // Another address of this machine; Redis takes 127.0.0.1 alone for local.
+    const proxy = createServer((client) => {
+      const server = connect({ port: redis.port, host: '127.0.0.1', localAddress: '127.0.0.2' });
+      client.pipe(server).pipe(client);
+      client.on('error', () => server.destroy());
+      server.on('error', () => client.destroy());
+    }).listen(0, '127.0.0.1');
+    closing.push(() => proxy.close());
+    await once(proxy, 'listening');
+    const { port } = proxy.address() as AddressInfo;
+    await expect(open(`redis://127.0.0.1:${port}`).rateLimit.warmUp()).rejects.toThrow(
+      /: DENIED Redis is running in protected mode.*; give it a password/,
+    );
+  });
+
+  it('with a certificate that nobody vouches for', async () => {
+    const { url } = await startTls();
+    await expect(open(url).rateLimit.warmUp()).rejects.toThrow(/^REDIS_URL: .*self.signed.*for TLS/);
+  });
+
+  it('as the command says it, with status 1', async () => {
+    const redis = await start('--requirepass', 'right');
+    const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', REDIS_URL: urlOf(redis, ':wrong@') };
+    const { code, stderr } = await command.start(['serve'], environment).finished;
+    expect([code, stderr]).toEqual([
+      1,
+      'REDIS_URL: WRONGPASS invalid username-password pair or user is disabled; set the user and the password in the URL\n',
+    ]);
+  });
+
+  it('but not with TLS whose authority is known', async () => {
+    const { url, certificate } = await startTls();
+    const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', REDIS_URL: url, LOG_LEVEL: 'info' };
+    const { child, finished } = command.start(['serve'], { ...environment, NODE_EXTRA_CA_CERTS: certificate });
+    child.stdout?.on('data', (text) => String(text).includes('listening') && child.kill('SIGINT'));
+    expect((await finished).code).toBe(0);
+  });
+
+  async function startTls(): Promise<{ url: string; certificate: string }> {
+    const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
+    const wanted = ['-subj', '/CN=redis', '-addext', 'subjectAltName=IP:127.0.0.1'];
+    execFileSync(
+      'openssl',
+      ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', key, '-out', certificate, ...wanted],
+      {
+        stdio: 'ignore',
+      },
+    );
+    const port = await freePort();
+    const files = ['--tls-cert-file', certificate, '--tls-key-file', key, '--tls-ca-cert-file', certificate];
+    await start('--tls-port', String(port), '--tls-auth-clients', 'no', ...files);
+    return { url: `rediss://127.0.0.1:${port}`, certificate };
+  }
+});
+
+describe.skipIf(!hasRedis)('a Redis that waiting may mend is waited for, and its reason logged', () => {
+  it('a replica, until it is the primary', async () => {
+    const primary = await start();
+    const replica = await start('--replicaof', `127.0.0.1 ${primary.port}`);
+    await until(
+      async () => `${await ask(replica.url, (client) => client.info('replication'))}`.includes('master_link_status:up'),
+      'the replica is connected',
+    );
+    const { rateLimit, reasons, isUp } = open(replica.url);
+    await rateLimit.warmUp();
+    expect(reasons).toEqual([expect.stringMatching(/^READONLY You can't write against a read only replica/)]);
+    expect(await isUp()).toBe(false);
+    await ask(replica.url, (client) => client.call('REPLICAOF', 'NO', 'ONE'));
+    await until(isUp, 'the limit is shared');
+  });
+
+  it('one that still loads its data', async () => {
+    const redis = await start('--appendonly', 'no', '--dbfilename', 'dump.rdb');
+    await ask(redis.url, async (client) => {
+      await client.call('DEBUG', 'POPULATE', '3000').catch(() => {});
+      for (let i = 0; i < 3000; i++) void client.set(`key ${i}`, 'x'.repeat(100));
+      await client.save();
+    });
+    await redis.kill();
+    await redis.start('--key-load-delay', '1500', '--loading-process-events-interval-bytes', '1024');
+    const { rateLimit, reasons, isUp } = open(redis.url);
+    await rateLimit.warmUp();
+    expect(reasons).toEqual([expect.stringMatching(/^LOADING Redis is loading the dataset in memory/)]);
+    await until(isUp, 'the limit is shared', 30_000);
+  });
+
+  it('one whose password changes, by its real reason', async () => {
+    const redis = await start();
+    const { rateLimit, reasons, isUp } = open(redis.url);
+    await rateLimit.warmUp();
+    await redis.kill();
+    await redis.start('--requirepass', 'new');
+    await until(() => reasons.some((reason) => /NOAUTH/.test(reason)), 'the reason is logged');
+    await sleep(1500);
+    // Each reason once, however often it fails.
+    expect(new Set(reasons).size).toBe(reasons.length);
+    expect(reasons.filter((reason) => !/NOAUTH|ECONNREFUSED|closed the connection/.test(reason))).toEqual([]);
+    expect(await isUp()).toBe(false);
+  });
+});
+
+describe.skipIf(!hasRedis)('the privileges that docs/operations.md lists', async () => {
+  const text = await readFile(join(packageFolder, 'docs', 'operations.md'), 'utf8');
+  const [, rights = ''] = /^ACL SETUSER limiter on >password (.*)$/m.exec(text) ?? [];
+  const commands = rights.split(' ').filter((word) => word.startsWith('+'));
+
+  /** All that an instance does, with a user who has these rights. */
+  async function use(granted: string): Promise<void> {
+    const redis = await start();
+    await ask(redis.url, (client) =>
+      client.call('ACL', 'SETUSER', 'limiter', 'on', '>password', ...granted.split(' ')),
+    );
+    const store = openRedisStore(urlOf(redis, 'limiter:password@'), 3);
+    closing.push(() => store.close());
+    await store.register();
+    await store.register();
+    await store.count('client');
+    await sleep(1001);
+    for (let i = 0; i < 4; i++) await store.count('client');
+    // After the clock of Redis was set back.
+    const ahead = (Date.now() + 600_000) * 1000;
+    await ask(redis.url, (client) => client.rpush('branded-phone-numbers:limit:ahead', ahead));
+    await store.count('ahead');
+    await store.leave();
+  }
+
+  it('are enough', () => use(rights));
+
+  it('and each is needed', async () => {
+    expect(commands.length).toBeGreaterThan(5);
+    const ends = await Promise.allSettled(commands.map((name) => use(rights.replace(name, name.replace('+', '-')))));
+    const unneeded = commands.filter((_, i) => ends[i]?.status === 'fulfilled');
+    expect(unneeded).toEqual([]);
+  });
+});
