@@ -38,6 +38,11 @@ export function createMetrics(maxRequestsInFlight: number) {
     help: '0 while this instance limits by itself, since the store of the rate limit fails',
     registers,
   });
+  const sweepErrors = new Counter({
+    name: 'rate_limit_sweep_errors_total',
+    help: 'Times that idle clients could not be removed from the table rate_limits',
+    registers,
+  });
   const queries = new Gauge({
     name: 'database_queries_in_flight',
     help: 'Queries that the database has not answered yet',
@@ -66,6 +71,7 @@ export function createMetrics(maxRequestsInFlight: number) {
     limited: (allowed: boolean, seconds: number) =>
       decisions.observe({ decision: allowed ? 'passed' : 'refused' }, seconds),
     storeFailed: (store: string) => storeErrors.inc({ store }),
+    sweepFailed: () => sweepErrors.inc(),
     storeUp: (isUp: boolean) => storeUp.set(isUp ? 1 : 0),
     queries: (count: number) => queries.set(count),
     failedOver: () => failovers.inc(),

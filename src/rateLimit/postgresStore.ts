@@ -5,15 +5,19 @@
  * crash of PostgreSQL empties, so an instance that is still registered knows that nothing was forgotten.
  */
 import { randomUUID } from 'node:crypto';
-import { eq, inArray, sql } from 'drizzle-orm';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { eq, sql } from 'drizzle-orm';
 import { ConfigError } from '../config.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { causeOf, codeOf } from '../database/errors.js';
 import { rateLimits } from '../database/schema.js';
 import { type Decision, GONE_AFTER_MS, type LimitStore, STORE_TIMEOUT_MS, StoreForgot } from './limiter.js';
 
-/** Milliseconds between two sweeps of clients that have stopped sending. */
+/** Milliseconds between two sweeps of clients that have stopped sending, and until one goes on that failed. */
 const SWEEP_INTERVAL_MS = 60_000;
+const SWEEP_RETRY_MS = 10_000;
+/** The rows that one statement of a sweep looks at, so that none reaches its time limit, however many clients there are. */
+const SWEEP_BATCH = 200;
 /** PostgreSQL's code for what the role may not do. */
 const INSUFFICIENT_PRIVILEGE = '42501';
 /** A pool of its own: the list's queries must not wait behind a client's locked row, nor the other way round. */
@@ -27,12 +31,12 @@ interface Waiting {
 }
 
 /** Opens the store of a limit of `points` requests in any one second, on a migrated database. */
-export function openPostgresStore(url: string, points: number): LimitStore {
+export function openPostgresStore(url: string, points: number, onSweepFailure: (reason: Error) => void): LimitStore {
   const database = openDatabase(url, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
   const instance = `instance:${randomUUID()}`;
   const countAll = prepareCount(database, points);
   const registerInstance = prepareRegister(database);
-  const sweeper = setInterval(() => forgetIdleClients(database).catch(() => {}), SWEEP_INTERVAL_MS).unref();
+  const closing = new AbortController();
   let isRegistered = false;
   let waiting: Waiting[] = [];
   /** Statements that have not been answered in time. */
@@ -76,6 +80,22 @@ export function openPostgresStore(url: string, points: number): LimitStore {
     database.failover(() => ({ waiting: late, isSilent: late > 0 })).catch(() => {});
   }
 
+  async function sweepUntilClosed(): Promise<void> {
+    let last: string | null = null;
+    while (!closing.signal.aborted) {
+      let pause = SWEEP_INTERVAL_MS;
+      try {
+        do last = await sweepAfter(database, last ?? '');
+        while (last !== null);
+      } catch (error) {
+        if (!closing.signal.aborted) onSweepFailure(causeOf(error));
+        pause = SWEEP_RETRY_MS;
+      }
+      await sleep(pause, undefined, { ref: false, signal: closing.signal }).catch(() => {});
+    }
+  }
+  void sweepUntilClosed();
+
   return {
     kind: 'postgresql',
     /** Requests that come in one turn of the event loop are counted together. */
@@ -97,7 +117,7 @@ export function openPostgresStore(url: string, points: number): LimitStore {
     },
     reopen,
     async close() {
-      clearInterval(sweeper);
+      closing.abort();
       await closeDatabase(database, 1);
     },
   };
@@ -152,12 +172,21 @@ function prepareRegister(database: Database) {
     .prepare('register instance');
 }
 
-async function forgetIdleClients(database: Database): Promise<void> {
-  // Skips locked rows: while it waited for one, requests would wait for the rows that it has locked itself.
-  const idle = database
-    .select({ client: rateLimits.client })
-    .from(rateLimits)
-    .where(sql`${age} > 60000`)
-    .for('update', { skipLocked: true });
-  await database.delete(rateLimits).where(inArray(rateLimits.client, idle));
+/**
+ * Removes the clients whose latest request is more than a minute away, among the next few after `client` in their order.
+ * Resolves to the last of these few; null where there were none. Skips locked rows: while it waited for one, requests would
+ * wait for those that it has locked itself.
+ */
+async function sweepAfter(database: Database, client: string): Promise<string | null> {
+  const [batch] = await database.execute<{ last: string | null }>(sql`
+    WITH batch AS MATERIALIZED (
+      SELECT client, ${age} > 60000 AS is_idle FROM ${rateLimits} WHERE client > ${client} ORDER BY client LIMIT ${SWEEP_BATCH}
+    ), idle AS (
+      SELECT client FROM ${rateLimits} WHERE client IN (SELECT client FROM batch WHERE is_idle) AND ${age} > 60000
+      FOR UPDATE SKIP LOCKED
+    ), gone AS (
+      DELETE FROM ${rateLimits} WHERE client IN (SELECT client FROM idle)
+    )
+    SELECT max(client) AS last FROM batch`);
+  return batch?.last ?? null;
 }

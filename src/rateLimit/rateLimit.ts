@@ -30,7 +30,12 @@ export function createRateLimit(
   metrics: Metrics,
 ): RateLimit {
   if (points === 0) return unlimited;
-  const store = REDIS_URL ? openRedisStore(REDIS_URL, points) : openPostgresStore(databaseUrl, points);
+  const store = REDIS_URL
+    ? openRedisStore(REDIS_URL, points)
+    : openPostgresStore(databaseUrl, points, (reason) => {
+        metrics.sweepFailed();
+        log.error({ reason: reason.message }, 'idle clients could not be removed from rate_limits');
+      });
   const limiter = new RateLimiter(store, points, log, metrics);
   return {
     async count(client) {

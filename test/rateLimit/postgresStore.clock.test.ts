@@ -17,7 +17,7 @@ let drop: () => Promise<void>;
 beforeAll(async () => {
   ({ url, drop } = await createDatabase());
   database = openDatabase(url);
-  store = openPostgresStore(url, 10);
+  store = openPostgresStore(url, 10, failSweep);
   await store.register();
 });
 afterAll(async () => {
@@ -25,6 +25,10 @@ afterAll(async () => {
   await closeDatabase(database);
   await drop();
 });
+
+const failSweep = (reason: Error) => {
+  throw reason;
+};
 
 const hasPassed = async (client: string) => (await store.count(client)).allowed;
 
@@ -41,7 +45,7 @@ it('counts requests that come together by one statement, each for its own client
 });
 
 it('never deadlocks with another instance, in whatever order their clients come', async () => {
-  const other = openPostgresStore(url, 10);
+  const other = openPostgresStore(url, 10, failSweep);
   await other.register();
   const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
   const counts: Promise<unknown>[] = [];
