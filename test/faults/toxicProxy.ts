@@ -1,6 +1,7 @@
 /** A TCP proxy that can behave as networks and servers do when they fail. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
  * - `passing`: as if it were not there
@@ -45,9 +46,19 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
       if (passes()) server.write(bytes);
       else unanswered += bytes.length;
     });
+    const send = (bytes: Buffer) => passes() && client.write(bytes);
+    // As TCP does, no answer overtakes a slower one before it.
+    let delayed = 0;
+    let sent = Promise.resolve();
     server.on('data', (bytes) => {
-      if (behaviour === 'slow') setTimeout(() => passes() && client.write(bytes), delayMs);
-      else if (passes()) client.write(bytes);
+      if (behaviour !== 'slow' && delayed === 0) return void send(bytes);
+      const due = performance.now() + (behaviour === 'slow' ? delayMs : 0);
+      delayed++;
+      sent = sent.then(async () => {
+        await sleep(Math.max(0, due - performance.now()));
+        send(bytes);
+        delayed--;
+      });
     });
     for (const socket of [client, server]) socket.on('error', () => {}).on('close', end);
     server.connect(targetPort, '127.0.0.1');
