@@ -35,11 +35,28 @@ export function withoutValues(error: Error): object {
   return { type, code, severity, routine, ...names, stack: stack.replace(message, code) };
 }
 
+/** The form of PostgreSQL's own codes. */
+export const SQLSTATE = /^[0-9A-Z]{5}$/;
+
 /** PostgreSQL's code for a connection beyond its max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
+/** PostgreSQL's codes for a lock that another transaction holds, missing rights, and a value that a CHECK refuses. */
+export const LOCK_NOT_AVAILABLE = '55P03';
+export const INSUFFICIENT_PRIVILEGE = '42501';
+export const CHECK_VIOLATION = '23514';
 
 /**
  * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use: the
  * operator has to migrate the database to what this version needs.
  */
 export const LACKING = /^(3F000|42P01|42703|42883|42704|42501)$/;
+
+/** The codes of PostgreSQL, the driver and the system for a connection that broke or can't be opened. */
+export const CONNECTION_BROKEN =
+  /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
+
+/**
+ * PostgreSQL's codes for what it can't do now: statement canceled, lock timeout, out of resources, login refused, conflict
+ * with a replica's recovery, deadlock.
+ */
+export const UNABLE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;

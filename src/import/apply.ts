@@ -1,6 +1,7 @@
 /** What an import changes in the tables, once all its lines are staged and good: a few statements over all of them. */
 import type { TransactionSql } from 'postgres';
-import { INSUFFICIENT_PRIVILEGE, succeeds } from './locks.js';
+import { INSUFFICIENT_PRIVILEGE } from '../database/errors.js';
+import { succeeds } from './locks.js';
 
 /** The part of the time, measured on a first import, that is over before what was written is derived. */
 const DONE_BEFORE_DERIVING = 0.4;

@@ -1,10 +1,8 @@
 /** The locks of an import, and steps that PostgreSQL may refuse. It never waits for one lock while it holds another. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TransactionSql } from 'postgres';
-import { codeOf } from '../database/errors.js';
+import { codeOf, LOCK_NOT_AVAILABLE } from '../database/errors.js';
 
-const LOCK_NOT_AVAILABLE = '55P03';
-export const INSUFFICIENT_PRIVILEGE = '42501';
 /** Longer than most other transactions take. */
 const RETRY_DELAY_MS = 20;
 

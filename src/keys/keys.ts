@@ -8,7 +8,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { and, asc, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
-import { causeOf, codeOf } from '../database/errors.js';
+import { CHECK_VIOLATION, causeOf, codeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
 
 /** Lets secret scanners find a leaked key, and refuses anything else without asking the database. */
@@ -69,8 +69,6 @@ export async function createApiKey(
   if (!created) throw new Error('the database returned no key');
   return { key, created };
 }
-
-const CHECK_VIOLATION = '23514';
 
 /** Says what the schema's own checks refuse. */
 function reasonOf(error: unknown): KeyError | undefined {
