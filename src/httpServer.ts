@@ -1,0 +1,129 @@
+/** The HTTP server: what HTTP itself needs, so that no client can hold the service up or fill its memory. */
+import { once } from 'node:events';
+import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Express } from 'express';
+import { type Config, ConfigError } from './config.js';
+import { codeOf } from './database/errors.js';
+import { rawProblem } from './problem/problem.js';
+
+/** Bytes of a request's line and headers: enough for 50 long values of each name filter. */
+const MAX_HEADER_BYTES = 128 * 1024;
+/** How long a client may take to send its headers, to send a whole request, and to receive a whole answer. */
+const HEADERS_TIMEOUT_MS = 10_000;
+const RECEIVE_TIMEOUT_MS = 15_000;
+const ANSWER_TIMEOUT_MS = 20_000;
+/** How long an idle connection is kept: longer than balancers keep theirs, so that the balancer closes it. */
+const IDLE_TIMEOUT_MS = 75_000;
+/** At a stop, the time for running requests before they are cut. */
+const FINISH_TIMEOUT_MS = 5500;
+
+const NO_TARGET = 'The target of the request is not an address.';
+
+/** The HTTP server of the application, not yet listening. */
+export function createHttpServer(app: Express): Server {
+  // Express calls the last one where it finds no path in the target; no handler sees such a request.
+  const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
+  const server = createServer(
+    {
+      ...messagesOf(app),
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: RECEIVE_TIMEOUT_MS,
+      keepAliveTimeout: IDLE_TIMEOUT_MS,
+      connectionsCheckingInterval: 1000,
+      // protocolCheck answers requests without a Host header with a problem.
+      requireHostHeader: false,
+    },
+    answer,
+  );
+  function answer(request: IncomingMessage, response: ServerResponse) {
+    const late = setTimeout(() => response.socket?.destroy(), ANSWER_TIMEOUT_MS);
+    response.once('close', () => {
+      clearTimeout(late);
+      // At a stop, the client may keep the connection whose request was running.
+      if (!server.listening) server.closeIdleConnections();
+    });
+    response.setHeader('X-Content-Type-Options', 'nosniff');
+    handle(request, response, () => refuseRaw(request.socket, rawProblem('invalid-request', 400, NO_TARGET)));
+  }
+  // Node would silently drop headers above its limit, and the last header is the one that a proxy has added.
+  // protocolCheck refuses such requests; until then MAX_HEADER_BYTES bounds them.
+  server.maxHeadersCount = 0;
+  server.on('checkExpectation', answer);
+  server.on('connect', (_request, socket) =>
+    refuseRaw(socket, rawProblem('method-not-allowed', 405, 'This service is no proxy.')),
+  );
+  server.on('clientError', answerBrokenRequest);
+  return server;
+}
+
+/** Listens at the host and port of the settings with these names. @throws {ConfigError} where it can't */
+export async function listen(
+  server: Server,
+  config: Config,
+  [host, port]: ['HOST', 'PORT'] | ['METRICS_HOST', 'METRICS_PORT'],
+) {
+  const place = `${port} ${config[port]} of ${config[host]}`;
+  server.listen(config[port], config[host]);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === 'EADDRINUSE') throw new ConfigError(`${place} is taken; choose another`);
+    if (code === 'EACCES') throw new ConfigError(`${place} needs more privileges; choose another`);
+    if (['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EINVAL'].includes(code)) {
+      throw new ConfigError(`${host} ${config[host]} is not an address of this machine`);
+    }
+    throw error;
+  }
+}
+
+/** Takes no more connections and waits for the running requests, within their limit; not once `hurry` is aborted. */
+export async function finish(server: Server, hurry: AbortSignal): Promise<void> {
+  const closed = once(server, 'close');
+  server.close();
+  server.closeIdleConnections();
+  const cut = () => server.closeAllConnections();
+  const late = setTimeout(cut, FINISH_TIMEOUT_MS);
+  hurry.addEventListener('abort', cut);
+  if (hurry.aborted) cut();
+  await closed;
+  clearTimeout(late);
+}
+
+/** Where a server that listens at `host` is reached, such as `http://127.0.0.1:3000`. */
+export function urlOf(server: Server, host: string): string {
+  const { port } = server.address() as AddressInfo;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/**
+ * Classes of requests and responses that are created with the application's methods. Express would change the prototype
+ * of each one, after which V8 runs all code that touches them slowly: more than a third of a request's time.
+ */
+function messagesOf(app: Express) {
+  class AppRequest extends IncomingMessage {}
+  class AppResponse extends ServerResponse {}
+  app.request = Object.setPrototypeOf(AppRequest.prototype, app.request);
+  app.response = Object.setPrototypeOf(AppResponse.prototype, app.response);
+  return { IncomingMessage: AppRequest, ServerResponse: AppResponse };
+}
+
+/** Answers with a problem even what is too broken, too large or too slow to be a request. */
+function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex): void {
+  const answers: Record<string, string> = {
+    HPE_HEADER_OVERFLOW: rawProblem('invalid-request', 431, 'The address and headers of the request are too long.'),
+    ERR_HTTP_REQUEST_TIMEOUT: rawProblem('invalid-request', 408, 'The request was not sent in time.'),
+  };
+  if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
+  refuseRaw(socket, answers[error.code ?? ''] ?? rawProblem('invalid-request', 400, 'This is not an HTTP request.'));
+}
+
+/** Ends a connection with an answer; a client that goes on sending is cut off. */
+function refuseRaw(socket: Duplex, answer: string): void {
+  socket.on('error', () => {});
+  socket.end(answer);
+  setTimeout(() => socket.destroy(), 1000).unref();
+}
