@@ -1,57 +1,46 @@
 /** The application, not yet listening: what happens to a request, in order. */
 import { randomUUID } from 'node:crypto';
-import express, { type Request, type Response } from 'express';
+import express, { type Request, type RequestHandler, type Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import { createConcurrencyLimit } from './concurrencyLimit.js';
 import type { Config } from './config.js';
-import type { Database } from './database/connect.js';
 import { causeOf, withoutValues } from './database/errors.js';
 import type { Reader } from './database/reads.js';
 import { docs } from './docs.js';
-import { health } from './health.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
-import { preparePages } from './page/page.js';
+import type { PreparedStatements } from './preparedStatements.js';
 import { answerProblem, notFound } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { identifyByAddress, identifyByApiKey } from './request/apiKeys.js';
 import { allowOrigins } from './request/cors.js';
+import { KEY_LOOKUP_TIMEOUT_MS } from './request/keyLookups.js';
 import { protocolCheck } from './request/protocol.js';
 
 export interface Dependencies {
   config: Config;
-  database: Database;
-  reader: Reader;
+  reader: Reader<PreparedStatements>;
   rateLimit: RateLimit;
   log: Log;
   metrics: Metrics;
   /** Whether the service is about to stop. */
   isStopping(): boolean;
-  /** What is wrong with the replica that the service reads from; undefined if nothing is, or if it reads from a primary. */
-  replicaTrouble(): string | undefined;
+  /** The routes of health. */
+  health: RequestHandler;
 }
 
 /** Milliseconds of a request's time that are kept for its answer. */
 const TIME_TO_ANSWER_MS = 500;
 
 /** Puts the application together. */
-export function createApp({
-  config,
-  database,
-  reader,
-  rateLimit,
-  log,
-  metrics,
-  isStopping,
-  replicaTrouble,
-}: Dependencies) {
-  const pages = preparePages(database);
+export function createApp({ config, reader, rateLimit, log, metrics, isStopping, health }: Dependencies) {
+  const findKeys = (hashes: string[]) => reader.read((prepared) => prepared.findKeys(hashes), KEY_LOOKUP_TIMEOUT_MS);
   const listNumbers = listBrandedPhoneNumbers({
     concurrencyLimit: createConcurrencyLimit(config.MAX_REQUESTS_IN_FLIGHT, metrics),
-    identify: config.AUTH === 'api-key' ? identifyByApiKey(database, reader) : identifyByAddress,
+    identify: config.AUTH === 'api-key' ? identifyByApiKey(findKeys) : identifyByAddress,
     rateLimit,
-    readPage: (request, limitMs) => reader.read((signal) => pages(request, signal), limitMs),
+    readPage: (request, limitMs) => reader.read(({ readPage }, signal) => readPage(request, signal), limitMs),
     timeoutMs: config.REQUEST_TIMEOUT_SECONDS * 1000 - TIME_TO_ANSWER_MS,
   });
 
@@ -75,7 +64,7 @@ export function createApp({
   });
   if (config.CORS_ORIGINS) app.use(operation.path, allowOrigins(config.CORS_ORIGINS));
   app.all(operation.path, listNumbers);
-  app.use(health(database, reader, isStopping, replicaTrouble));
+  app.use(health);
   app.use(docs(config));
 
   app.use(notFound);

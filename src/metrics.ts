@@ -49,8 +49,8 @@ export function createMetrics(maxRequestsInFlight: number) {
     registers,
   });
   const failovers = new Counter({
-    name: 'database_pool_renewals_total',
-    help: 'Times that the connections to the database were replaced by new ones',
+    name: 'database_failovers_total',
+    help: 'Times that new connections to the database took over, to the same host or another',
     registers,
   });
   const replicaLag = new Gauge({

@@ -5,13 +5,15 @@ import express, { type RequestHandler } from 'express';
 import { createApp } from './app.js';
 import type { Config } from './config.js';
 import { boundConnections } from './connections.js';
-import { closeDatabase, type Database, openDatabase } from './database/connect.js';
+import { openDatabase } from './database/connect.js';
+import { Generations } from './database/generations.js';
 import { Reader } from './database/reads.js';
 import { ReplicaLag } from './database/replicaLag.js';
 import { health } from './health.js';
 import { createHttpServer, finish, listen, urlOf } from './httpServer.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
+import { prepareStatements } from './preparedStatements.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
 import { warmUpValidator } from './request/validation.js';
 
@@ -35,7 +37,6 @@ export interface Service {
 /** All parts of a service that does not listen yet. */
 export interface OpenService {
   server: Server;
-  database: Database;
   /** Metrics and health, for the operator's eyes. */
   operatorServer: Server;
   /** Makes the first requests as quick as the later ones. */
@@ -48,28 +49,28 @@ export interface OpenService {
 /** Opens the parts of the service on a migrated database. */
 export function openService(config: Config, databaseUrl: string, log: Log): OpenService {
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
-  const database = openDatabase(databaseUrl, {
-    connections: config.DATABASE_CONNECTIONS,
-    statementTimeout: Math.max(500, config.REQUEST_TIMEOUT_SECONDS * 1000 - STATEMENT_MARGIN_MS),
+  const connections = config.DATABASE_CONNECTIONS;
+  const statementTimeout = Math.max(500, config.REQUEST_TIMEOUT_SECONDS * 1000 - STATEMENT_MARGIN_MS);
+  const open = (host: string) => prepareStatements(openDatabase(host, { connections, statementTimeout }));
+  const generations = new Generations(databaseUrl, open, {
+    timeLimitMs: statementTimeout,
     onFailover() {
       metrics.failedOver();
-      log.warn('the connections to the database were replaced by new ones');
+      log.warn('new connections to the database took over');
     },
   });
-  const reader = new Reader(database, log, metrics);
+  const reader = new Reader(generations, log, metrics);
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
+  const replicaLag = new ReplicaLag(reader, config.MAX_REPLICA_LAG_SECONDS, log, metrics);
   let stopping = false;
   const isStopping = () => stopping;
-  const replicaLag = new ReplicaLag(database, reader, config.MAX_REPLICA_LAG_SECONDS, log, metrics);
-  const replicaTrouble = () => replicaLag.trouble();
-  const server = createHttpServer(
-    createApp({ config, database, reader, rateLimit, log, metrics, isStopping, replicaTrouble }),
-  );
+  const healthRoutes = health(reader, isStopping, () => replicaLag.tooFarBehind());
+  const app = createApp({ config, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
+  const server = createHttpServer(app);
   const endWatch = boundConnections(server, config, log);
   return {
     server,
-    database,
-    operatorServer: createServer(operatorApp(metrics, health(database, reader, isStopping, replicaTrouble))),
+    operatorServer: createServer(operatorApp(metrics, healthRoutes)),
     async warmUp() {
       await warmUpValidator();
       await Promise.all([rateLimit.warmUp(), replicaLag.takeSample()]);
@@ -82,7 +83,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
       replicaLag.close();
       await rateLimit.close();
       reader.close();
-      await closeDatabase(database, CLOSE_TIMEOUT_MS / 1000);
+      await generations.close(CLOSE_TIMEOUT_MS);
     },
   };
 }

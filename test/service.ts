@@ -2,7 +2,7 @@
 import type { Server } from 'node:http';
 import { afterAll, beforeAll } from 'vitest';
 import { type Config, readConfig } from '../src/config.js';
-import type { Database } from '../src/database/connect.js';
+import { closeDatabase, type Database, openDatabase } from '../src/database/connect.js';
 import { openLog } from '../src/log.js';
 import { openService } from '../src/server.js';
 import { createDatabase } from './database.js';
@@ -21,10 +21,12 @@ export function useService(environment: Record<string, string> = {}): TestServic
   beforeAll(async () => {
     const { url, drop } = await createDatabase();
     const config: Config = readConfig({ RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent', ...environment });
-    const { server: app, database, warmUp, close: closeParts } = openService(config, url, openLog(config));
+    const { server: app, warmUp, close: closeParts } = openService(config, url, openLog(config));
+    const database = openDatabase(url);
     await warmUp();
     Object.assign(service, { app, database, databaseUrl: url });
     close = async () => {
+      await closeDatabase(database);
       await closeParts();
       await drop();
     };

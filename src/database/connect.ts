@@ -1,7 +1,9 @@
 /** The connection to PostgreSQL: opened here, closed here. */
 import { drizzle } from 'drizzle-orm/postgres-js';
-import { openPool } from './failover.js';
+import postgres from 'postgres';
 import * as schema from './schema.js';
+import { Sockets } from './sockets.js';
+import { connectionOf, hostsOf } from './url.js';
 
 export type Database = ReturnType<typeof openDatabase>;
 
@@ -25,11 +27,15 @@ function arrayLiteral(value: unknown): string {
   return literal;
 }
 
+/** Seconds for a connection to be made. */
+const CONNECT_TIMEOUT = 1.5;
+/** The longest delay between attempts to open a connection, in seconds, after failures. */
+const MAX_RECONNECT_DELAY = 0.5;
+
 interface Options {
   connections?: number;
   /** Milliseconds after which PostgreSQL itself cancels a statement; 0 for never. */
   statementTimeout?: number;
-  onFailover?: () => void;
 }
 
 /**
@@ -46,32 +52,36 @@ export const planningOptions = {
   jit: 'off',
 } as const;
 
-/** Opens a pool of `connections` on `url`; nothing is sent before the first query. */
-export function openDatabase(
-  url: string,
-  { connections = 10, statementTimeout = 0, onFailover = () => {} }: Options = {},
-) {
-  const { client, failover } = openPool(
-    url,
-    {
-      max: connections,
-      onnotice: () => {},
-      // postgres.js would ask each new connection for the array types, and end the process when it breaks meanwhile.
-      fetch_types: false,
-      types: arrayTypes,
-      connection: {
-        // Not "$user", public, PostgreSQL's default: a schema named like the role would hide the tables, or take them in.
-        search_path: 'public',
-        ...planningOptions,
-        ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
-      },
+/** Opens a pool of `connections` on the first host of `url`; nothing is sent before the first query. */
+export function openDatabase(url: string, { connections = 10, statementTimeout = 0 }: Options = {}) {
+  const [host = url] = hostsOf(url);
+  const address = connectionOf(host);
+  const sockets = new Sockets(address, connections);
+  const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
+  const client = postgres({
+    ...options,
+    max: connections,
+    onnotice: () => {},
+    // postgres.js would ask each new connection for the array types, and end the process when it breaks meanwhile.
+    fetch_types: false,
+    types: arrayTypes,
+    connect_timeout: CONNECT_TIMEOUT,
+    backoff: (attempts: number) => Math.min(0.025 * 2 ** attempts, MAX_RECONNECT_DELAY),
+    socket: () => sockets.open(),
+    connection: {
+      // Not "$user", public, PostgreSQL's default: a schema named like the role would hide the tables, or take them in.
+      search_path: 'public',
+      ...planningOptions,
+      ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
+      ...connection,
+      application_name: `${address.applicationName} ${process.pid}`,
     },
-    onFailover,
-  );
-  return Object.assign(drizzle(client, { schema }), { failover });
+  } as postgres.Options<typeof arrayTypes>);
+  return Object.assign(drizzle(client, { schema }), { sockets });
 }
 
 /** Closes the pool; what still runs after `timeout` seconds is cut off. */
-export async function closeDatabase(database: Database, timeout = 5): Promise<void> {
-  await database.$client.end({ timeout });
+export async function closeDatabase({ $client, sockets }: Database, timeout = 5): Promise<void> {
+  await $client.end({ timeout });
+  sockets.close();
 }

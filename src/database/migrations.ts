@@ -1,12 +1,16 @@
 /** The schema: brought up to date on a primary, and only checked on a replica, which can't be changed. */
 import { sql } from 'drizzle-orm';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
+import { withDeadline } from '../deadline.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
 import { hostsOf } from './url.js';
 import { prepareSchemaCheck } from './version.js';
 
 /** The key of an advisory lock: any number that no other program on the database uses for one. */
 const MIGRATION_LOCK = 7_245_983;
+
+/** How long a host may take to answer at all: the driver itself waits forever for one that closes every connection. */
+const ANSWER_TIMEOUT_MS = 5000;
 
 /** Whether a server takes writes. */
 export type Role = 'primary' | 'replica';
@@ -33,7 +37,9 @@ export async function migrateDatabase(url: string, migrationsFolder: string): Pr
   let replica: string | undefined;
   let failure: unknown;
   for (const host of hostsOf(url)) {
-    const role = await withConnection(host, roleOf).catch((error) => {
+    const role = await withConnection(host, (database) =>
+      withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer),
+    ).catch((error) => {
       if (error instanceof EncodingError) throw error;
       failure ??= error;
     });
@@ -79,11 +85,15 @@ async function roleOf(database: Database): Promise<Role> {
   return row?.isReplica ? 'replica' : 'primary';
 }
 
+function noAnswer(): Error {
+  return Object.assign(new Error('the database does not answer'), { code: 'CONNECT_TIMEOUT' });
+}
+
 async function withConnection<T>(url: string, use: (database: Database) => Promise<T>): Promise<T> {
   const database = openDatabase(url, { connections: 1 });
   try {
     return await use(database);
   } finally {
-    await closeDatabase(database);
+    await closeDatabase(database, 0);
   }
 }

@@ -1,180 +1,117 @@
 /**
- * Reads from the database that end in time. A read that fails with its connection is tried again, since reading twice
- * does no harm; one that is late, or for which there is no database, rejects with `DatabaseUnavailable`.
+ * Reads from the database that end in time. A read whose connection breaks is sent again until its deadline, and on each
+ * next generation of connections, since reading twice does no harm; the first answer counts. One that is late, or that
+ * the database can't do, rejects with `DatabaseUnavailable`.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import type { Database } from './connect.js';
-import { causeOf, codeOf, DatabaseUnavailable, LACKING, TOO_MANY_CONNECTIONS } from './errors.js';
+import { CONNECTION_BROKEN, causeOf, codeOf, DatabaseUnavailable, LACKING, UNABLE } from './errors.js';
+import type { Generation, Generations, Prepared } from './generations.js';
 
-/** Milliseconds that an attempt may wait before the connections are checked, and between two checks. */
+/** Milliseconds between two looks at the reads that wait. */
+const SEND_INTERVAL_MS = 50;
+/** Milliseconds that a read waits for an old generation before it is sent to the current one, too. */
 const LONG_WAIT_MS = 500;
-const CHECK_INTERVAL_MS = 250;
-/** Milliseconds without any answer, while attempts wait, after which the connections count as silent. */
-const SILENT_AFTER_MS = 200;
-/** Milliseconds for which a read is tried again while there is no database, and between two tries. */
-const RETRY_LIMIT_MS = 1000;
-const RETRY_DELAY_MS = 50;
-
-/** The codes of PostgreSQL, the driver and the system for a connection that broke or can't be opened. */
-const BROKEN =
-  /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
-/** Statement canceled, lock timeout, out of resources, login refused, conflict with a replica's recovery, deadlock. */
-const UNABLE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;
 
 /** The part of an AbortSignal that queries use. */
 export type Signal = Pick<AbortSignal, 'aborted' | 'throwIfAborted'>;
 
 /** A query that only reads; once the signal is aborted, nobody waits for its result any more. */
-type Query<T> = (signal: Signal) => PromiseLike<T>;
+type Query<P, T> = (prepared: P, signal: Signal) => PromiseLike<T>;
 
-/** One read, however many attempts it takes. A real AbortSignal is slower to create, and nothing here needs its event. */
-class Read implements Signal {
-  readonly begin = performance.now();
+/** One read, however often it is sent. A real AbortSignal is slower to create, and nothing here needs its event. */
+class Read<P extends Prepared> implements Signal {
+  readonly since = performance.now();
+  readonly query: Query<P, void>;
+  readonly reject: (reason: Error) => void;
   aborted = false;
+  /** The generation that may still answer it; undefined where it has to be sent again. */
+  sentTo: Generation<P> | undefined;
+
+  constructor(query: Query<P, void>, reject: (reason: Error) => void) {
+    this.query = query;
+    this.reject = reject;
+  }
 
   throwIfAborted(): void {
     if (this.aborted) throw tooLate();
   }
 }
 
-export class Reader {
-  readonly #database: Database;
+export class Reader<P extends Prepared> {
+  readonly #generations: Generations<P>;
   readonly #log: Log;
   readonly #metrics: Metrics;
-  readonly #checks: NodeJS.Timeout;
-  /** Statements that have been sent and are not answered yet, oldest first. */
-  readonly #attempts = new Set<{ since: number }>();
-  #lastAnswer = Number.NEGATIVE_INFINITY;
-  /** Since when none of the waiting attempts has been answered. */
-  #silentSince = performance.now();
+  readonly #timer: NodeJS.Timeout;
+  /** Those that are not answered yet. */
+  readonly #reads = new Set<Read<P>>();
   #isDown = false;
 
-  constructor(database: Database, log: Log, metrics: Metrics) {
-    this.#database = database;
+  constructor(generations: Generations<P>, log: Log, metrics: Metrics) {
+    this.#generations = generations;
     this.#log = log;
     this.#metrics = metrics;
-    this.#checks = setInterval(() => this.#checkOldest(), CHECK_INTERVAL_MS).unref();
+    this.#timer = setInterval(() => this.#sendAgain(), SEND_INTERVAL_MS).unref();
   }
 
   /**
    * Runs `query`, which only reads, within `limitMs` milliseconds; then its signal is aborted.
    * @throws {DatabaseUnavailable} when there is no answer in that time
    */
-  read<T>(query: Query<T>, limitMs: number): Promise<T> {
-    const read = new Read();
-    return withDeadline(this.#attemptUntilAnswered(query, read), limitMs, () => {
-      read.aborted = true;
-      // PostgreSQL cancels statements earlier than that, so a connection may be dead.
-      void this.#failover();
-      return tooLate();
+  async read<T>(query: Query<P, T>, limitMs: number): Promise<T> {
+    let read!: Read<P>;
+    const answer = new Promise<T>((resolve, reject) => {
+      read = new Read((prepared, signal) => query(prepared, signal).then(resolve), reject);
+      this.#reads.add(read);
+      if (!this.#isDown) void this.#send(read);
     });
+    this.#metrics.queries(this.#reads.size);
+    try {
+      return await withDeadline(answer, limitMs, tooLate);
+    } finally {
+      read.aborted = true;
+      this.#reads.delete(read);
+      this.#metrics.queries(this.#reads.size);
+    }
   }
 
   close(): void {
-    clearInterval(this.#checks);
+    clearInterval(this.#timer);
   }
 
-  async #attemptUntilAnswered<T>(query: Query<T>, read: Read): Promise<T> {
-    while (!read.aborted) {
-      if (this.#isDown) await this.#waitForDatabase(read);
-      try {
-        return await this.#attempt(query, read);
-      } catch (error) {
-        const reason = causeOf(error);
-        if (this.#lacksOneConnection(reason, read)) {
-          await sleep(RETRY_DELAY_MS);
-          continue;
-        }
-        if (UNABLE.test(codeOf(reason)) || LACKING.test(codeOf(reason))) {
-          this.#log.warn({ code: codeOf(reason), reason: reason.message }, 'the database did not complete a statement');
-          throw new DatabaseUnavailable('The database could not answer.');
-        }
-        if (!BROKEN.test(codeOf(reason))) throw reason;
-        if (!(await this.#failover())) {
-          this.#reportOutage(reason);
-          await this.#waitForDatabase(read);
-        }
-        await sleep(RETRY_DELAY_MS);
-      }
-    }
-    throw tooLate();
-  }
-
-  /** Whether this read got no connection, but the existing ones still answer others, so that it will soon get one. */
-  #lacksOneConnection(reason: Error, read: Read): boolean {
-    const now = performance.now();
-    return (
-      codeOf(reason) === TOO_MANY_CONNECTIONS &&
-      now - this.#lastAnswer < RETRY_LIMIT_MS &&
-      now - read.begin < RETRY_LIMIT_MS
-    );
-  }
-
-  /** Keeps reads from queueing for connections while there is no database. */
-  async #waitForDatabase(read: Read): Promise<void> {
-    while (!read.aborted && !(await this.#failover())) {
-      if (performance.now() - read.begin > RETRY_LIMIT_MS)
-        throw new DatabaseUnavailable('The database does not answer.');
-      await sleep(RETRY_DELAY_MS);
-    }
-  }
-
-  async #attempt<T>(query: Query<T>, signal: Signal): Promise<T> {
-    const attempt = { since: performance.now() };
-    // A silence begins with the first attempt that waits.
-    if (this.#attempts.size === 0) this.#silentSince = attempt.since;
-    this.#attempts.add(attempt);
-    this.#metrics.queries(this.#attempts.size);
+  async #send(read: Read<P>): Promise<void> {
+    const { current } = this.#generations;
+    read.sentTo = current;
     try {
-      const answer = await query(signal);
-      this.#answered();
-      return answer;
+      await current.ask((prepared) => read.query(prepared, read));
     } catch (error) {
-      if (!BROKEN.test(codeOf(causeOf(error)))) this.#answered();
-      throw error;
-    } finally {
-      this.#attempts.delete(attempt);
-      this.#metrics.queries(this.#attempts.size);
+      // The next generation may still answer.
+      if (read.sentTo !== current) return;
+      const reason = causeOf(error);
+      if (CONNECTION_BROKEN.test(codeOf(reason))) read.sentTo = undefined;
+      else read.reject(this.#failureOf(reason));
     }
   }
 
-  #checkOldest(): void {
-    // A set is in the order of its insertions.
-    const [oldest] = this.#attempts;
-    if (oldest && performance.now() - oldest.since > LONG_WAIT_MS) void this.#failover();
-  }
-
-  /** Moves to a host that answers, if need be; resolves to whether there is one. */
-  async #failover(): Promise<boolean> {
-    const begin = performance.now();
-    const isThere = await this.#database.failover(() => {
-      const waiting = [...this.#attempts].filter(({ since }) => since <= begin).length;
-      return { waiting, isSilent: waiting > 0 && performance.now() - this.#silentSince > SILENT_AFTER_MS };
-    });
-    if (isThere) this.#recovered();
-    return isThere;
-  }
-
-  #answered(): void {
-    this.#lastAnswer = performance.now();
-    this.#silentSince = this.#lastAnswer;
-    this.#recovered();
-  }
-
-  #recovered(): void {
-    if (!this.#isDown) return;
-    this.#isDown = false;
-    this.#log.info('the database answers again');
-  }
-
-  /** Logs an outage once. */
-  #reportOutage(reason: Error): void {
+  #sendAgain(): void {
+    const { current, outage } = this.#generations;
+    if (outage && !this.#isDown)
+      this.#log.error({ code: codeOf(outage), reason: outage.message }, 'the database does not answer');
+    if (!outage && this.#isDown) this.#log.info('the database answers again');
+    this.#isDown = outage !== undefined;
+    // Or else they would fill the queues of connections on which nobody answers.
     if (this.#isDown) return;
-    this.#isDown = true;
-    this.#log.error({ code: codeOf(reason), reason: reason.message }, 'the database does not answer');
+    const longAgo = performance.now() - LONG_WAIT_MS;
+    for (const read of this.#reads)
+      if (!read.sentTo || (read.sentTo !== current && read.since < longAgo)) void this.#send(read);
+  }
+
+  #failureOf(reason: Error): Error {
+    const code = codeOf(reason);
+    if (!UNABLE.test(code) && !LACKING.test(code)) return reason;
+    this.#log.warn({ code, reason: reason.message }, 'the database did not complete a statement');
+    return new DatabaseUnavailable('The database could not answer.');
   }
 }
 

@@ -42,7 +42,7 @@ const VALUES: Record<string, readonly string[]> = {
   channel_binding: ['disable', 'prefer'],
   gssencmode: ['disable', 'prefer'],
 };
-/** PostgreSQL keeps 63 bytes of an application_name, to which the pool's number is added. */
+/** PostgreSQL keeps 63 bytes of an application_name, to which the process's number is added. */
 const APPLICATION_NAME = /^[ -~]{1,40}$/;
 
 /** The address of a single host, as the driver takes it. It takes nothing from the environment then. */

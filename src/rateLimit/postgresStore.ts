@@ -8,8 +8,9 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eq, sql } from 'drizzle-orm';
 import { ConfigError } from '../config.js';
-import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
+import { type Database, openDatabase } from '../database/connect.js';
 import { causeOf, codeOf } from '../database/errors.js';
+import { Generations } from '../database/generations.js';
 import { rateLimits } from '../database/schema.js';
 import { type Decision, GONE_AFTER_MS, type LimitStore, STORE_TIMEOUT_MS, StoreForgot } from './limiter.js';
 
@@ -22,6 +23,8 @@ const SWEEP_BATCH = 200;
 const INSUFFICIENT_PRIVILEGE = '42501';
 /** A pool of its own: the list's queries must not wait behind a client's locked row, nor the other way round. */
 const CONNECTIONS = 3;
+/** A busy machine may be late, though PostgreSQL cancels what takes longer than `STORE_TIMEOUT_MS`. */
+const TIME_LIMIT_MS = 1000;
 
 /** A request to be counted with the next statement. */
 interface Waiting {
@@ -32,15 +35,15 @@ interface Waiting {
 
 /** Opens the store of a limit of `points` requests in any one second, on a migrated database. */
 export function openPostgresStore(url: string, points: number, onSweepFailure: (reason: Error) => void): LimitStore {
-  const database = openDatabase(url, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
+  const open = (host: string) => {
+    const database = openDatabase(host, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
+    return { database, countAll: prepareCount(database, points), registerInstance: prepareRegister(database) };
+  };
+  const generations = new Generations(url, open, { timeLimitMs: TIME_LIMIT_MS });
   const instance = `instance:${randomUUID()}`;
-  const countAll = prepareCount(database, points);
-  const registerInstance = prepareRegister(database);
   const closing = new AbortController();
   let isRegistered = false;
   let waiting: Waiting[] = [];
-  /** Statements that have not been answered in time. */
-  let late = 0;
 
   async function countWaiting(): Promise<void> {
     // In the same order on all instances, so that no two wait for each other's rows.
@@ -48,7 +51,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     waiting = [];
     try {
       const clients = counted.map(({ client }) => client);
-      for (const { place, isKnown, ...decision } of await watched(countAll.execute({ clients, instance }))) {
+      for (const { place, isKnown, ...decision } of await ask(({ countAll }) => countAll.execute({ clients, instance }))) {
         const request = counted[place - 1];
         if (isKnown) request?.resolve(decision);
         else request?.reject(new StoreForgot());
@@ -58,26 +61,10 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     }
   }
 
-  /** One of the connections may be dead while the others answer, so a late answer triggers a check of all. */
-  async function watched<T>(answer: PromiseLike<T>): Promise<T> {
-    let isLate = false;
-    const timer = setTimeout(() => {
-      isLate = true;
-      late++;
-      reopen();
-    }, STORE_TIMEOUT_MS);
-    try {
-      return await answer;
-    } catch (error) {
+  function ask<T>(question: (prepared: ReturnType<typeof open>) => PromiseLike<T>): Promise<T> {
+    return generations.current.ask(question).catch((error) => {
       throw codeOf(causeOf(error)) === INSUFFICIENT_PRIVILEGE ? mayNotCount(causeOf(error)) : error;
-    } finally {
-      clearTimeout(timer);
-      if (isLate) late--;
-    }
-  }
-
-  function reopen(): void {
-    database.failover(() => ({ waiting: late, isSilent: late > 0 })).catch(() => {});
+    });
   }
 
   async function sweepUntilClosed(): Promise<void> {
@@ -85,7 +72,10 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     while (!closing.signal.aborted) {
       let pause = SWEEP_INTERVAL_MS;
       try {
-        do last = await sweepAfter(database, last ?? '');
+        do {
+          const after: string = last ?? '';
+          last = await ask(({ database }) => sweepAfter(database, after));
+        }
         while (last !== null);
       } catch (error) {
         if (!closing.signal.aborted) onSweepFailure(causeOf(error));
@@ -107,18 +97,19 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     },
     async register() {
       const wasRegistered = isRegistered;
-      const [row] = await watched(registerInstance.execute({ instance }));
+      const [row] = await ask(({ registerInstance }) => registerInstance.execute({ instance }));
       isRegistered = true;
       if (wasRegistered && !row?.isKnown) throw new StoreForgot();
       return row?.instances ?? 1;
     },
     async leave() {
-      await database.delete(rateLimits).where(eq(rateLimits.client, instance));
+      await ask(({ database }) => database.delete(rateLimits).where(eq(rateLimits.client, instance)));
     },
-    reopen,
+    /** Generations replace themselves. */
+    reopen() {},
     async close() {
       closing.abort();
-      await closeDatabase(database, 1);
+      await generations.close(1000);
     },
   };
 }

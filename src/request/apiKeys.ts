@@ -1,11 +1,9 @@
 /** API keys, recognized in requests. */
 import type { Request } from 'express';
 import { LRUCache } from 'lru-cache';
-import type { Database } from '../database/connect.js';
-import type { Reader } from '../database/reads.js';
 import { hashOf, KEY_FORM } from '../keys/keys.js';
 import { addressClient, type Client } from './client.js';
-import { KEY_TTL_MS, type KnownKey, prepareKeyLookup } from './keyLookups.js';
+import { type FindKeys, KEY_TTL_MS, type KnownKey, lookUpTogether } from './keyLookups.js';
 
 /** How many keys are remembered; unknown ones separately, so that they never push out good ones. */
 const MAX_GOOD_KEYS = 10_000;
@@ -25,8 +23,8 @@ export type Identify = (request: Request) => Identified | Promise<Identified>;
 export const identifyByAddress: Identify = (request) => ({ client: addressClient(request) });
 
 /** Knows clients by their API key. A request without a good one is counted for its address, then refused. */
-export function identifyByApiKey(database: Database, reader: Reader): Identify {
-  const lookUp = prepareKeyLookup(database, reader);
+export function identifyByApiKey(findKeys: FindKeys): Identify {
+  const lookUp = lookUpTogether(findKeys);
   const good = new LRUCache<string, KnownKey>({ max: MAX_GOOD_KEYS });
   /** Until when each key counts as unknown. */
   const unknown = new LRUCache<string, number>({ max: MAX_UNKNOWN_KEYS });

@@ -6,13 +6,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { and, inArray, isNull, sql } from 'drizzle-orm';
 import type { Database } from '../database/connect.js';
-import type { Reader } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
 import type { Client } from './client.js';
 
 /** How long the result of a look-up is used; with the time of the next one, which a request waits for, less than 5 s. */
 export const KEY_TTL_MS = 4000;
-const LOOKUP_TIMEOUT_MS = 500;
+export const KEY_LOOKUP_TIMEOUT_MS = 500;
 /** From the begin of a look-up to that of the next, at least. */
 const INTERVAL_MS = 10;
 
@@ -30,12 +29,13 @@ export interface KnownKey {
 /** The keys of some hashes, by their hash; revoked and unknown ones are missing. */
 type Found = ReadonlyMap<string, KnownKey>;
 
+export type FindKeys = (hashes: string[]) => Promise<Found>;
+
 /**
- * Prepares the look-up of a key by its hash, which resolves to undefined for a key that is unknown or revoked.
- * It waits at most `LOOKUP_TIMEOUT_MS` for the statement before, and as long for its own.
+ * The look-up of a key by its hash, which resolves to undefined for a key that is unknown or revoked.
+ * It waits at most `KEY_LOOKUP_TIMEOUT_MS` for the statement before, and as long for its own.
  */
-export function prepareKeyLookup(database: Database, reader: Reader): (hash: string) => Promise<KnownKey | undefined> {
-  const findKeys = prepareFindKeys(database, reader);
+export function lookUpTogether(findKeys: FindKeys): (hash: string) => Promise<KnownKey | undefined> {
   let previous: Promise<unknown> = Promise.resolve();
   let next: { hashes: Set<string>; found: Promise<Found> } | undefined;
 
@@ -73,7 +73,8 @@ function noteUse(database: Database, keys: { id: string }[]): void {
     .catch(() => {});
 }
 
-function prepareFindKeys(database: Database, reader: Reader): (hashes: string[]) => Promise<Found> {
+/** Prepares the statement that finds keys by their hashes. */
+export function prepareFindKeys(database: Database): FindKeys {
   const find = database
     .select({
       id: apiKeys.id,
@@ -90,7 +91,7 @@ function prepareFindKeys(database: Database, reader: Reader): (hashes: string[])
 
   return async (hashes) => {
     const asked = performance.now();
-    const rows = await reader.read(() => find.execute({ hashes }), LOOKUP_TIMEOUT_MS);
+    const rows = await find.execute({ hashes });
     noteUse(
       database,
       rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0),

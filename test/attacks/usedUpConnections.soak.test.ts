@@ -88,7 +88,8 @@ it('instances without a connection answer 503 in time, and serve again once conn
   for (const { body, retryAfter } of refused) {
     expect([JSON.parse(body).type, retryAfter]).toEqual(['/problems/unavailable', '1']);
   }
-  expect(Math.max(...without.map(millisecondsOf))).toBeLessThan(2000);
+  // Reads are sent again until the request's time is over, in case a connection becomes free.
+  expect(Math.max(...without.map(millisecondsOf))).toBeLessThan(5000);
   for (const { url } of instances) expect((await fetch(`${url}/readyz`)).status).toBe(503);
 
   // An instance that is started now reports why it can't.

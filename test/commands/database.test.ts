@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
+import { openToxicProxy } from '../faults/toxicProxy.js';
 import { useCommand } from './command.js';
 
 const command = useCommand();
@@ -53,6 +54,15 @@ describe('the database in use', () => {
     await sql.end();
     await drop();
     expect(tables.map(({ schemaname }) => schemaname).sort()).toEqual(['drizzle', 'public']);
+  });
+
+  it('that closes every connection ends the command, which says so', async () => {
+    const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
+    proxy.behave('refusing');
+    const { finished } = command.start(['keys', 'list'], { DATABASE_URL: proxy.through(command.databaseUrl) });
+    const stderr = expect.stringMatching(/^(the database does not answer|read ECONNRESET)\n$/);
+    expect(await finished).toMatchObject({ code: 1, stdout: '', stderr });
+    await proxy.close();
   });
 
   it('may be migrated by several commands at once', async () => {

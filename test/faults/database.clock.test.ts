@@ -58,7 +58,7 @@ describe('a database', () => {
   });
 
   it('whose connections are half-open, while new ones pass, costs no request', async () => {
-    await start(proxy.through(databaseUrl));
+    await start(proxy.through(databaseUrl), { REQUEST_TIMEOUT_SECONDS: '5' });
     await askTogether(30);
     proxy.forgetConnections();
     const answers = await askTogether(30);
@@ -84,9 +84,9 @@ describe('a database', () => {
     const both = proxy
       .through(databaseUrl)
       .replace(`127.0.0.1:${proxy.port}`, `127.0.0.1:${proxy.port},127.0.0.1:${other.port}`);
-    await start(both);
+    await start(both, { REQUEST_TIMEOUT_SECONDS: '5' });
     await askTogether(20);
-    // A read that takes long has all hosts pinged, on connections that end at once.
+    // A silence makes it try all hosts, on connections that end at once.
     await until(() => other.connections() === 0, 'nothing is connected to the second host');
     const answers = askTogether(50);
     await sleep(5);

@@ -1,52 +1,90 @@
-/** A database that is slow, but answers: its connections are kept. */
+/** When the next generation of connections takes over from one that answers late, in part, or not at all. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { openDatabase } from '../../src/database/connect.js';
+import { Generations, type Prepared } from '../../src/database/generations.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
 
+const TIME_LIMIT_MS = 1500;
+
 let server: PostgresServer;
 let proxy: ToxicProxy;
-let database: Database;
-let reader: Reader;
-let replacements = 0;
+let generations: Generations<Prepared>;
+let reader: Reader<Prepared>;
+let failovers = 0;
 
 beforeAll(async () => {
-  // One that asks for no password, which would take more slow answers than a ping has time for.
+  // One that asks for no password, which would take more slow answers than a new generation has time for.
   server = await startPostgres();
-  proxy = await openToxicProxy(server.port);
-  database = openDatabase(proxy.through(server.url), { onFailover: () => replacements++ });
-  reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1));
 });
-afterAll(async () => {
-  reader.close();
-  await closeDatabase(database, 0);
-  await proxy.close();
-  await server.remove();
-});
+afterAll(() => server.remove());
 beforeEach(async () => {
-  proxy.behave('passing');
-  expect(await read()).toEqual('read');
-  replacements = 0;
+  failovers = 0;
+  proxy = await openToxicProxy(server.port);
+  const open = (host: string) => ({ database: openDatabase(host, { statementTimeout: TIME_LIMIT_MS }) });
+  generations = new Generations(proxy.through(server.url), open, {
+    timeLimitMs: TIME_LIMIT_MS,
+    onFailover: () => failovers++,
+  });
+  reader = new Reader(generations, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1));
+  expect(await read()).toBe('read');
+  return async () => {
+    reader.close();
+    await generations.close(0);
+    await proxy.close();
+  };
 });
 
-const read = (limitMs = 2000) => reader.read(() => database.$client`SELECT`.then(() => 'read'), limitMs);
+const read = (seconds = 0, limitMs = 5000) =>
+  reader.read(({ database }) => database.$client`SELECT pg_sleep(${seconds})`.then(() => 'read'), limitMs);
+const readTogether = (count: number, seconds = 0) => Promise.all(Array.from({ length: count }, () => read(seconds)));
 
-it('a read that is answered while the database is pinged has no connection replaced', async () => {
-  // The ping begins when the read is late, takes three slow answers of the second that it has, and finds nothing that the
-  // database works on: by then the read, which takes two, is answered.
-  proxy.behave('slow', 250);
-  await expect(read(200)).rejects.toThrow('in time');
-  await sleep(1500);
-  expect(replacements).toBe(0);
+it('a read that is answered before a new generation answers costs no failover', async () => {
+  // Its two answers take 600 ms; those of a new generation, which begins to connect after 500 ms, as long again.
+  proxy.behave('slow', 300);
+  expect(await read(0.001)).toBe('read');
+  await sleep(1000);
+  expect(failovers).toBe(0);
 });
 
-it('a read that is not answered by then has the connections replaced', async () => {
+it('a read on the only connection, which was cut silently, is answered by the next generation', async () => {
   proxy.forgetConnections();
-  await expect(read(200)).rejects.toThrow('in time');
+  expect(await read()).toBe('read');
+  expect(failovers).toBe(1);
+});
+
+it('a read that was given up has the connections replaced all the same', async () => {
+  proxy.forgetConnections();
+  await expect(read(0, 200)).rejects.toThrow('in time');
   await sleep(1500);
-  expect(replacements).toBe(1);
+  expect(failovers).toBe(1);
+});
+
+it('reads on connections that were cut silently are answered while others answer all the time', async () => {
+  await readTogether(3, 0.1);
+  proxy.forgetConnections();
+  const cut = readTogether(3);
+  let isOver = false;
+  const others = (async () => {
+    for (; !isOver; await sleep(20)) await read();
+  })();
+  await cut.finally(() => {
+    isOver = true;
+  });
+  await others;
+  expect(failovers).toBe(1);
+});
+
+it('a statement that takes long is answered, by two generations at most, and the old one ends', async () => {
+  const begin = performance.now();
+  expect(await readTogether(10, 1.2)).toEqual(Array(10).fill('read'));
+  // The old generation has answered; nobody had to wait for the new one.
+  expect(performance.now() - begin).toBeLessThan(1700);
+  expect(failovers).toBe(1);
+  await sleep(1500);
+  expect(proxy.connections()).toBeLessThanOrEqual(10);
 });

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { Generations } from '../../src/database/generations.js';
 import { until } from '../until.js';
 import { openToxicProxy } from './toxicProxy.js';
 
@@ -47,25 +48,23 @@ describe.skipIf(!hasOpenssl)('connections under TLS', () => {
 
   it.each(['passing', 'silent', 'refusing'] as const)('can be abandoned while the network is %s', async (behaviour) => {
     const proxy = await openToxicProxy(server.port);
-    const database = openDatabase(`${proxy.through(server.url)}?sslmode=require`);
-    const sleepers = Array.from({ length: 4 }, () =>
-      database.$client`SELECT pg_sleep(30)`.then(
-        () => 'done',
-        () => 'failed',
-      ),
-    );
+    const open = (host: string) => ({ database: openDatabase(host) });
+    const generations = new Generations(`${proxy.through(server.url)}?sslmode=require`, open, { timeLimitMs: 1000 });
+    const ask = (seconds: number) =>
+      generations.current
+        .ask(({ database }) => database.$client`SELECT pg_sleep(${seconds})`)
+        .then(
+          () => 'answered',
+          () => 'failed',
+        );
+    const sleepers = Array.from({ length: 4 }, () => ask(30));
     await sleep(500);
     proxy.behave(behaviour);
-    await database.failover(() => ({ waiting: 100, isSilent: true }));
-    await database.failover(() => ({ waiting: 100, isSilent: true }));
-    expect(await Promise.all(sleepers)).toEqual(Array(4).fill('failed'));
+    await sleep(1500);
     proxy.behave('passing');
-    await database.failover(() => ({ waiting: 0, isSilent: false }));
-    await until(async () => {
-      const [row] = await database.$client`SELECT 1 AS one`.catch(() => []);
-      return row?.one === 1;
-    }, 'a query is answered again');
-    await closeDatabase(database);
+    await until(async () => (await ask(0)) === 'answered', 'a query is answered again');
+    expect(await Promise.all(sleepers)).toEqual(Array(4).fill('failed'));
+    await generations.close(1000);
     await sleep(500);
     await proxy.close();
   });

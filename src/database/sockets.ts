@@ -1,0 +1,61 @@
+/**
+ * The sockets of a client's connections. Two faults need them: postgres.js can't destroy a connection that was cut
+ * silently ("it hangs"), and where a host accepts connections and closes them it tries again hundreds of times a second
+ * ("it accepts connections and closes them"; the names are those of the fault table in docs/operations.md).
+ */
+import { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection } from './url.js';
+
+/** The delay of each connection that replaces another one. */
+const RECONNECT_DELAY_MS = 50;
+/** A server's answer to the wish for TLS: N. */
+const NO_TLS = 0x4e;
+/** How long the connections of a closed client may take to end by themselves. */
+const CLOSE_TIMEOUT_MS = 200;
+
+export class Sockets {
+  readonly #address: Connection;
+  readonly #connections: number;
+  readonly #sockets = new Set<Socket>();
+  #opened = 0;
+  #isClosed = false;
+
+  /** The sockets of a client that has at most `connections` at once to one host. */
+  constructor(address: Connection, connections: number) {
+    this.#address = address;
+    this.#connections = connections;
+  }
+
+  /** Opens a socket, as postgres.js expects of its option `socket`. */
+  async open(): Promise<Socket> {
+    if (++this.#opened > this.#connections) await sleep(RECONNECT_DELAY_MS, undefined, { ref: false });
+    const { hostname, place, options } = this.#address;
+    const socket = new Socket().setNoDelay(true);
+    // No listener tells which ones have closed: for TLS, postgres.js removes them all.
+    for (const old of this.#sockets) if (old.destroyed) this.#sockets.delete(old);
+    this.#sockets.add(socket);
+    // postgres.js would begin TLS all the same.
+    if ('ssl' in options && typeof options.ssl === 'object') {
+      socket.once('data', ([answer]: Buffer) => {
+        if (answer === NO_TLS) socket.destroy(withoutTls(hostname));
+      });
+    }
+    if (this.#isClosed) setImmediate(() => socket.destroy());
+    else socket.connect(place);
+    return Object.assign(socket, { host: hostname });
+  }
+
+  /** Destroys what is still open soon after the client was ended: at once, TLS would emit an error that nobody handles. */
+  close(): void {
+    this.#isClosed = true;
+    setTimeout(() => {
+      for (const socket of this.#sockets) socket.destroy();
+    }, CLOSE_TIMEOUT_MS).unref();
+  }
+}
+
+function withoutTls(hostname: string): Error {
+  const message = `PostgreSQL at ${hostname} offers no TLS, which sslmode in DATABASE_URL asks for`;
+  return Object.assign(new Error(message), { code: 'TLS_NOT_OFFERED' });
+}
