@@ -26,7 +26,7 @@ it('a client that keeps retrying beyond the limit is refused, then slowed down, 
   const [first, greedy, other] = agents as [Agent, Agent, Agent];
   const slowest = await sql.begin(async (locking) => {
     // The one request that may be worked on waits for this.
-    await locking`LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE`;
+    await locking`LOCK items IN ACCESS EXCLUSIVE MODE`;
     const working = ask(first);
     await until(async () => {
       const [row] = await sql`

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { sql } from 'drizzle-orm';
 import type { Database } from './connect.js';
 import { causeOf, codeOf, LACKING } from './errors.js';
-import { brandedPhoneNumbers } from './schema.js';
+import { items } from './schema.js';
 
 /**
  * Prepares a check of the schema against the migrations in `migrationsFolder`. It resolves to what is missing; undefined
@@ -14,7 +14,7 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
   const needed = newestOf(migrationsFolder);
   const read = database
     .select({ version: sql<string | null>`(SELECT max(created_at) FROM drizzle.__drizzle_migrations)` })
-    .from(sql`(SELECT (SELECT 1 FROM ${brandedPhoneNumbers} LIMIT 1)) AS list`)
+    .from(sql`(SELECT (SELECT 1 FROM ${items} LIMIT 1)) AS list`)
     .prepare('schema version');
   return async () => {
     try {

@@ -59,7 +59,7 @@ it('instances without a connection answer 503 in time, and serve again once conn
   expectServed(first);
   // Statements that hang make no instance replace its connections: it would get no new ones.
   const hanging = admin.begin(async (transaction) => {
-    await transaction`LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE`;
+    await transaction`LOCK items IN ACCESS EXCLUSIVE MODE`;
     await sleep(1500);
   });
   await askFor(1.5);

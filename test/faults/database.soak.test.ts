@@ -29,7 +29,7 @@ describe('a database', () => {
     await askTogether(20);
     const holder = connectTo(databaseUrl);
     await holder`BEGIN`;
-    await holder`LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE`;
+    await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
     for (let i = 0; i < 3; i++) for (const answer of await askTogether(20)) expectUnavailable(answer);
     const [connections] = await holder`
       SELECT count(*)::int AS count FROM pg_stat_activity

@@ -11,7 +11,7 @@ it('A stop waits for the request that is running', async () => {
   expect((await ask(`${url}${PATH}`)).status).toBe(200);
   const [holder, sql] = [connectTo(databaseUrl), connectTo(databaseUrl)];
   await holder`BEGIN`;
-  await holder`LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE`;
+  await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
   const running = ask(`${url}${PATH}`);
   await until(async () => {
     const [row] =

@@ -90,7 +90,7 @@ const faults: Fault[] = [
   { name: 'every answer takes 400 ms longer', environment: throughProxy, begin: behave('slow'), end: pass },
   {
     name: 'a lock holds every statement beyond its deadline',
-    begin: hold('LOCK branded_phone_numbers IN ACCESS EXCLUSIVE MODE'),
+    begin: hold('LOCK items IN ACCESS EXCLUSIVE MODE'),
     end: release,
   },
   {
