@@ -51,7 +51,9 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     waiting = [];
     try {
       const clients = counted.map(({ client }) => client);
-      for (const { place, isKnown, ...decision } of await ask(({ countAll }) => countAll.execute({ clients, instance }))) {
+      for (const { place, isKnown, ...decision } of await ask(({ countAll }) =>
+        countAll.execute({ clients, instance }),
+      )) {
         const request = counted[place - 1];
         if (isKnown) request?.resolve(decision);
         else request?.reject(new StoreForgot());
@@ -75,8 +77,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
         do {
           const after: string = last ?? '';
           last = await ask(({ database }) => sweepAfter(database, after));
-        }
-        while (last !== null);
+        } while (last !== null);
       } catch (error) {
         if (!closing.signal.aborted) onSweepFailure(causeOf(error));
         pause = SWEEP_RETRY_MS;
