@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { eq, sql } from 'drizzle-orm';
 import { ConfigError } from '../config.js';
 import { type Database, openDatabase } from '../database/connect.js';
-import { causeOf, codeOf } from '../database/errors.js';
+import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE } from '../database/errors.js';
 import { Generations } from '../database/generations.js';
 import { rateLimits } from '../database/schema.js';
 import { type Decision, GONE_AFTER_MS, type LimitStore, STORE_TIMEOUT_MS, StoreForgot } from './limiter.js';
@@ -19,8 +19,6 @@ const SWEEP_INTERVAL_MS = 60_000;
 const SWEEP_RETRY_MS = 10_000;
 /** The rows that one statement of a sweep looks at, so that none reaches its time limit, however many clients there are. */
 const SWEEP_BATCH = 200;
-/** PostgreSQL's code for what the role may not do. */
-const INSUFFICIENT_PRIVILEGE = '42501';
 /** A pool of its own: the list's queries must not wait behind a client's locked row, nor the other way round. */
 const CONNECTIONS = 3;
 /** A busy machine may be late, though PostgreSQL cancels what takes longer than `STORE_TIMEOUT_MS`. */
