@@ -44,6 +44,8 @@ export const TOO_MANY_CONNECTIONS = '53300';
 export const LOCK_NOT_AVAILABLE = '55P03';
 export const INSUFFICIENT_PRIVILEGE = '42501';
 export const CHECK_VIOLATION = '23514';
+/** PostgreSQL's codes for a database that exists already: the second one where two sessions create it at once. */
+export const DATABASE_EXISTS = /^(42P04|23505)$/;
 
 /**
  * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use: the

@@ -1,7 +1,7 @@
 /** The processes that use one embedded PostgreSQL: each holds an advisory lock, and the last one stops the server. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
-import { codeOf } from '../database/errors.js';
+import { codeOf, DATABASE_EXISTS } from '../database/errors.js';
 import { withDeadline } from '../deadline.js';
 import { type Cluster, stopServer } from './cluster.js';
 
@@ -64,7 +64,7 @@ async function createDatabase(sql: postgres.Sql): Promise<void> {
   try {
     await sql`create database ${sql(DATABASE)}`;
   } catch (error) {
-    const anotherWasQuicker = ['42P04', '23505'].includes(codeOf(error));
+    const anotherWasQuicker = DATABASE_EXISTS.test(codeOf(error));
     if (!anotherWasQuicker) throw error;
   }
 }
