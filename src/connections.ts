@@ -39,7 +39,8 @@ export function boundConnections(server: Server, config: Config, log: Log): () =
   // In the order of their last change: the first idle one has been idle longest, the first busy one busy longest.
   const connections = new Map<Socket, Connection>();
   const limit = openDescriptorLimit();
-  const others = OTHER_DESCRIPTORS + LIMIT_CONNECTIONS + config.DATABASE_CONNECTIONS;
+  // In a failover, the old connections to the database last until the new ones have taken over.
+  const others = OTHER_DESCRIPTORS + 2 * (LIMIT_CONNECTIONS + config.DATABASE_CONNECTIONS);
   let most = config.MAX_CONNECTIONS;
 
   function followLimit(): void {

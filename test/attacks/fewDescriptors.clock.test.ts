@@ -61,14 +61,14 @@ it.skipIf(!hasPrlimit)(
     const served = Array(20).fill('HTTP/1.1 200');
     const said = (allowed: number, most: number) =>
       `the system allows ${allowed} open files (ulimit -n): at most ${most} client connections; ` +
-      'MAX_CONNECTIONS is 2000, which takes 2041';
+      'MAX_CONNECTIONS is 2000, which takes 2054';
 
-    expect(messages).toContain(said(200, 159));
+    expect(messages).toContain(said(200, 146));
     await holdIdle(250);
     expect(await askAll()).toEqual(served);
 
-    spawnSync('prlimit', ['--pid', String(child.pid), '--nofile=53:53']);
-    await until(() => messages.includes(said(53, 12)), 'the service says what is left');
+    spawnSync('prlimit', ['--pid', String(child.pid), '--nofile=66:66']);
+    await until(() => messages.includes(said(66, 12)), 'the service says what is left');
     await holdIdle(120);
     expect(await askAll()).toEqual(served);
   },

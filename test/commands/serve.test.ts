@@ -95,7 +95,7 @@ describe('serve says in one line why it cannot start:', () => {
 
   it.skipIf(process.platform !== 'linux')('too few open files', async () => {
     const { code, stderr } = await command.shell('ulimit -n 200; DATABASE_CONNECTIONS=200 exec $command serve');
-    const said = /^the system allows 200 open files .* too few: DATABASE_CONNECTIONS \(200\) takes 232\n$/;
+    const said = /^the system allows 200 open files .* too few: DATABASE_CONNECTIONS \(200\) takes 435\n$/;
     expect([code, stderr]).toEqual([1, expect.stringMatching(said)]);
   });
 
