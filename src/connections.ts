@@ -26,6 +26,18 @@ interface Connection {
   since: number;
 }
 
+const otherDescriptors = (config: Config) => OTHER_DESCRIPTORS + 2 * (LIMIT_CONNECTIONS + config.DATABASE_CONNECTIONS);
+
+/** @throws {ConfigError} where the system's limit on open files leaves room for no client's connection */
+export function requireDescriptors(config: Config): void {
+  const limit = openDescriptorLimit();
+  const [allowed, least] = [limit.read(), otherDescriptors(config) + 1];
+  limit.close();
+  if (allowed >= least) return;
+  const atLeast = `DATABASE_CONNECTIONS (${config.DATABASE_CONNECTIONS}) takes ${least}`;
+  throw new ConfigError(`the system allows ${allowed} open files (ulimit -n), which are too few: ${atLeast}`);
+}
+
 /**
  * Keeps `server` at MAX_CONNECTIONS, or at as many as the system's limit on open files leaves room for, which is logged:
  * beyond that limit the system itself would refuse every new connection. When there is one too many, the connection that
@@ -33,14 +45,13 @@ interface Connection {
  * one: an idle one if there is any, else the one whose request has run longest. But if the new connection comes from that
  * same address and none of its connections is idle, the new one is closed instead.
  * @returns a function that ends the watch on the system's limit
- * @throws {ConfigError} where that limit leaves room for no connection
  */
 export function boundConnections(server: Server, config: Config, log: Log): () => void {
   // In the order of their last change: the first idle one has been idle longest, the first busy one busy longest.
   const connections = new Map<Socket, Connection>();
   const limit = openDescriptorLimit();
   // In a failover, the old connections to the database last until the new ones have taken over.
-  const others = OTHER_DESCRIPTORS + 2 * (LIMIT_CONNECTIONS + config.DATABASE_CONNECTIONS);
+  const others = otherDescriptors(config);
   let most = config.MAX_CONNECTIONS;
 
   function followLimit(): void {
@@ -60,10 +71,6 @@ export function boundConnections(server: Server, config: Config, log: Log): () =
     socket.destroy();
   }
 
-  if (limit.read() <= others) {
-    const atLeast = `DATABASE_CONNECTIONS (${config.DATABASE_CONNECTIONS}) takes ${others + 1}`;
-    throw new ConfigError(`the system allows ${limit.read()} open files (ulimit -n), which are too few: ${atLeast}`);
-  }
   followLimit();
   const watch = setInterval(followLimit, CHECK_INTERVAL_MS).unref();
 

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type RequestHandler } from 'express';
 import { createApp } from './app.js';
 import type { Config } from './config.js';
-import { boundConnections } from './connections.js';
+import { boundConnections, requireDescriptors } from './connections.js';
 import { openDatabase } from './database/connect.js';
 import { Generations } from './database/generations.js';
 import { Reader } from './database/reads.js';
@@ -48,6 +48,7 @@ export interface OpenService {
 
 /** Opens the parts of the service on a migrated database. */
 export function openService(config: Config, databaseUrl: string, log: Log): OpenService {
+  requireDescriptors(config);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
   const connections = config.DATABASE_CONNECTIONS;
   const statementTimeout = Math.max(500, config.REQUEST_TIMEOUT_SECONDS * 1000 - STATEMENT_MARGIN_MS);

@@ -66,7 +66,7 @@ const provoke: Record<ProblemName, () => Promise<unknown>> = {
     await withKeys.database.execute(sql`ALTER TABLE api_keys RENAME TO keys`);
     await withKeys.database.execute(sql`
       CREATE VIEW api_keys AS
-      SELECT id, business_profile_ids, expires_at, revoked_at, (1 / length(left(hash, 0)))::text AS hash FROM keys`);
+      SELECT id, business_profile_ids, expires_at, revoked_at, last_used_on, (1 / length(left(hash, 0)))::text AS hash FROM keys`);
     return problemOf(await get(withKeys, list).auth(key, { type: 'bearer' }));
   },
   unavailable: async () => {
