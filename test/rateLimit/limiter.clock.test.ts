@@ -1,6 +1,6 @@
 /** Decisions while the store fails, and heartbeats, with a store whose answers the test chooses. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, test } from 'vitest';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
 import { type Decision, type LimitStore, RateLimiter, StoreForgot } from '../../src/rateLimit/limiter.js';
@@ -11,192 +11,221 @@ const fails = async () => {
 };
 const passes = async (): Promise<Decision> => ({ allowed: true, remaining: 9, waitMs: 1000 });
 
-let register: () => Promise<number>;
-let count: () => Promise<Decision>;
-/** What was asked of the store. */
-let counted: number;
-let reopened: number;
-let left: number;
-let limiter: RateLimiter;
-
-beforeEach(() => {
-  left = counted = reopened = 0;
+/** A limiter and its store, which answers as the members `register` and `count` say. */
+class Instance {
   register = async () => 1;
   count = passes;
-  const store: LimitStore = {
+  /** What was asked of the store. */
+  counted = 0;
+  reopened = 0;
+  left = 0;
+  readonly #store: LimitStore = {
     kind: 'obedient',
     count: () => {
-      counted++;
-      return count();
+      this.counted++;
+      return this.count();
     },
-    register: () => register(),
-    leave: async () => void left++,
-    reopen: () => void reopened++,
+    register: () => this.register(),
+    leave: async () => void this.left++,
+    reopen: () => void this.reopened++,
     async close() {},
   };
-  limiter = new RateLimiter(store, 10, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1));
+  readonly limiter = new RateLimiter(this.#store, 10, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1));
+
+  /** Starts among so many instances, and waits until it knows them. */
+  async startAmong(instances: number): Promise<void> {
+    this.register = async () => instances;
+    await this.limiter.warmUp();
+    await sleep(1600);
+    this.counted = 0;
+  }
+
+  /** How many of `count` requests at once pass. */
+  async passing(count: number): Promise<number> {
+    const decisions = await Promise.all(Array.from({ length: count }, () => this.limiter.decide('client')));
+    return decisions.filter(({ allowed }) => allowed).length;
+  }
+}
+
+const it = test.extend<{ instance: Instance }>({
+  // biome-ignore lint/correctness/noEmptyPattern: vitest reads from the pattern which fixtures one needs
+  instance: async ({}, use) => {
+    const instance = new Instance();
+    await use(instance);
+    await instance.limiter.close();
+  },
 });
-afterEach(() => limiter.close());
 
-/** Starts the limiter among so many instances, and waits until it knows them. */
-async function startAmong(instances: number): Promise<void> {
-  register = async () => instances;
-  await limiter.warmUp();
-  await sleep(1600);
-  counted = 0;
-}
-
-/** How many of `count` requests at once pass. */
-async function passing(count: number): Promise<number> {
-  const decisions = await Promise.all(Array.from({ length: count }, () => limiter.decide('client')));
-  return decisions.filter(({ allowed }) => allowed).length;
-}
-
-describe('an instance', () => {
-  it('that is the only one goes on without a gap when the store is lost', async () => {
-    await startAmong(1);
-    count = fails;
-    expect(await passing(30)).toBe(10);
+// Side by side, since they mostly wait.
+describe.concurrent('an instance', () => {
+  it('that is the only one goes on without a gap when the store is lost', async ({ expect, instance }) => {
+    await instance.startAmong(1);
+    instance.count = fails;
+    expect(await instance.passing(30)).toBe(10);
   });
 
-  it('that is one of several lets nobody pass in the first second, and then its quota', async () => {
-    await startAmong(3);
-    count = fails;
-    register = fails;
-    expect(await passing(30)).toBe(0);
+  it('that is one of several lets nobody pass in the first second, and then its quota', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(3);
+    instance.count = fails;
+    instance.register = fails;
+    expect(await instance.passing(30)).toBe(0);
     await sleep(1050);
-    expect(await passing(30)).toBe(3);
+    expect(await instance.passing(30)).toBe(3);
   });
 
-  it('that is one of several still admits only its quota just after the store is back, whatever it says', async () => {
-    await startAmong(3);
-    count = fails;
-    expect(await passing(1)).toBe(0);
-    count = passes;
+  it('that is one of several still admits only its quota just after the store is back, whatever it says', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(3);
+    instance.count = fails;
+    expect(await instance.passing(1)).toBe(0);
+    instance.count = passes;
     await sleep(600);
     // The outage's first second is not over, even though the store is back.
-    expect(await passing(30)).toBe(0);
+    expect(await instance.passing(30)).toBe(0);
     await sleep(500);
-    expect(await passing(30)).toBe(3);
+    expect(await instance.passing(30)).toBe(3);
     await sleep(2500);
-    expect(await passing(30)).toBe(10);
+    expect(await instance.passing(30)).toBe(10);
   });
 
-  it('lets one request of a client pass where there are more instances than a client has requests', async () => {
-    await startAmong(30);
-    count = register = fails;
-    expect(await passing(5)).toBe(0);
+  it('lets one request of a client pass where there are more instances than a client has requests', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(30);
+    instance.count = instance.register = fails;
+    expect(await instance.passing(5)).toBe(0);
     await sleep(1050);
-    expect(await passing(5)).toBe(1);
+    expect(await instance.passing(5)).toBe(1);
   });
 
-  it('that has never reached the store lets one request of a client pass in a second', async () => {
-    count = fails;
-    register = fails;
-    expect(await passing(5)).toBe(0);
+  it('that has never reached the store lets one request of a client pass in a second', async ({ expect, instance }) => {
+    instance.count = fails;
+    instance.register = fails;
+    expect(await instance.passing(5)).toBe(0);
     await sleep(1050);
-    expect(await passing(5)).toBe(1);
+    expect(await instance.passing(5)).toBe(1);
   });
 
-  it('does not ask a store that failed, except for one heartbeat at a time, on new connections', async () => {
-    await startAmong(1);
-    count = fails;
-    register = fails;
-    await passing(1);
-    await passing(20);
-    expect(counted).toBe(1);
-    await until(() => reopened > 1, 'the store was tried again, and again');
-    register = async () => 1;
-    count = passes;
-    await until(async () => (await passing(1)) === 1 && counted > 1, 'the store is asked again');
+  it('does not ask a store that failed, except for one heartbeat at a time, on new connections', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(1);
+    instance.count = fails;
+    instance.register = fails;
+    await instance.passing(1);
+    await instance.passing(20);
+    expect(instance.counted).toBe(1);
+    await until(() => instance.reopened > 1, 'the store was tried again, and again');
+    instance.register = async () => 1;
+    instance.count = passes;
+    await until(async () => (await instance.passing(1)) === 1 && instance.counted > 1, 'the store is asked again');
   });
 
-  it('notices that the store fails without waiting for a request', async () => {
-    await startAmong(1);
-    register = fails;
+  it('notices that the store fails without waiting for a request', async ({ expect, instance }) => {
+    await instance.startAmong(1);
+    instance.register = fails;
     await sleep(600);
-    expect(await passing(30)).toBe(10);
-    expect(counted).toBe(0);
+    expect(await instance.passing(30)).toBe(10);
+    expect(instance.counted).toBe(0);
   });
 
-  it('keeps to the quota of the instances that it knew, while a store that came back empty learns of them', async () => {
-    await startAmong(3);
-    count = async () => {
+  it('keeps to the quota of the instances that it knew, while a store that came back empty learns of them', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(3);
+    instance.count = async () => {
       throw new StoreForgot();
     };
-    expect(await passing(1)).toBe(0);
-    count = passes;
-    register = async () => 1;
+    expect(await instance.passing(1)).toBe(0);
+    instance.count = passes;
+    instance.register = async () => 1;
     await sleep(1100);
-    expect(await passing(30)).toBe(3);
+    expect(await instance.passing(30)).toBe(3);
     // The next time, too.
-    register = count = fails;
+    instance.register = instance.count = fails;
     await sleep(1600);
-    expect(await passing(30)).toBe(3);
+    expect(await instance.passing(30)).toBe(3);
   });
 
-  it('lets nobody pass for another second when the store fails again, after others may have relied on it', async () => {
-    await startAmong(3);
-    count = fails;
-    expect(await passing(1)).toBe(0);
-    count = passes;
+  it('lets nobody pass for another second when the store fails again, after others may have relied on it', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(3);
+    instance.count = fails;
+    expect(await instance.passing(1)).toBe(0);
+    instance.count = passes;
     // The store answers for longer than a second, but not long enough for the outage to be over.
     await sleep(2000);
-    count = register = fails;
-    expect(await passing(30)).toBe(0);
+    instance.count = instance.register = fails;
+    expect(await instance.passing(30)).toBe(0);
     await sleep(1050);
-    expect(await passing(30)).toBe(3);
+    expect(await instance.passing(30)).toBe(3);
   });
 
-  it('never lets more than the limit pass by itself, whatever the store says', async () => {
-    await startAmong(3);
-    expect(await passing(30)).toBe(10);
+  it('never lets more than the limit pass by itself, whatever the store says', async ({ expect, instance }) => {
+    await instance.startAmong(3);
+    expect(await instance.passing(30)).toBe(10);
   });
 
-  it('does not ask the store about a client that was just refused, and tells it to wait for at most a second', async () => {
-    await startAmong(1);
-    count = async () => ({ allowed: false, remaining: 0, waitMs: 600_000 });
-    const refusals = [await limiter.decide('client'), await limiter.decide('client')];
+  it('does not ask the store about a client that was just refused, and tells it to wait for at most a second', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(1);
+    instance.count = async () => ({ allowed: false, remaining: 0, waitMs: 600_000 });
+    const refusals = [await instance.limiter.decide('client'), await instance.limiter.decide('client')];
     expect(refusals.map(({ allowed }) => allowed)).toEqual([false, false]);
     for (const { waitMs } of refusals) expect(waitMs).toBeLessThanOrEqual(1000);
-    expect(counted).toBe(1);
-    await limiter.decide('another client');
-    expect(counted).toBe(2);
+    expect(instance.counted).toBe(1);
+    await instance.limiter.decide('another client');
+    expect(instance.counted).toBe(2);
   });
 
-  it.each([
+  it.for<[string, number, boolean]>([
     ['is the only one decides by itself', 1, true],
     ['is one of several refuses', 3, false],
-  ])('that %s where one answer is late while others come, and goes on asking', async (_what, instances, isAllowed) => {
-    await startAmong(instances);
-    count = () => new Promise(() => {});
-    const late = limiter.decide('client');
-    count = passes;
-    await sleep(20);
-    expect(await passing(1)).toBe(1);
-    expect((await late).allowed).toBe(isAllowed);
-    const before = counted;
-    expect(await passing(1)).toBe(1);
-    expect(counted).toBe(before + 1);
-  });
+  ])(
+    'that %s where one answer is late while others come, and goes on asking',
+    async ([_what, instances, isAllowed], { expect, instance }) => {
+      await instance.startAmong(instances);
+      instance.count = () => new Promise(() => {});
+      const late = instance.limiter.decide('client');
+      instance.count = passes;
+      await sleep(20);
+      expect(await instance.passing(1)).toBe(1);
+      expect((await late).allowed).toBe(isAllowed);
+      const before = instance.counted;
+      expect(await instance.passing(1)).toBe(1);
+      expect(instance.counted).toBe(before + 1);
+    },
+  );
 
-  it('asks again at its start until it knows of the others', async () => {
+  it('asks again at its start until it knows of the others', async ({ expect, instance }) => {
     let failures = 0;
-    register = async () => {
+    instance.register = async () => {
       if (++failures <= 4) throw new Error('still starting');
       return 1;
     };
-    await limiter.warmUp();
+    await instance.limiter.warmUp();
     await sleep(1600);
-    count = fails;
-    expect(await passing(30)).toBe(10);
+    instance.count = fails;
+    expect(await instance.passing(30)).toBe(10);
   });
 
-  it('leaves in an outage, too, since the store may have recorded it meanwhile', async () => {
-    count = fails;
-    register = fails;
-    await limiter.decide('client');
-    await limiter.close();
-    expect(left).toBe(1);
+  it('leaves in an outage, too, since the store may have recorded it meanwhile', async ({ expect, instance }) => {
+    instance.count = fails;
+    instance.register = fails;
+    await instance.limiter.decide('client');
+    await instance.limiter.close();
+    expect(instance.left).toBe(1);
   });
 });
