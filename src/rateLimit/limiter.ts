@@ -243,7 +243,8 @@ export class RateLimiter {
 /** Passes what the store, where it has answered, and this instance let pass. */
 function both(answer: Decision | undefined, own: Decision): Decision {
   if (!answer || (answer.allowed && !own.allowed)) return own;
-  return { ...answer, remaining: Math.min(answer.remaining, own.remaining) };
+  // The store has more than the limit where another instance has a higher one, as while the setting is changed.
+  return { ...answer, remaining: Math.max(0, Math.min(answer.remaining, own.remaining)) };
 }
 
 function refused(waitMs: number): Decision {

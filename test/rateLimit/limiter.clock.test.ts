@@ -171,6 +171,12 @@ describe.concurrent('an instance', () => {
     expect(await instance.passing(30)).toBe(3);
   });
 
+  it('has no less than nothing left where others have a higher limit', async ({ expect, instance }) => {
+    await instance.limiter.warmUp();
+    instance.count = async () => ({ allowed: false, remaining: -5, waitMs: 1000 });
+    expect(await instance.limiter.decide('client')).toMatchObject({ allowed: false, remaining: 0 });
+  });
+
   it('never lets more than the limit pass by itself, whatever the store says', async ({ expect, instance }) => {
     await instance.startAmong(3);
     expect(await instance.passing(30)).toBe(10);
