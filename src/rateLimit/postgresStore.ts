@@ -121,10 +121,14 @@ function mayNotCount({ message }: Error): ConfigError {
 
 const latest = sql`${rateLimits.requests}[cardinality(${rateLimits.requests})]`;
 
-/** How far the latest request is from now, in milliseconds. One in the future is from before the clock was set back. */
-const age = sql`@ extract(epoch FROM ${latest} - clock_timestamp()) * 1000`;
+/** Whether the latest request is so near to now. One in the future is from before the clock was set back. */
+const isWithin = (milliseconds: number) => {
+  const interval = sql.raw(`interval '${milliseconds} milliseconds'`);
+  return sql`${latest} BETWEEN now() - ${interval} AND now() + ${interval}`;
+};
 
-const isAlive = sql`${age} < ${sql.raw(String(GONE_AFTER_MS))}`;
+const isAlive = isWithin(GONE_AFTER_MS);
+const isIdle = sql`NOT (${isWithin(60_000)})`;
 
 /** Counts a request of each of `clients`, in their order. */
 function prepareCount(database: Database, points: number) {
@@ -170,9 +174,9 @@ function prepareRegister(database: Database) {
 async function sweepAfter(database: Database, client: string): Promise<string | null> {
   const [batch] = await database.execute<{ last: string | null }>(sql`
     WITH batch AS MATERIALIZED (
-      SELECT client, ${age} > 60000 AS is_idle FROM ${rateLimits} WHERE client > ${client} ORDER BY client LIMIT ${SWEEP_BATCH}
+      SELECT client, ${isIdle} AS is_idle FROM ${rateLimits} WHERE client > ${client} ORDER BY client LIMIT ${SWEEP_BATCH}
     ), idle AS (
-      SELECT client FROM ${rateLimits} WHERE client IN (SELECT client FROM batch WHERE is_idle) AND ${age} > 60000
+      SELECT client FROM ${rateLimits} WHERE client IN (SELECT client FROM batch WHERE is_idle) AND ${isIdle}
       FOR UPDATE SKIP LOCKED
     ), gone AS (
       DELETE FROM ${rateLimits} WHERE client IN (SELECT client FROM idle)
