@@ -1,54 +1,64 @@
 /**
  * The rate limit's store in Redis (or Valkey): the times of each client's counted requests in a list, tested and extended
  * by one script, which Redis runs atomically and by its own clock. One round trip per request.
+ *
+ * rate-limiter-flexible counts in fixed windows, but lets us replace the script that counts.
  */
 import { randomUUID } from 'node:crypto';
 import { Redis, ReplyError } from 'ioredis';
+import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { ConfigError } from '../config.js';
 import { codeOf } from '../database/errors.js';
 import { GONE_AFTER_MS, type LimitStore, StoreForgot, WINDOW_MS } from './limiter.js';
 
 const PREFIX = 'branded-phone-numbers:';
 const INSTANCES = `${PREFIX}instances`;
+const CLIENTS = `${PREFIX}limit`;
 
 /** How long an attempt to connect may take, and the pause before the next. */
 const CONNECT_TIMEOUT_MS = 1000;
 const RECONNECT_DELAY_MS = 200;
 
+/** What the script says instead of a count where the instance is not registered. */
+const FORGOTTEN = -1;
+
 /**
- * Counts a request, unless the client is over its limit. KEYS[1] is the client's, KEYS[2] the instances', ARGV the instance,
- * the window in microseconds and the limit. Returns whether the request passes, how many are left and the milliseconds until
- * the oldest one leaves the window; nil where the instance is not registered. After the clock was set back, as at a
- * failover, times in the future count as now, or the client would be blocked for as long as the step.
+ * Counts a request, unless the client is over its limit. The library passes one key, so it is the client's with the
+ * instance's id, a UUID, behind it; and as ARGV the points to consume (one), the window in seconds and the limit. Returns how
+ * many requests are counted (more than the limit when this one is refused) and the milliseconds until the oldest of them
+ * leaves the window. After the clock was set back, as at a failover, times in the future count as now, or the client would
+ * be blocked for as long as the step.
  */
 const COUNT_REQUEST = `
-if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return false end
+local key, instance = KEYS[1]:sub(1, -38), KEYS[1]:sub(-36)
+if not redis.call('ZSCORE', '${INSTANCES}', instance) then return { ${FORGOTTEN}, 0 } end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local window, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
-local requests = redis.call('LRANGE', KEYS[1], 0, -1)
+local window, limit = ARGV[2] * 1000000, tonumber(ARGV[3])
+local requests = redis.call('LRANGE', key, 0, -1)
 for i, request in ipairs(requests) do
   if tonumber(request) > now then
     requests[i] = string.format('%.0f', now)
-    redis.call('LSET', KEYS[1], i - 1, requests[i])
+    redis.call('LSET', key, i - 1, requests[i])
   end
 end
 local gone = 0
 while requests[gone + 1] and tonumber(requests[gone + 1]) <= now - window do gone = gone + 1 end
-if gone > 0 then redis.call('LTRIM', KEYS[1], gone, -1) end
-local remaining = limit - (#requests - gone)
-local allowed = remaining > 0 and 1 or 0
-if allowed == 1 then
-  redis.call('RPUSH', KEYS[1], string.format('%.0f', now))
-  redis.call('PEXPIRE', KEYS[1], window / 500)
+if gone > 0 then redis.call('LTRIM', key, gone, -1) end
+local counted = #requests - gone
+local allowed = counted < limit
+if allowed then
+  redis.call('RPUSH', key, string.format('%.0f', now))
+  redis.call('PEXPIRE', key, ARGV[2] * 2000)
 end
 local oldest = tonumber(requests[gone + 1] or now)
-return { allowed, remaining - allowed, math.ceil((oldest + window - now) / 1000) }
+return { allowed and counted + 1 or limit + 1, math.ceil((oldest + window - now) / 1000) }
 `;
 
 /**
  * Records a heartbeat of the instance ARGV[1], drops the instances whose last one is ARGV[2] ms old (or lies as far in the
- * future, because the clock was set back). Returns how many there are, and 1 if this one was not registered before.
+ * future, because the clock was set back). Returns how many there are, and 1 if this one was not registered before. KEYS[2]
+ * is not touched: it stands for the clients' keys, since a node of a cluster has to refuse the two of them at the start.
  */
 const REGISTER = `
 local time = redis.call('TIME')
@@ -62,9 +72,9 @@ return { redis.call('ZCARD', KEYS[1]), added }
 
 interface Connection {
   redis: Redis & {
-    countRequest(client: string, instances: string, ...values: (string | number)[]): Promise<number[] | null>;
-    register(instances: string, instance: string, maxAgeMs: number): Promise<[number, number]>;
+    register(instances: string, clients: string, instance: string, maxAgeMs: number): Promise<[number, number]>;
   };
+  limiter: RateLimiterRedis;
   /** Why it is not open, or not as the URL says. */
   failure: Error | undefined;
 }
@@ -73,14 +83,14 @@ interface Connection {
 export function openRedisStore(url: string, points: number): LimitStore {
   const instance = randomUUID();
   let isRegistered = false;
-  let connection = connect(url);
+  let connection = connect(url, points);
 
   /** What Redis answers; rejects at once where there is no connection, and with the reason why. */
-  async function run<T>(command: (redis: Connection['redis']) => Promise<T>): Promise<T> {
+  async function run<T>(command: (connection: Connection) => Promise<T>): Promise<T> {
     const used = connection;
     try {
       if (used.failure) throw used.failure;
-      return await command(used.redis);
+      return await command(used);
     } catch (error) {
       throw explained(error instanceof ReplyError ? error : (used.failure ?? error));
     }
@@ -89,15 +99,14 @@ export function openRedisStore(url: string, points: number): LimitStore {
   return {
     kind: 'redis',
     async count(client) {
-      const values = [instance, WINDOW_MS * 1000, points];
-      const answer = await run((redis) => redis.countRequest(`${PREFIX}limit:${client}`, INSTANCES, ...values));
-      if (answer === null) throw new StoreForgot();
-      const [allowed = 0, remaining = 0, waitMs = 0] = answer;
-      return { allowed: allowed === 1, remaining, waitMs };
+      const result = await run(({ limiter }) => limiter.consume(`${client} ${instance}`).catch(refused));
+      if (result.consumedPoints === FORGOTTEN) throw new StoreForgot();
+      const { consumedPoints, remainingPoints, msBeforeNext } = result;
+      return { allowed: consumedPoints <= points, remaining: remainingPoints, waitMs: msBeforeNext };
     },
     async register() {
       const wasRegistered = isRegistered;
-      const [instances, added] = await run((redis) => redis.register(INSTANCES, instance, GONE_AFTER_MS));
+      const [instances, added] = await run(({ redis }) => redis.register(INSTANCES, CLIENTS, instance, GONE_AFTER_MS));
       isRegistered = true;
       if (wasRegistered && added === 1) throw new StoreForgot();
       return instances;
@@ -109,7 +118,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     reopen() {
       if (['connecting', 'reconnecting', 'wait'].includes(connection.redis.status)) return;
       connection.redis.disconnect();
-      connection = connect(url);
+      connection = connect(url, points);
     },
     async close() {
       connection.redis.disconnect();
@@ -117,11 +126,16 @@ export function openRedisStore(url: string, points: number): LimitStore {
   };
 }
 
-function connect(url: string): Connection {
+/** The library rejects with its result where a request is refused. */
+function refused(reason: unknown): RateLimiterRes {
+  if (reason instanceof RateLimiterRes) return reason;
+  throw reason;
+}
+
+function connect(url: string, points: number): Connection {
   const redis = new Redis(url, {
     scripts: {
-      countRequest: { lua: COUNT_REQUEST, numberOfKeys: 2 },
-      register: { lua: REGISTER, numberOfKeys: 1 },
+      register: { lua: REGISTER, numberOfKeys: 2 },
     },
     connectTimeout: CONNECT_TIMEOUT_MS,
     retryStrategy: () => RECONNECT_DELAY_MS,
@@ -139,7 +153,14 @@ function connect(url: string): Connection {
       return isReplica;
     },
   });
-  const connection = { redis, failure: undefined } as unknown as Connection;
+  const limiter = new RateLimiterRedis({
+    storeClient: redis,
+    customIncrTtlLuaScript: COUNT_REQUEST,
+    keyPrefix: CLIENTS,
+    points,
+    duration: WINDOW_MS / 1000,
+  });
+  const connection = { redis, limiter, failure: undefined } as unknown as Connection;
   redis.on('connect', () => {
     connection.failure = undefined;
   });
