@@ -107,6 +107,14 @@ describe('importing again', () => {
     await expectDerivedToAgree(database.$client);
   });
 
+  test('with another name moves an updatedAt forward that lies in the future, and never back', async () => {
+    await run([number({ updatedAt: '2126-01-01T00:00:00.000Z' })]);
+    await run([without(number({ internalName: 'New' }), 'updatedAt')]);
+    expect(await one()).toMatchObject({ updated_at: '2126-01-01T00:00:00.001Z' });
+    await run([number({ internalName: 'Newer', updatedAt: '2026-01-01T00:00:00.000Z' })]);
+    expect(await one()).toMatchObject({ updated_at: '2126-01-01T00:00:00.002Z' });
+  });
+
   test('sets updatedAt to what is given', async () => {
     await run([number()]);
     await run([number({ updatedAt: '2027-01-01T00:00:00.000Z' })]);

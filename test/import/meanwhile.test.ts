@@ -1,8 +1,9 @@
 /** What other imports and readers see while an import runs. */
 import { expect, test } from 'vitest';
+import { connectTo } from '../connection.js';
 import { expectDerivedToAgree } from '../database/derived.js';
 import { until } from '../until.js';
-import { database, manyNumbers, run, stored, useDatabase } from './importing.js';
+import { database, databaseUrl, manyNumbers, number, run, stored, useDatabase } from './importing.js';
 
 useDatabase();
 
@@ -43,4 +44,26 @@ test('Pages are read while an import holds its locks', async () => {
   await end;
   expect(await count()).toBe(1000);
   expect(seen.filter((each) => each !== 10 && each !== 1000)).toEqual([]);
+});
+
+test('A writer that has changed a number can go on to its entries while an import wants both tables', async () => {
+  await run([number()]);
+  const writer = connectTo(databaseUrl);
+  await writer`BEGIN`;
+  await writer`UPDATE branded_phone_numbers SET internal_name = 'New'`;
+  const importing = run([number({ phoneNumber: '+19' })]);
+  const isTrying = async () => {
+    const [row] = await database.$client`
+      SELECT FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE ANY ('{LOCK TABLE branded%,rollback to%}')`;
+    return row !== undefined;
+  };
+  await until(isTrying, 'the import has tried to lock the numbers', 30_000);
+  // If the import waited for the numbers while it holds the entries, this would be a deadlock.
+  await writer`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
+  await writer`COMMIT`;
+  await writer.end();
+  expect(await importing).toMatchObject({ numbers: 1 });
+  expect(await stored()).toMatchObject([{ status: 'rejected', internal_name: 'New' }, { phone_number: '+19' }]);
+  await expectDerivedToAgree(database.$client);
 });
