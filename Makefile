@@ -30,7 +30,7 @@ start: $(BUILT) ## serve with demo data and Swagger UI, on http://127.0.0.1:3000
 
 build: $(BUILT) ## make the command: npx branded-phone-numbers …
 
-test: $(BUILT) ## test every feature, in three minutes
+test: $(BUILT) ## test every feature, in six minutes on two cores
 	npm run -s test
 
 test-soak: $(BUILT) ## test for longer: floods, faults, kills, stops, and what is tried at random
