@@ -7,7 +7,7 @@ const RETRIES_IN_CI = process.env.CI ? 1 : 0;
  * A test's file name says how it is run:
  * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
  * - `*.clock.test.ts` one after the other, behind those: they watch a clock, or count requests in a second;
- * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many;
+ * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many; `*.clock.random.test.ts` is both;
  * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long;
  * - `*.versions.test.ts` by `make test-postgres` only: they move a database from one version of PostgreSQL to another.
  */
@@ -22,7 +22,7 @@ export default defineConfig({
         test: {
           name: 'side by side',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{clock,soak,versions}.test.ts'],
+          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts'],
           // The service takes a second to load; no file leaves anything behind that another one could meet.
           isolate: false,
           maxWorkers: 4,
@@ -34,7 +34,8 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'clock',
-          include: ['test/**/*.clock.test.ts'],
+          include: ['test/**/*.{clock,clock.random}.test.ts'],
+          provide: { tries: 1 },
           isolate: false,
           maxWorkers: 1,
           retry: RETRIES_IN_CI,
