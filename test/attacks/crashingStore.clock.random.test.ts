@@ -15,7 +15,7 @@ const SEED = 26_1122;
 const LIMIT = 10;
 const INSTANCES = 3;
 /** How often the store fails; in a soak test for minutes. */
-const CYCLES = inject('tries') === 1 ? 3 : 60;
+const CYCLES = inject('tries') === 1 ? 3 : 20;
 
 /** What happens to the store, for how long it is away, and how long it then stays. */
 const cycle = fc.record({

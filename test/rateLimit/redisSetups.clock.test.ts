@@ -106,7 +106,9 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
       20_000,
     );
     await expect(open(nodes[0].url).rateLimit.warmUp()).rejects.toThrow(/: CROSSSLOT .*; a cluster is not supported/);
-    await expect(open(nodes[1].url).rateLimit.warmUp()).rejects.toThrow(/: (MOVED|CROSSSLOT) .*; a cluster is not supported/);
+    await expect(open(nodes[1].url).rateLimit.warmUp()).rejects.toThrow(
+      /: (MOVED|CROSSSLOT) .*; a cluster is not supported/,
+    );
   });
 
   it('with protected mode, which refuses who comes from elsewhere', async () => {
