@@ -118,13 +118,17 @@ async function writeChanges(sql: TransactionSql): Promise<void> {
     WHERE (entry.detailed_status, entry.created_at) <> (excluded.detailed_status, excluded.created_at)`;
 }
 
+/** The triggers that derive after each statement; an operator's own stay as they are. */
+const DERIVING = ['derive_inserted', 'derive_updated', 'derive_deleted'];
+
 /**
- * Switches off, until the import's writing is done or undone, the triggers on the sources: they would derive the numbers
+ * Switches off, until the import's writing is done or undone, those triggers on the sources: they would derive the numbers
  * after each statement, and the import does once. Only the tables' owner may; for any other role the triggers do it.
  */
 async function switchTriggers(sql: TransactionSql, state: 'ENABLE' | 'DISABLE'): Promise<void> {
   for (const table of ['branded_phone_numbers', 'carrier_statuses']) {
-    await sql`ALTER TABLE ${sql(table)} ${sql.unsafe(state)} TRIGGER USER`;
+    const changes = DERIVING.map((trigger) => `${state} TRIGGER ${trigger}`);
+    await sql`ALTER TABLE ${sql(table)} ${sql.unsafe(changes.join(', '))}`;
   }
 }
 

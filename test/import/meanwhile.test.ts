@@ -67,3 +67,16 @@ test('A writer that has changed a number can go on to its entries while an impor
   expect(await stored()).toMatchObject([{ status: 'rejected', internal_name: 'New' }, { phone_number: '+19' }]);
   await expectDerivedToAgree(database.$client);
 });
+
+test('Triggers of an operator fire in an import, and stay switched off where they were', async () => {
+  const sql = database.$client;
+  await sql.unsafe(`
+    CREATE TABLE fired (name text);
+    CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO fired VALUES (TG_NAME); RETURN NULL; END';
+    CREATE TRIGGER on_duty AFTER INSERT ON branded_phone_numbers FOR EACH STATEMENT EXECUTE FUNCTION fire();
+    CREATE TRIGGER off_duty AFTER INSERT ON branded_phone_numbers FOR EACH STATEMENT EXECUTE FUNCTION fire();
+    ALTER TABLE branded_phone_numbers DISABLE TRIGGER off_duty`);
+  await run([number()]);
+  await run([number({ phoneNumber: '+19' })]);
+  expect([...(await sql`SELECT DISTINCT name FROM fired`)]).toEqual([{ name: 'on_duty' }]);
+});
