@@ -33,7 +33,7 @@ afterAll(async () => {
   await Promise.all([replica?.remove(), primary?.remove()]);
 });
 
-it('A walk sees every number that is there from its begin to its end once, whoever answers', async () => {
+it('A walk sees every number that is there from its begin to its end once, whichever server answers', async () => {
   const profile = PROFILES[0]?.id ?? '';
   await onPrimary`INSERT INTO business_profiles VALUES (${profile}, 'Circle Bank', 'approved')`;
   // The numbers with an even end stay; the others come and go.
