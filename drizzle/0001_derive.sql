@@ -164,7 +164,8 @@ BEGIN
 END $$;
 --> statement-breakpoint
 
--- The sources have changed, by one row or a million: derives their numbers. An UPDATE may have renamed some.
+-- The sources have changed, by one row or a million: derives their numbers. An UPDATE may have renamed some, also to what
+-- others of them were called before.
 CREATE FUNCTION derive_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
@@ -172,7 +173,8 @@ BEGIN
     PERFORM derive(
       ARRAY(SELECT phone_number FROM changed UNION SELECT phone_number FROM before ORDER BY 1),
       (SELECT max(updated_at) FROM items
-        WHERE phone_number = ANY (ARRAY(SELECT phone_number FROM before EXCEPT SELECT phone_number FROM changed)))
+        WHERE phone_number = ANY (ARRAY(SELECT phone_number FROM before))
+          AND EXISTS (SELECT phone_number FROM before EXCEPT SELECT phone_number FROM changed))
     );
   ELSIF TG_OP <> 'TRUNCATE' THEN
     PERFORM derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1));

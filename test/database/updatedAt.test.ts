@@ -92,6 +92,19 @@ describe('updatedAt moves forward, whoever writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
+  it('when a number in the future leaves its phone number to another one, in one statement', async () => {
+    await writeOne([]);
+    await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATER}`;
+    await sql()`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+      VALUES (left(${PHONE}, -1), ${PROFILES[0]?.id ?? ''})`;
+    await sql()`
+      UPDATE branded_phone_numbers SET phone_number = CASE phone_number WHEN ${PHONE} THEN '+19' ELSE ${PHONE} END`;
+    const [moved] = await sql()`SELECT updated_at > ${LATER} AS is_later FROM items WHERE phone_number = '+19'`;
+    expect(moved).toEqual({ is_later: true });
+    await expectDerivedToAgree(sql());
+  });
+
   it('and never back, even if a write repairs what was written without the triggers', async () => {
     await sql().begin(async (transaction) => {
       await transaction`SET LOCAL session_replication_role = replica`;
