@@ -119,7 +119,7 @@ BEGIN
       INSERT INTO items AS item (
         phone_number, id, business_profile_id, internal_name, reporting_group, status, term_ids, item_tail, updated_at
       )
-      TABLE fresh EXCEPT TABLE old
+      TABLE fresh EXCEPT TABLE old ORDER BY phone_number
       ON CONFLICT (phone_number) DO UPDATE SET
         (id, business_profile_id, internal_name, reporting_group, status, term_ids, item_tail, updated_at) = (
           excluded.id, excluded.business_profile_id, excluded.internal_name, excluded.reporting_group, excluded.status,
@@ -132,7 +132,7 @@ BEGIN
       RETURNING phone_number
     ), named AS (
       INSERT INTO terms AS term (id, carrier, feature, detailed_status, status)
-      SELECT DISTINCT term_id, carrier, feature, detailed_status, status FROM listed
+      SELECT * FROM (SELECT DISTINCT term_id, carrier, feature, detailed_status, status FROM listed) AS term
       WHERE (SELECT (id, carrier, feature, detailed_status, status) FROM terms WHERE id = term_id)
         IS DISTINCT FROM (term_id, carrier, feature, detailed_status, status)
       ORDER BY term_id
