@@ -8,10 +8,10 @@
  *   others let pass in the second before; a single instance knows and goes on without a gap;
  * - a request that is within the quota has to pass the store, too, as soon as it answers again: the store knows nothing of
  *   what passed meanwhile, and the instances notice its return at different times;
- * - the number of instances doesn't fall, since they register again one after the other.
+ * - the number of instances doesn't fall until all of them have had time to register again.
  *
- * Known limitation: where the store answers some instances and not others, those that it doesn't answer let their quota
- * pass beside the limit.
+ * Known limitation: where the store answers some instances and for more than a second not others, those that it doesn't
+ * answer let their quota pass beside the limit.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from '../config.js';
@@ -206,7 +206,8 @@ export class RateLimiter {
     const answering = this.#lastAnswer - this.#answeringSince;
     // Then the store has counted what every instance let pass in the last second.
     if (this.#outage && answering >= REGISTRATION_MS + WINDOW_MS) this.#endOutage(this.#outage);
-    if (!this.#outage && answering >= REGISTRATION_MS) this.#instances = instances;
+    const knowsAll = answering >= (this.#instances === undefined ? REGISTRATION_MS : GONE_AFTER_MS);
+    if (knowsAll && !this.#outage) this.#instances = instances;
     else if (this.#instances !== undefined) this.#instances = Math.max(this.#instances, instances);
   }
 
@@ -214,13 +215,13 @@ export class RateLimiter {
     if (this.#closed) return;
     this.#metrics.storeFailed(this.#store.kind);
     const now = performance.now();
-    const answering = now - (this.#answeringSince ?? now);
+    const wasAnswering = this.#answeringSince !== undefined;
     this.#answeringSince = undefined;
     if (!this.#outage) {
       this.#outage = { since: now, begin: now, reasons: new Set() };
       this.#metrics.storeUp(false);
-    } else if (answering >= REGISTRATION_MS) {
-      // For another instance, which noticed earlier that the store answers, the outage may have been over.
+    } else if (wasAnswering) {
+      // For the others it may answer still, if it was only late here.
       this.#outage.since = now;
     }
     const reason = causeOf(error).message;

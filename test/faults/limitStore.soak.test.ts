@@ -1,5 +1,6 @@
 /** Faults of the rate limit's store under a flood: dead, hung, slow, full, restarted; with several instances. */
 import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { connectTo } from '../connection.js';
 import { mostInASecond } from '../mostInASecond.js';
@@ -87,6 +88,28 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
       expect(countOf(await withinASecond(() => together(newClient(), 30)), 200)).toBe(10);
     },
   );
+
+  it('when it is late for one of three instances, now and then, none pass beyond the limit', async () => {
+    await start(2, { REDIS_URL: redis.url });
+    await start(1, { REDIS_URL: proxy.through(redis.url) });
+    await heardOfEachOther();
+    const spells = fc.sample(
+      fc.record({ lateMs: fc.integer({ min: 50, max: 250 }), inTimeMs: fc.integer({ min: 100, max: 900 }) }),
+      {
+        seed: 26_1122,
+        numRuns: 20,
+      },
+    );
+    const answers = flood(newClient(), 18);
+    for (const { lateMs, inTimeMs } of spells) {
+      proxy.behave('slow');
+      await sleep(lateMs);
+      proxy.behave('passing');
+      await sleep(inTimeMs);
+    }
+    expect(mostInASecond(await answers)).toBeLessThanOrEqual(10);
+    expect(countOf(await answers, 200)).toBeGreaterThanOrEqual(100);
+  });
 
   it('when its memory is full, a limit still holds', async () => {
     await redis.kill();

@@ -155,6 +155,19 @@ describe.concurrent('an instance', () => {
     expect(await instance.passing(30)).toBe(3);
   });
 
+  it('counts the instances that it knew for some seconds more when the store names fewer', async ({
+    expect,
+    instance,
+  }) => {
+    await instance.startAmong(3);
+    instance.register = async () => 2;
+    await sleep(1000);
+    instance.count = instance.register = fails;
+    expect(await instance.passing(30)).toBe(0);
+    await sleep(1050);
+    expect(await instance.passing(30)).toBe(3);
+  });
+
   it('lets nobody pass for another second when the store fails again, after others may have relied on it', async ({
     expect,
     instance,
