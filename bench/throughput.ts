@@ -54,6 +54,9 @@ const POSTGRAPHILE = `{ allBrandedPhoneNumbers(first: 26, orderBy: PRIMARY_KEY_A
 const PLATFORMATIC = `{ items(limit: 26, orderBy: { field: phoneNumber, direction: ASC }) {
   id phoneNumber businessProfileId itemTail } }`;
 
+/** The statement of the first page and its values, as JSON. */
+const statementFile = join('.cache', 'page.json');
+
 const main = 'dist/src/main.js';
 export const OURS = {
   name: 'ours, everything on',
@@ -65,6 +68,12 @@ export const OURS = {
 const CONTENDERS: Contender[] = [
   { name: 'Fastify + postgres.js, obvious query', command: ['bench/fastify.js'], path: PATH, canMix: true },
   OURS,
+  {
+    name: 'node:http + postgres.js, our query',
+    command: ['bench/bare.js'],
+    path: PATH,
+    environment: { STATEMENT: statementFile },
+  },
   { name: 'ours, no limit', command: [main, 'serve'], path: PATH, environment: { RATE_LIMIT_PER_SECOND: '0' } },
   {
     name: 'PostGraphile 5',
@@ -87,7 +96,7 @@ export async function measureThroughput(url: string): Promise<Throughput[]> {
     const key = JSON.stringify([name, load, connections]);
     runs.set(key, [...(runs.get(key) ?? []), perSecond]);
   };
-  const script = await writePgbenchScript(url);
+  const script = await writeStatement(url);
   for (let round = 0; round < ROUNDS; round++) {
     console.error(`  round ${round + 1} of ${ROUNDS}`);
     for (const contender of CONTENDERS) {
@@ -146,13 +155,15 @@ export async function measureLoad(wanted: Load): Promise<number> {
   return perSecond;
 }
 
-/** The statement that the service prepares for the first page, as a script. */
-async function writePgbenchScript(url: string): Promise<string> {
+/** Writes the statement that the service prepares for the first page, for the bare server and as a script of pgbench. */
+async function writeStatement(url: string): Promise<string> {
   const client = postgres(url, { max: 1 });
   let statement = '';
+  let prepared = '';
   const logger = {
     logQuery: (query: string, values: unknown[]) => {
       statement = query.replaceAll(/\$(\d+)/g, (_, index) => `'${values[Number(index) - 1]}'`);
+      prepared = JSON.stringify({ query, values });
     },
   };
   await preparePages(drizzle(client, { schema, logger }))({
@@ -162,6 +173,7 @@ async function writePgbenchScript(url: string): Promise<string> {
     size: 25,
   });
   await client.end();
+  await writeFile(statementFile, prepared);
   const file = join('.cache', 'page.sql');
   await writeFile(file, `${statement.replaceAll(/\s+/g, ' ')};\n`);
   return file;

@@ -1,0 +1,21 @@
+// The limit of what Node and postgres.js can do: node:http alone, the statement that the service prepares for the first
+// page, and its answer without a cursor. No router, no validation, no limit, no log.
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import postgres from 'postgres';
+
+const { query, values } = JSON.parse(readFileSync(process.env.STATEMENT, 'utf8'));
+const planningOptions = {
+  plan_cache_mode: 'force_generic_plan',
+  enable_bitmapscan: 'off',
+  enable_seqscan: 'off',
+  jit: 'off',
+};
+const sql = postgres(process.env.DATABASE_URL, { max: 10, connection: planningOptions });
+
+createServer(async (_request, response) => {
+  const [page] = await sql.unsafe(query, values, { prepare: true });
+  const body = Buffer.from(`{"items":[${page.items}],"nextCursor":null}`);
+  response.writeHead(200, { 'Content-Type': 'application/json; charset=utf-8', 'Content-Length': body.length });
+  response.end(body);
+}).listen(Number(process.env.PORT), '127.0.0.1');
