@@ -7,7 +7,7 @@
  * of the oldest mark that is not reached yet. While no receiver is connected to the primary, nobody knows what has been
  * written since, so the lag grows.
  *
- * One mark at a time would not do: the lag would begin anew with each mark, and a replica that is always 40 s behind would
+ * One mark at a time would not do: the lag would start from 0 with each mark, and a replica that is always 40 s behind would
  * be ready for 30 s of every 40.
  *
  * Limits: it is accurate to about a second. A connection that was cut silently is noticed when PostgreSQL notices it,

@@ -5,18 +5,18 @@
  * indexes in which the phone numbers stand in the order of the pages, and the first few of each are merged:
  *
  * - Filters on attributes alone scan the indexes of `items`, one range for each value.
- * - Filters on status or entries come down to terms and scan `postings`, one range for each value and term.
- * - Where several attributes are combined, no index has exactly what is asked for, and long lists may come down to
- *   thousands of ranges. Then candidates are tested. Several scans contain what is asked for, among other numbers; the one
- *   whose next numbers reach furthest has the fewest candidates, and is the driving set. Batches of candidates grow until
+ * - Filters on status or entries become terms and scan `postings`, one range for each value and term.
+ * - Where several attributes are combined, no index has exactly what is asked for, and long lists may mean thousands
+ *   of ranges. Then candidates are tested. Several scans contain what is asked for, among other numbers; the one whose next
+ *   numbers reach furthest has the fewest candidates, and is the driving set of the page. Batches of candidates grow until
  *   the page is full, the scan is at its end, or reading the exact ranges costs less than the next batch.
  * - A given phone number is one row; everything else is tested on it.
  *
  * plan.ts chooses between them; statements.ts is their SQL.
  *
  * Writers may come between the statements of one page. Each statement reads an interval of phone numbers of its own, in
- * one snapshot, and finds the wanted terms in that snapshot: a number that matches throughout is in the driving set of
- * its interval, whichever that is, and passes its tests. Earlier snapshots decide only which set drives.
+ * one snapshot, and finds the wanted terms in that snapshot: a number that matches throughout is in the driving set and
+ * passes its tests. Earlier snapshots decide only which set drives.
  */
 import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../database/connect.js';
@@ -53,8 +53,6 @@ export type ReadPage = (request: PageRequest, signal?: Signal) => Promise<Page>;
 const COST_PER_ROW = 32;
 /** What each scan may cost, in the same units, when their reaches are compared. */
 const SAMPLE = 128;
-/** The scans that are compared again for the next batch: the driving set, and the one that came next to it. */
-const RIVALS = 2;
 /** How much larger each batch is than the one before. */
 const GROWTH = 4;
 
@@ -75,23 +73,24 @@ export function preparePages(
     const values = { ...filter, businessProfiles, isByTerm: asked.terms !== null };
     let page = NO_PAGE;
     let after = start;
-    const lost = new Set<string>();
+    let driving: CandidateScan | undefined;
     for (let batch = costPerRow * (size + 1); ; batch = Math.ceil(batch * growth)) {
       signal?.throwIfAborted();
       const step = nextStep(asked, batch);
       const rest = { ...values, after, size: size - page.count };
       if (step.read !== 'candidates') return joined(page, await readPart(step, rest));
-      const compared = step.scans.filter(({ scan }) => !lost.has(nameOfScan(scan)));
-      const reaches = compared.length === 1 ? [] : await readReaches(compared, rest);
-      signal?.throwIfAborted();
-      const [{ scan, cost }] = [...reaches, ...compared] as [CandidateScan];
+      if (!driving) {
+        const reaches = step.scans.length === 1 ? [] : await readReaches(step.scans, rest);
+        [driving] = [...reaches, ...step.scans] as [CandidateScan];
+        asked = { ...asked, terms: termsOf(reaches) ?? asked.terms };
+        signal?.throwIfAborted();
+      }
+      const { scan, cost } = driving;
       const hasSeveralAttributes = asked.attributes.size > 1;
       const part = await readPart({ ...step, scan, hasSeveralAttributes }, { ...rest, count: Math.ceil(batch / cost) });
       page = joined(page, part);
       if (page.hasNext || page.until === END) return page;
       after = page.until;
-      asked = { ...asked, terms: termsOf(reaches) ?? asked.terms };
-      for (const reach of reaches.slice(RIVALS)) lost.add(nameOfScan(reach.scan));
     }
   };
 }

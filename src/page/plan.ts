@@ -23,7 +23,7 @@ export interface Asked {
   phoneNumber: boolean;
   /** The attributes that the filter names, with the number of their values. */
   attributes: ReadonlyMap<Attribute, number>;
-  /** How many terms the filter comes down to, at most; null where it asks for no status and no entry. */
+  /** The most terms that the filter can mean; null where it asks for no status and no entry. */
   terms: number | null;
 }
 
@@ -92,7 +92,7 @@ export function askedOf(filter: Filter, businessProfiles: readonly string[] | nu
     const list = values[name];
     return list === null ? [] : [[name, list.length] as const];
   });
-  return { phoneNumber: filter.phoneNumber !== null, attributes: new Map(attributes), terms: mostTerms(filter) };
+  return { phoneNumber: filter.phoneNumber !== null, attributes: new Map(attributes), terms: maxTerms(filter) };
 }
 
 /** Highest priority first, as specification 3.2 has them. */
@@ -105,8 +105,8 @@ function priorityOf(detailedStatus: DetailedStatus): number {
   return detailedStatus.startsWith('rejected.') ? 1 : 0;
 }
 
-/** How many terms the filter comes down to if all that may exist do; null where it asks for none. */
-export function mostTerms({ carriers, features, detailedStatuses, statuses, dottedStatuses }: Filter): number | null {
+/** How many terms the filter means if all that may exist do; null where it asks for none. */
+export function maxTerms({ carriers, features, detailedStatuses, statuses, dottedStatuses }: Filter): number | null {
   const byStatus = statuses !== null || dottedStatuses !== null;
   const byEntry = carriers !== null || features !== null || detailedStatuses !== null;
   if (!byStatus && !byEntry) return null;

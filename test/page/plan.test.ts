@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus } from '../../generated/types/models/index.js';
-import { askedOf, mostTerms, nextStep } from '../../src/page/plan.js';
+import { askedOf, maxTerms, nextStep } from '../../src/page/plan.js';
 import { filterOf } from '../../src/request/filter.js';
 
 const BATCH = 832;
@@ -70,5 +70,5 @@ it.each<[ListBrandedPhoneNumbersRequest, number | null]>([
   [{ carrier: ids(3), feature: ['spamRemediation'], status: ['approved.optIn'] }, 3 * 3],
   [{ detailedStatus: ['approved.optOut'], status: ['rejected'] }, 2],
 ])('%j comes down to no more terms than %s', (request, most) => {
-  expect(mostTerms(filterOf(request))).toBe(most);
+  expect(maxTerms(filterOf(request))).toBe(most);
 });
