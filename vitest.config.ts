@@ -3,6 +3,9 @@ import { defineConfig } from 'vitest/config';
 /** CI machines are shared, so a test that watches a clock is tried once more there. */
 const RETRIES_IN_CI = process.env.CI ? 1 : 0;
 
+/** One PostgreSQL for all tests of a project. */
+const globalSetup = ['test/postgres.ts'];
+
 /**
  * A test's file name says how it is run:
  * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
@@ -10,10 +13,11 @@ const RETRIES_IN_CI = process.env.CI ? 1 : 0;
  * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many; `*.clock.random.test.ts` is both;
  * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long;
  * - `*.versions.test.ts` by `make test-postgres` only: they move a database from one version of PostgreSQL to another.
+ *
+ * Tests in a folder that a project below names are run by that project alone, with a `make` target of their own.
  */
 export default defineConfig({
   test: {
-    globalSetup: ['test/postgres.ts'],
     testTimeout: 60_000,
     hookTimeout: 120_000,
     projects: [
@@ -22,7 +26,8 @@ export default defineConfig({
         test: {
           name: 'side by side',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts'],
+          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/cluster/**'],
+          globalSetup,
           // The service takes a second to load; no file leaves anything behind that another one could meet.
           isolate: false,
           maxWorkers: 4,
@@ -35,6 +40,7 @@ export default defineConfig({
         test: {
           name: 'clock',
           include: ['test/**/*.{clock,clock.random}.test.ts'],
+          globalSetup,
           provide: { tries: 1 },
           isolate: false,
           maxWorkers: 1,
@@ -47,6 +53,7 @@ export default defineConfig({
         test: {
           name: 'soak',
           include: ['test/**/*.{random,soak}.test.ts'],
+          globalSetup,
           provide: { tries: 5 },
           maxWorkers: 1,
           retry: RETRIES_IN_CI,
@@ -58,7 +65,19 @@ export default defineConfig({
         test: {
           name: 'versions',
           include: ['test/**/*.versions.test.ts'],
+          globalSetup,
           sequence: { groupOrder: 3 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'cluster',
+          include: ['test/cluster/*.test.ts'],
+          testTimeout: 120_000,
+          // One cluster at a time: two would compete for the CPU and miss the times that are promised.
+          maxWorkers: 1,
+          sequence: { groupOrder: 4 },
         },
       },
     ],

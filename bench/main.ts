@@ -15,9 +15,9 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import postgres from 'postgres';
-import { startPostgres } from '../cluster/postgresServer.js';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
+import { startPostgres } from '../test/postgresServer.js';
 import { measureChanges } from './changes.js';
 import { measureCompression } from './compression.js';
 import { writeNumbers } from './data.js';

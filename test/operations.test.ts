@@ -26,7 +26,7 @@ describe('docs/operations.md', () => {
 
   it('names the same startup parameters for PgBouncer to ignore as the cluster', () => {
     const [ignored = 'none'] =
-      /ignore_startup_parameters = [\w,]+/.exec(readFileSync('cluster/cluster.ts', 'utf8')) ?? [];
+      /ignore_startup_parameters = [\w,]+/.exec(readFileSync('test/cluster/cluster.ts', 'utf8')) ?? [];
     expect(document).toContain(ignored);
   });
 

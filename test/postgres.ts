@@ -7,11 +7,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
-import { startPostgres } from '../cluster/postgresServer.js';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { openEmbeddedPostgres } from '../src/embeddedPostgres/embeddedPostgres.js';
 import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
 import { connectTo } from './connection.js';
+import { startPostgres } from './postgresServer.js';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -2,7 +2,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { Redis } from 'ioredis';
-import { freePort, isListening } from '../cluster/port.js';
+import { freePort, isListening } from './port.js';
 
 export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
 if (!hasRedis && process.env.SKIP_NOTHING) throw new Error('redis-server is not installed');

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { createDatabase } from '../database.js';
 import { mostInASecond } from '../mostInASecond.js';
+import { startPostgres } from '../postgresServer.js';
 import { hasRedis, startRedis } from '../redis.js';
 import { Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
 

@@ -2,12 +2,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, expect, inject, it } from 'vitest';
-import { startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { mostInASecond } from '../mostInASecond.js';
+import { startPostgres } from '../postgresServer.js';
 import { hasRedis, startRedis } from '../redis.js';
 import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
 

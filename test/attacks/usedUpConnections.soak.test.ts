@@ -9,12 +9,12 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
 import { useUpConnections } from '../faults/otherClients.js';
 import { mostInASecond } from '../mostInASecond.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { type Answer, Client, expectServed, type Instance, startInstance, writeNumbers } from './instances.js';
 

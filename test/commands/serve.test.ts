@@ -3,9 +3,9 @@ import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { freePort } from '../../cluster/port.js';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
 import { entryWith, numberWith } from '../numbers.js';
+import { freePort } from '../port.js';
 import { until } from '../until.js';
 import { useCommand } from './command.js';
 

@@ -1,7 +1,6 @@
 /** Walks that are served by a replica which stops replaying in their middle, and goes on, and by its primary in between. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { type PostgresServer, startPostgres, startReplica } from '../../cluster/postgresServer.js';
 import { readConfig } from '../../src/config.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { openLog } from '../../src/log.js';
@@ -9,6 +8,7 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { type Service, startService } from '../../src/server.js';
 import { connectTo } from '../connection.js';
 import { PROFILES } from '../numbers.js';
+import { type PostgresServer, startPostgres, startReplica } from '../postgresServer.js';
 import { until } from '../until.js';
 
 let primary: PostgresServer;

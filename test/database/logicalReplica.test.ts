@@ -2,13 +2,13 @@
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { useCommand } from '../commands/command.js';
 import { connectTo } from '../connection.js';
 import { entryWith, numberWith, write } from '../numbers.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { expectDerivedToAgree } from './derived.js';
 

@@ -7,7 +7,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type PostgresServer, startPostgres, startReplica } from '../../cluster/postgresServer.js';
 import { readConfig } from '../../src/config.js';
 import { migrateDatabase, OldSchemaError } from '../../src/database/migrations.js';
 import { LagEstimate } from '../../src/database/replicaLag.js';
@@ -15,6 +14,7 @@ import { openLog } from '../../src/log.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { type Service, startService } from '../../src/server.js';
 import { connectTo } from '../connection.js';
+import { type PostgresServer, startPostgres, startReplica } from '../postgresServer.js';
 
 const connected = { isReplica: true, isConnected: true, secondsSinceCommit: 3600 };
 

@@ -5,11 +5,11 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { useCommand } from '../commands/command.js';
 import { connectTo } from '../connection.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { expectDerivedToAgree } from './derived.js';
 
 const hasPrograms = spawnSync('pg_dump', ['--version']).status === 0;

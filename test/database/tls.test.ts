@@ -4,11 +4,11 @@ import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { ConfigError, readConfig } from '../../src/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { useCommand } from '../commands/command.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { makeAuthority } from './certificates.js';
 
 const command = useCommand();

@@ -1,10 +1,10 @@
 /** More trouble with the database: locks, no connection left, a host that hangs, a server that ends and comes back. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { startPostgres } from '../../cluster/postgresServer.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
+import { startPostgres } from '../postgresServer.js';
 import {
   type Answer,
   ask,

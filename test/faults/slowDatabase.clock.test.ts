@@ -1,12 +1,12 @@
 /** When the next generation of connections takes over from one that answers late, in part, or not at all. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
-import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { openDatabase } from '../../src/database/connect.js';
 import { Generations, type Prepared } from '../../src/database/generations.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
 
 const TIME_LIMIT_MS = 1500;

@@ -6,9 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type PostgresServer, startPostgres } from '../../cluster/postgresServer.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { Generations } from '../../src/database/generations.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { openToxicProxy } from './toxicProxy.js';
 

@@ -8,13 +8,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { freePort } from '../../cluster/port.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
 import { useCommand } from '../commands/command.js';
+import { freePort } from '../port.js';
 import { hasRedis, startRedis, type TestRedis } from '../redis.js';
 import { until } from '../until.js';
 

@@ -6,11 +6,11 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../src/database/connect.js';
-import { importNumbers } from '../src/import/import.js';
-import { packageFolder } from '../src/packageFolder.js';
-import { connectTo } from '../test/connection.js';
-import { withinASecond } from '../test/until.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { importNumbers } from '../../src/import/import.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
+import { withinASecond } from '../until.js';
 import { type Cluster, missingPrograms, startCluster } from './cluster.js';
 
 const PATH = '/v1/brandedPhoneNumbers';

@@ -14,10 +14,10 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { migrateDatabase } from '../src/database/migrations.js';
-import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
-import { freePort, isListening } from './port.js';
-import { type PostgresServer, startPostgres, startReplica } from './postgresServer.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
+import { freePort, isListening } from '../port.js';
+import { type PostgresServer, startPostgres, startReplica } from '../postgresServer.js';
 
 /** The programs that have to be installed, by Debian's names, and the option that prints their version. */
 const PROGRAMS: [name: string, question: string][] = [

@@ -3,11 +3,11 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../src/database/connect.js';
-import { importNumbers } from '../src/import/import.js';
-import { packageFolder } from '../src/packageFolder.js';
-import { connectTo } from '../test/connection.js';
-import { withinASecond } from '../test/until.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { importNumbers } from '../../src/import/import.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
+import { withinASecond } from '../until.js';
 import { type Cluster, missingPrograms, startCluster } from './cluster.js';
 
 const PATH = '/v1/brandedPhoneNumbers';

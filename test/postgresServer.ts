@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { installedPrograms, type Programs } from '../src/embeddedPostgres/programs.js';
-import { connectTo } from '../test/connection.js';
+import { connectTo } from './connection.js';
 import { freePort } from './port.js';
 
 export interface PostgresServer {
