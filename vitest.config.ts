@@ -26,7 +26,7 @@ export default defineConfig({
         test: {
           name: 'side by side',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/cluster/**'],
+          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,installation}/**'],
           globalSetup,
           // The service takes a second to load; no file leaves anything behind that another one could meet.
           isolate: false,
@@ -78,6 +78,18 @@ export default defineConfig({
           // One cluster at a time: two would compete for the CPU and miss the times that are promised.
           maxWorkers: 1,
           sequence: { groupOrder: 4 },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'installation',
+          include: ['test/installation/*.test.ts'],
+          testTimeout: 600_000,
+          hookTimeout: 600_000,
+          // One after the other: each installs some six hundred packages.
+          maxWorkers: 1,
+          sequence: { groupOrder: 5 },
         },
       },
     ],

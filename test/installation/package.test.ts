@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { packageFolder } from '../src/packageFolder.js';
+import { packageFolder } from '../../src/packageFolder.js';
 import { expectDemoPage, type StartedService, startIn } from './service.js';
 
 const run = promisify(execFile);

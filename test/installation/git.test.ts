@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { packageFolder } from '../src/packageFolder.js';
+import { packageFolder } from '../../src/packageFolder.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
 import { expectDemoPage, startIn } from './service.js';
 

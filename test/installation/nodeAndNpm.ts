@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { packageFolder } from '../src/packageFolder.js';
+import { packageFolder } from '../../src/packageFolder.js';
 
 const run = promisify(execFile);
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { packageFolder } from '../src/packageFolder.js';
+import { packageFolder } from '../../src/packageFolder.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
 import { expectDemoPage, startIn } from './service.js';
 
