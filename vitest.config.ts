@@ -26,7 +26,7 @@ export default defineConfig({
         test: {
           name: 'side by side',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,installation}/**'],
+          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
           globalSetup,
           // The service takes a second to load; no file leaves anything behind that another one could meet.
           isolate: false,
@@ -91,6 +91,10 @@ export default defineConfig({
           maxWorkers: 1,
           sequence: { groupOrder: 5 },
         },
+      },
+      {
+        extends: true,
+        test: { name: 'deploy', include: ['test/deploy/*.test.ts'], sequence: { groupOrder: 6 } },
       },
     ],
   },

@@ -7,8 +7,8 @@ import { cpus, loadavg } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { environmentOf, resource } from '../../deploy/manifest.js';
 import { createDatabase } from '../database.js';
+import { environmentOf, resource } from '../deploy/manifest.js';
 import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
 
 const CLIENTS = 32;

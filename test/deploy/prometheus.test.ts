@@ -13,11 +13,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parser } from '@prometheus-io/lezer-promql';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { closeDatabase, openDatabase } from '../src/database/connect.js';
-import { createApiKey } from '../src/keys/keys.js';
-import { freePort, isListening } from '../test/port.js';
-import { type PostgresServer, startPostgres } from '../test/postgresServer.js';
-import { hasRedis, startRedis, type TestRedis } from '../test/redis.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { createApiKey } from '../../src/keys/keys.js';
+import { freePort, isListening } from '../port.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
+import { hasRedis, startRedis, type TestRedis } from '../redis.js';
 import { environmentOf, resource } from './manifest.js';
 import { isInstalled, run } from './programs.js';
 
