@@ -1,7 +1,11 @@
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
 /** CI machines are shared, so a test that watches a clock is tried once more there. */
 const RETRIES_IN_CI = process.env.CI ? 1 : 0;
+
+/** Where `make test-clients` puts the clients. */
+const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
 /** One PostgreSQL for all tests of a project. */
 const globalSetup = ['test/postgres.ts'];
@@ -95,6 +99,28 @@ export default defineConfig({
       {
         extends: true,
         test: { name: 'deploy', include: ['test/deploy/*.test.ts'], sequence: { groupOrder: 6 } },
+      },
+      {
+        extends: true,
+        // The tests import the clients as their users do.
+        resolve: {
+          alias: {
+            'branded-phone-numbers-client': join(
+              CLIENTS,
+              'installed/typescript/node_modules/branded-phone-numbers-client',
+            ),
+            'reference-client': join(CLIENTS, 'reference/index.ts'),
+            'openapi-fetch': join(CLIENTS, 'openapi-fetch/node_modules/openapi-fetch'),
+          },
+        },
+        test: {
+          name: 'clients',
+          include: ['clients/**/*.test.ts'],
+          testTimeout: 120_000,
+          // One after the other: they share one rate limit.
+          maxWorkers: 1,
+          sequence: { groupOrder: 7 },
+        },
       },
     ],
   },

@@ -115,7 +115,7 @@ const others: Record<string, () => Omit<Run, 'name'>> = {
   }),
 };
 
-const vitest = (...files: string[]) => ['node_modules/.bin/vitest', 'run', '-c', 'clients/vitest.config.ts', ...files];
+const vitest = (...files: string[]) => ['node_modules/.bin/vitest', 'run', '--project', 'clients', ...files];
 
 /** Runs a command, shows what it prints and returns it. */
 async function run([program = '', ...options]: string[], folder: string, environment: NodeJS.ProcessEnv) {
