@@ -2,7 +2,6 @@
 import { Presets, SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import type { Database } from '../database/connect.js';
-import { importNumbers } from '../import/import.js';
 import { type InputFiles, openInputFiles } from '../import/inputFiles.js';
 import { InputError } from '../import/lines.js';
 import { withConfiguredDatabase } from './database.js';
@@ -36,6 +35,8 @@ export async function importFiles(
   names: string[],
   { allowEmpty = false }: { allowEmpty?: boolean } = {},
 ): Promise<void> {
+  // Loaded only here, since every other command starts faster without what validates a line.
+  const { importNumbers } = await import('../import/import.js');
   const files = await openInputFiles(names);
   const bar = new SingleBar(
     { format: '{bar} {percentage}%  {lines} lines {phase}', stream: process.stderr },

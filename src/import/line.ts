@@ -5,6 +5,7 @@ import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
 import { contract, resolve, type Schema } from '../contract.js';
 import { nearest } from '../suggestion.js';
+import { LONGEST_LINE } from './lines.js';
 
 type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 
@@ -16,9 +17,6 @@ export type GivenNumber = Optional<
 
 /** Says all that is wrong with a line, to the person who made it. */
 export class LineError extends Error {}
-
-/** In bytes: room for any number that the contract allows, even with a thousand entries and every character escaped. */
-export const LONGEST_LINE = 4 * 1024 * 1024;
 
 /** A person fixes the first few and tries again. */
 const MOST_REASONS = 5;

@@ -1,6 +1,8 @@
 /** The lines of an input, and what is wrong with them. */
 import type { Readable } from 'node:stream';
-import { LONGEST_LINE } from './line.js';
+
+/** In bytes: room for any number that the contract allows, even with a thousand entries and every character escaped. */
+export const LONGEST_LINE = 4 * 1024 * 1024;
 
 /** A line that can't be used, and why. */
 export interface LineFault {

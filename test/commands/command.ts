@@ -1,4 +1,4 @@
-/** The command as it is built and run: real processes, in a folder of their own. Each takes a second of a core to start. */
+/** The command as it is built and run: real processes, in a folder of their own. Each takes half a second of a core to start. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
