@@ -1,127 +1,95 @@
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 
-/** CI machines are shared, so a test that watches a clock is tried once more there. */
-const RETRIES_IN_CI = process.env.CI ? 1 : 0;
-
-/** Where `make test-clients` puts the clients. */
-const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
+/** CI machines are shared, so a test that watches a clock, or kills and waits for long, is tried once more there. */
+const retry = process.env.CI ? 1 : 0;
 
 /** One PostgreSQL for all tests of a project. */
 const globalSetup = ['test/postgres.ts'];
+
+/** Where `make test-clients` puts the clients. */
+const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
 /**
  * A test's file name says how it is run:
  * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
  * - `*.clock.test.ts` one after the other, behind those: they watch a clock, or count requests in a second;
- * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many; `*.clock.random.test.ts` is both;
+ * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many;
  * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long;
+ * - `*.clock.random.test.ts` and `*.clock.soak.test.ts` are both, and one after the other in `make test-soak`, too;
  * - `*.versions.test.ts` by `make test-postgres` only: they move a database from one version of PostgreSQL to another.
  *
- * Tests in a folder that a project below names are run by that project alone, with a `make` target of their own.
+ * Those in test/cluster, test/deploy, test/installation and clients/ have a `make` target of their own.
  */
+const projects = [
+  {
+    name: 'side by side',
+    include: ['test/**/*.test.ts'],
+    exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
+    globalSetup,
+    // The service takes a second to load; no file leaves anything behind that another one could meet.
+    isolate: false,
+    maxWorkers: 4,
+    provide: { tries: 1 },
+  },
+  {
+    name: 'clock',
+    include: ['test/**/*.{clock,clock.random}.test.ts'],
+    globalSetup,
+    provide: { tries: 1 },
+    isolate: false,
+    maxWorkers: 1,
+    retry,
+  },
+  {
+    name: 'soak',
+    include: ['test/**/*.{random,soak}.test.ts'],
+    exclude: ['test/**/*.clock.{random,soak}.test.ts'],
+    globalSetup,
+    provide: { tries: 5 },
+    maxWorkers: 4,
+    retry,
+  },
+  {
+    name: 'clock soak',
+    include: ['test/**/*.clock.{random,soak}.test.ts'],
+    globalSetup,
+    provide: { tries: 5 },
+    maxWorkers: 1,
+    retry,
+  },
+  { name: 'versions', include: ['test/**/*.versions.test.ts'], globalSetup },
+  // One cluster at a time: two would compete for the CPU and miss the times that are promised.
+  { name: 'cluster', include: ['test/cluster/*.test.ts'], testTimeout: 120_000, maxWorkers: 1 },
+  {
+    name: 'installation',
+    include: ['test/installation/*.test.ts'],
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
+    // One after the other: each installs some six hundred packages.
+    maxWorkers: 1,
+  },
+  { name: 'deploy', include: ['test/deploy/*.test.ts'] },
+  {
+    name: 'clients',
+    include: ['clients/**/*.test.ts'],
+    // The tests import the clients as their users do.
+    alias: {
+      'branded-phone-numbers-client': join(CLIENTS, 'installed/typescript/node_modules/branded-phone-numbers-client'),
+      'reference-client': join(CLIENTS, 'reference/index.ts'),
+      'openapi-fetch': join(CLIENTS, 'openapi-fetch/node_modules/openapi-fetch'),
+    },
+    testTimeout: 120_000,
+    // One after the other: they share one rate limit.
+    maxWorkers: 1,
+  },
+];
+
 export default defineConfig({
   test: {
     testTimeout: 60_000,
     hookTimeout: 120_000,
-    projects: [
-      {
-        extends: true,
-        test: {
-          name: 'side by side',
-          include: ['test/**/*.test.ts'],
-          exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
-          globalSetup,
-          // The service takes a second to load; no file leaves anything behind that another one could meet.
-          isolate: false,
-          maxWorkers: 4,
-          provide: { tries: 1 },
-          sequence: { groupOrder: 0 },
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'clock',
-          include: ['test/**/*.{clock,clock.random}.test.ts'],
-          globalSetup,
-          provide: { tries: 1 },
-          isolate: false,
-          maxWorkers: 1,
-          retry: RETRIES_IN_CI,
-          sequence: { groupOrder: 1 },
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'soak',
-          include: ['test/**/*.{random,soak}.test.ts'],
-          globalSetup,
-          provide: { tries: 5 },
-          maxWorkers: 1,
-          retry: RETRIES_IN_CI,
-          sequence: { groupOrder: 2 },
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'versions',
-          include: ['test/**/*.versions.test.ts'],
-          globalSetup,
-          sequence: { groupOrder: 3 },
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'cluster',
-          include: ['test/cluster/*.test.ts'],
-          testTimeout: 120_000,
-          // One cluster at a time: two would compete for the CPU and miss the times that are promised.
-          maxWorkers: 1,
-          sequence: { groupOrder: 4 },
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'installation',
-          include: ['test/installation/*.test.ts'],
-          testTimeout: 600_000,
-          hookTimeout: 600_000,
-          // One after the other: each installs some six hundred packages.
-          maxWorkers: 1,
-          sequence: { groupOrder: 5 },
-        },
-      },
-      {
-        extends: true,
-        test: { name: 'deploy', include: ['test/deploy/*.test.ts'], sequence: { groupOrder: 6 } },
-      },
-      {
-        extends: true,
-        // The tests import the clients as their users do.
-        resolve: {
-          alias: {
-            'branded-phone-numbers-client': join(
-              CLIENTS,
-              'installed/typescript/node_modules/branded-phone-numbers-client',
-            ),
-            'reference-client': join(CLIENTS, 'reference/index.ts'),
-            'openapi-fetch': join(CLIENTS, 'openapi-fetch/node_modules/openapi-fetch'),
-          },
-        },
-        test: {
-          name: 'clients',
-          include: ['clients/**/*.test.ts'],
-          testTimeout: 120_000,
-          // One after the other: they share one rate limit.
-          maxWorkers: 1,
-          sequence: { groupOrder: 7 },
-        },
-      },
-    ],
+    // One project after the other.
+    projects: projects.map((test, groupOrder) => ({ extends: true, test: { ...test, sequence: { groupOrder } } })),
   },
 });

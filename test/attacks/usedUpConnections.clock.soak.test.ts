@@ -1,6 +1,6 @@
 /**
  * Other clients of PostgreSQL use up its max_connections, which pages and the limit need. That a single service recovers
- * from it is tested in test/faults/database.soak.test.ts; here are two, whose limit is in the same PostgreSQL.
+ * from it is tested in test/faults/database.clock.soak.test.ts; here are two, whose limit is in the same PostgreSQL.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
