@@ -10,6 +10,9 @@ const globalSetup = ['test/postgres.ts'];
 /** Where `make test-clients` puts the clients. */
 const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
+/** `make test-postgres`, in which the soak tests try more at random than those side by side would. */
+const isOfOneVersion = process.env.TEST_POSTGRES_VERSION !== undefined;
+
 /**
  * A test's file name says how it is run:
  * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
@@ -25,7 +28,11 @@ const projects = [
   {
     name: 'side by side',
     include: ['test/**/*.test.ts'],
-    exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
+    exclude: [
+      'test/**/*.{clock,clock.random,soak,versions}.test.ts',
+      'test/{cluster,deploy,installation}/**',
+      ...(isOfOneVersion ? ['test/**/*.random.test.ts'] : []),
+    ],
     globalSetup,
     // The service takes a second to load; no file leaves anything behind that another one could meet.
     isolate: false,

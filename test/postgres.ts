@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { openEmbeddedPostgres } from '../src/embeddedPostgres/embeddedPostgres.js';
-import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
+import { migrationsFolder } from '../src/packageFolder.js';
 import { connectTo } from './connection.js';
 import { startPostgres } from './postgresServer.js';
 
@@ -23,7 +23,7 @@ declare module 'vitest' {
 
 export default async function setup(project: TestProject) {
   const version = process.env.TEST_POSTGRES_VERSION;
-  const { url, close } = version ? await startVersion(version) : await startEmbedded();
+  const { url, close } = version ? await startVersion() : await startEmbedded();
   const template = new URL(url);
   template.pathname = '/template_migrated';
   const admin = connectTo(url);
@@ -50,8 +50,7 @@ async function startEmbedded() {
   };
 }
 
-async function startVersion(version: string) {
-  const installed = join(packageFolder, '.cache', 'postgres', version, 'package.json');
-  const server = await startPostgres({ max_connections: '100' }, installed);
+async function startVersion() {
+  const server = await startPostgres({ max_connections: '100' });
   return { url: server.url, close: () => server.remove() };
 }

@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { installedPrograms, type Programs } from '../src/embeddedPostgres/programs.js';
+import { packageFolder } from '../src/packageFolder.js';
 import { connectTo } from './connection.js';
 import { freePort } from './port.js';
 
@@ -32,12 +33,17 @@ const SETTINGS = {
   fsync: 'off',
 };
 
+/** Where `make test-postgres` has fetched the version that it tests; otherwise the version of this package is tested. */
+const { TEST_POSTGRES_VERSION } = process.env;
+const TESTED =
+  TEST_POSTGRES_VERSION && join(packageFolder, '.cache', 'postgres', TEST_POSTGRES_VERSION, 'package.json');
+
 /**
  * Makes and starts a server that anyone on this machine may use as `postgres`.
  *
- * @param from a module beside which the programs are installed; those of this package unless given
+ * @param from a module beside which the programs are installed; those of the tested version unless given
  */
-export async function startPostgres(settings: Record<string, string> = {}, from?: string): Promise<PostgresServer> {
+export async function startPostgres(settings: Record<string, string> = {}, from = TESTED): Promise<PostgresServer> {
   const home = await newHome();
   const programs = await installedPrograms(join(home, 'libraries'), from);
   const data = join(home, 'data');
@@ -72,7 +78,7 @@ export async function startReplica(primary: PostgresServer): Promise<PostgresSer
     primary_conninfo: `host=127.0.0.1 port=${primary.port} user=postgres application_name=replica`,
     hot_standby_feedback: 'on',
   };
-  return start(home, data, replicaSettings, await installedPrograms(join(home, 'libraries')));
+  return start(home, data, replicaSettings, await installedPrograms(join(home, 'libraries'), TESTED));
 }
 
 async function start(
