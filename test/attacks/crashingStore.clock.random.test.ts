@@ -1,7 +1,7 @@
 /** A store that crashes again and again and comes back empty, at random times, under instances that share a limit in it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
-import { afterEach, expect, inject, it } from 'vitest';
+import { describe, inject, it, type TestContext } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
@@ -24,11 +24,6 @@ const cycle = fc.record({
   upMs: fc.oneof(fc.integer({ min: 50, max: 1000 }), fc.integer({ min: 1000, max: 4000 })),
 });
 
-const closing: (() => unknown)[] = [];
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close();
-});
-
 /** A store, and how it is killed, started again, and emptied while it runs. */
 interface Store {
   environment: Record<string, string>;
@@ -37,10 +32,10 @@ interface Store {
   clear(): Promise<unknown>;
 }
 
-async function startStore(kind: string): Promise<Store> {
+async function startStore(kind: string, onTestFinished: TestContext['onTestFinished']): Promise<Store> {
   if (kind === 'PostgreSQL') {
     const server = await startPostgres();
-    closing.push(() => server.remove());
+    onTestFinished(() => server.remove());
     await migrateDatabase(server.url, migrationsFolder);
     await writeNumbers(server.url);
     const clear = async () => {
@@ -56,24 +51,23 @@ async function startStore(kind: string): Promise<Store> {
     };
   }
   const { url, drop } = await createDatabase();
-  closing.push(drop);
+  onTestFinished(drop);
   await writeNumbers(url);
   const redis = await startRedis();
-  closing.push(() => redis.kill());
+  onTestFinished(() => redis.kill());
   return { environment: { DATABASE_URL: url, REDIS_URL: redis.url }, ...redis };
 }
 
-it.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
-  'no client passes more than the limit in any second, however often %s crashes',
-  async (kind) => {
-    const store = await startStore(kind);
+// Both at once: they mostly wait.
+describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('however often %s crashes,', (kind) => {
+  it('no client passes more than the limit in any second', async ({ expect, onTestFinished }) => {
+    const store = await startStore(kind, onTestFinished);
     const start = async () => {
       const instance = await startInstance(store.environment);
-      closing.push(() => instance.child.kill('SIGKILL'));
+      onTestFinished(() => void instance.child.kill('SIGKILL'));
       return instance;
     };
-    const instances: Instance[] = [];
-    for (let i = 0; i < INSTANCES; i++) instances.push(await start());
+    const instances: Instance[] = await Promise.all(Array.from({ length: INSTANCES }, start));
     // Until they know of each other.
     await sleep(2000);
 
@@ -82,7 +76,7 @@ it.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
     const anyOne = (i: number) => instances[choices[i % choices.length] ?? 0] as Instance;
     const newClient = (address: string) => {
       const client = new Client(address);
-      closing.push(() => client.close());
+      onTestFinished(() => client.close());
       return client;
     };
     /** Asks without a pause; or as often as the limit allows at once, and then again at a random time. */
@@ -135,6 +129,5 @@ it.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
       // It is served: a tenth of the limit at least, whatever the store does.
       expect(counts[200]).toBeGreaterThanOrEqual((performance.now() - begin) / 1000);
     }
-  },
-  400_000,
-);
+  }, 400_000);
+});
