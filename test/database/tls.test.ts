@@ -42,14 +42,14 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     const start = async (name: Server, settings: Record<string, string>) => {
       servers[name] = await startPostgres(settings);
     };
-    await start('plain', {});
-    for (const name of Object.keys(NAMES) as (keyof typeof NAMES)[]) {
+    const withTls = (Object.keys(NAMES) as (keyof typeof NAMES)[]).map((name) => {
       const [ssl_cert_file, ssl_key_file] = [authority.file(`${name}.pem`), authority.file(`${name}.key`)];
-      await start(name, { ssl: 'on', ssl_cert_file, ssl_key_file, ssl_ca_file: ca });
-    }
+      return start(name, { ssl: 'on', ssl_cert_file, ssl_key_file, ssl_ca_file: ca });
+    });
+    await Promise.all([start('plain', {}), ...withTls]);
   });
   afterAll(async () => {
-    for (const server of Object.values(servers)) await server.remove();
+    await Promise.all(Object.values(servers).map((server) => server.remove()));
     rmSync(folder, { recursive: true });
   });
 
