@@ -27,6 +27,9 @@ export default async function setup(project: TestProject) {
   const template = new URL(url);
   template.pathname = '/template_migrated';
   const admin = connectTo(url);
+  // Nothing of it has to outlive a crash of the machine.
+  await admin`ALTER SYSTEM SET fsync = off`;
+  await admin`SELECT pg_reload_conf()`;
   await admin`CREATE DATABASE template_migrated`;
   const [running] = await admin`SHOW server_version`;
   await admin.end();
