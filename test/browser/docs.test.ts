@@ -1,92 +1,36 @@
 /** The documentation in a real browser: does every example of the document work when a person tries it out? */
-import { createReadStream } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
-import axe, { type AxeResults } from 'axe-core';
-import type { Browser, BrowserContext, Locator, Page, Request } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { BrandedPhoneNumberPage } from '../generated/types/models/index.js';
-import { contract, parameters, resolve } from '../src/contract.js';
-import { importNumbers } from '../src/import/import.js';
-import { createApiKey } from '../src/keys/keys.js';
-import { packageFolder } from '../src/packageFolder.js';
-import { openChromium } from './chromium.js';
-import { useService } from './service.js';
-import { until } from './until.js';
+import type { Locator } from 'playwright-core';
+import { describe, expect, test } from 'vitest';
+import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
+import { contract, parameters, resolve } from '../../src/contract.js';
+import { createApiKey } from '../../src/keys/keys.js';
+import { useService } from '../service.js';
+import { until } from '../until.js';
+import {
+  barriers,
+  choice,
+  execute,
+  field,
+  followProblem,
+  ignoreComplaints,
+  listen,
+  openDocs,
+  operationIsShown,
+  page,
+  path,
+  press,
+  queryOf,
+  requests,
+  row,
+  send,
+  sending,
+  statusShown,
+  url,
+  usePage,
+} from './page.js';
 
-const desktop = { width: 1280, height: 900 };
-const phone = { width: 375, height: 812 };
-const path = '/v1/brandedPhoneNumbers';
-
-/** The status of the answer that Swagger UI shows below Execute. */
-const answerStatus = '.live-responses-table tbody .response-col_status';
-
-interface Service {
-  url: string;
-  close(): Promise<void>;
-}
-
-const real = useService({ RATE_LIMIT_PER_SECOND: '10' });
+usePage();
 const withKeys = useService({ AUTH: 'api-key', PUBLIC_URL: 'https://numbers.example/telephony' });
-
-/** Makes the service listen on a port of its own, behind a `prefix` that is taken off as a proxy would. */
-async function listen(prefix = '', { app } = real): Promise<Service> {
-  const server = createServer((request, response) => {
-    const { url = '' } = request;
-    if (!url.startsWith(prefix)) return void response.writeHead(404).end();
-    request.url = url.slice(prefix.length);
-    app.emit('request', request, response);
-  }).listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}${prefix}`,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
-}
-
-let browser: Browser;
-let context: BrowserContext;
-let service: Service;
-let page: Page;
-let requests: Request[];
-let complaints: string[];
-
-beforeAll(async () => {
-  await importNumbers(real.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
-  [browser, service] = await Promise.all([openChromium(), listen()]);
-  // One for all pages: what was fetched once is cached, as for a person who comes back.
-  context = await browser.newContext({ viewport: desktop });
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await service?.close();
-});
-
-beforeEach(async () => {
-  page = await context.newPage();
-  requests = [];
-  complaints = [];
-  page.on('request', (request) => requests.push(request));
-  page.on('requestfailed', (request) => complaints.push(`${request.url()}: ${request.failure()?.errorText}`));
-  page.on('pageerror', (error) => complaints.push(String(error)));
-  // The browser reports violations of the Content-Security-Policy here, too.
-  page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
-  });
-});
-
-afterEach(async () => {
-  await page.close();
-  expect(complaints).toEqual([]);
-  expect(requests.map((request) => new URL(request.url()).hostname)).toEqual(requests.map(() => '127.0.0.1'));
-});
 
 describe('the documentation', () => {
   test('shows our name, no box to load other documents, and no menu of servers', async () => {
@@ -94,7 +38,7 @@ describe('the documentation', () => {
     expect(await page.title()).toBe('Branded Phone Numbers');
     expect(await page.locator('h1, h2').first().textContent()).toContain('Branded Phone Numbers');
     expect(await page.locator('.topbar, .download-url-input, .servers').count()).toBe(0);
-    expect(new Set(requests.map((request) => new URL(request.url()).origin))).toEqual(new Set([service.url]));
+    expect(new Set(requests.map((request) => new URL(request.url()).origin))).toEqual(new Set([url]));
   });
 
   test('says in words what each parameter may be', async () => {
@@ -146,7 +90,7 @@ describe('the documentation', () => {
       await page.click('text=All problems');
       await page.waitForLoadState();
       expect(page.url()).toBe(`${behindPrefix.url}/problems`);
-      complaints = complaints.filter((complaint) => !complaint.includes('404'));
+      ignoreComplaints('404');
     } finally {
       await behindPrefix.close();
     }
@@ -168,63 +112,6 @@ describe('the documentation', () => {
       await behindPrefix.close();
     }
   });
-});
-
-const places = ['/docs', '/problems', '/problems/invalid-request', '/problems/no-such-problem'];
-const looks = [desktop, phone].flatMap((viewport) =>
-  (['light', 'dark'] as const).map((colorScheme) => ({ viewport, width: viewport.width, colorScheme })),
-);
-
-describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, width, colorScheme }) => {
-  beforeEach(async () => {
-    await page.setViewportSize(viewport);
-    await page.emulateMedia({ colorScheme });
-  });
-
-  test.each(places)('%s fits, has the right colors, and shuts nobody out', async (place) => {
-    await page.goto(service.url + place);
-    if (place === '/docs') await operationIsShown();
-    await check();
-    complaints = complaints.filter((complaint) => !complaint.includes('404'));
-    if (place !== '/docs') return;
-    await field('size').fill('0');
-    await execute();
-    for (const summary of await page.locator('details > summary').all()) await summary.click();
-    await check();
-    await followProblem('Invalid Request');
-  });
-
-  async function check() {
-    expect(await overflow()).toBe(0);
-    for (const element of ['body', '#swagger-ui > .swagger-ui', 'main']) {
-      for (const lightness of await backgroundsOf(element)) expect(lightness > 128).toBe(colorScheme === 'light');
-    }
-    expect(await barriers()).toEqual([]);
-  }
-
-  test('has a request at hand, and its answer in view', async () => {
-    await openDocs();
-    const button = page.getByRole('button', { name: 'In review' });
-    expect(await isInView(button, 50)).toBe(true);
-    await button.click();
-    await until(() => isInView(page.locator(answerStatus), 20), 'the status of the answer is in view');
-    if (colorScheme === 'light') await screenshot(`docs-${width === phone.width ? 'phone' : 'desktop'}.png`);
-    const body = page.locator('.answer pre', { hasText: '"phoneNumber"' });
-    await until(() => isInView(body, 200), 'the beginning of its body is in view');
-  });
-});
-
-test('the page follows the system into the dark and back', async () => {
-  await openDocs();
-  for (const colorScheme of ['dark', 'light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme });
-    const [lightness = 0] = await backgroundsOf('body');
-    expect(lightness > 128).toBe(colorScheme === 'light');
-    // Swagger UI's own colors.
-    await page
-      .locator(colorScheme === 'dark' ? 'html.dark-mode' : 'html:not(.dark-mode)')
-      .waitFor({ state: 'attached' });
-  }
 });
 
 describe('the requests at hand', () => {
@@ -268,7 +155,7 @@ describe('the requests at hand', () => {
       expect(query).toMatch(/^nextCursor=[\w-]+&status=submitted%20for%20review$/);
       expect(await statusShown()).toBe('200');
     }
-    const all = await fetch(`${service.url}${path}?status=submitted+for+review&size=100`);
+    const all = await fetch(`${url}${path}?status=submitted+for+review&size=100`);
     expect(seen.size).toBe(((await all.json()) as BrandedPhoneNumberPage).items.length);
   });
 });
@@ -390,7 +277,7 @@ describe('trying it out', () => {
       await open();
       expect((await execute()).headers().authorization).toBeUndefined();
       expect(await statusShown()).toBe('401');
-      complaints = complaints.filter((complaint) => !complaint.includes('401'));
+      ignoreComplaints('401');
     } finally {
       await asking.close();
     }
@@ -402,86 +289,6 @@ describe('trying it out', () => {
   });
 });
 
-async function openDocs() {
-  await page.goto(`${service.url}/docs`);
-  await operationIsShown();
-}
-
-function operationIsShown() {
-  return page.waitForSelector('button.execute');
-}
-
-function row(parameter: string) {
-  return page.locator(`tr[data-param-name="${parameter}"]`);
-}
-
-/** The field of a parameter without a closed list of values. */
-function field(parameter: string) {
-  return row(parameter).locator('input[type="text"], textarea');
-}
-
-function choice(parameter: string, value: string) {
-  return row(parameter).locator(`input[type="checkbox"][value="${value}"]`);
-}
-
-async function choose(parameter: string, example: string, value: unknown) {
-  const button = row(parameter).locator(`button[data-example="${example}"]`);
-  if (await button.count()) return button.click();
-  for (const each of [value].flat()) await choice(parameter, String(each)).check();
-}
-
-const execute = () => press(page.locator('button.execute'));
-const send = (name: string) => press(page.locator('.requests').getByRole('button', { name }));
-const press = (button: Locator) => sending(() => button.click());
-
-/** Does what sends a request, and returns it when its answer is shown. */
-async function sending(action: () => Promise<void>): Promise<Request> {
-  const answered = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
-  await action();
-  const answer = await answered;
-  await page.locator('.answer', { hasText: answer.headers()['x-request-id'] ?? '' }).waitFor();
-  if (answer.status() === 400) complaints = complaints.filter((complaint) => !complaint.includes('400'));
-  return answer.request();
-}
-
-/** Follows the `type` of the problem that is shown. */
-async function followProblem(title: string) {
-  await page.locator('.answer pre a').click();
-  expect(await page.locator('h1').textContent()).toBe(title);
-}
-
-async function queryOf(sent: Promise<Request>): Promise<string | undefined> {
-  return (await sent).url().split('?')[1];
-}
-
-async function statusShown(): Promise<string> {
-  return (await page.locator(answerStatus).textContent())?.trim() ?? '';
-}
-
-/** What axe-core says keeps people out: its critical and serious findings. */
-async function barriers(): Promise<string[]> {
-  await page.evaluate(axe.source);
-  // What passed would be described at length as well.
-  const { violations } = await page.evaluate<AxeResults>("axe.run({ resultTypes: ['violations'] })");
-  return violations
-    .filter(({ impact }) => impact === 'critical' || impact === 'serious')
-    .flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${target}: ${failureSummary}`));
-}
-
-/** How light the backgrounds of these elements are, from 0 to 255; nothing for those that let another shine through. */
-function backgroundsOf(selector: string): Promise<number[]> {
-  return page.evaluate<number[]>(`
-    Array.from(document.querySelectorAll('${selector}'), (element) => getComputedStyle(element).backgroundColor)
-      .filter((color) => color.startsWith('rgb('))
-      .map((color) => Math.max(...color.match(/\\d+/g)))`);
-}
-
-/** Whether the beginning of an element is in the window: its first pixels, or all of it where it has no more. */
-async function isInView(element: Locator, pixels: number): Promise<boolean> {
-  const [box, size] = [await element.boundingBox(), page.viewportSize()];
-  return !!box && !!size && box.y >= 0 && box.y + Math.min(box.height, pixels) <= size.height;
-}
-
 /** How RFC 3986 and our description want it: only unreserved characters bare, a parameter repeated for each value. */
 function encoded(name: string, value: unknown): string {
   return [value]
@@ -490,14 +297,8 @@ function encoded(name: string, value: unknown): string {
     .join('&');
 }
 
-function overflow(): Promise<number> {
-  return page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth');
-}
-
-/** Pictures for the README are taken on demand only, for they differ a little each time. */
-async function screenshot(name: string) {
-  if (process.env.SCREENSHOTS !== '1') return;
-  const folder = join(packageFolder, 'docs', 'images');
-  await mkdir(folder, { recursive: true });
-  await page.screenshot({ path: join(folder, name) });
+async function choose(parameter: string, example: string, value: unknown) {
+  const button = row(parameter).locator(`button[data-example="${example}"]`);
+  if (await button.count()) return button.click();
+  for (const each of [value].flat()) await choice(parameter, String(each)).check();
 }

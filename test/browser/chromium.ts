@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Browser, chromium } from 'playwright-core';
-import { packageFolder } from '../src/packageFolder.js';
+import { packageFolder } from '../../src/packageFolder.js';
 
 const run = promisify(execFile);
 const require = createRequire(import.meta.url);

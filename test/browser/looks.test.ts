@@ -1,0 +1,107 @@
+/** How the documentation looks in a real browser: on a desk and on a phone, by day and by night, and to whom it is open. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Locator } from 'playwright-core';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { until } from '../until.js';
+import {
+  answerStatus,
+  barriers,
+  desktop,
+  execute,
+  field,
+  followProblem,
+  ignoreComplaints,
+  openDocs,
+  operationIsShown,
+  page,
+  phone,
+  url,
+  usePage,
+} from './page.js';
+
+usePage();
+
+const places = ['/docs', '/problems', '/problems/invalid-request', '/problems/no-such-problem'];
+const looks = [desktop, phone].flatMap((viewport) =>
+  (['light', 'dark'] as const).map((colorScheme) => ({ viewport, width: viewport.width, colorScheme })),
+);
+
+describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, width, colorScheme }) => {
+  beforeEach(async () => {
+    await page.setViewportSize(viewport);
+    await page.emulateMedia({ colorScheme });
+  });
+
+  test.each(places)('%s fits, has the right colors, and shuts nobody out', async (place) => {
+    await page.goto(url + place);
+    if (place === '/docs') await operationIsShown();
+    await check();
+    ignoreComplaints('404');
+    if (place !== '/docs') return;
+    await field('size').fill('0');
+    await execute();
+    for (const summary of await page.locator('details > summary').all()) await summary.click();
+    await check();
+    await followProblem('Invalid Request');
+  });
+
+  async function check() {
+    expect(await overflow()).toBe(0);
+    for (const element of ['body', '#swagger-ui > .swagger-ui', 'main']) {
+      for (const lightness of await backgroundsOf(element)) expect(lightness > 128).toBe(colorScheme === 'light');
+    }
+    expect(await barriers()).toEqual([]);
+  }
+
+  test('has a request at hand, and its answer in view', async () => {
+    await openDocs();
+    const button = page.getByRole('button', { name: 'In review' });
+    expect(await isInView(button, 50)).toBe(true);
+    await button.click();
+    await until(() => isInView(page.locator(answerStatus), 20), 'the status of the answer is in view');
+    if (colorScheme === 'light') await screenshot(`docs-${width === phone.width ? 'phone' : 'desktop'}.png`);
+    const body = page.locator('.answer pre', { hasText: '"phoneNumber"' });
+    await until(() => isInView(body, 200), 'the beginning of its body is in view');
+  });
+});
+
+test('the page follows the system into the dark and back', async () => {
+  await openDocs();
+  for (const colorScheme of ['dark', 'light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    const [lightness = 0] = await backgroundsOf('body');
+    expect(lightness > 128).toBe(colorScheme === 'light');
+    // Swagger UI's own colors.
+    await page
+      .locator(colorScheme === 'dark' ? 'html.dark-mode' : 'html:not(.dark-mode)')
+      .waitFor({ state: 'attached' });
+  }
+});
+
+/** How light the backgrounds of these elements are, from 0 to 255; nothing for those that let another shine through. */
+function backgroundsOf(selector: string): Promise<number[]> {
+  return page.evaluate<number[]>(`
+    Array.from(document.querySelectorAll('${selector}'), (element) => getComputedStyle(element).backgroundColor)
+      .filter((color) => color.startsWith('rgb('))
+      .map((color) => Math.max(...color.match(/\\d+/g)))`);
+}
+
+/** Whether the beginning of an element is in the window: its first pixels, or all of it where it has no more. */
+async function isInView(element: Locator, pixels: number): Promise<boolean> {
+  const [box, size] = [await element.boundingBox(), page.viewportSize()];
+  return !!box && !!size && box.y >= 0 && box.y + Math.min(box.height, pixels) <= size.height;
+}
+
+function overflow(): Promise<number> {
+  return page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth');
+}
+
+/** Pictures for the README are taken on demand only, for they differ a little each time. */
+async function screenshot(name: string) {
+  if (process.env.SCREENSHOTS !== '1') return;
+  const folder = join(packageFolder, 'docs', 'images');
+  await mkdir(folder, { recursive: true });
+  await page.screenshot({ path: join(folder, name) });
+}

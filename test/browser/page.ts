@@ -1,0 +1,156 @@
+/** A page of a real browser, and the documentation in it. */
+import { createReadStream } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import axe, { type AxeResults } from 'axe-core';
+import type { Browser, BrowserContext, Locator, Page, Request } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
+import { importNumbers } from '../../src/import/import.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import { type TestService, useService } from '../service.js';
+import { openChromium } from './chromium.js';
+
+export const desktop = { width: 1280, height: 900 };
+export const phone = { width: 375, height: 812 };
+export const path = '/v1/brandedPhoneNumbers';
+
+/** The status of the answer that Swagger UI shows below Execute. */
+export const answerStatus = '.live-responses-table tbody .response-col_status';
+
+interface Listening {
+  url: string;
+  close(): Promise<void>;
+}
+
+let service: TestService;
+/** Where the service listens. */
+export let url: string;
+export let page: Page;
+/** What the page has asked for. */
+export let requests: Request[];
+let complaints: string[];
+
+/** A service with the demo data, a browser for all tests of a file, and a page for each of them, which may not complain. */
+export function usePage(): void {
+  let browser: Browser;
+  let context: BrowserContext;
+  let listening: Listening;
+  service = useService({ RATE_LIMIT_PER_SECOND: '10' });
+
+  beforeAll(async () => {
+    await importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
+    [browser, listening] = await Promise.all([openChromium(), listen()]);
+    url = listening.url;
+    // One for all pages: what was fetched once is cached, as for a person who comes back.
+    context = await browser.newContext({ viewport: desktop });
+  });
+
+  afterAll(async () => {
+    await browser?.close();
+    await listening?.close();
+  });
+
+  beforeEach(async () => {
+    page = await context.newPage();
+    requests = [];
+    complaints = [];
+    page.on('request', (request) => requests.push(request));
+    page.on('requestfailed', (request) => complaints.push(`${request.url()}: ${request.failure()?.errorText}`));
+    page.on('pageerror', (error) => complaints.push(String(error)));
+    // The browser reports violations of the Content-Security-Policy here, too.
+    page.on('console', (message) => {
+      if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+    });
+  });
+
+  afterEach(async () => {
+    await page.close();
+    expect(complaints).toEqual([]);
+    expect(requests.map((request) => new URL(request.url()).hostname)).toEqual(requests.map(() => '127.0.0.1'));
+  });
+}
+
+/** Takes off what the page complains about and a test expects, such as the status 404. */
+export function ignoreComplaints(about: string): void {
+  complaints = complaints.filter((complaint) => !complaint.includes(about));
+}
+
+/** Makes the service listen on a port of its own, behind a `prefix` that is taken off as a proxy would. */
+export async function listen(prefix = '', { app } = service): Promise<Listening> {
+  const server = createServer((request, response) => {
+    const { url = '' } = request;
+    if (!url.startsWith(prefix)) return void response.writeHead(404).end();
+    request.url = url.slice(prefix.length);
+    app.emit('request', request, response);
+  }).listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}${prefix}`,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+export async function openDocs() {
+  await page.goto(`${url}/docs`);
+  await operationIsShown();
+}
+
+export function operationIsShown() {
+  return page.waitForSelector('button.execute');
+}
+
+export function row(parameter: string) {
+  return page.locator(`tr[data-param-name="${parameter}"]`);
+}
+
+/** The field of a parameter without a closed list of values. */
+export function field(parameter: string) {
+  return row(parameter).locator('input[type="text"], textarea');
+}
+
+export function choice(parameter: string, value: string) {
+  return row(parameter).locator(`input[type="checkbox"][value="${value}"]`);
+}
+
+export const execute = () => press(page.locator('button.execute'));
+export const send = (name: string) => press(page.locator('.requests').getByRole('button', { name }));
+export const press = (button: Locator) => sending(() => button.click());
+
+/** Does what sends a request, and returns it when its answer is shown. */
+export async function sending(action: () => Promise<void>): Promise<Request> {
+  const answered = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
+  await action();
+  const answer = await answered;
+  await page.locator('.answer', { hasText: answer.headers()['x-request-id'] ?? '' }).waitFor();
+  if (answer.status() === 400) ignoreComplaints('400');
+  return answer.request();
+}
+
+/** Follows the `type` of the problem that is shown. */
+export async function followProblem(title: string) {
+  await page.locator('.answer pre a').click();
+  expect(await page.locator('h1').textContent()).toBe(title);
+}
+
+export async function queryOf(sent: Promise<Request>): Promise<string | undefined> {
+  return (await sent).url().split('?')[1];
+}
+
+export async function statusShown(): Promise<string> {
+  return (await page.locator(answerStatus).textContent())?.trim() ?? '';
+}
+
+/** What axe-core says keeps people out: its critical and serious findings. */
+export async function barriers(): Promise<string[]> {
+  await page.evaluate(axe.source);
+  // What passed would be described at length as well.
+  const { violations } = await page.evaluate<AxeResults>("axe.run({ resultTypes: ['violations'] })");
+  return violations
+    .filter(({ impact }) => impact === 'critical' || impact === 'serious')
+    .flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${target}: ${failureSummary}`));
+}
