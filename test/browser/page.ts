@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
-import type { Browser, BrowserContext, Locator, Page, Request } from 'playwright-core';
+import type { Browser, Locator, Page, Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { importNumbers } from '../../src/import/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -31,10 +31,9 @@ export let page: Page;
 export let requests: Request[];
 let complaints: string[];
 
-/** A service with the demo data, a browser for all tests of a file, and a page for each of them, which may not complain. */
+/** A service with the demo data, and a page for all tests of a file, which may not complain. */
 export function usePage(): void {
   let browser: Browser;
-  let context: BrowserContext;
   let listening: Listening;
   service = useService({ RATE_LIMIT_PER_SECOND: '10' });
 
@@ -42,19 +41,8 @@ export function usePage(): void {
     await importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
     [browser, listening] = await Promise.all([openChromium(), listen()]);
     url = listening.url;
-    // One for all pages: what was fetched once is cached, as for a person who comes back.
-    context = await browser.newContext({ viewport: desktop });
-  });
-
-  afterAll(async () => {
-    await browser?.close();
-    await listening?.close();
-  });
-
-  beforeEach(async () => {
-    page = await context.newPage();
-    requests = [];
-    complaints = [];
+    // One for all tests, in which what was fetched and compiled once is at hand, as for a person who comes back.
+    page = await (await browser.newContext({ viewport: desktop })).newPage();
     page.on('request', (request) => requests.push(request));
     page.on('requestfailed', (request) => complaints.push(`${request.url()}: ${request.failure()?.errorText}`));
     page.on('pageerror', (error) => complaints.push(String(error)));
@@ -64,8 +52,19 @@ export function usePage(): void {
     });
   });
 
+  afterAll(async () => {
+    await browser?.close();
+    await listening?.close();
+  });
+
+  beforeEach(() => {
+    requests = [];
+    complaints = [];
+  });
+
   afterEach(async () => {
-    await page.close();
+    // What is still loading would be cut off by the next test, and complain there.
+    await page.waitForLoadState();
     expect(complaints).toEqual([]);
     expect(requests.map((request) => new URL(request.url()).hostname)).toEqual(requests.map(() => '127.0.0.1'));
   });
