@@ -1,7 +1,7 @@
 /** `check`: whether all that the database derives is right. */
 import type { Command } from 'commander';
-import { deriveAll } from '../check/check.js';
 import type { Database } from '../database/connect.js';
+import { deriveAll } from '../numbers/check.js';
 import { withConfiguredDatabase } from './database.js';
 import { report } from './output.js';
 

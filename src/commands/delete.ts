@@ -1,7 +1,7 @@
 /** `delete`: removes numbers from the database. */
 import type { Command } from 'commander';
-import { deleteNumbers } from '../delete/delete.js';
-import { openInputFiles } from '../import/inputFiles.js';
+import { deleteNumbers } from '../numbers/delete.js';
+import { openInputFiles } from '../numbers/inputFiles.js';
 import { withConfiguredDatabase } from './database.js';
 import { reportFaults } from './import.js';
 import { report } from './output.js';

@@ -2,8 +2,8 @@
 import { Presets, SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import type { Database } from '../database/connect.js';
-import { exportNumbers } from '../export/export.js';
-import { writeWhole } from '../export/outputFile.js';
+import { exportNumbers } from '../numbers/export.js';
+import { writeWhole } from '../numbers/outputFile.js';
 import type { Filter } from '../request/filter.js';
 import { withConfiguredDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';

@@ -2,8 +2,8 @@
 import { Presets, SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import type { Database } from '../database/connect.js';
-import { type InputFiles, openInputFiles } from '../import/inputFiles.js';
-import { InputError } from '../import/lines.js';
+import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
+import { InputError } from '../numbers/lines.js';
 import { withConfiguredDatabase } from './database.js';
 import { report } from './output.js';
 
@@ -36,7 +36,7 @@ export async function importFiles(
   { allowEmpty = false }: { allowEmpty?: boolean } = {},
 ): Promise<void> {
   // Loaded only here, since every other command starts faster without what validates a line.
-  const { importNumbers } = await import('../import/import.js');
+  const { importNumbers } = await import('../numbers/import.js');
   const files = await openInputFiles(names);
   const bar = new SingleBar(
     { format: '{bar} {percentage}%  {lines} lines {phase}', stream: process.stderr },

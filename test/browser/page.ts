@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
 import type { Browser, Locator, Page, Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
-import { importNumbers } from '../../src/import/import.js';
+import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { type TestService, useService } from '../service.js';
 import { openChromium } from './chromium.js';

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { importNumbers } from '../../src/import/import.js';
+import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
 import { withinASecond } from '../until.js';

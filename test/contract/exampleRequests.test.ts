@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { contract, parameters, resolve } from '../../src/contract.js';
-import { importNumbers } from '../../src/import/import.js';
+import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDescribed, pageOf } from '../answer.js';
 import { useService } from '../service.js';

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { importNumbers } from '../../src/import/import.js';
+import { importNumbers } from '../../src/numbers/import.js';
 import { expectDerivedToAgree } from '../database/derived.js';
 import {
   database,

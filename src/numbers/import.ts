@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import type { Database } from '../database/connect.js';
 import { inTransaction } from '../database/transaction.js';
-import { applyStaged } from './apply.js';
+import { applyStaged } from './changes.js';
 import { hintOfFormat, LineError, readLine } from './line.js';
 import { InputError, type LineFault, linesOf, MOST_FAULTS, mergedFaults } from './lines.js';
 import { lockOutWriters } from './locks.js';

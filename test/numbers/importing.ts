@@ -3,8 +3,8 @@ import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
 import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { importNumbers } from '../../src/import/import.js';
-import { InputError } from '../../src/import/lines.js';
+import { importNumbers } from '../../src/numbers/import.js';
+import { InputError } from '../../src/numbers/lines.js';
 import { createDatabase } from '../database.js';
 
 export let database: Database;

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { importNumbers } from '../../src/import/import.js';
+import { importNumbers } from '../../src/numbers/import.js';
 import { database, manyNumbers, ndjson, number, run, stored, useDatabase, versions } from './importing.js';
 
 useDatabase();

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { FileError } from '../../src/fileError.js';
-import { openInputFiles } from '../../src/import/inputFiles.js';
+import { openInputFiles } from '../../src/numbers/inputFiles.js';
 
 test('A file that becomes shorter while it is read is an error, and one that grows is read to its end', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-input-'));

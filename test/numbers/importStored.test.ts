@@ -1,6 +1,6 @@
 /** What an import stores: every member as it is given, whatever it holds. */
 import { describe, expect, test } from 'vitest';
-import type { Progress } from '../../src/import/import.js';
+import type { Progress } from '../../src/numbers/import.js';
 import { expectDerivedToAgree } from '../database/derived.js';
 import {
   database,

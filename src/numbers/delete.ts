@@ -4,9 +4,9 @@ import type { TransactionSql } from 'postgres';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
 import { inTransaction } from '../database/transaction.js';
-import { InputError, type LineFault, linesOf, MOST_FAULTS, mergedFaults } from '../import/lines.js';
-import { lockOutWriters } from '../import/locks.js';
-import { copyRows } from '../import/staging.js';
+import { InputError, type LineFault, linesOf, MOST_FAULTS, mergedFaults } from './lines.js';
+import { lockOutWriters } from './locks.js';
+import { copyRows } from './staging.js';
 
 const schema = contract.components.schemas.PhoneNumber ?? {};
 const PHONE_NUMBER = new RegExp(String(schema.pattern));

@@ -2,7 +2,7 @@
 import type { TransactionSql } from 'postgres';
 import type { Database } from '../database/connect.js';
 import { inTransaction, planForWholeTables } from '../database/transaction.js';
-import { lockOutWriters } from '../import/locks.js';
+import { lockOutWriters } from './locks.js';
 
 /** Numbers of which the read model was wrong in one way: how many, and the first of them. */
 export interface Difference {
