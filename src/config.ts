@@ -2,8 +2,8 @@
 import { isIP } from 'node:net';
 import { compile } from 'proxy-addr';
 import { z } from 'zod';
-import { faultOfPostgresUrl, faultOfUrl, withEnvironment } from './database/url.js';
 import { isLoopback } from './loopback.js';
+import { faultOfPostgresUrl, faultOfUrl, withEnvironment } from './postgresUrl/postgresUrl.js';
 import { nearest, plain } from './suggestion.js';
 
 const wholeNumber = (least: number, most: number) =>

@@ -1,5 +1,4 @@
 /** Errors of files, said to the person who named the file: which one, what is wrong with it, and what to do. */
-import { codeOf } from './database/errors.js';
 
 /** What the system's codes mean where a file is read or written. */
 const REASONS: Record<string, string> = {
@@ -31,8 +30,8 @@ export class FileError extends Error {
 
   /** @param name the file, as the person has named it, or what it is, such as "standard input" */
   constructor(name: string, what: keyof typeof MISSING, cause: unknown) {
-    const code = codeOf(cause);
-    const reason = code === 'ENOENT' ? MISSING[what] : (REASONS[code] ?? (cause as Error).message);
+    const { code = '', message } = cause as NodeJS.ErrnoException;
+    const reason = code === 'ENOENT' ? MISSING[what] : (REASONS[code] ?? message);
     super(`${printable(name)} could not be ${what}: ${reason}${code && ` (${code})`}`, { cause });
     this.code = code;
   }

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, misspelledSettings, readConfig } from '../src/config.js';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
-import { hostsOf } from '../src/database/url.js';
+import { hostsOf } from '../src/postgresUrl/postgresUrl.js';
 
 describe('the settings', () => {
   it('have the defaults of the documentation', () => {

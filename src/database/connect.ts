@@ -1,9 +1,9 @@
 /** The connection to PostgreSQL: opened here, closed here. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
+import { connectionOf, hostsOf } from '../postgresUrl/postgresUrl.js';
 import * as schema from './schema.js';
 import { Sockets } from './sockets.js';
-import { connectionOf, hostsOf } from './url.js';
 
 export type Database = ReturnType<typeof openDatabase>;
 

@@ -12,9 +12,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withDeadline } from '../deadline.js';
+import { hostsOf } from '../postgresUrl/postgresUrl.js';
 import { closeDatabase, type Database } from './connect.js';
 import { CONNECTION_BROKEN, causeOf, codeOf } from './errors.js';
-import { hostsOf } from './url.js';
 
 const CHECK_INTERVAL_MS = 100;
 const MAX_SILENCE_MS = 500;

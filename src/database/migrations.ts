@@ -2,8 +2,8 @@
 import { sql } from 'drizzle-orm';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import { withDeadline } from '../deadline.js';
+import { hostsOf } from '../postgresUrl/postgresUrl.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
-import { hostsOf } from './url.js';
 import { prepareSchemaCheck } from './version.js';
 
 /** The key of an advisory lock: any number that no other program on the database uses for one. */

@@ -5,7 +5,7 @@
  */
 import { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Connection } from './url.js';
+import type { Connection } from '../postgresUrl/postgresUrl.js';
 
 /** The delay of each connection that replaces another one. */
 const RECONNECT_DELAY_MS = 50;
