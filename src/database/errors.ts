@@ -40,8 +40,7 @@ export const SQLSTATE = /^[0-9A-Z]{5}$/;
 
 /** PostgreSQL's code for a connection beyond its max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
-/** PostgreSQL's codes for a lock that another transaction holds, missing rights, and a value that a CHECK refuses. */
-export const LOCK_NOT_AVAILABLE = '55P03';
+/** PostgreSQL's codes for missing rights, and for a value that a CHECK refuses. */
 export const INSUFFICIENT_PRIVILEGE = '42501';
 export const CHECK_VIOLATION = '23514';
 /** PostgreSQL's codes for a database that exists already: the second one where two sessions create it at once. */
@@ -51,7 +50,7 @@ export const DATABASE_EXISTS = /^(42P04|23505)$/;
  * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use: the
  * operator has to migrate the database to what this version needs.
  */
-export const LACKING = /^(3F000|42P01|42703|42883|42704|42501)$/;
+export const NOT_MIGRATED = /^(3F000|42P01|42703|42883|42704|42501)$/;
 
 /** The codes of PostgreSQL, the driver and the system for a connection that broke or can't be opened. */
 export const CONNECTION_BROKEN =

@@ -6,7 +6,7 @@
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import { CONNECTION_BROKEN, causeOf, codeOf, DatabaseUnavailable, LACKING, UNABLE } from './errors.js';
+import { CONNECTION_BROKEN, causeOf, codeOf, DatabaseUnavailable, NOT_MIGRATED, UNABLE } from './errors.js';
 import type { Generation, Generations, Prepared } from './generations.js';
 
 /** Milliseconds between two looks at the reads that wait. */
@@ -109,7 +109,7 @@ export class Reader<P extends Prepared> {
 
   #failureOf(reason: Error): Error {
     const code = codeOf(reason);
-    if (!UNABLE.test(code) && !LACKING.test(code)) return reason;
+    if (!UNABLE.test(code) && !NOT_MIGRATED.test(code)) return reason;
     this.#log.warn({ code, reason: reason.message }, 'the database did not complete a statement');
     return new DatabaseUnavailable('The database could not answer.');
   }

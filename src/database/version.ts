@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { sql } from 'drizzle-orm';
 import type { Database } from './connect.js';
-import { causeOf, codeOf, LACKING } from './errors.js';
+import { causeOf, codeOf, NOT_MIGRATED } from './errors.js';
 import { items } from './schema.js';
 
 /**
@@ -22,7 +22,7 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
       return Number(row?.version ?? 0) < needed ? OLD : undefined;
     } catch (error) {
       const cause = causeOf(error);
-      if (LACKING.test(codeOf(cause))) return `${OLD} (${cause.message})`;
+      if (NOT_MIGRATED.test(codeOf(cause))) return `${OLD} (${cause.message})`;
       throw error;
     }
   };
