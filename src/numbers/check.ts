@@ -66,7 +66,7 @@ async function deriveBatch(sql: TransactionSql, after: string) {
 
 /**
  * Deletes postings under terms that their number's item does not have: derive() looks only at those that it has. Those of
- * numbers that lack an item have been counted already.
+ * numbers without an item have been counted already.
  */
 async function deleteStrayPostings(sql: TransactionSql) {
   const [found] = await sql<[{ count: number; examples: string[] }]>`

@@ -5,13 +5,12 @@ import { Readable } from 'node:stream';
 import { asFileError, FileError, onFile, printable } from '../fileError.js';
 
 const LINE_FEED = 0x0a;
-const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 
 export interface InputFiles {
   stream: Readable;
   /** Bytes of all files together; undefined where one of them is standard input or a pipe. */
   size: number | undefined;
-  /** Says a line of the whole as a person would: by its file, where there are several. */
+  /** How a message names a line of the whole: by its file, where there are several. */
   place(line: number): string;
 }
 
@@ -30,12 +29,7 @@ export async function openInputFiles(names: readonly string[]): Promise<InputFil
     for (const [i, name] of names.entries()) {
       starts.push({ name: printable(name), line: lines });
       let last = LINE_FEED;
-      let isFirst = true;
-      for await (let bytes of contentOf(name, sizes[i] ?? 0)) {
-        if (isFirst && bytes.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK)) {
-          bytes = bytes.subarray(BYTE_ORDER_MARK.length);
-        }
-        isFirst = false;
+      for await (const bytes of contentOf(name, sizes[i] ?? 0)) {
         for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) lines++;
         last = bytes.at(-1) ?? last;
         yield bytes;

@@ -2,7 +2,10 @@
 import type { Readable } from 'node:stream';
 
 /** In bytes: room for any number that the contract allows, even with a thousand entries and every character escaped. */
-export const LONGEST_LINE = 4 * 1024 * 1024;
+export const MAX_LINE_BYTES = 4 * 1024 * 1024;
+
+/** Says all that is wrong with a line, to the person who made it. */
+export class LineError extends Error {}
 
 /** A line that can't be used, and why. */
 export interface LineFault {
@@ -20,8 +23,8 @@ export class InputError extends Error {
   }
 }
 
-/** The most lines that one InputError names: more faults than this are usually all the same. */
-export const MOST_FAULTS = 100;
+/** Lines that one InputError names: more faults than this are usually all the same. */
+export const MAX_FAULTS = 100;
 
 /** The first of the faults, in the order of the lines, one for each line. */
 export function mergedFaults(...lists: LineFault[][]): LineFault[] {
@@ -31,28 +34,34 @@ export function mergedFaults(...lists: LineFault[][]): LineFault[] {
     byLine.set(line, before ? `${before}; ${reason}` : reason);
   }
   const faults = [...byLine].map(([line, reason]) => ({ line, reason }));
-  return faults.sort((a, b) => a.line - b.line).slice(0, MOST_FAULTS);
+  return faults.sort((a, b) => a.line - b.line).slice(0, MAX_FAULTS);
 }
 
 const LINE_FEED = 0x0a;
-const BYTE_ORDER_MARK = Buffer.of(0xef, 0xbb, 0xbf);
+const BYTE_ORDER_MARK = Buffer.from('\ufeff');
+const BLANKS = [...Buffer.from(' \t\r')];
 
-/** The lines of `input`, without line feeds and byte order mark; one that is too long is cut off behind the limit. */
+/** Whether a line says nothing. */
+export function isBlank(line: Buffer): boolean {
+  return line.every((byte) => BLANKS.includes(byte));
+}
+
+/**
+ * The lines of `input`, without line feeds; one that is too long is cut off behind the limit. A byte order mark goes at the
+ * beginning of any line, since the input may be several files in a row.
+ */
 export async function* linesOf(input: Readable, onRead: (length: number) => void = () => {}): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];
   let length = 0;
-  let isFirst = true;
   const add = (part: Buffer) => {
-    if (length <= LONGEST_LINE) parts.push(part);
+    if (length <= MAX_LINE_BYTES) parts.push(part);
     length += part.length;
   };
   const take = () => {
     const [part = Buffer.alloc(0)] = parts;
     const line = parts.length > 1 ? Buffer.concat(parts) : part;
-    const mark =
-      isFirst && line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0;
-    [parts, length, isFirst] = [[], 0, false];
-    return line.subarray(mark);
+    [parts, length] = [[], 0];
+    return line.subarray(line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0);
   };
   for await (const chunk of input) {
     const bytes: Buffer = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;

@@ -1,153 +1,102 @@
 /**
- * Where the lines of an import wait until all are known to be good: a temporary table of its transaction, filled by
- * COPY. Lines are checked against each other there, so that Node need not hold them.
+ * Numbers changed by lines of text, by all of them or none. The lines wait in a temporary table of the transaction, filled
+ * by COPY, until all are known to be valid. They are checked against each other there, so that Node need not hold them.
  */
 import { once } from 'node:events';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { TransactionSql } from 'postgres';
-import { planForWholeTables } from '../database/transaction.js';
-import type { GivenNumber } from './line.js';
+import type { Database } from '../database/connect.js';
+import { inTransaction } from '../database/transaction.js';
+import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS, mergedFaults } from './lines.js';
+import { lockOutWriters } from './locks.js';
 
-/** Creates the table `staged`, one row per line; it is dropped with the transaction. */
-export async function createStaging(sql: TransactionSql): Promise<void> {
-  // Sorting and hashing a large file in memory; the caches of temporary tables stay small.
-  await sql`SET LOCAL work_mem = '128MB'`;
-  await planForWholeTables(sql);
-  await sql`
-    CREATE TEMPORARY TABLE staged (
-      line integer NOT NULL,
-      phone_number text COLLATE "C" NOT NULL,
-      id uuid,
-      business_profile_id uuid NOT NULL,
-      business_name text COLLATE "C" NOT NULL,
-      business_status text COLLATE "C" NOT NULL,
-      internal_name text COLLATE "C",
-      branding_name_short text COLLATE "C",
-      branding_name_long text COLLATE "C",
-      reporting_group text COLLATE "C",
-      created_at timestamptz,
-      updated_at timestamptz,
-      carriers text[] COLLATE "C" NOT NULL,
-      features feature[] NOT NULL,
-      detailed_statuses detailed_status[] NOT NULL,
-      created_ats timestamptz[] NOT NULL
-    ) ON COMMIT DROP`;
+/** Characters of rows that are sent to PostgreSQL in one write. */
+const BLOCK_LENGTH = 64 * 1024;
+
+/** What the lines are, and what they change. */
+interface Change<T> {
+  /** Creates the temporary table `staged`: a row for each line, with its `line` and `phone_number`. */
+  createTable(sql: TransactionSql): Promise<unknown>;
+  /** The columns whose statistics the planner needs. */
+  analyzed: readonly string[];
+  /** The row of a line that is not blank, as COPY reads it. @throws {LineError} */
+  rowOf(line: number, bytes: Buffer): string;
+  /** What stands before a phone number in a message. */
+  label: string;
+  /** Finds the lines that contradict others or the database: the first `MAX_FAULTS` of each kind. */
+  contradictions(sql: TransactionSql): Promise<LineFault[]>[];
+  /** Changes the numbers, once all lines are valid and nobody else writes. */
+  write(sql: TransactionSql): Promise<T>;
+  /** Is told the length of each part of the input. */
+  onRead?: (length: number) => void;
 }
 
-/** The staging table, and those of its columns whose statistics the planner needs. */
-export const STAGED = { name: 'staged', analyzed: ['phone_number', 'id', 'business_profile_id'] };
+/**
+ * Makes a change by the lines of `input`.
+ * @returns what its `write` does
+ * @throws {InputError} when lines are at fault; nothing has changed then, nor after any other error
+ */
+export async function changeByLines<T>(database: Database, input: Readable, change: Change<T>): Promise<T> {
+  const faults: LineFault[] = [];
 
-/** Copies `rows`, blocks of text such as `rowOf` makes, into a table, and updates its statistics. */
-export async function copyRows(
-  sql: TransactionSql,
-  { name, analyzed }: typeof STAGED,
-  rows: AsyncIterable<string>,
-): Promise<void> {
-  const copy = await sql`COPY ${sql(name)} FROM STDIN`.writable();
-  await pipeline(rows, copy, { end: false }).catch((error) => {
-    copy.destroy(error);
+  async function* rows(): AsyncGenerator<string> {
+    let block = '';
+    let line = 0;
+    for await (const bytes of linesOf(input, change.onRead)) {
+      line++;
+      if (isBlank(bytes)) continue;
+      try {
+        block += change.rowOf(line, bytes);
+      } catch (error) {
+        if (!(error instanceof LineError)) throw error;
+        // The valid lines are staged all the same, because they may contradict each other.
+        if (faults.push({ line, reason: error.message }) === MAX_FAULTS) break;
+      }
+      if (block.length < BLOCK_LENGTH) continue;
+      yield block;
+      block = '';
+    }
+    yield block;
+  }
+
+  try {
+    // Under the lock, each statement has to see what others committed before it.
+    return await inTransaction(database, 'READ COMMITTED', async (sql) => {
+      await change.createTable(sql);
+      await copy(sql, rows(), change.analyzed);
+      await lockOutWriters(sql);
+      const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
+      const found = mergedFaults(faults, ...(await Promise.all(contradictions)));
+      if (found.length > 0) throw new InputError(found);
+      return change.write(sql);
+    });
+  } finally {
+    input.destroy();
+  }
+}
+
+/** Copies rows into the table, and updates its statistics. */
+async function copy(sql: TransactionSql, rows: AsyncIterable<string>, analyzed: readonly string[]): Promise<void> {
+  const stream = await sql`COPY staged FROM STDIN`.writable();
+  await pipeline(rows, stream, { end: false }).catch((error) => {
+    stream.destroy(error);
     throw error;
   });
-  const finished = once(copy, 'finish');
-  copy.end();
+  const finished = once(stream, 'finish');
+  stream.end();
   // Where a COPY fails at its very end, postgres.js reports nothing on its stream; but then the next statement fails.
-  await Promise.all([finished, sql`ANALYZE ${sql(name)} (${sql(analyzed)})`]);
+  await Promise.all([finished, sql`ANALYZE staged (${sql([...analyzed])})`]);
 }
 
-/** The row of a line, as COPY reads it. */
-export function rowOf(line: number, { businessProfile, carrierStatuses, ...number }: GivenNumber): string {
-  let carriers = '';
-  let features = '';
-  let detailedStatuses = '';
-  let createdAts = '';
-  let separator = '';
-  for (const entry of carrierStatuses) {
-    carriers += `${separator}"${/["\\]/.test(entry.carrier) ? entry.carrier.replace(/["\\]/g, '\\$&') : entry.carrier}"`;
-    features += separator + entry.feature;
-    detailedStatuses += separator + entry.detailedStatus;
-    createdAts += separator + (entry.createdAt ?? 'NULL');
-    separator = ',';
-  }
-  return `${[
-    line,
-    number.phoneNumber,
-    value(number.id),
-    businessProfile.id,
-    value(businessProfile.businessName),
-    value(businessProfile.status),
-    value(number.internalName),
-    value(number.brandingNameShort),
-    value(number.brandingNameLong),
-    value(number.reportingGroup),
-    value(number.createdAt),
-    value(number.updatedAt),
-    value(`{${carriers}}`),
-    `{${features}}`,
-    `{${detailedStatuses}}`,
-    `{${createdAts}}`,
-  ].join('\t')}\n`;
-}
-
-/** Validated text holds no control characters, so only the backslash needs care. */
-function value(text: string | null | undefined): string {
-  return text == null ? '\\N' : text.replaceAll('\\', '\\\\');
-}
-
-/** Lines that repeat or contradict an earlier line, at most `limit` of them, the first ones. */
-export async function contradictions(sql: TransactionSql, limit: number): Promise<{ line: number; reason: string }[]> {
-  const faults = await Promise.all([
-    sql<{ line: number; reason: string }[]>`
-      SELECT line, format('phoneNumber %s is already on line %s', phone_number, earlier) AS reason
-      FROM (
-        SELECT line, phone_number, min(line) OVER (PARTITION BY phone_number) AS earlier
-        FROM staged
-        WHERE phone_number IN (SELECT phone_number FROM staged GROUP BY phone_number HAVING count(*) > 1)
-      ) AS repeated
-      WHERE line > earlier
-      ORDER BY line LIMIT ${limit}`,
-    sql<{ line: number; reason: string }[]>`
-      SELECT line, format('id %s is that of another number, on line %s', id, earlier) AS reason
-      FROM (
-        SELECT
-          line, id, phone_number,
-          min(line) OVER same_id AS earlier,
-          first_value(phone_number) OVER (same_id ORDER BY line) AS earlier_phone_number
-        FROM staged
-        WHERE id IN (SELECT id FROM staged WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1)
-        WINDOW same_id AS (PARTITION BY id)
-      ) AS repeated
-      WHERE line > earlier AND phone_number <> earlier_phone_number
-      ORDER BY line LIMIT ${limit}`,
-    sql<{ line: number; reason: string }[]>`
-      SELECT
-        line,
-        format('businessProfile %s has another %s than on line %s', business_profile_id,
-          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END, earlier) AS reason
-      FROM (
-        SELECT
-          line, business_profile_id, business_name, business_status,
-          first_value(line) OVER by_line AS earlier,
-          first_value(business_name) OVER by_line AS earlier_name,
-          first_value(business_status) OVER by_line AS earlier_status
-        FROM staged
-        WHERE business_profile_id IN (
-          SELECT business_profile_id
-          FROM (SELECT DISTINCT business_profile_id, business_name, business_status FROM staged) AS profile
-          GROUP BY business_profile_id HAVING count(*) > 1
-        )
-        WINDOW by_line AS (PARTITION BY business_profile_id ORDER BY line)
-      ) AS contradicting
-      WHERE (business_name, business_status) <> (earlier_name, earlier_status)
-      ORDER BY line LIMIT ${limit}`,
-  ]);
-  return faults.flat();
-}
-
-/** Lines whose id another number in the database has. */
-export async function takenIds(sql: TransactionSql, limit: number): Promise<{ line: number; reason: string }[]> {
-  return sql<{ line: number; reason: string }[]>`
-    SELECT line, format('id %s is that of another number, %s', id, number.phone_number) AS reason
-    FROM staged JOIN branded_phone_numbers AS number USING (id)
-    WHERE staged.phone_number <> number.phone_number
-    ORDER BY line LIMIT ${limit}`;
+function repeated(sql: TransactionSql, label: string): Promise<LineFault[]> {
+  return sql`
+    SELECT line, format('%s%s is already on line %s', ${label}::text, phone_number, earlier) AS reason
+    FROM (
+      SELECT line, phone_number, min(line) OVER (PARTITION BY phone_number) AS earlier
+      FROM staged
+      WHERE phone_number IN (SELECT phone_number FROM staged GROUP BY phone_number HAVING count(*) > 1)
+    ) AS repeated
+    WHERE line > earlier
+    ORDER BY line LIMIT ${MAX_FAULTS}`;
 }

@@ -61,7 +61,7 @@ describe('what is imported', () => {
     },
   );
 
-  test('may end lines with CRLF, begin with a byte order mark, hold blank lines and lack the last line end', async () => {
+  test('may end lines with CRLF, begin with a byte order mark, hold blank lines and leave out the last line end', async () => {
     const lines = manyNumbers(3).map((item) => JSON.stringify(item));
     expect(await run(`\ufeff${lines.join('\r\n \t\r\n\n')}`, {}, 1)).toMatchObject({ numbers: 3 });
     expect(await stored()).toHaveLength(3);

@@ -1,0 +1,118 @@
+/** The numbers of an import while they are staged: as rows of the table `staged`, and what may be wrong between them. */
+import type { TransactionSql } from 'postgres';
+import { planForWholeTables } from '../database/transaction.js';
+import type { GivenNumber } from './line.js';
+import { type LineFault, MAX_FAULTS } from './lines.js';
+
+/** The columns whose statistics the planner needs. */
+export const ANALYZED = ['phone_number', 'id', 'business_profile_id'];
+
+/** Creates the table, one row per line; it is dropped with the transaction. */
+export async function createTable(sql: TransactionSql): Promise<void> {
+  // Sorting and hashing a large file in memory; the caches of temporary tables stay small.
+  await sql`SET LOCAL work_mem = '128MB'`;
+  await planForWholeTables(sql);
+  await sql`
+    CREATE TEMPORARY TABLE staged (
+      line integer NOT NULL,
+      phone_number text COLLATE "C" NOT NULL,
+      id uuid,
+      business_profile_id uuid NOT NULL,
+      business_name text COLLATE "C" NOT NULL,
+      business_status text COLLATE "C" NOT NULL,
+      internal_name text COLLATE "C",
+      branding_name_short text COLLATE "C",
+      branding_name_long text COLLATE "C",
+      reporting_group text COLLATE "C",
+      created_at timestamptz,
+      updated_at timestamptz,
+      carriers text[] COLLATE "C" NOT NULL,
+      features feature[] NOT NULL,
+      detailed_statuses detailed_status[] NOT NULL,
+      created_ats timestamptz[] NOT NULL
+    ) ON COMMIT DROP`;
+}
+
+/** The row of a line, as COPY reads it. */
+export function rowOf(line: number, { businessProfile, carrierStatuses, ...number }: GivenNumber): string {
+  let carriers = '';
+  let features = '';
+  let detailedStatuses = '';
+  let createdAts = '';
+  let separator = '';
+  for (const entry of carrierStatuses) {
+    carriers += `${separator}"${/["\\]/.test(entry.carrier) ? entry.carrier.replace(/["\\]/g, '\\$&') : entry.carrier}"`;
+    features += separator + entry.feature;
+    detailedStatuses += separator + entry.detailedStatus;
+    createdAts += separator + (entry.createdAt ?? 'NULL');
+    separator = ',';
+  }
+  return `${[
+    line,
+    number.phoneNumber,
+    value(number.id),
+    businessProfile.id,
+    value(businessProfile.businessName),
+    value(businessProfile.status),
+    value(number.internalName),
+    value(number.brandingNameShort),
+    value(number.brandingNameLong),
+    value(number.reportingGroup),
+    value(number.createdAt),
+    value(number.updatedAt),
+    value(`{${carriers}}`),
+    `{${features}}`,
+    `{${detailedStatuses}}`,
+    `{${createdAts}}`,
+  ].join('\t')}\n`;
+}
+
+/** Validated text holds no control characters, so only the backslash needs care. */
+function value(text: string | null | undefined): string {
+  return text == null ? '\\N' : text.replaceAll('\\', '\\\\');
+}
+
+/** Lines that contradict an earlier line, and those whose id another number in the database has. */
+export function contradictions(sql: TransactionSql): Promise<LineFault[]>[] {
+  return [
+    sql<LineFault[]>`
+      SELECT line, format('id %s is that of another number, on line %s', id, earlier) AS reason
+      FROM (
+        SELECT
+          line, id, phone_number,
+          min(line) OVER same_id AS earlier,
+          first_value(phone_number) OVER (same_id ORDER BY line) AS earlier_phone_number
+        FROM staged
+        WHERE id IN (SELECT id FROM staged WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1)
+        WINDOW same_id AS (PARTITION BY id)
+      ) AS repeated
+      WHERE line > earlier AND phone_number <> earlier_phone_number
+      ORDER BY line LIMIT ${MAX_FAULTS}`,
+    sql<LineFault[]>`
+      SELECT
+        line,
+        format('businessProfile %s has another %s than on line %s', business_profile_id,
+          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END, earlier) AS reason
+      FROM (
+        SELECT
+          line, business_profile_id, business_name, business_status,
+          first_value(line) OVER by_line AS earlier,
+          first_value(business_name) OVER by_line AS earlier_name,
+          first_value(business_status) OVER by_line AS earlier_status
+        FROM staged
+        WHERE business_profile_id IN (
+          SELECT business_profile_id
+          FROM (SELECT DISTINCT business_profile_id, business_name, business_status FROM staged) AS profile
+          GROUP BY business_profile_id HAVING count(*) > 1
+        )
+        WINDOW by_line AS (PARTITION BY business_profile_id ORDER BY line)
+      ) AS contradicting
+      WHERE (business_name, business_status) <> (earlier_name, earlier_status)
+      ORDER BY line LIMIT ${MAX_FAULTS}`,
+    sql<LineFault[]>`
+      SELECT line, format('id %s is that of another number, %s', id, number.phone_number) AS reason
+      FROM staged JOIN branded_phone_numbers AS number USING (id)
+      WHERE staged.phone_number <> number.phone_number
+      ORDER BY line LIMIT ${MAX_FAULTS}`,
+  ];
+}
