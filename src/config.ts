@@ -9,9 +9,10 @@ import { nearest, plain } from './suggestion.js';
 const wholeNumber = (least: number, most: number) =>
   z
     .string()
-    .regex(/^[0-9]+$/, `must be a whole number from ${least} to ${most}`)
-    .transform(Number)
-    .refine((value) => value >= least && value <= most, `must be a whole number from ${least} to ${most}`);
+    .refine((value) => /^[0-9]+$/.test(value) && Number(value) >= least && Number(value) <= most, {
+      error: `must be a whole number from ${least} to ${most}`,
+    })
+    .transform(Number);
 
 const address = (protocols: string[]) => checked((value) => faultOfUrl(value, protocols));
 
@@ -95,7 +96,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
 
 /** The least letters of a setting for which a similar name is no coincidence, as HOME is of HOST and PATH of PORT. */
 const TELLING_LENGTH = 8;
-const MOST_SLIPS = 3;
+const MAX_SLIPS = 3;
 
 /** A line for each variable that is no setting but is likely meant to be one that is not set. */
 export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
@@ -105,7 +106,7 @@ export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
     const meant = nearest(
       name,
       unset.filter((each) => each.length >= TELLING_LENGTH || plain(each) === plain(name)),
-      MOST_SLIPS,
+      MAX_SLIPS,
     );
     return meant ? [`${name} is not a setting and has no effect; did you mean ${meant}?`] : [];
   });

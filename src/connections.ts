@@ -5,7 +5,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Config, ConfigError } from './config.js';
-import { openDescriptorLimit } from './descriptors.js';
+import { descriptorLimit } from './descriptors.js';
 import type { Log } from './log.js';
 import { networkOf } from './request/client.js';
 
@@ -30,9 +30,7 @@ const otherDescriptors = (config: Config) => OTHER_DESCRIPTORS + 2 * (LIMIT_CONN
 
 /** @throws {ConfigError} where the system's limit on open files leaves room for no client's connection */
 export function requireDescriptors(config: Config): void {
-  const limit = openDescriptorLimit();
-  const [allowed, least] = [limit.read(), otherDescriptors(config) + 1];
-  limit.close();
+  const [allowed, least] = [descriptorLimit(), otherDescriptors(config) + 1];
   if (allowed >= least) return;
   const atLeast = `DATABASE_CONNECTIONS (${config.DATABASE_CONNECTIONS}) takes ${least}`;
   throw new ConfigError(`the system allows ${allowed} open files (ulimit -n), which are too few: ${atLeast}`);
@@ -49,20 +47,19 @@ export function requireDescriptors(config: Config): void {
 export function boundConnections(server: Server, config: Config, log: Log): () => void {
   // In the order of their last change: the first idle one has been idle longest, the first busy one busy longest.
   const connections = new Map<Socket, Connection>();
-  const limit = openDescriptorLimit();
   // In a failover, the old connections to the database last until the new ones have taken over.
   const others = otherDescriptors(config);
   let most = config.MAX_CONNECTIONS;
 
   function followLimit(): void {
-    const allowed = limit.read();
+    const allowed = descriptorLimit();
     const before = most;
     most = Math.max(1, Math.min(config.MAX_CONNECTIONS, allowed - others));
     if (most !== before) {
       const wanted = `MAX_CONNECTIONS is ${config.MAX_CONNECTIONS}, which takes ${others + config.MAX_CONNECTIONS}`;
       log.warn(`the system allows ${allowed} open files (ulimit -n): at most ${most} client connections; ${wanted}`);
     }
-    while (connections.size > most) close(findSuperfluous(connections, ''));
+    while (connections.size > most) close(leastWanted(connections, ''));
   }
 
   function close(socket: Socket | undefined): void {
@@ -77,9 +74,9 @@ export function boundConnections(server: Server, config: Config, log: Log): () =
   server.on('connection', (socket: Socket) => {
     const network = networkOf(socket.remoteAddress ?? '');
     if (connections.size >= most) {
-      const superfluous = findSuperfluous(connections, network) ?? socket;
-      close(superfluous);
-      if (superfluous === socket) return;
+      const closed = leastWanted(connections, network) ?? socket;
+      close(closed);
+      if (closed === socket) return;
     }
     connections.set(socket, { network, requests: 0, since: performance.now() });
     socket.once('close', () => connections.delete(socket));
@@ -99,13 +96,11 @@ export function boundConnections(server: Server, config: Config, log: Log): () =
     connections.set(socket, connection);
   }
 
-  return () => {
-    clearInterval(watch);
-    limit.close();
-  };
+  return () => clearInterval(watch);
 }
 
-function findSuperfluous(connections: ReadonlyMap<Socket, Connection>, asking: string): Socket | undefined {
+/** The connection to be closed for a new one from `asking`; undefined where that is the new one itself. */
+function leastWanted(connections: ReadonlyMap<Socket, Connection>, asking: string): Socket | undefined {
   const longestIdle = first(connections, ({ requests }) => requests === 0);
   const since = longestIdle && connections.get(longestIdle)?.since;
   if (since !== undefined && performance.now() - since >= IDLE_GRACE_MS) return longestIdle;

@@ -8,26 +8,9 @@
  */
 export function withDeadline<T>(answer: PromiseLike<T>, limitMs: number, onLate: () => Error): Promise<T> {
   return new Promise((resolve, reject) => {
-    let isOver = false;
-    const timer = setTimeout(() => {
-      // After a stall, timers run before the event loop reads the answers that have arrived meanwhile.
-      setImmediate(() => {
-        if (!isOver) reject(onLate());
-      });
-    }, limitMs);
-    const end = () => {
-      isOver = true;
-      clearTimeout(timer);
-    };
-    answer.then(
-      (value) => {
-        end();
-        resolve(value);
-      },
-      (reason) => {
-        end();
-        reject(reason);
-      },
-    );
+    // After a stall, timers run before the event loop reads the answers that have arrived meanwhile.
+    const timer = setTimeout(() => setImmediate(() => reject(onLate())), limitMs);
+    const ended = answer.then(resolve, reject);
+    void ended.then(() => clearTimeout(timer));
   });
 }

@@ -5,19 +5,15 @@ export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Creates the metrics of one service that works on at most `maxRequestsInFlight` list requests. */
 export function createMetrics(maxRequestsInFlight: number) {
-  const registers = [new Registry()];
-  const [registry] = registers as [Registry];
+  const registry = new Registry();
+  const registers = [registry];
+  const gauge = (name: string, help: string) => new Gauge({ name, help, registers });
+  const counter = (name: string, help: string) => new Counter({ name, help, registers });
   const durations = new Histogram({
     name: 'http_request_duration_seconds',
     help: 'Time to answer, by the route (list or other) and the status',
     labelNames: ['route', 'status'],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
-    registers,
-  });
-  const inFlight = new Gauge({ name: 'http_requests_in_flight', help: 'List requests being worked on', registers });
-  const inFlightLimit = new Gauge({
-    name: 'http_requests_in_flight_limit',
-    help: 'MAX_REQUESTS_IN_FLIGHT: list requests that are worked on at most',
     registers,
   });
   const decisions = new Histogram({
@@ -33,31 +29,28 @@ export function createMetrics(maxRequestsInFlight: number) {
     labelNames: ['store'],
     registers,
   });
-  const storeUp = new Gauge({
-    name: 'rate_limit_store_up',
-    help: '0 while this instance limits by itself, since the store of the rate limit fails',
-    registers,
-  });
-  const sweepErrors = new Counter({
-    name: 'rate_limit_sweep_errors_total',
-    help: 'Times that idle clients could not be removed from the table rate_limits',
-    registers,
-  });
-  const queries = new Gauge({
-    name: 'database_queries_in_flight',
-    help: 'Queries that the database has not answered yet',
-    registers,
-  });
-  const failovers = new Counter({
-    name: 'database_failovers_total',
-    help: 'Times that new connections to the database took over, to the same host or another',
-    registers,
-  });
-  const replicaLag = new Gauge({
-    name: 'database_replica_lag_seconds',
-    help: 'How far the database is behind its primary; 0 where it is the primary itself',
-    registers,
-  });
+  const sweepErrors = counter(
+    'rate_limit_sweep_errors_total',
+    'Times that idle clients could not be removed from the table rate_limits',
+  );
+  const storeUp = gauge(
+    'rate_limit_store_up',
+    '0 while this instance limits by itself, since the store of the rate limit fails',
+  );
+  const inFlight = gauge('http_requests_in_flight', 'List requests being worked on');
+  const inFlightLimit = gauge(
+    'http_requests_in_flight_limit',
+    'MAX_REQUESTS_IN_FLIGHT: list requests that are worked on at most',
+  );
+  const queries = gauge('database_queries_in_flight', 'Queries that the database has not answered yet');
+  const failovers = counter(
+    'database_failovers_total',
+    'Times that new connections to the database took over, to the same host or another',
+  );
+  const replicaLag = gauge(
+    'database_replica_lag_seconds',
+    'How far the database is behind its primary; 0 where it is the primary itself',
+  );
   inFlightLimit.set(maxRequestsInFlight);
   storeUp.set(1);
   // A counter that first appears at 1 has not increased, as Prometheus sees it; so those that alerts use start at 0.

@@ -99,27 +99,15 @@ async function create(database: Database, { name, businessProfile, expires, json
 
 /** A header and a line for each key, in columns; the name stands last, because it is of any length. */
 function tableOf(list: readonly ApiKey[]): string {
-  const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, lastUsedOn, businessProfileIds, name }) => [
-    id,
-    state,
-    createdAt,
-    expiresAt ?? 'never',
-    revokedAt ?? '-',
-    lastUsedOn ?? 'never',
-    businessProfileIds === null ? 'all' : `${businessProfileIds.length}`,
-    name,
-  ]);
-  const table = [['ID', 'STATE', 'CREATED', 'EXPIRES', 'REVOKED', 'LAST USED', 'PROFILES', 'NAME'], ...rows];
-  const widths = table[0]?.map((_header, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? [];
-  return table
-    .map(
-      (row) =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
-    .join('');
+  const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, lastUsedOn, businessProfileIds, name }) => {
+    const profiles = businessProfileIds === null ? 'all' : String(businessProfileIds.length);
+    return [id, state, createdAt, expiresAt ?? 'never', revokedAt ?? '-', lastUsedOn ?? 'never', profiles, name];
+  });
+  const header = ['ID', 'STATE', 'CREATED', 'EXPIRES', 'REVOKED', 'LAST USED', 'PROFILES', 'NAME'];
+  const table = [header, ...rows];
+  const widths = header.map((_name, column) => Math.max(...table.map((row) => row[column]?.length ?? 0)));
+  const lineOf = (row: string[]) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ');
+  return table.map((row) => `${lineOf(row).trimEnd()}\n`).join('');
 }
 
 function collectUuids(value: string, earlier: string[] | undefined): string[] {

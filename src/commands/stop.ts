@@ -3,6 +3,7 @@
  * shutdown, the second not to wait for what runs, the third to end at once. None of them leaves an embedded PostgreSQL
  * running.
  */
+import { addAbortListener } from 'node:events';
 import { constants } from 'node:os';
 
 /**
@@ -44,16 +45,9 @@ export function listenForSignals(): void {
 }
 
 /** Resolves as `work` does; rejects with the reason of `signal` as soon as it is aborted, and then ignores `work`. */
-export async function unlessStopped<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  let end = () => {};
-  const stopped = new Promise<never>((_resolve, reject) => {
-    end = () => reject(signal.reason);
-    signal.addEventListener('abort', end);
-    if (signal.aborted) end();
+export function unlessStopped<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const listener = addAbortListener(signal, () => reject(signal.reason));
+    work.then(resolve, reject).finally(() => listener[Symbol.dispose]());
   });
-  try {
-    return await Promise.race([work, stopped]);
-  } finally {
-    signal.removeEventListener('abort', end);
-  }
 }

@@ -3,7 +3,7 @@ import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
 import { connectionOf, hostsOf } from '../postgresUrl/postgresUrl.js';
 import * as schema from './schema.js';
-import { Sockets } from './sockets.js';
+import { createSockets } from './sockets.js';
 
 export type Database = ReturnType<typeof openDatabase>;
 
@@ -56,7 +56,7 @@ export const planningOptions = {
 export function openDatabase(url: string, { connections = 10, statementTimeout = 0 }: Options = {}) {
   const [host = url] = hostsOf(url);
   const address = connectionOf(host);
-  const sockets = new Sockets(address, connections);
+  const sockets = createSockets(address, connections);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
   const client = postgres({
     ...options,

@@ -14,45 +14,37 @@ const NO_TLS = 0x4e;
 /** How long the connections of a closed client may take to end by themselves. */
 const CLOSE_TIMEOUT_MS = 200;
 
-export class Sockets {
-  readonly #address: Connection;
-  readonly #connections: number;
-  readonly #sockets = new Set<Socket>();
-  #opened = 0;
-  #isClosed = false;
-
-  /** The sockets of a client that has at most `connections` at once to one host. */
-  constructor(address: Connection, connections: number) {
-    this.#address = address;
-    this.#connections = connections;
-  }
-
-  /** Opens a socket, as postgres.js expects of its option `socket`. */
-  async open(): Promise<Socket> {
-    if (++this.#opened > this.#connections) await sleep(RECONNECT_DELAY_MS, undefined, { ref: false });
-    const { hostname, place, options } = this.#address;
-    const socket = new Socket().setNoDelay(true);
-    // No listener tells which ones have closed: for TLS, postgres.js removes them all.
-    for (const old of this.#sockets) if (old.destroyed) this.#sockets.delete(old);
-    this.#sockets.add(socket);
-    // postgres.js would begin TLS all the same.
-    if ('ssl' in options && typeof options.ssl === 'object') {
-      socket.once('data', ([answer]: Buffer) => {
-        if (answer === NO_TLS) socket.destroy(withoutTls(hostname));
-      });
-    }
-    if (this.#isClosed) setImmediate(() => socket.destroy());
-    else socket.connect(place);
-    return Object.assign(socket, { host: hostname });
-  }
-
-  /** Destroys what is still open soon after the client was ended: at once, TLS would emit an error that nobody handles. */
-  close(): void {
-    this.#isClosed = true;
-    setTimeout(() => {
-      for (const socket of this.#sockets) socket.destroy();
-    }, CLOSE_TIMEOUT_MS).unref();
-  }
+/** The sockets of a client that has at most `connections` at once to one host. */
+export function createSockets({ hostname, place, options }: Connection, connections: number) {
+  const sockets = new Set<Socket>();
+  let opened = 0;
+  let isClosed = false;
+  return {
+    /** Opens a socket, as postgres.js expects of its option `socket`. */
+    async open(): Promise<Socket> {
+      if (++opened > connections) await sleep(RECONNECT_DELAY_MS, undefined, { ref: false });
+      const socket = new Socket().setNoDelay(true);
+      // No listener tells which ones have closed: for TLS, postgres.js removes them all.
+      for (const old of sockets) if (old.destroyed) sockets.delete(old);
+      sockets.add(socket);
+      // postgres.js would begin TLS all the same.
+      if ('ssl' in options && typeof options.ssl === 'object') {
+        socket.once('data', ([answer]: Buffer) => {
+          if (answer === NO_TLS) socket.destroy(withoutTls(hostname));
+        });
+      }
+      if (isClosed) setImmediate(() => socket.destroy());
+      else socket.connect(place);
+      return Object.assign(socket, { host: hostname });
+    },
+    /** Destroys what is still open soon after the client was ended: at once, TLS would emit an error that nobody handles. */
+    close(): void {
+      isClosed = true;
+      setTimeout(() => {
+        for (const socket of sockets) socket.destroy();
+      }, CLOSE_TIMEOUT_MS).unref();
+    },
+  };
 }
 
 function withoutTls(hostname: string): Error {
