@@ -1,6 +1,7 @@
 /** The schema: brought up to date on a primary, and only checked on a replica, which can't be changed. */
 import { sql } from 'drizzle-orm';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
+import { ConfigError } from '../config.js';
 import { withDeadline } from '../deadline.js';
 import { hostsOf } from '../postgresUrl/postgresUrl.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
@@ -15,23 +16,13 @@ const ANSWER_TIMEOUT_MS = 5000;
 /** Whether a server takes writes. */
 export type Role = 'primary' | 'replica';
 
-/** The schema of a replica is older than this version needs, or is missing. */
-export class OldSchemaError extends Error {
-  readonly code = 'OLD_SCHEMA';
-}
-
-/** The database's encoding can't hold every name. */
-class EncodingError extends Error {
-  readonly code = 'ENCODING';
-}
-
 /**
  * Brings the schema up to date by the migrations in `migrationsFolder`, on the first host of `url` that takes writes.
  * Several instances may call it at once: one migrates, the others wait for it. Where only replicas answer, their schema
  * has to be up to date already.
  * @returns what was found: a primary, migrated now, or no more than a replica
- * @throws {OldSchemaError} where there are only replicas, whose primary has to be migrated first
- * @throws {EncodingError} where the encoding of a host's database is not UTF8
+ * @throws {ConfigError} where there are only replicas, whose primary has to be migrated first, or where the encoding of a
+ *   host's database is not UTF8, which can't hold every name
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
   let replica: string | undefined;
@@ -40,23 +31,23 @@ export async function migrateDatabase(url: string, migrationsFolder: string): Pr
     const role = await withConnection(host, (database) =>
       withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer),
     ).catch((error) => {
-      if (error instanceof EncodingError) throw error;
+      if (error instanceof ConfigError) throw error;
       failure ??= error;
     });
     if (role === 'primary') {
       // Migrating takes rights on the whole database, even with nothing to do; serving takes few (docs/operations.md).
-      if (await findLack(host, migrationsFolder)) await migratePrimary(host, migrationsFolder);
+      if (await findMissing(host, migrationsFolder)) await migratePrimary(host, migrationsFolder);
       return role;
     }
     if (role === 'replica') replica ??= host;
   }
   if (!replica) throw failure;
-  const lack = await findLack(replica, migrationsFolder);
-  if (lack) throw new OldSchemaError(`DATABASE_URL is a replica, and only its primary can be migrated: ${lack}`);
+  const missing = await findMissing(replica, migrationsFolder);
+  if (missing) throw new ConfigError(`DATABASE_URL is a replica, and only its primary can be migrated: ${missing}`);
   return 'replica';
 }
 
-function findLack(url: string, migrationsFolder: string): Promise<string | undefined> {
+function findMissing(url: string, migrationsFolder: string): Promise<string | undefined> {
   return withConnection(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
 }
 
@@ -77,7 +68,7 @@ async function roleOf(database: Database): Promise<Role> {
   const [row] = await database.$client`
     SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name`;
   if (row?.encoding !== 'UTF8') {
-    throw new EncodingError(
+    throw new ConfigError(
       `The encoding of the database ${row?.name} is ${row?.encoding}, and it has to be UTF8: make one with ` +
         "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL.",
     );
