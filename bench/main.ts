@@ -32,10 +32,10 @@ import { measureThroughput } from './throughput.js';
 /** Only pages are timed, not throughput and changes. */
 const IS_PAGES_ONLY = process.env.BENCH_PAGES_ONLY === '1';
 /** Above this, numbers are not imported but copied from the size below, ten times over: an import takes half an hour. */
-const MOST_IMPORTED = 1_000_000;
-const imported = [100_000, MOST_IMPORTED].filter((size) => size <= Number(process.env.BENCH_MOST ?? MOST_IMPORTED));
-const isGrown = Number(process.env.BENCH_NUMBERS) > MOST_IMPORTED;
-const SIZES = isGrown ? [...imported, 10 * MOST_IMPORTED] : imported;
+const MAX_IMPORTED = 1_000_000;
+const imported = [100_000, MAX_IMPORTED].filter((size) => size <= Number(process.env.BENCH_MOST ?? MAX_IMPORTED));
+const isGrown = Number(process.env.BENCH_NUMBERS) > MAX_IMPORTED;
+const SIZES = isGrown ? [...imported, 10 * MAX_IMPORTED] : imported;
 /** This share of the numbers is then imported again, with changed contents. */
 const CHANGED = 0.1;
 const CHANGED_SEED = 7;
@@ -71,11 +71,11 @@ async function benchServer(administrator: string): Promise<void> {
   for (const size of SIZES) {
     const url = databaseOf(administrator, size);
     const [found] = await admin`SELECT FROM pg_database WHERE datname = ${`bench_${size}`}`;
-    if (found && (process.env.BENCH_KEEP === '1' || size > MOST_IMPORTED)) continue;
+    if (found && (process.env.BENCH_KEEP === '1' || size > MAX_IMPORTED)) continue;
     await admin.unsafe(`DROP DATABASE IF EXISTS bench_${size} WITH (FORCE)`);
-    if (size > MOST_IMPORTED) {
+    if (size > MAX_IMPORTED) {
       progress(`growing to ${size} numbers`);
-      await admin.unsafe(`CREATE DATABASE bench_${size} TEMPLATE bench_${MOST_IMPORTED}`);
+      await admin.unsafe(`CREATE DATABASE bench_${size} TEMPLATE bench_${MAX_IMPORTED}`);
       await using(url, growTenfold);
     } else {
       progress(`importing ${size} numbers`);

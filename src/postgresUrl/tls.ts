@@ -98,7 +98,7 @@ function secretsOf(files: Record<keyof typeof PARAMETER_OF, string | undefined>,
       throw new AddressError(`names ${PARAMETER_OF[option]}: ${new FileError(file, 'read', error).message}`);
     }
     try {
-      // Authorities that are none are ignored by Node. The certificate alone is good without its key; the key is compared with it.
+      // Authorities that are none are ignored by Node. The certificate is tried without its key, the key together with it.
       if (option === 'ca') new X509Certificate(secrets.ca as Buffer);
       createSecureContext(option === 'cert' ? { cert: secrets.cert } : secrets);
     } catch (error) {

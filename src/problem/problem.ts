@@ -72,7 +72,7 @@ function sentence(text: string): string {
   return text.endsWith('?') ? text : `${text}.`;
 }
 
-/** The problem of a request without a good key; `refusal` says what was wrong with it. */
+/** The problem of a request without a valid key; `refusal` says what was wrong with it. */
 export function unauthorized(refusal: string): ProblemError {
   return problem('unauthorized', refusal, { headers: { 'WWW-Authenticate': 'Bearer realm="branded-phone-numbers"' } });
 }

@@ -5,8 +5,8 @@ import { hashOf, KEY_FORM } from '../keys/keys.js';
 import { addressClient, type Client } from './client.js';
 import { type FindKeys, KEY_TTL_MS, type KnownKey, lookUpTogether } from './keyLookups.js';
 
-/** How many keys are remembered; unknown ones separately, so that they never push out good ones. */
-const MAX_GOOD_KEYS = 10_000;
+/** How many keys are remembered; unknown ones separately, so that they never push out valid ones. */
+const MAX_VALID_KEYS = 10_000;
 const MAX_UNKNOWN_KEYS = 1000;
 
 /** Who sent a request. */
@@ -22,23 +22,23 @@ export type Identify = (request: Request) => Identified | Promise<Identified>;
 /** Knows clients by their address alone. */
 export const identifyByAddress: Identify = (request) => ({ client: addressClient(request) });
 
-/** Knows clients by their API key. A request without a good one is counted for its address, then refused. */
+/** Knows clients by their API key. A request without a valid one is counted for its address, then refused. */
 export function identifyByApiKey(findKeys: FindKeys): Identify {
   const lookUp = lookUpTogether(findKeys);
-  const good = new LRUCache<string, KnownKey>({ max: MAX_GOOD_KEYS });
+  const valid = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS });
   /** Until when each key counts as unknown. */
   const unknown = new LRUCache<string, number>({ max: MAX_UNKNOWN_KEYS });
 
   async function find(hash: string): Promise<KnownKey | undefined> {
     const now = performance.now();
-    const known = good.get(hash);
+    const known = valid.get(hash);
     if (known && known.freshUntil > now) return known;
     if ((unknown.get(hash) ?? 0) > now) return undefined;
     const key = await lookUp(hash);
     if (key) {
-      good.set(hash, key);
+      valid.set(hash, key);
     } else {
-      good.delete(hash);
+      valid.delete(hash);
       unknown.set(hash, performance.now() + KEY_TTL_MS);
     }
     return key;

@@ -1,7 +1,7 @@
 /**
  * The query string, read strictly: what the request validator never sees or lets pass is found here (broken encodings,
  * unknown and repeated parameters, empty values, numbers that are not plain digits). What is left is clean enough for
- * the validator to judge by the contract, so that one answer can name the faults of both.
+ * the validator to check against the contract, so that one answer can name the faults of both.
  */
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../contract.js';

@@ -10,7 +10,7 @@ import { createDatabase } from '../database.js';
 import { addCarriers, fillSkewed } from './skewedNumbers.js';
 
 /** The most that a page of 25 may read, by the number of attributes; one of 100 is allowed twice as much. */
-const MOST_BUFFERS = { 'one attribute': 4_000, 'several attributes': 4_000 };
+const MAX_BUFFERS = { 'one attribute': 4_000, 'several attributes': 4_000 };
 const NUMBERS = 20_000 * inject('tries');
 /** How many random filters of each kind. */
 const FILTERS = 10 * inject('tries');
@@ -18,7 +18,7 @@ const SEED = 1;
 const MODES = ['force_generic_plan', 'force_custom_plan'] as const;
 const DEEP = `+1${2_000_000_000 + 3.5 * NUMBERS}`;
 
-type Kind = keyof typeof MOST_BUFFERS;
+type Kind = keyof typeof MAX_BUFFERS;
 
 let url: string;
 let drop: () => Promise<void>;
@@ -80,7 +80,7 @@ describe.each(Object.entries(STATISTICS))('with %s', (statistics, bringAbout) =>
           });
           const where = `${after ? 'deep' : 'first'} page of ${JSON.stringify(request)}`;
           const share = buffers / (size > 25 ? 2 : 1);
-          if (share > MOST_BUFFERS[kind]) excesses.push(`${where}: ${buffers} buffers`);
+          if (share > MAX_BUFFERS[kind]) excesses.push(`${where}: ${buffers} buffers`);
           for (const node of statements.flatMap(({ plan }) => scansOfAll(plan))) {
             excesses.push(`${where}: ${node['Node Type']}`);
           }
