@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /** The command `branded-phone-numbers`; each of its commands is a file in `commands/`. */
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { addCheck } from './commands/check.js';
+import { CommandWithExamples } from './commands/commandWithExamples.js';
 import { addDelete } from './commands/delete.js';
 import { addExport } from './commands/export.js';
 import { reportFailure } from './commands/failure.js';
@@ -12,7 +13,9 @@ import { addServe } from './commands/serve.js';
 import { listenForSignals, Stopped } from './commands/stop.js';
 import { contract } from './contract.js';
 
-const program = new Command('branded-phone-numbers').description(contract.info.summary).version(contract.info.version);
+const program = new CommandWithExamples('branded-phone-numbers')
+  .description(contract.info.summary)
+  .version(contract.info.version);
 
 addServe(program);
 addMigrate(program);

@@ -1,22 +1,17 @@
 /** `check`: whether all that the database derives is right. */
-import type { Command } from 'commander';
+
 import type { Database } from '../database/connect.js';
 import { deriveAll } from '../numbers/check.js';
+import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { report } from './output.js';
 
-export function addCheck(program: Command): void {
+export function addCheck(program: CommandWithExamples): void {
   program
     .command('check')
     .description('derive everything again, and report what differed')
     .option('--repair', 'keep what was derived')
-    .addHelpText(
-      'after',
-      `
-Examples:
-  branded-phone-numbers check
-  branded-phone-numbers check --repair`,
-    )
+    .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
     .action(({ repair = false }: { repair?: boolean }) =>
       withConfiguredDatabase((database) => checkDatabase(database, repair)),
     );

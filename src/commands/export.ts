@@ -1,29 +1,26 @@
 /** `export`: writes the numbers of the database in the form that `import` reads. */
 import { Presets, SingleBar } from 'cli-progress';
-import type { Command } from 'commander';
 import type { Database } from '../database/connect.js';
 import { exportNumbers } from '../numbers/export.js';
 import { writeWhole } from '../numbers/outputFile.js';
 import type { Filter } from '../request/filter.js';
+import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
 import { write } from './output.js';
 
-export function addExport(program: Command): void {
+export function addExport(program: CommandWithExamples): void {
   const command = program
     .command('export')
     .description('write the numbers of one moment as NDJSON, an item of the API a line, which import reads')
     .argument('[file]', 'where to write; without it, or with -, standard output');
-  addFilterOptions(command)
-    .addHelpText(
-      'after',
-      `
-Different options narrow the list, several values of one option widen it, as in the API.
-
-Examples:
-  branded-phone-numbers export numbers.ndjson
-  branded-phone-numbers export --status rejected --carrier 'AT&T' --carrier Verizon > rejected.ndjson
-  branded-phone-numbers export | gzip > numbers.ndjson.gz`,
+  addFilterOptions(command);
+  command
+    .addHelpText('after', '\nDifferent options narrow the list, several values of one option widen it, as in the API.')
+    .examples(
+      'branded-phone-numbers export numbers.ndjson',
+      "branded-phone-numbers export --status rejected --carrier 'AT&T' --carrier Verizon > rejected.ndjson",
+      'branded-phone-numbers export | gzip > numbers.ndjson.gz',
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);

@@ -12,7 +12,7 @@ const filters = [...parameters.values()].filter(({ name }) => !['nextCursor', 's
 export class FilterError extends Error {}
 
 /** Adds an option for each filter to `command`, which may be repeated where the parameter may. */
-export function addFilterOptions(command: Command): Command {
+export function addFilterOptions(command: Command): void {
   for (const { name, description = '', schema } of filters) {
     const { enum: choices = [] } = resolve(schema.items ?? schema);
     const notes = [
@@ -26,7 +26,6 @@ export function addFilterOptions(command: Command): Command {
       (value: string, earlier: string[] = []) => [...earlier, value],
     );
   }
-  return command;
 }
 
 /**

@@ -1,25 +1,22 @@
 /** `import`: numbers from files into the database. */
 import { Presets, SingleBar } from 'cli-progress';
-import type { Command } from 'commander';
 import type { Database } from '../database/connect.js';
 import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
 import { InputError } from '../numbers/lines.js';
+import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { report } from './output.js';
 
-export function addImport(program: Command): void {
+export function addImport(program: CommandWithExamples): void {
   program
     .command('import')
     .description('import numbers from NDJSON files, an item of the API a line; all lines or none')
     .argument('<file...>', 'the files; - is standard input')
     .option('--allow-empty', 'succeed even if there are no numbers in the files')
-    .addHelpText(
-      'after',
-      `
-Examples:
-  branded-phone-numbers import numbers.ndjson
-  branded-phone-numbers import january.ndjson february.ndjson
-  gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -`,
+    .examples(
+      'branded-phone-numbers import numbers.ndjson',
+      'branded-phone-numbers import january.ndjson february.ndjson',
+      'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((files: string[], { allowEmpty = false }: { allowEmpty?: boolean }) =>
       withConfiguredDatabase((database) => importFiles(database, files, { allowEmpty }), { mayCreate: true }),

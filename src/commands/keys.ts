@@ -1,12 +1,13 @@
 /** `keys`: API keys, created, listed and revoked. */
-import { type Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import type { Database } from '../database/connect.js';
 import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../keys/keys.js';
+import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { report, write } from './output.js';
 
-export function addKeys(program: Command): void {
+export function addKeys(program: CommandWithExamples): void {
   const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key asks for');
 
   keys
@@ -20,12 +21,9 @@ export function addKeys(program: Command): void {
     )
     .option('--expires <when>', 'a time such as 2027-01-31T00:00:00Z, or a number of days or hours: 90d, 12h', timeOf)
     .option('--json', 'show the key and what is kept of it as one line of JSON')
-    .addHelpText(
-      'after',
-      `
-Examples:
-  branded-phone-numbers keys create --name 'Circle Bank' --expires 90d
-  branded-phone-numbers keys create --name 'Fjord Travel' --business-profile 5d9dc9f8-1818-4811-892f-902bd23f0824`,
+    .examples(
+      "branded-phone-numbers keys create --name 'Circle Bank' --expires 90d",
+      "branded-phone-numbers keys create --name 'Fjord Travel' --business-profile 5d9dc9f8-1818-4811-892f-902bd23f0824",
     )
     .action((options: CreateOptions) => withConfiguredDatabase((database) => create(database, options)));
 
@@ -33,12 +31,9 @@ Examples:
     .command('list')
     .description('list all keys, expired and revoked ones too; the keys themselves are not kept')
     .option('--json', 'a line of JSON for each')
-    .addHelpText(
-      'after',
-      `
-Examples:
-  branded-phone-numbers keys list
-  branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
+    .examples(
+      'branded-phone-numbers keys list',
+      `branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
     )
     .action(({ json }: { json?: true }) =>
       withConfiguredDatabase(async (database) => {
@@ -53,12 +48,7 @@ Examples:
     .command('revoke')
     .description('revoke keys; they stop working within 5 seconds')
     .argument('<id...>', 'as listed', collectUuids)
-    .addHelpText(
-      'after',
-      `
-Examples:
-  branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824`,
-    )
+    .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
     .action((ids: string[]) =>
       withConfiguredDatabase(async (database) => {
         for (const id of ids) {

@@ -1,17 +1,12 @@
 /** `migrate`: the schema, brought up to date. */
-import type { Command } from 'commander';
+import type { CommandWithExamples } from './commandWithExamples.js';
 import { readSettings, withDatabaseUrl } from './database.js';
 import { report } from './output.js';
 
-export function addMigrate(program: Command): void {
+export function addMigrate(program: CommandWithExamples): void {
   program
     .command('migrate')
     .description('bring the database up to date')
-    .addHelpText(
-      'after',
-      `
-Examples:
-  DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate`,
-    )
+    .examples('DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate')
     .action(() => withDatabaseUrl(readSettings(), () => report('the database is up to date')));
 }

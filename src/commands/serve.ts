@@ -1,31 +1,27 @@
 /** `serve`: the service, until a signal ends it. */
 import { once } from 'node:events';
 import { join } from 'node:path';
-import type { Command } from 'commander';
 import { type Config, ConfigError } from '../config.js';
 import type { Database } from '../database/connect.js';
 import type { Role } from '../database/migrations.js';
 import { brandedPhoneNumbers } from '../database/schema.js';
 import { packageFolder } from '../packageFolder.js';
+import type { CommandWithExamples } from './commandWithExamples.js';
 import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
 import { importFiles } from './import.js';
 import { type Stopped, stop, unlessStopped } from './stop.js';
 
-export function addServe(program: Command): void {
+export function addServe(program: CommandWithExamples): void {
   program
     .command('serve')
     .description('serve the API, its documentation at /docs and its health at /healthz and /readyz')
     .option('--demo', 'import the demo data first, if there are no numbers')
-    .addHelpText(
-      'after',
-      `
-Examples:
-  branded-phone-numbers serve --demo
-  PORT=8080 branded-phone-numbers serve
-  DATABASE_URL=postgres://user:password@host/database AUTH=api-key HOST=0.0.0.0 branded-phone-numbers serve
-
-docs/operations.md in the repository lists all settings.`,
+    .examples(
+      'branded-phone-numbers serve --demo',
+      'PORT=8080 branded-phone-numbers serve',
+      'DATABASE_URL=postgres://user:password@host/database AUTH=api-key HOST=0.0.0.0 branded-phone-numbers serve',
     )
+    .addHelpText('after', '\ndocs/operations.md in the repository lists all settings.')
     .action(async ({ demo }: { demo?: true }) => {
       const config = readSettings();
       await withDatabaseUrl(config, (url, role) => serve(config, url, role, demo), { mayCreate: true });
