@@ -5,7 +5,7 @@
  */
 import { isIPv6 } from 'node:net';
 import { nearest } from '../suggestion.js';
-import { AddressError, TLS_PARAMETERS, tlsOf } from './tls.js';
+import { AddressError, TLS_PARAMETERS, TLS_VALUES, tlsOf } from './tls.js';
 
 const PARTS = /^(\w+:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)(?:\?([^#]*))?/;
 
@@ -30,18 +30,19 @@ export function hostsOf(url: string): string[] {
   return hosts.map((host) => `${scheme}${user}${host.replace(/^(?=:|$)/, 'localhost')}${path}${rest && `?${rest}`}`);
 }
 
-/** The parameters that an address may have; `host` and `port` are resolved by {@link hostsOf}. */
-const PARAMETERS = [
-  ...['host', 'port', 'user', 'password', 'dbname', 'application_name', 'options', 'target_session_attrs', 'prepare'],
-  ...['channel_binding', 'gssencmode', ...TLS_PARAMETERS],
-];
-/** The only values of some of them that can be done. */
+/** The only values of some parameters that can be done. */
 const VALUES: Record<string, readonly string[]> = {
   target_session_attrs: ['any', 'read-write', 'read-only', 'primary', 'standby', 'prefer-standby'],
   prepare: ['true', 'false'],
   channel_binding: ['disable', 'prefer'],
   gssencmode: ['disable', 'prefer'],
+  ...TLS_VALUES,
 };
+/** The parameters that an address may have; `host` and `port` are resolved by {@link hostsOf}. */
+const PARAMETERS = [
+  ...['host', 'port', 'user', 'password', 'dbname', 'application_name', 'options'],
+  ...[...Object.keys(VALUES), ...TLS_PARAMETERS],
+];
 /** PostgreSQL keeps 63 bytes of an application_name, to which the process's number is added. */
 const APPLICATION_NAME = /^[ -~]{1,40}$/;
 
@@ -93,8 +94,11 @@ function checkParameters(parameters: URLSearchParams): void {
       throw new AddressError(`names the parameter ${JSON.stringify(name)}, which has no effect here; ${hint}`);
     }
     if (parameters.getAll(name).length > 1) throw new AddressError(`names ${name} more than once`);
-    if (VALUES[name]?.includes(value) === false) {
-      throw new AddressError(`names ${name}=${value}, which can't be done: it may be ${VALUES[name].join(', ')}`);
+    const values = VALUES[name] ?? [value];
+    if (!values.includes(value)) {
+      const meant = nearest(value, values);
+      const hint = meant ? `; did you mean ${meant}?` : '';
+      throw new AddressError(`names ${name}=${value}, which can't be done: it may be ${values.join(', ')}${hint}`);
     }
   }
   const name = parameters.get('application_name');

@@ -4,25 +4,18 @@ import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { type ConnectionOptions, checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
 import { FileError } from '../fileError.js';
-import { nearest } from '../suggestion.js';
 
 /** Something that an address says can't be done; the message follows the name of the setting. */
 export class AddressError extends Error {}
 
-/** The parameters that are read here. */
-export const TLS_PARAMETERS = [
-  'sslmode',
-  'sslrootcert',
-  'sslcert',
-  'sslkey',
-  'sslpassword',
-  'sslcrl',
-  'sslnegotiation',
-];
-
-const MODES = ['disable', 'prefer', 'require', 'verify-ca', 'verify-full'];
+/** The parameters that are read here, of which the values of some are known. */
+export const TLS_PARAMETERS = ['sslrootcert', 'sslcert', 'sslkey', 'sslpassword', 'sslcrl', 'sslnegotiation'];
+export const TLS_VALUES = {
+  sslmode: ['disable', 'prefer', 'require', 'verify-ca', 'verify-full'],
+  sslnegotiation: ['postgres', 'direct'],
+};
 /** The modes that never go on without TLS. */
-const STRICT = MODES.slice(2);
+const STRICT = TLS_VALUES.sslmode.slice(2);
 /** The value of sslrootcert that stands for the authorities that Node trusts, those of NODE_EXTRA_CA_CERTS included. */
 const SYSTEM = 'system';
 
@@ -32,32 +25,23 @@ const SYSTEM = 'system';
  * @throws {AddressError}
  */
 export function tlsOf(host: string, parameters: URLSearchParams): ConnectionOptions | 'prefer' | false {
+  const refuse = (message: string): never => {
+    throw new AddressError(message);
+  };
   const given = (name: string) => parameters.get(name) ?? undefined;
   const root = given('sslrootcert');
   const mode = given('sslmode') ?? (root === SYSTEM ? 'verify-full' : 'disable');
-  checkMode(mode);
-  for (const name of TLS_PARAMETERS.slice(1)) {
-    if (given(name) && !STRICT.includes(mode)) {
-      throw new AddressError(`names ${name}, which needs sslmode=verify-full, verify-ca or require`);
-    }
-  }
-  if (!['postgres', 'direct', undefined].includes(given('sslnegotiation'))) {
-    throw new AddressError('names an sslnegotiation that is neither postgres nor direct');
-  }
-  if (root === SYSTEM && mode !== 'verify-full')
-    throw new AddressError('needs sslmode=verify-full with sslrootcert=system');
-  if (mode === 'verify-ca' && !root) {
-    throw new AddressError('needs sslrootcert=FILE, the certificate of the authority, with sslmode=verify-ca');
-  }
-  for (const [one, other] of [
-    ['sslcert', 'sslkey'],
-    ['sslkey', 'sslcert'],
-    ['sslpassword', 'sslkey'],
-  ] as const) {
-    if (given(one) && !given(other)) throw new AddressError(`names ${one}, which needs ${other}=FILE`);
-  }
   const isVerified = mode !== 'require' || root !== undefined;
-  if (given('sslcrl') && !isVerified) throw new AddressError('names sslcrl, which needs sslrootcert=FILE');
+  const [other] = TLS_PARAMETERS.filter(given);
+  if (other && !STRICT.includes(mode)) refuse(`names ${other}, which needs sslmode=verify-full, verify-ca or require`);
+  if (root === SYSTEM && mode !== 'verify-full') refuse('needs sslmode=verify-full with sslrootcert=system');
+  if (mode === 'verify-ca' && !root) {
+    refuse('needs sslrootcert=FILE, the certificate of the authority, with sslmode=verify-ca');
+  }
+  if (given('sslcert') && !given('sslkey')) refuse('names sslcert, which needs sslkey=FILE');
+  if (given('sslkey') && !given('sslcert')) refuse('names sslkey, which needs sslcert=FILE');
+  if (given('sslpassword') && !given('sslkey')) refuse('names sslpassword, which needs sslkey=FILE');
+  if (given('sslcrl') && !isVerified) refuse('names sslcrl, which needs sslrootcert=FILE');
   if (mode === 'disable') return false;
   if (mode === 'prefer') return 'prefer';
   return {
@@ -71,17 +55,6 @@ export function tlsOf(host: string, parameters: URLSearchParams): ConnectionOpti
       given('sslpassword'),
     ),
   } as ConnectionOptions;
-}
-
-function checkMode(mode: string): void {
-  if (MODES.includes(mode)) return;
-  if (mode === 'allow') {
-    throw new AddressError('names sslmode=allow, which would begin without TLS; use prefer, or verify-full to be safe');
-  }
-  const meant = nearest(mode, MODES);
-  throw new AddressError(
-    `names an sslmode that is none of ${MODES.join(', ')}${meant ? `; did you mean ${meant}?` : ''}`,
-  );
 }
 
 const PARAMETER_OF = { ca: 'sslrootcert', cert: 'sslcert', key: 'sslkey', crl: 'sslcrl' } as const;

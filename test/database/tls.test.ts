@@ -129,8 +129,8 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
   });
 
   it.each([
-    ['sslmode=allow', /names sslmode=allow, .*; use prefer/],
-    ['sslmode=verify_full', /names an sslmode that is none of .*; did you mean verify-full\?/],
+    ['sslmode=allow', /names sslmode=allow, which can't be done: it may be disable, prefer, /],
+    ['sslmode=verify_full', /names sslmode=verify_full, which can't be done: .*; did you mean verify-full\?/],
     ['sslmode=verify-ca', /needs sslrootcert=FILE/],
     ['sslmode=require&sslrootcert=system', /needs sslmode=verify-full with sslrootcert=system/],
     ['sslrootcert=CA', /names sslrootcert, which needs sslmode=verify-full, verify-ca or require/],
@@ -147,7 +147,10 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
       'sslmode=require&sslcert=OWN/client.pem&sslkey=OWN/client.encrypted.key&sslpassword=wrong',
       /names sslkey \S+, but it can't be used/,
     ],
-    ['sslmode=require&sslnegotiation=maybe', /names an sslnegotiation that is neither/],
+    [
+      'sslmode=require&sslnegotiation=maybe',
+      /names sslnegotiation=maybe, which can't be done: it may be postgres, direct/,
+    ],
     ['sslnegotiation=direct', /names sslnegotiation, which needs sslmode/],
   ])('is refused at the start for what has no effect: %s', (query, reason) => {
     expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(ConfigError);
