@@ -5,6 +5,7 @@ import type { PreparedStatements } from './preparedStatements.js';
 
 /** The service is ready only if the database answers within this time. */
 const READY_TIMEOUT_MS = 900;
+const NO_ANSWER = 'the database does not answer';
 
 /** The routes of health; a service that is stopping, or reads from a replica too far behind, is alive, but not ready. */
 export function health(
@@ -17,13 +18,9 @@ export function health(
     response.json({ status: 'alive' });
   });
   router.get('/readyz', async (_request, response) => {
-    const check = () => reader.read(({ checkSchema }) => checkSchema(), READY_TIMEOUT_MS).catch(noAnswer);
+    const check = () => reader.read(({ checkSchema }) => checkSchema(), READY_TIMEOUT_MS).catch(() => NO_ANSWER);
     const reason = isStopping() ? 'stopping' : ((await check()) ?? tooFarBehind());
     response.status(reason ? 503 : 200).json({ status: reason ?? 'ready' });
   });
   return router;
-}
-
-function noAnswer(): string {
-  return 'the database does not answer';
 }

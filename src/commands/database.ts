@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { type Config, ConfigError, misspelledSettings, readConfig } from '../config.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
-import { codeOf } from '../database/errors.js';
+import { CONNECTION_BROKEN, causeOf, codeOf } from '../database/errors.js';
 import { migrateDatabase, type Role } from '../database/migrations.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
 import { printable } from '../fileError.js';
@@ -46,7 +46,7 @@ export async function withDatabaseUrl(
   try {
     await use(embedded.url, await migrated(embedded.url));
   } catch (error) {
-    const reason = isConnectionLost(error) && (await embedded.crashReason());
+    const reason = CONNECTION_BROKEN.test(codeOf(causeOf(error))) && (await embedded.crashReason());
     if (reason) throw new ConfigError(`The embedded PostgreSQL ended its connections: ${reason}.`, { cause: error });
     throw error;
   } finally {
@@ -74,12 +74,4 @@ const migrated = (url: string) => unlessStopped(stop.asked, migrateDatabase(url,
 /** Without user, password and options, which may hold secrets. */
 function addressOf(url: string): string {
   return url.replace(/^(\w+:\/\/)[^/?#]*@/, '$1').replace(/[?#].*$/, '');
-}
-
-/** What the driver and PostgreSQL say when a server ends its sessions, or is not there any more. */
-const CONNECTION_LOST = /^(CONNECTION_|ECONN|EPIPE$|57P0)/;
-
-function isConnectionLost(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  return CONNECTION_LOST.test(codeOf(error)) || isConnectionLost(error.cause);
 }

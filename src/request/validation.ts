@@ -88,30 +88,27 @@ function validate(query: Record<string, unknown>): Promise<Finding[]> {
  * schema for each Content-Type that it meets.
  */
 function createValidator(): Validator {
-  const handlers = OpenApiValidator.middleware({
-    apiSpec: documentForValidator(),
-    validateRequests: { allErrors: true },
-    validateResponses: false,
-    validateSecurity: false,
-    fileUploader: false,
-  }) as RequestHandler[];
+  const router = express.Router().use(
+    OpenApiValidator.middleware({
+      apiSpec: documentForValidator(),
+      validateRequests: { allErrors: true },
+      validateResponses: false,
+      validateSecurity: false,
+      fileUploader: false,
+    }) as RequestHandler[],
+  );
   // The validator asks it how routes are matched.
   const app = express().enable('strict routing').enable('case sensitive routing');
   const { method, path } = operation;
   return (query) => {
-    const request = { app, method, path, originalUrl: path, baseUrl: '', headers: {}, params: {}, query };
+    const request = { app, method, path, url: path, originalUrl: path, baseUrl: '', headers: {}, params: {}, query };
     return new Promise((resolve, reject) => {
-      const call = (index: number) => {
-        const handler = handlers[index];
-        if (!handler) return resolve([]);
-        handler(request as unknown as Request, {} as Response, (error?: unknown) => {
-          if (error === undefined) return call(index + 1);
-          const { status, errors } = error as { status?: number; errors?: Finding[] };
-          if (status === 400 && Array.isArray(errors)) resolve(errors);
-          else reject(error);
-        });
-      };
-      call(0);
+      router(request as unknown as Request, {} as Response, (error?: unknown) => {
+        if (error === undefined) return resolve([]);
+        const { status, errors } = error as { status?: number; errors?: Finding[] };
+        if (status === 400 && Array.isArray(errors)) resolve(errors);
+        else reject(error);
+      });
     });
   };
 }
