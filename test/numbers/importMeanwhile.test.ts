@@ -55,7 +55,7 @@ test('A writer that has changed a number can go on to its entries while an impor
   const isTrying = async () => {
     const [row] = await database.$client`
       SELECT FROM pg_stat_activity
-      WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE ANY ('{LOCK TABLE branded%,rollback to%}')`;
+      WHERE datname = current_database() AND query LIKE '%LOCK TABLE branded_phone_numbers%' AND wait_event = 'PgSleep'`;
     return row !== undefined;
   };
   await until(isTrying, 'the import has tried to lock the numbers', 30_000);
