@@ -165,17 +165,20 @@ END $$;
 --> statement-breakpoint
 
 -- The sources have changed, by one row or a million: derives their numbers. An UPDATE may have renamed some, also to what
--- others of them were called before.
+-- others of them were called before; then it has numbers that were not there before.
 CREATE FUNCTION derive_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  phone_numbers text[];
 BEGIN
   IF TG_OP = 'UPDATE' THEN
-    PERFORM derive(
-      ARRAY(SELECT phone_number FROM changed UNION SELECT phone_number FROM before ORDER BY 1),
-      (SELECT max(updated_at) FROM items
-        WHERE phone_number = ANY (ARRAY(SELECT phone_number FROM before))
-          AND EXISTS (SELECT phone_number FROM before EXCEPT SELECT phone_number FROM changed))
-    );
+    phone_numbers := ARRAY(SELECT phone_number FROM changed UNION SELECT phone_number FROM before ORDER BY 1);
+    -- Neither EXCEPT, which keeps all of them in memory, nor a join, whose plan may be made for one row and used for all.
+    IF cardinality(phone_numbers) > (SELECT count(DISTINCT phone_number) FROM before) THEN
+      PERFORM derive(phone_numbers, (SELECT max(updated_at) FROM items WHERE phone_number = ANY (phone_numbers)));
+    ELSE
+      PERFORM derive(phone_numbers);
+    END IF;
   ELSIF TG_OP <> 'TRUNCATE' THEN
     PERFORM derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1));
   ELSIF EXISTS (SELECT FROM branded_phone_numbers) THEN
