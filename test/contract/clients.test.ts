@@ -10,8 +10,8 @@ const read = (path: string) => readFileSync(path, 'utf8');
 const configs = readdirSync('generated/clients').filter((name) => name.endsWith('.yaml') && name !== 'reference.yaml');
 
 describe("The contract's version is that", () => {
-  it('of the TypeScript package', () => {
-    expect(JSON.parse(read('clients/typescript/package.json')).version).toBe(version);
+  it.each(['package.json', 'package-lock.json', 'clients/typescript/package.json'])('of %s', (file) => {
+    expect(JSON.parse(read(file)).version).toBe(version);
   });
 
   it.each(['typescript', 'python', 'java', 'go'])('of every package that the README of %s names', (client) => {
@@ -30,11 +30,15 @@ describe('The clients', () => {
     expect(parse(read(`generated/clients/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
   });
 
-  it('are shown in the README by one of them, as in its own, where the sample is run; the others are a link away', () => {
-    const blocks = read('clients/typescript/README.md').match(/^```(sh|js)\n.*?^```/gms) ?? [];
-    expect(blocks).toHaveLength(2);
-    for (const block of blocks) expect(read('README.md')).toContain(block);
-    for (const client of ['python', 'java', 'go']) expect(read('README.md')).toContain(`(clients/${client}/README.md)`);
+  it.each([
+    ['README.md', 'typescript', 2],
+    ['clients/README.md', 'python', 2],
+    ['clients/README.md', 'java', 3],
+    ['clients/README.md', 'go', 2],
+  ])('are shown in %s as in the README of %s, where the sample is run', (page, client, count) => {
+    const blocks = read(`clients/${client}/README.md`).match(/^```\w+\n.*?^```$/gms) ?? [];
+    expect(blocks).toHaveLength(count);
+    for (const block of blocks) expect(read(page)).toContain(block);
   });
 
   it('are tested with every filter', () => {
