@@ -29,7 +29,7 @@ export interface Dependencies {
   health: RequestHandler;
 }
 
-/** Milliseconds of a request's time that are kept for its answer. */
+/** Milliseconds of a request's time that are reserved for sending its answer. */
 const TIME_TO_ANSWER_MS = 500;
 
 /** Puts the application together. */
@@ -53,7 +53,7 @@ export function createApp({ config, reader, rateLimit, log, metrics, isStopping,
 
   const logRequest = requestLog(log, metrics);
   const checkProtocol = protocolCheck(config);
-  // One handler, and the operation first: each layer adds to a request's time, and nearly all are for this operation.
+  // One handler, and the operation first: each layer adds to a request's time, and nearly all requests are for the list.
   app.use((request, response, next) => {
     logRequest(request, response);
     // While stopping, closes each connection after its answer, so that the client goes on with another instance.

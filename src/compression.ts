@@ -1,5 +1,5 @@
 /**
- * Compressed answers. Where the whole body is in memory, it is compressed in one go, off the event loop: so the answer
+ * Compressed answers. A body that is in memory as a whole is compressed in one go, off the event loop: so the answer
  * has a Content-Length, for HEAD as well, and costs nothing extra if the client did not ask for compression. The package
  * `compression` turns every answer into a stream without a length; it serves the documentation's files (src/docs.ts).
  */
@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { brotliCompress, constants, gzip, type ZlibOptions } from 'node:zlib';
 import type { Request, Response } from 'express';
 
-/** Shorter bodies fit into a packet or two as they are. */
+/** Shorter bodies fit into a packet or two uncompressed. */
 export const MIN_COMPRESSED_BYTES = 1024;
 /** From 0 to 11. At 4, a page of 100 would be an eighth smaller, and take eight times as long when many are asked for. */
 const BROTLI_QUALITY = 1;

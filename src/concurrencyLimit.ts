@@ -14,14 +14,14 @@ const BACKPRESSURE_MS = 1000;
 
 export interface ConcurrencyLimit {
   /**
-   * Runs `work` for a request, which takes one of the places until `work` has ended, even if its client has gone away
-   * before, and until its response is closed, which may be later.
+   * Runs `work` for a request, which holds a place until `work` has ended, even if its client disconnects before that,
+   * and until its response is closed, which may be later.
    * @throws the problem of a 503 where all places are taken
    */
   run(request: Request, response: Response, work: () => Promise<void>): Promise<void>;
 }
 
-/** Lets at most `most` requests be worked on at once. */
+/** Allows at most `most` requests to be worked on at once. */
 export function createConcurrencyLimit(most: number, metrics: Metrics): ConcurrencyLimit {
   const slowDown = createBackpressure();
   let taken = 0;
@@ -36,7 +36,7 @@ export function createConcurrencyLimit(most: number, metrics: Metrics): Concurre
       const release = () => {
         if (--holders === 0) metrics.inFlight(--taken);
       };
-      // Emitted once the answer was handed to the operating system, however slowly the client reads it, or was aborted.
+      // Emitted once the answer has been handed to the operating system, even if the client reads it slowly, or aborted.
       response.once('close', release);
       await work().finally(release);
     },

@@ -94,11 +94,11 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   throw new ConfigError(result.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'));
 }
 
-/** The least letters of a setting for which a similar name is no coincidence, as HOME is of HOST and PATH of PORT. */
+/** Names shorter than this resemble others by coincidence, as HOST does HOME and PORT does PATH. */
 const TELLING_LENGTH = 8;
 const MAX_SLIPS = 3;
 
-/** A line for each variable that is no setting but is likely meant to be one that is not set. */
+/** A line for each variable that is not a setting but is probably a misspelling of one that is not set. */
 export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
   const unset = settingNames.filter((name) => !environment[name]);
   return Object.keys(environment).flatMap((name) => {

@@ -1,5 +1,5 @@
 /**
- * A limit on client connections that no single client can exhaust: when there is one too many, an older one is closed.
+ * A limit on client connections that no single client can use up: when there is one too many, an older one is closed.
  * Node's own `maxConnections` closes the new one, so a client with enough idle connections could shut all others out.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
@@ -9,7 +9,7 @@ import { descriptorLimit } from './descriptors.js';
 import type { Log } from './log.js';
 import { networkOf } from './request/client.js';
 
-/** A connection without a request for this long makes room for any other; before that, its first may be on its way. */
+/** A connection that has been idle this long may be closed for a new one; until then, its first request may be on its way. */
 const IDLE_GRACE_MS = 1000;
 
 /** Descriptors beside connections: Node's own (20), what listens (2), the files of /docs, and clients of METRICS_PORT. */

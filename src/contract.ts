@@ -38,9 +38,9 @@ export interface Parameter {
 export interface ProblemType {
   title: string;
   status: number;
-  /** What happened, for a person. */
+  /** What happened, for a reader. */
   meaning: string;
-  /** What that person can do. */
+  /** What the reader can do about it. */
   advice: string;
 }
 
@@ -65,7 +65,7 @@ export interface Contract {
 export const contractYaml = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
 export const contract = parse(contractYaml) as Contract;
 
-/** Follows `$ref`s within the document until a thing without one. */
+/** Follows `$ref`s within the document to what they lead to. */
 export function resolve<T extends object>(thing: T | { $ref: string }): T {
   if (!('$ref' in thing) || typeof thing.$ref !== 'string') return thing as T;
   const found = thing.$ref

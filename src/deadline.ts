@@ -1,8 +1,8 @@
-/** Deadlines for what may never answer. */
+/** Deadlines for operations that may never finish. */
 
 /**
- * Resolves as `answer` does, if that is within `limitMs` milliseconds; else rejects with what `onLate` returns. An
- * answer that came while this process stalled past the deadline still counts.
+ * Resolves as `answer` does, if it does so within `limitMs` milliseconds; else rejects with what `onLate` returns. An
+ * answer that arrived while this process was stalled past the deadline still counts.
  *
  * Not p-timeout, which creates an error with its stack at each call, needed or not; a request has two deadlines.
  */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import compression from 'compression';
 import express, { type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
-// Not the package's main module, which would load all of Swagger UI into the server.
+// Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
 import { parseDocument } from 'yaml';
 import { MIN_COMPRESSED_BYTES } from './compression.js';
@@ -79,7 +79,7 @@ const securityHeaders = helmet({
       // No upgrade-insecure-requests: where the service itself is reached over plain HTTP, it would break the page.
     },
   },
-  // Whether a host is HTTPS only is decided by the proxy that ends TLS in front of this service.
+  // Whether a host is HTTPS only is up to the proxy that terminates TLS in front of this service.
   strictTransportSecurity: false,
 });
 

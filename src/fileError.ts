@@ -28,7 +28,7 @@ const MISSING = { read: 'there is no such file', written: 'there is no such fold
 export class FileError extends Error {
   readonly code: string;
 
-  /** @param name the file, as the person has named it, or what it is, such as "standard input" */
+  /** @param name the file as the user named it, or what it is, such as "standard input" */
   constructor(name: string, what: keyof typeof MISSING, cause: unknown) {
     const { code = '', message } = cause as NodeJS.ErrnoException;
     const reason = code === 'ENOENT' ? MISSING[what] : (REASONS[code] ?? message);

@@ -23,7 +23,7 @@ const NO_TARGET = 'The target of the request is not an address.';
 
 /** The HTTP server of the application, not yet listening. */
 export function createHttpServer(app: Express): Server {
-  // Express calls the last one where it finds no path in the target; no handler sees such a request.
+  // Express calls the last one for a target without a path; no handler sees that request.
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
   const server = createServer(
     {
@@ -80,7 +80,7 @@ export async function listen(
   }
 }
 
-/** Takes no more connections and waits for the running requests, within their limit; not once `hurry` is aborted. */
+/** Stops taking connections and waits for the running requests, within their limit; once `hurry` is aborted, no longer. */
 export async function finish(server: Server, hurry: AbortSignal): Promise<void> {
   const closed = once(server, 'close');
   server.close();
@@ -93,7 +93,7 @@ export async function finish(server: Server, hurry: AbortSignal): Promise<void> 
   clearTimeout(late);
 }
 
-/** Where a server that listens at `host` is reached, such as `http://127.0.0.1:3000`. */
+/** The URL of a server that listens at `host`, such as `http://127.0.0.1:3000`. */
 export function urlOf(server: Server, host: string): string {
   const { port } = server.address() as AddressInfo;
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
@@ -111,7 +111,7 @@ function messagesOf(app: Express) {
   return { IncomingMessage: AppRequest, ServerResponse: AppResponse };
 }
 
-/** Answers with a problem even what is too broken, too large or too slow to be a request. */
+/** Answers with a problem even to input that is too broken, too large or too slow to be a request. */
 function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex): void {
   const answers: Record<string, string> = {
     HPE_HEADER_OVERFLOW: rawProblem('invalid-request', 431, 'The address and headers of the request are too long.'),

@@ -80,8 +80,8 @@ function opaqueTagOf(body: Buffer): string {
 
 /**
  * Whether the client has the page already (RFC 9110 section 13.1.2). Not `request.fresh`, which says no to
- * `Cache-Control: no-cache`; every `fetch` adds that to an If-None-Match. Between two tags there are always characters that
- * `opaqueTag` has not, so it is found only where it is one of them.
+ * `Cache-Control: no-cache`, which every `fetch` adds to an If-None-Match. Tags in the list are separated by characters that
+ * `opaqueTag` does not have, so it is found only if it is one of them.
  */
 function isKnown(opaqueTag: string, ifNoneMatch = ''): boolean {
   return ifNoneMatch === '*' || ifNoneMatch.includes(opaqueTag);

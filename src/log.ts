@@ -1,4 +1,4 @@
-/** The log, on standard output: one line of JSON per event or, on a terminal, one line for a person to read. */
+/** The log, on standard output: one line of JSON per event or, on a terminal, one line that is easy to read. */
 import { pino } from 'pino';
 import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config.js';
@@ -9,10 +9,10 @@ const FLUSH_INTERVAL_MS = 100;
 
 export type Log = ReturnType<typeof openLog>;
 
-/** Opens the log: on a terminal, lines for a person to read. */
+/** Opens the log: on a terminal, with lines that are easy to read. */
 export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
   const output = pino.destination({ sync: false, minLength: MIN_WRITE_BYTES, periodicFlush: FLUSH_INTERVAL_MS });
-  // Lines that a closed terminal or a full disk does not take are lost; the service goes on.
+  // Lines that can't be written, to a closed terminal or a full disk, are lost; the service goes on.
   output.on('error', () => {});
   if (!process.stdout.isTTY) return pino({ level: LOG_LEVEL }, output);
   return pino(

@@ -1,4 +1,4 @@
-/** Which hosts are this machine itself. */
+/** Which hosts are this machine. */
 import { BlockList, isIP } from 'node:net';
 
 const loopback = new BlockList();

@@ -32,12 +32,12 @@ try {
 } catch (error) {
   if (error instanceof Stopped) {
     console.error(error.message);
-    process.exit(error.exitCode); // what was stopped may still be under way
+    process.exit(error.exitCode); // what was stopped may still be running
   }
   reportFailure(error);
 }
 
-/** An argument error ends with where the help is: the help itself would let the reason scroll away. */
+/** An argument error ends with a pointer to the help: printing all of it would make the reason scroll away. */
 function sayWhereHelpIs(command: Command, path = command.name()): void {
   command.showHelpAfterError(`${path} --help shows how it is used`);
   for (const each of command.commands) sayWhereHelpIs(each, `${path} ${each.name()}`);

@@ -1,4 +1,4 @@
-/** Where the package's own files lie, whether it runs from src/ or from dist/. */
+/** Where the package's own files are, whether it runs from src/ or from dist/. */
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 

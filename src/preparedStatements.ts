@@ -7,7 +7,7 @@ import { prepareFindKeys } from './request/keyLookups.js';
 
 export type PreparedStatements = ReturnType<typeof prepareStatements>;
 
-/** Prepares all of it on `database`. */
+/** Prepares them all on `database`. */
 export function prepareStatements(database: Database) {
   return {
     database,

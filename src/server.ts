@@ -37,7 +37,7 @@ export interface Service {
 /** All parts of a service that does not listen yet. */
 export interface OpenService {
   server: Server;
-  /** Metrics and health, for the operator's eyes. */
+  /** Metrics and health, for the operator only. */
   operatorServer: Server;
   /** Makes the first requests as quick as the later ones. */
   warmUp(): Promise<void>;

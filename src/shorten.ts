@@ -3,9 +3,9 @@ import { contract } from './contract.js';
 /** The most characters of a name or a value that are repeated in a message. */
 const MAX_SHOWN = contract.components.schemas.Fault?.properties?.parameter?.maxLength as number;
 
-/** What somebody sent, short enough to be repeated in a message: at most `MAX_SHOWN` UTF-16 code units. */
+/** What a client sent, short enough to be repeated in a message: at most `MAX_SHOWN` UTF-16 code units. */
 export function shorten(text: string): string {
   if (text.length <= MAX_SHOWN) return text;
-  // Half of a surrogate pair would not be a character.
+  // Half of a surrogate pair is not a character.
   return `${text.slice(0, MAX_SHOWN - 1).replace(/[\ud800-\udbff]$/, '')}…`;
 }

@@ -1,7 +1,7 @@
 /** "Did you mean …?" */
 import { distance } from 'fastest-levenshtein';
 
-/** The most characters that are compared: the distance of two texts takes as long as their lengths' product. */
+/** The most characters that are compared: the time to compare two texts grows with the product of their lengths. */
 const MAX_COMPARED = 100;
 
 /** The candidate that `text` is most likely a typo of, if any is close enough, with at most `most` slips. */
@@ -13,7 +13,7 @@ export function nearest(
   if (text.length > MAX_COMPARED) return undefined;
   let best: { candidate: string; slips: number } | undefined;
   for (const candidate of candidates) {
-    // A wrong case or separator counts as one slip, however many letters it touches.
+    // Wrong case or wrong separators count as one slip, no matter how many letters they affect.
     const slips = plain(text) === plain(candidate) ? 1 : distance(text, candidate);
     if (
       slips <= Math.min(most, Math.max(2, candidate.length / 3)) &&
@@ -25,7 +25,7 @@ export function nearest(
   return best?.candidate;
 }
 
-/** A name without its case and its word separators, which people write differently. */
+/** A name without its case and word separators, which vary. */
 export function plain(text: string): string {
   return text.toLowerCase().replace(/[^a-z0-9/]/g, '');
 }

@@ -10,7 +10,7 @@ import { migrationsFolder } from '../packageFolder.js';
 import { stop, unlessStopped } from './stop.js';
 
 interface Access {
-  /** Whether the command may begin with an empty embedded database where there is none yet. */
+  /** Whether the command may create an empty embedded database if there is none yet. */
   mayCreate?: boolean;
 }
 

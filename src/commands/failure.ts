@@ -1,4 +1,4 @@
-/** How a command reports what made it fail, and with what exit status. */
+/** How a command reports what made it fail, and the exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
 import { ConfigError } from '../config.js';
 import { codeOf } from '../database/errors.js';
@@ -12,7 +12,7 @@ const READER_HAS_GONE = 128 + 13;
 /** Says on standard error what went wrong, and sets the exit status. */
 export function reportFailure(error: unknown): void {
   if (error instanceof OutputError && error.code === 'EPIPE') {
-    // The reader has seen enough: nothing went wrong.
+    // The reader of the pipe has seen enough: nothing went wrong.
     process.exitCode = READER_HAS_GONE;
     return;
   }
@@ -23,7 +23,7 @@ export function reportFailure(error: unknown): void {
 /** OpenSSL's codes for a certificate that it does not trust, as Node names them. */
 const UNTRUSTED = /^(CERT_|CRL_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_CA$)/;
 
-/** What a person needs to see of an error: its message, or all of it if it is a bug in this program. */
+/** What a user needs to see of an error: its message, or all of it if it is a bug in this program. */
 function explain(error: unknown): unknown {
   if (error instanceof ConfigError || error instanceof FilterError || error instanceof KeyError) return error.message;
   if (error instanceof DrizzleQueryError) return explain(error.cause);

@@ -23,7 +23,7 @@ export function addImport(program: CommandWithExamples): void {
     );
 }
 
-/** Reading the files takes about this part of the time of a first import. */
+/** The fraction of the time of a first import that goes into reading the files. */
 const READING_SHARE = 0.25;
 
 /** Imports the files `names`, reports on the standard streams, and sets the exit status. */
@@ -53,7 +53,7 @@ export async function importFiles(
     });
     bar.stop();
     await report(`imported ${numbers} numbers, ${carrierStatuses} carrier statuses`);
-    // Most likely a mistake: the wrong file, or an earlier program in the pipe that failed.
+    // Most likely a mistake: the wrong file, or a program earlier in the pipe that failed.
     if (numbers > 0 || allowEmpty) return;
     console.error('there was no number to import; if that is right, pass --allow-empty');
     process.exitCode = 1;

@@ -69,7 +69,7 @@ interface CreateOptions {
   json?: true;
 }
 
-/** Creates the key only if it can be shown: nobody could use one that was lost on its way out. */
+/** Creates the key only if it can be shown: one that nobody has seen is of no use. */
 async function create(database: Database, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
   for (const id of await unknownProfiles(database, businessProfile ?? [])) {
     // No error: the key may be made before the profile's first numbers are.
@@ -87,7 +87,7 @@ async function create(database: Database, { name, businessProfile, expires, json
   });
 }
 
-/** A header and a line for each key, in columns; the name stands last, because it is of any length. */
+/** A header and a line for each key, in columns; the name comes last, because it can be of any length. */
 function tableOf(list: readonly ApiKey[]): string {
   const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, lastUsedOn, businessProfileIds, name }) => {
     const profiles = businessProfileIds === null ? 'all' : String(businessProfileIds.length);

@@ -1,4 +1,4 @@
-/** Standard output: a command whose output could not be written has failed. */
+/** Standard output: a command whose output can't be written has failed. */
 import { FileError } from '../fileError.js';
 
 /** Standard output could not be written; the code is EPIPE where the reader has gone. */
@@ -22,8 +22,8 @@ export function write(text: string): Promise<void> {
 }
 
 /**
- * Writes the line that says what a command has done. Where standard output can't be written, standard error has the line,
- * since what was done stays done, and the command fails.
+ * Writes the line that says what a command has done. If standard output can't be written, the line goes to standard error,
+ * because what was done stays done, and the command fails.
  * @throws {OutputError} when it was not written to standard output
  */
 export async function report(line: string): Promise<void> {

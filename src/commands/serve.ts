@@ -39,12 +39,12 @@ async function serve(config: Config, url: string, role: Role, demo = false): Pro
   if (!stop.asked.aborted) await once(stop.asked, 'abort');
   const { signal } = stop.asked.reason as Stopped;
   log.info(`${signal}: closing`);
-  // Other signals come from a terminal, where no load balancer has to notice first.
+  // Other signals come from a terminal, where there is no load balancer that has to notice first.
   const delay = signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0;
   await unlessStopped(stop.forced, service.close(delay, stop.hurried));
 }
 
-/** A limit in PostgreSQL counts by writing, which a replica does not allow. @throws {ConfigError} without another store */
+/** Counting requests in PostgreSQL takes writes, which a replica refuses. @throws {ConfigError} without another store */
 function requireRedis({ REDIS_URL, RATE_LIMIT_PER_SECOND }: Config): void {
   if (REDIS_URL || RATE_LIMIT_PER_SECOND === 0) return;
   throw new ConfigError(

@@ -1,7 +1,7 @@
 /**
- * The signals that end a command: SIGINT, SIGTERM and SIGHUP (the terminal was closed). The first signal asks for a clean
- * shutdown, the second not to wait for what runs, the third to end at once. None of them leaves an embedded PostgreSQL
- * running.
+ * The signals that end a command: SIGINT, SIGTERM and SIGHUP (the terminal was closed). The first asks for a clean
+ * shutdown, the second to stop waiting for what is running, the third to end at once. None of them leaves an embedded
+ * PostgreSQL running.
  */
 import { addAbortListener } from 'node:events';
 import { constants } from 'node:os';
@@ -37,7 +37,7 @@ export function listenForSignals(): void {
   const onSignal = (signal: NodeJS.Signals) => {
     if (performance.now() - last < SAME_SIGNAL_MS) return;
     last = performance.now();
-    // A closed terminal takes no more output; that must not prevent a clean shutdown.
+    // Writing to a closed terminal fails; that must not prevent a clean shutdown.
     if (signal === 'SIGHUP') for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
     requests.find((request) => !request.signal.aborted)?.abort(new Stopped(signal));
   };

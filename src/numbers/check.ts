@@ -1,23 +1,23 @@
-/** Derives everything again (drizzle/0001_derive.sql), finds what differed, and keeps it or not. */
+/** Derives everything again (drizzle/0001_derive.sql), finds what differed, and keeps the result or not. */
 import type { TransactionSql } from 'postgres';
 import type { Database } from '../database/connect.js';
 import { inTransaction, planForWholeTables } from '../database/transaction.js';
 import { lockOutWriters } from './locks.js';
 
-/** Numbers of which the read model was wrong in one way: how many, and the first of them. */
+/** Numbers for which the read model was wrong in one way: how many, and the first of them. */
 export interface Difference {
   what: 'differ from what they are derived from' | 'stand in the index where they should not';
   count: number;
   examples: string[];
 }
 
-/** Numbers that are derived together; writers wait for as long as that takes, about a second. */
+/** Numbers that are derived together; meanwhile other writers wait, for about a second. */
 const BATCH_SIZE = 10_000;
 const MAX_EXAMPLES = 5;
 
 /**
- * Derives all numbers again, whatever the read model holds of them, a batch at a time.
- * @param options.keep whether what was derived is kept; else it is rolled back, and nothing has changed
+ * Derives all numbers again, whatever the read model holds for them, a batch at a time.
+ * @param options.keep whether to keep what was derived; otherwise it is rolled back, and nothing has changed
  * @returns what differed; nothing where all was right
  */
 export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
@@ -36,7 +36,7 @@ export async function deriveAll(database: Database, { keep }: { keep: boolean })
   );
 }
 
-/** What a step found, in a transaction of its own that keeps what it wrote or not. */
+/** What a step found; it runs in its own transaction, which is committed or rolled back. */
 function derive<T>(database: Database, keep: boolean, step: (sql: TransactionSql) => Promise<T>): Promise<T> {
   return inTransaction(database, 'READ COMMITTED', async (sql) => {
     await planForWholeTables(sql);
