@@ -94,7 +94,7 @@ export function readConfig(environment: NodeJS.ProcessEnv): Config {
   throw new ConfigError(result.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'));
 }
 
-/** Names shorter than this resemble others by coincidence, as HOST does HOME and PORT does PATH. */
+/** Names shorter than this resemble others by coincidence, as HOME does HOST and PATH does PORT. */
 const TELLING_LENGTH = 8;
 const MAX_SLIPS = 3;
 

@@ -15,7 +15,7 @@ const arrayTypes = Object.fromEntries(
   ]),
 );
 
-/** The literals of arrays, which several statements of a page and many requests with one key have in common. */
+/** The literals of arrays: several statements of a page use the same ones, and so do many requests with one key. */
 const literals = new WeakMap<readonly unknown[], string>();
 
 function arrayLiteral(value: unknown): string {
@@ -40,14 +40,14 @@ interface Options {
 
 /**
  * How PostgreSQL plans what the service asks.
- * @public bench/explain.ts plans alike
+ * @public bench/explain.ts plans with the same settings
  */
 export const planningOptions = {
-  // The queries are written so that one plan fits all values; planning them at each execution costs more than it gains.
+  // The queries are written so that one plan fits all values; planning each execution costs more than it gains.
   plan_cache_mode: 'force_generic_plan',
   // 'off', because postgres.js drops false. A range scan ends after a few rows; a bitmap would read its whole range.
   enable_bitmapscan: 'off',
-  // No query here should read a whole table, however few rows the statistics may promise.
+  // No query here should read a whole table, no matter how few rows the statistics promise.
   enable_seqscan: 'off',
   jit: 'off',
 } as const;
@@ -62,14 +62,14 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
     ...options,
     max: connections,
     onnotice: () => {},
-    // postgres.js would ask each new connection for the array types, and end the process when it breaks meanwhile.
+    // postgres.js would query each new connection for the array types, and end the process if it breaks meanwhile.
     fetch_types: false,
     types: arrayTypes,
     connect_timeout: CONNECT_TIMEOUT,
     backoff: (attempts: number) => Math.min(0.025 * 2 ** attempts, MAX_RECONNECT_DELAY),
     socket: () => sockets.open(),
     connection: {
-      // Not "$user", public, PostgreSQL's default: a schema named like the role would hide the tables, or take them in.
+      // Not PostgreSQL's default, "$user", public: a schema with the role's name would hide the tables, or receive them.
       search_path: 'public',
       ...planningOptions,
       ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
@@ -80,7 +80,7 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
   return Object.assign(drizzle(client, { schema }), { sockets });
 }
 
-/** Closes the pool; what still runs after `timeout` seconds is cut off. */
+/** Closes the pool; what is still running after `timeout` seconds is cut off. */
 export async function closeDatabase({ $client, sockets }: Database, timeout = 5): Promise<void> {
   await $client.end({ timeout });
   sockets.close();

@@ -1,7 +1,7 @@
-/** Errors of the database layer, and what those of the driver and PostgreSQL say. */
+/** Errors of the database layer, and what those of the driver and of PostgreSQL mean. */
 import postgres from 'postgres';
 
-/** The database can't be read in time; worth another try after `retrySeconds`. The message says why, for a client. */
+/** The database can't be read in time; worth retrying after `retrySeconds`. The message tells the client why. */
 export class DatabaseUnavailable extends Error {
   readonly retrySeconds: number;
 
@@ -11,13 +11,13 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
-/** The code of what was thrown, by the system, the driver or PostgreSQL; empty where it has none. */
+/** The error code given by the system, the driver or PostgreSQL; empty if there is none. */
 export function codeOf(error: unknown): string {
   const { code } = error as { code?: unknown };
   return typeof code === 'string' ? code : '';
 }
 
-/** What the database or the driver said. Drizzle's wrapping holds the statement and its values, which no log should. */
+/** The error of the database or the driver, without Drizzle's wrapper: that holds the statement and its values. */
 export function causeOf(error: unknown): Error {
   const { cause } = error as { cause?: unknown };
   if (cause instanceof Error) return causeOf(cause);

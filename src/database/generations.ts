@@ -1,13 +1,13 @@
 /**
- * Generations of connections to PostgreSQL. postgres.js waits forever on a connection that was cut silently, and nothing
- * but time tells it from one whose answer takes long. So a client lasts only as long as it answers: it is the current
+ * Generations of connections to PostgreSQL. postgres.js waits forever on a connection that was cut silently, and only time
+ * tells it apart from one whose answer takes long. So a client lasts only as long as it answers: it is the current
  * generation, with all that is prepared on it, until the next one takes over, on the same host or another. Two reasons:
  * - nothing at all was answered for half a second, though something was asked;
- * - a statement has waited for half of its time limit, so there is time left to ask again (in the fault table of
+ * - a statement has waited for half of its time limit, which leaves time to ask again (in the fault table of
  *   docs/operations.md, "its connections are half-open": some may be dead while new ones answer).
  *
- * The next one takes over only if it answers, and if the reason still holds then. The old one ends once it has answered
- * what it still can, and only then, and two seconds later at the soonest, may another one follow: no host ever has the
+ * The next one takes over only if it answers, and if the reason still holds by then. The old one ends once it has answered
+ * what it still can. Only then, and no sooner than two seconds later, may another one follow: no host ever has the
  * connections of more than two.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,7 +19,7 @@ import { CONNECTION_BROKEN, causeOf, codeOf } from './errors.js';
 const CHECK_INTERVAL_MS = 100;
 const MAX_SILENCE_MS = 500;
 const MIN_AGE_MS = 2000;
-/** How long the next generation may take to answer, and the head start of the host in use before each of the others. */
+/** How long the next generation may take to answer, and the head start that the host in use has over the others. */
 const ANSWER_TIMEOUT_MS = 1000;
 const HEAD_START_MS = 250;
 
@@ -31,9 +31,9 @@ export interface Prepared {
 export class Generation<P extends Prepared> {
   readonly host: string;
   readonly #prepared: P;
-  /** What was asked and is not answered yet, oldest first. */
+  /** Questions that are not answered yet, oldest first. */
   readonly #waiting = new Set<{ since: number }>();
-  /** Since when something is asked and nothing is answered. */
+  /** Since when questions have been waiting without any answer. */
   #silentSince = Number.POSITIVE_INFINITY;
 
   constructor(host: string, prepared: P) {
@@ -142,7 +142,7 @@ export class Generations<P extends Prepared> {
       return undefined;
     });
     this.#isOpening = false;
-    // What was answered meanwhile was only slow.
+    // If it was answered meanwhile, it was only slow.
     if (this.#isClosed || !this.#isFailing) return next?.end();
     if (!next) return;
     [this.#old, this.#current] = [this.#current, next];

@@ -55,7 +55,7 @@ async function migratePrimary(url: string, migrationsFolder: string): Promise<vo
   // A connection of its own: an open one would not know the types that a migration creates.
   await withConnection(url, (migrated) =>
     withConnection(url, (locked) =>
-      // A lock of the transaction: one of the session would pass to other clients of a pooler in transaction mode.
+      // Held by the transaction: held by the session, it would pass to other clients of a pooler in transaction mode.
       locked.transaction(async (transaction) => {
         await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
         await migrate(migrated, { migrationsFolder });

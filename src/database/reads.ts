@@ -1,6 +1,6 @@
 /**
- * Reads from the database that end in time. A read whose connection breaks is sent again until its deadline, and on each
- * next generation of connections, since reading twice does no harm; the first answer counts. One that is late, or that
+ * Reads from the database, each with a deadline. A read whose connection breaks is sent again until its deadline, and on
+ * each new generation of connections, since reading twice does no harm; the first answer counts. One that is late, or that
  * the database can't do, rejects with `DatabaseUnavailable`.
  */
 import { withDeadline } from '../deadline.js';
@@ -9,7 +9,7 @@ import type { Metrics } from '../metrics.js';
 import { CONNECTION_BROKEN, causeOf, codeOf, DatabaseUnavailable, NOT_MIGRATED, UNABLE } from './errors.js';
 import type { Generation, Generations, Prepared } from './generations.js';
 
-/** Milliseconds between two looks at the reads that wait. */
+/** Milliseconds between checks of the waiting reads. */
 const SEND_INTERVAL_MS = 50;
 /** Milliseconds that a read waits for an old generation before it is sent to the current one, too. */
 const LONG_WAIT_MS = 500;
@@ -17,10 +17,10 @@ const LONG_WAIT_MS = 500;
 /** The part of an AbortSignal that queries use. */
 export type Signal = Pick<AbortSignal, 'aborted' | 'throwIfAborted'>;
 
-/** A query that only reads; once the signal is aborted, nobody waits for its result any more. */
+/** A query that only reads; once the signal is aborted, its result is no longer needed. */
 type Query<P, T> = (prepared: P, signal: Signal) => PromiseLike<T>;
 
-/** One read, however often it is sent. A real AbortSignal is slower to create, and nothing here needs its event. */
+/** One read, which may be sent several times. A real AbortSignal is slower to create, and its event is not needed. */
 class Read<P extends Prepared> implements Signal {
   readonly since = performance.now();
   readonly query: Query<P, void>;
@@ -100,7 +100,7 @@ export class Reader<P extends Prepared> {
       this.#log.error({ code: codeOf(outage), reason: outage.message }, 'the database does not answer');
     if (!outage && this.#isDown) this.#log.info('the database answers again');
     this.#isDown = outage !== undefined;
-    // Or else they would fill the queues of connections on which nobody answers.
+    // Otherwise they would fill the queues of connections that nobody answers on.
     if (this.#isDown) return;
     const longAgo = performance.now() - LONG_WAIT_MS;
     for (const read of this.#reads)

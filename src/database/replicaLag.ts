@@ -1,17 +1,17 @@
 /**
  * How far a streaming replica is behind its primary, seen from the replica alone.
  *
- * The time since the last replayed commit would not do: while nobody writes it grows, though nothing is missing. Nor would
- * a comparison of what was received with what was replayed: once the connection to the primary is cut both stand still,
- * and are equal. So this samples both positions once a second: what is written by then is a mark, and the lag is the age
- * of the oldest mark that is not reached yet. While no receiver is connected to the primary, nobody knows what has been
- * written since, so the lag grows.
+ * The time since the last replayed commit is no measure: while nobody writes it grows, though nothing is missing. Nor is
+ * the difference between what was received and what was replayed: once the connection to the primary is cut, both stand
+ * still and are equal. So this samples both positions once a second: what is written by then is a mark, and the lag is the
+ * age of the oldest mark that has not been reached yet. While no receiver is connected to the primary, nobody knows what
+ * has been written since, so the lag grows.
  *
- * One mark at a time would not do: the lag would start from 0 with each mark, and a replica that is always 40 s behind would
- * be ready for 30 s of every 40.
+ * One mark at a time is not enough: the lag would start again from 0 with each mark, and a replica that is always 40 s
+ * behind would be ready for 30 s of every 40.
  *
  * Limits: it is accurate to about a second. A connection that was cut silently is noticed when PostgreSQL notices it,
- * after `wal_receiver_timeout`. Only roles with `pg_read_all_stats` see what was written and is not received yet.
+ * after `wal_receiver_timeout`. Only roles with `pg_read_all_stats` see what is written but not received yet.
  */
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
@@ -25,10 +25,10 @@ const SAMPLE_TIMEOUT_MS = 900;
 /** The most marks that are kept; beyond that, every other one is dropped. */
 const MAX_MARKS = 1000;
 
-/** What a server says of itself. Positions are bytes of the write-ahead log. */
+/** What a server reports about itself. Positions are bytes of the write-ahead log. */
 export interface Sample {
   isReplica: boolean;
-  /** Where the replica is, and the furthest place that the primary is known to have written. */
+  /** How far the replica is, and how far the primary is known to have written. */
   replayed: number;
   written: number;
   /** Whether it receives from its primary. */
@@ -39,20 +39,20 @@ export interface Sample {
 
 /** The lag after a series of samples, each with its time in milliseconds. */
 export class LagEstimate {
-  /** Positions that were written at a time, and that the replica has not reached, in their order. */
+  /** Positions that the replica has not reached, in order, and when each was known to be written. */
   #marks: { written: number; at: number }[] = [];
   #isConnected = true;
   #lastConnected: number | undefined;
 
   observe({ isReplica, replayed, written, isConnected, secondsSinceCommit }: Sample, at: number): void {
-    // Reads that move to a replica when this primary fails have missed nothing before that, as far as anyone knows: an
-    // idle primary's last commit may be days old, and all instances would be taken out at once for it.
+    // As far as anyone knows, reads that move to a replica when this primary fails have missed nothing before that. An
+    // idle primary's last commit may be days old, and that would take out all instances at once.
     this.#isConnected = isConnected || !isReplica;
     this.#marks = isReplica ? this.#marks.filter((mark) => mark.written > replayed) : [];
     if (isReplica && written > Math.max(replayed, this.#marks.at(-1)?.written ?? 0)) this.#marks.push({ written, at });
     if (this.#marks.length > MAX_MARKS) this.#marks = this.#marks.filter((_mark, i) => i % 2 === 0);
     if (this.#isConnected) this.#lastConnected = at;
-    // Never seen connected: what it has may be as old as its last commit.
+    // It has never been seen connected: what it has may be as old as its last commit.
     else this.#lastConnected ??= at - (secondsSinceCommit ?? Number.POSITIVE_INFINITY) * 1000;
   }
 
@@ -83,7 +83,7 @@ export class ReplicaLag {
     if (maxSeconds > 0) this.#timer = setInterval(() => void this.takeSample(), SAMPLE_INTERVAL_MS).unref();
   }
 
-  /** Says how far the replica is behind, for people, if that is too far. */
+  /** Says how far behind the replica is, for people, if that is too far. */
   tooFarBehind(): string | undefined {
     const seconds = this.#estimate.seconds(performance.now());
     if (this.#maxSeconds === 0 || seconds <= this.#maxSeconds) return undefined;
@@ -101,7 +101,7 @@ export class ReplicaLag {
     } catch (error) {
       const { message: reason } = causeOf(error);
       const code = codeOf(causeOf(error));
-      // What PostgreSQL refuses once, it refuses every second, such as an engine without these functions: logged once.
+      // Logged once, since what is refused once is refused every second, as by an engine without these functions.
       const isRefused = SQLSTATE.test(code);
       if (isRefused && !this.#isRefused)
         this.#log.warn({ code, reason }, 'how far the database is behind is not known');

@@ -6,8 +6,7 @@
  * - The read model, which pages are read from: `items`, and `terms` and `postings`, an inverted index over them. Only the
  *   function `derive` writes it (drizzle/0001_derive.sql).
  *
- * Bounds and value lists repeat the contract's, because the database is its own last line of defense; a test compares the
- * two.
+ * Bounds and value lists repeat the contract's, because the database is the last line of defense; a test compares the two.
  */
 import { sql } from 'drizzle-orm';
 import {
@@ -66,7 +65,7 @@ export const brandedPhoneNumbers = pgTable(
     brandingNameLong: byteText('branding_name_long'),
     reportingGroup: byteText('reporting_group'),
     createdAt: time('created_at').notNull().defaultNow(),
-    /** What a writer says; `items.updated_at`, which answers show, may be later. */
+    /** What the writer gave; `items.updated_at`, which answers show, may be later. */
     updatedAt: time('updated_at').notNull().defaultNow(),
   },
   (t) => [
@@ -176,7 +175,7 @@ export const postings = pgTable(
   ],
 );
 
-/** The counted requests of the last second of each client; unlogged, because a crash may forget them. */
+/** Each client's counted requests of the last second; unlogged, because a crash may lose them. */
 export const rateLimits = pgTable('rate_limits', {
   client: byteText().primaryKey(),
   /** When each of them came, oldest first. */

@@ -1,7 +1,7 @@
 /**
- * The sockets of a client's connections. Two faults need them: postgres.js can't destroy a connection that was cut
- * silently ("it hangs"), and where a host accepts connections and closes them it tries again hundreds of times a second
- * ("it accepts connections and closes them"; the names are those of the fault table in docs/operations.md).
+ * The sockets of a client's connections. Two faults need them (the names are those of the fault table in
+ * docs/operations.md): postgres.js can't destroy a connection that was cut silently ("it hangs"), and it tries again
+ * hundreds of times a second where a host accepts connections and closes them ("it accepts connections and closes them").
  */
 import { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,9 +9,9 @@ import type { Connection } from '../postgresUrl/postgresUrl.js';
 
 /** The delay of each connection that replaces another one. */
 const RECONNECT_DELAY_MS = 50;
-/** A server's answer to the wish for TLS: N. */
+/** A server's answer that refuses TLS: N. */
 const NO_TLS = 0x4e;
-/** How long the connections of a closed client may take to end by themselves. */
+/** How long the connections of a closed client may take to end on their own. */
 const CLOSE_TIMEOUT_MS = 200;
 
 /** The sockets of a client that has at most `connections` at once to one host. */

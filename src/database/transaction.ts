@@ -1,8 +1,8 @@
-/** Transactions of a command: each on a connection of its own, with every setting that its outcome depends on. */
+/** Transactions of a command: each on its own connection, with every setting that its outcome depends on. */
 import postgres, { type TransactionSql } from 'postgres';
 import type { Database } from './connect.js';
 
-/** What a statement sees: what others have committed before it, or all as it was when the transaction began. */
+/** What a statement sees: what others committed before it, or everything as it was when the transaction began. */
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
 
 /** Limits that a database or a role may set by default, and that would end a long transaction. */
@@ -11,8 +11,8 @@ const TIME_LIMITS = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_s
 const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
 
 /**
- * Does `work` in one transaction, on a connection of its own. When it fails, the connection is closed, which undoes all:
- * postgres.js would send a ROLLBACK even where the connection is what failed, and throw where nobody can catch.
+ * Does `work` in one transaction, on its own connection. If it fails, the connection is closed, which undoes everything:
+ * postgres.js would send a ROLLBACK even if the connection itself has failed, and throw where nobody can catch it.
  */
 export async function inTransaction<T>(
   database: Database,
@@ -37,7 +37,7 @@ export async function inTransaction<T>(
   }
 }
 
-/** Takes no snapshot yet, so that `work` sees what it locks first as it is once locked. */
+/** Takes no snapshot yet, so that `work` sees the rows it locks first as they are once they are locked. */
 async function liftTimeLimits(sql: TransactionSql): Promise<void> {
   for (const name of TIME_LIMITS) await sql`SET LOCAL ${sql(name)} = 0`;
   const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;

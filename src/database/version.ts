@@ -8,7 +8,7 @@ import { items } from './schema.js';
 
 /**
  * Prepares a check of the schema against the migrations in `migrationsFolder`. It resolves to what is missing; undefined
- * if nothing is. It reads the list's table as well, since that may be gone while the record of the migrations is not.
+ * if nothing is. It also reads the list's table, which may be gone while the record of the migrations is still there.
  */
 export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<string | undefined> {
   const needed = newestOf(migrationsFolder);
@@ -30,7 +30,7 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
 
 const OLD = 'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';
 
-/** The version that the migrations of this program lead to, in milliseconds since 1970. */
+/** The schema version that this program's migrations lead to, in milliseconds since 1970. */
 function newestOf(migrationsFolder: string): number {
   const journal = readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8');
   return Math.max(...(JSON.parse(journal) as { entries: { when: number }[] }).entries.map(({ when }) => when));

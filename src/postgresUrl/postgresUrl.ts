@@ -10,13 +10,13 @@ import { AddressError, TLS_PARAMETERS, TLS_VALUES, tlsOf } from './tls.js';
 const PARTS = /^(\w+:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)(?:\?([^#]*))?/;
 
 /**
- * The addresses of the single hosts, in order, each with its host in place and no parameter `host` or `port`. What is
- * no address comes back as it is.
+ * The addresses of the individual hosts, in order, each with its host in place and without parameters `host` or `port`. A
+ * text that is not an address is returned as it is.
  */
 export function hostsOf(url: string): string[] {
   const [isAddress, scheme, user = '', authority = '', path, query = ''] = PARTS.exec(url) ?? [];
   if (!isAddress) return [url];
-  // In an address of PostgreSQL a plus sign is no space.
+  // In an address of PostgreSQL, a plus sign does not stand for a space.
   const parameters = new URLSearchParams(query.replaceAll('+', '%2B'));
   const named = parameters.get('host')?.split(',');
   const ports = parameters.get('port')?.split(',') ?? [];
@@ -46,16 +46,16 @@ const PARAMETERS = [
 /** PostgreSQL keeps 63 bytes of an application_name, to which the process's number is added. */
 const APPLICATION_NAME = /^[ -~]{1,40}$/;
 
-/** The address of a single host, as the driver takes it. It takes nothing from the environment then. */
+/** The address of a single host, in the driver's form. With it the driver takes nothing from the environment. */
 export interface Connection {
   hostname: string;
-  /** The path of a Unix socket, or an address of the network. */
+  /** The path of a Unix socket, or a network address. */
   place: { path: string } | { host: string; port: number };
   applicationName: string;
   options: object;
 }
 
-/** @throws {AddressError} where it says anything that can't be done */
+/** @throws {AddressError} if it asks for anything that can't be done */
 export function connectionOf(hostUrl: string): Connection {
   const url = new URL(hostUrl);
   const { searchParams: parameters } = url;
@@ -107,7 +107,7 @@ function checkParameters(parameters: URLSearchParams): void {
   }
 }
 
-/** The variables that say for libpq what an address leaves out. */
+/** The variables from which libpq takes what an address leaves out. */
 const VARIABLES: Record<string, string> = {
   PGUSER: 'user',
   PGPASSWORD: 'password',
@@ -132,7 +132,7 @@ const VARIABLES: Record<string, string> = {
   PGSERVICE: 'service',
 };
 
-/** The address with what PG* variables say for libpq where it leaves it out; a host is never left out. */
+/** The address, with what it leaves out taken from the PG* variables, as libpq does; a host is never left out. */
 export function withEnvironment(url: string, environment: NodeJS.ProcessEnv): string {
   const [address = '', , user = '', , path = '', query = ''] = PARTS.exec(url) ?? [];
   const named = new URLSearchParams(query);
@@ -151,7 +151,7 @@ function socketFolderOf(hostname: string): string | undefined {
   return folder.startsWith('/') ? folder : undefined;
 }
 
-/** What an address must be, if anything is wrong with it. Never repeats the address, which may hold a password. */
+/** What an address must be, if anything is wrong with it. Never repeats the address, since it may hold a password. */
 export function faultOfUrl(url: string, protocols: readonly string[]): string | undefined {
   if (!protocols.some((protocol) => url.startsWith(`${protocol}//`))) {
     return `must be an address that begins with ${protocols.map((protocol) => `${protocol}//`).join(' or ')}`;

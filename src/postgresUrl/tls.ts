@@ -5,7 +5,7 @@ import { isIP } from 'node:net';
 import { type ConnectionOptions, checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
 import { FileError } from '../fileError.js';
 
-/** Something that an address says can't be done; the message follows the name of the setting. */
+/** Something that an address asks for can't be done; the message follows the name of the setting. */
 export class AddressError extends Error {}
 
 /** The parameters that are read here, of which the values of some are known. */
@@ -59,7 +59,7 @@ export function tlsOf(host: string, parameters: URLSearchParams): ConnectionOpti
 
 const PARAMETER_OF = { ca: 'sslrootcert', cert: 'sslcert', key: 'sslkey', crl: 'sslcrl' } as const;
 
-/** Reads the files, and sees that they can be used. */
+/** Reads the files, and checks that they can be used. */
 function secretsOf(files: Record<keyof typeof PARAMETER_OF, string | undefined>, passphrase: string | undefined) {
   const secrets: ConnectionOptions = passphrase === undefined ? {} : { passphrase };
   for (const option of ['ca', 'crl', 'cert', 'key'] as const) {
