@@ -1,4 +1,4 @@
-/** The user that PostgreSQL's programs run as: ours or, as PostgreSQL refuses root, another one. */
+/** The user that PostgreSQL's programs run as: ours or, since PostgreSQL refuses to run as root, another one. */
 import { execFile, spawn } from 'node:child_process';
 import { addAbortListener, once } from 'node:events';
 import { statSync } from 'node:fs';
@@ -9,9 +9,9 @@ import type { Programs } from './programs.js';
 
 export interface Account {
   environment: Record<string, string>;
-  /** Whom root gives the data to. */
+  /** The user to whom root gives the data. */
   owner?: Ids;
-  /** What makes a program run as the owner: options for spawning it, or the program that goes before it. */
+  /** What makes a program run as the owner: options for spawning it, or a program that runs it. */
   ids?: Ids;
   prefix: string[];
 }
@@ -24,7 +24,7 @@ interface Ids {
 /**
  * The account for the data in `home`, which need not exist; its parent must.
  *
- * @throws Error whose message says why there is none
+ * @throws Error whose message says why no account can be used
  */
 export async function accountFor(home: string, { postgres, environment }: Programs): Promise<Account> {
   const self = process.getuid?.(); // undefined on Windows
@@ -50,7 +50,7 @@ export async function accountFor(home: string, { postgres, environment }: Progra
 }
 
 /**
- * Where only root may enter a folder above the data or the programs, as in /root. CAP_DAC_OVERRIDE lets another user in;
+ * For when only root may enter a folder above the data or the programs, as with /root. CAP_DAC_OVERRIDE lets another user in;
  * `spawn` cannot give it. Without no_setuid_fixup, access(2) would ignore it.
  */
 function letIntoClosedFolders({ uid, gid }: Ids): string[] {
@@ -64,10 +64,10 @@ async function nobody(): Promise<Ids> {
 }
 
 /**
- * Runs a program in the folder `cwd` to its end. It has a process group of its own, so that a Ctrl-C in the terminal
+ * Runs a program in the folder `cwd` to its end. It has its own process group, so that a Ctrl-C in the terminal
  * reaches only us.
  *
- * @param stop interrupts it (SIGINT); its reason becomes the error unless the program succeeds all the same
+ * @param stop interrupts it (SIGINT); its reason becomes the error unless the program succeeds anyway
  * @throws Error with what the program wrote on standard error, in English
  */
 export async function run(account: Account, program: string, args: string[], cwd: string, stop?: AbortSignal) {

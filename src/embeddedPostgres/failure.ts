@@ -1,7 +1,7 @@
-/** How the embedded PostgreSQL reports what keeps it from working. */
+/** How the embedded PostgreSQL reports what prevents it from working. */
 import { ConfigError } from '../config.js';
 
-/** An error for a person: `problem` is a sentence about the embedded PostgreSQL that ends with what to do. */
+/** An error for the user: `problem` is a sentence about the embedded PostgreSQL that ends with what to do. */
 export function unusable(problem: string, cause?: unknown): ConfigError {
   return new ConfigError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
     cause,

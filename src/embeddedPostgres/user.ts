@@ -12,7 +12,7 @@ const USERS_LOCK = 7_302_651;
 const ANSWER_TIMEOUT_MS = 5_000;
 /** For the restart of PostgreSQL's processes after one has crashed, which others may be waiting for. */
 const RECOVERY_TIMEOUT_MS = 10_000;
-/** Between two tries to connect. */
+/** Between attempts to connect. */
 const RECONNECT_DELAY_SECONDS = 0.2;
 
 export interface User {
@@ -70,8 +70,8 @@ async function createDatabase(sql: postgres.Sql): Promise<void> {
 }
 
 /**
- * Whether there is no other user. If so, new ones wait for the lock until the stop disconnects them, and then start
- * PostgreSQL again. A server that does not answer counts as ours to stop: it is of no use to others either.
+ * Whether there are no other users. If so, new ones wait for the lock until the stop disconnects them, and then start
+ * PostgreSQL again. A server that does not answer may be stopped, too: it is of no use to others either.
  */
 async function isLast(sql: postgres.Sql): Promise<boolean> {
   const deadline = Date.now() + RECOVERY_TIMEOUT_MS;
@@ -87,7 +87,7 @@ async function isLast(sql: postgres.Sql): Promise<boolean> {
     } catch (error) {
       if (codeOf(error) === 'ECONNREFUSED') return false; // it is gone
       if (!codeOf(error)) return true; // no answer in time
-      // One of its processes may have crashed, which ends all sessions. The others then hold the lock again, before us.
+      // One of its processes may have crashed, which ends all sessions. The other users then take the lock again, before us.
       patienceSeconds = 5 * RECONNECT_DELAY_SECONDS;
       await sleep(RECONNECT_DELAY_SECONDS * 1000);
     }
