@@ -15,7 +15,7 @@ import { apiKeys, businessProfiles } from '../database/schema.js';
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
 
-/** A key can't be made as it was asked for; the message says why. */
+/** A key can't be made as requested; the message says why. */
 export class KeyError extends Error {}
 
 /** What is shown of a key; its times are RFC 3339 in UTC. */
@@ -70,7 +70,7 @@ export async function createApiKey(
   return { key, created };
 }
 
-/** Says what the schema's own checks refuse. */
+/** Explains what the schema's own checks refuse. */
 function reasonOf(error: unknown): KeyError | undefined {
   const cause = causeOf(error) as Error & { constraint_name?: string };
   if (codeOf(cause) !== CHECK_VIOLATION) return undefined;
@@ -82,7 +82,7 @@ function reasonOf(error: unknown): KeyError | undefined {
   return undefined;
 }
 
-/** Those of `ids` that are no business profile's. */
+/** Those of `ids` that belong to no business profile. */
 export async function unknownProfiles(database: Database, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const known = await database
@@ -97,7 +97,7 @@ export function listApiKeys(database: Database): Promise<ApiKey[]> {
   return database.select(shown).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
 }
 
-/** Revokes a key; undefined where there is none with this id, or it is revoked already. */
+/** Revokes a key; undefined if no key has this id, or it is revoked already. */
 export async function revokeApiKey(database: Database, id: string): Promise<ApiKey | undefined> {
   const now: SQL<string> = sql`now()`;
   const [revoked] = await database
@@ -108,7 +108,7 @@ export async function revokeApiKey(database: Database, id: string): Promise<ApiK
   return revoked;
 }
 
-/** What is kept of a key. */
+/** What is stored of a key. */
 export function hashOf(key: string): string {
   return createHash('sha256').update(key).digest('hex');
 }

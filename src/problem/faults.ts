@@ -1,4 +1,4 @@
-/** The faults of a request: all of them counted, the first ones described. */
+/** The faults of a request: all are counted, the first ones described. */
 import type { Fault } from '../../generated/types/models/index.js';
 import { contract } from '../contract.js';
 import { shorten } from '../shorten.js';
@@ -10,7 +10,7 @@ export class Faults {
   readonly described: Fault[] = [];
   count = 0;
 
-  /** Adds a fault. `describe` says what is wrong; describing takes time, so it is not called for faults beyond the list. */
+  /** Adds a fault. `describe` says what is wrong; that takes time, so it is not called for faults beyond the list. */
   add(parameter: string, describe: () => string): void {
     if (this.count++ < MAX_DESCRIBED) this.described.push({ parameter: shorten(parameter), detail: describe() });
   }

@@ -1,4 +1,4 @@
-/** Pages for people: what a problem type (the `type` of a problem answer) means and what to do about it. */
+/** Pages for readers: what a problem type (the `type` of a problem answer) means and what to do about it. */
 import { contract, type ProblemType, resolve } from '../contract.js';
 
 /** The page at `/problems`: every kind of problem in one list. */

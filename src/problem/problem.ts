@@ -9,7 +9,7 @@ import { shorten } from '../shorten.js';
 import { nearest } from '../suggestion.js';
 import type { Faults } from './faults.js';
 
-/** The last part of a problem type's URI; each stands in the contract's `x-problems`. */
+/** The last part of a problem type's URI; each is listed in the contract's `x-problems`. */
 export type ProblemName =
   | 'invalid-request'
   | 'invalid-cursor'
@@ -67,7 +67,7 @@ export function invalidCursor(detail: string): ProblemError {
   return problem('invalid-cursor', sentence(`${parameter} ${detail}`), { errors: [{ parameter, detail }] });
 }
 
-/** A fault may end with a suggestion: "did you mean carrier?" */
+/** A fault may end in a question: "did you mean carrier?" */
 function sentence(text: string): string {
   return text.endsWith('?') ? text : `${text}.`;
 }
@@ -77,14 +77,14 @@ export function unauthorized(refusal: string): ProblemError {
   return problem('unauthorized', refusal, { headers: { 'WWW-Authenticate': 'Bearer realm="branded-phone-numbers"' } });
 }
 
-/** The problem of a 503: the database or the service can't answer in time; worth another try in `seconds`. */
+/** The problem of a 503: the database or the service can't answer in time; worth retrying in `seconds`. */
 export function unavailable(detail: string, seconds = 1): ProblemError {
   return problem('unavailable', `${detail} Try again in ${seconds} second${seconds === 1 ? '' : 's'}.`, {
     headers: { 'Retry-After': String(seconds) },
   });
 }
 
-/** Answers the requests that no route matched. */
+/** Answers requests that no route matched. */
 export const notFound: RequestHandler = (request) => {
   throw noSuchPath(request);
 };
@@ -97,7 +97,7 @@ function noSuchPath(request: Request): ProblemError {
   );
 }
 
-/** Turns whatever was thrown into its answer. An error that is no problem is our mistake: only `report` sees it. */
+/** Turns what was thrown into its answer. An error that is not a problem is our mistake: only `report` sees it. */
 export function answerProblem(report: (error: unknown, request: Request) => void): ErrorRequestHandler {
   return (error, request, response, next) => {
     if (response.headersSent) return next(error);
@@ -132,7 +132,7 @@ async function send(request: Request, response: Response, { problem: body, heade
   response.send(await encodeBody(request, response, Buffer.from(JSON.stringify(body))));
 }
 
-/** A problem for the raw socket, where a request is too broken for a response object to exist. */
+/** A problem for the raw socket, for a request that is too broken to have a response object. */
 export function rawProblem(name: ProblemName, status: number, detail: string): string {
   const body = JSON.stringify(problem(name, detail, { status }).problem);
   return [

@@ -1,4 +1,4 @@
-/** API keys, recognized in requests. */
+/** Recognizes API keys in requests. */
 import type { Request } from 'express';
 import { LRUCache } from 'lru-cache';
 import { hashOf, KEY_FORM } from '../keys/keys.js';
@@ -12,14 +12,14 @@ const MAX_UNKNOWN_KEYS = 1000;
 /** Who sent a request. */
 interface Identified {
   client: Client;
-  /** What was wrong with the key, where the client is known by its address only. */
+  /** What was wrong with the key, if the client is known by its address only. */
   refusal?: string;
 }
 
 /** Identifies who sent a request. */
 export type Identify = (request: Request) => Identified | Promise<Identified>;
 
-/** Knows clients by their address alone. */
+/** Identifies clients by their address alone. */
 export const identifyByAddress: Identify = (request) => ({ client: addressClient(request) });
 
 /** Knows clients by their API key. A request without a valid one is counted for its address, then refused. */

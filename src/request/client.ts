@@ -1,4 +1,4 @@
-/** Who sends a request: who the rate limit counts, and what they may see. */
+/** Who sends a request: whom the rate limit counts, and what they may see. */
 import { isIPv4, isIPv6 } from 'node:net';
 import type { Request } from 'express';
 import ipaddr from 'ipaddr.js';
@@ -17,12 +17,12 @@ const IPV6_NETWORK_BITS = 64;
 /** A cache of the networks of IPv6 addresses: computing one takes 0.1 ms. */
 const networks = new LRUCache<string, string>({ max: 10_000 });
 
-/** The client that is known by its address alone. All that a proxy sends that is not an address counts as one client. */
+/** The client that is known by its address alone. Whatever a proxy sends instead of an address counts as one client. */
 export function addressClient({ ip = '' }: Request): Client {
   return { id: `address:${networkOf(withoutPort(ip))}`, visibleProfiles: null };
 }
 
-/** Some proxies name the client's port as well. */
+/** Some proxies add the client's port. */
 function withoutPort(address: string): string {
   const [, ipv4, ipv6] = /^(?:([\d.]+)|\[([^\]]+)\]):\d+$/.exec(address) ?? [];
   return ipv4 ?? ipv6 ?? address;

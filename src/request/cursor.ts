@@ -8,9 +8,9 @@ import { hash } from 'node:crypto';
 import { parameters } from '../contract.js';
 import type { Filter } from './filter.js';
 
-/** To be raised when the order of the pages changes, so that an older cursor is refused and not misread. */
+/** Raise it when the order of the pages changes, so that older cursors are refused and not misread. */
 const VERSION = 1;
-/** Bytes of SHA-256 kept of the filter, and of all that stands before the checksum. */
+/** The bytes kept of two SHA-256 digests: the filter's, and the checksum of all that comes before it. */
 const DIGEST_BYTES = 8;
 /** Bytes before the phone number: the version and the filter's digest. */
 const HEAD_BYTES = 1 + DIGEST_BYTES;

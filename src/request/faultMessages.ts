@@ -1,4 +1,4 @@
-/** Messages for what the validator found, so that a person knows what to send instead. */
+/** Messages for what the validator found, which say what to send instead. */
 import { parameters, resolve, type Schema } from '../contract.js';
 import type { Faults } from '../problem/faults.js';
 import { shorten } from '../shorten.js';
@@ -14,10 +14,10 @@ export interface Finding {
   message: string;
 }
 
-/** How many values between commas are looked at to tell that commas were meant to separate them. */
+/** How many values between commas are examined to tell that the commas were meant to separate them. */
 const MAX_PARTS = 3;
 
-/** Adds the validator's findings about `query` to `faults`: one for each value, however many keywords it fails. */
+/** Adds the validator's findings about `query` to `faults`: one for each value, even if it fails several keywords. */
 export function addFindings(findings: readonly Finding[], query: Record<string, unknown>, faults: Faults): void {
   const seen = new Set<string>();
   for (const { path, errorCode, message } of findings) {
@@ -62,7 +62,7 @@ function describeChoice(text: string, title: string | undefined, choices: readon
   return `${quoted(text)} is not a ${title}; ${meant ? `did you mean ${meant}?` : `use one of ${choices.join(', ')}`}`;
 }
 
-/** What may be a number's value: the validator accepts 0x10, 1e1 and 5.0 as well, and enough digits to make infinity. */
+/** The allowed form of a number: the validator also accepts 0x10, 1e1, 5.0 and enough digits to make infinity. */
 export const PLAIN_DIGITS = /^[0-9]{1,15}$/;
 
 /** Says what a number has to be: "must be a page size from 1 to 100". */

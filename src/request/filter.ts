@@ -1,4 +1,4 @@
-/** What a request asks for, without its order, repeats and page: the same filter however it is written. */
+/** What a request asks for, without order, repeats and page: the same filter no matter how it is written. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus, type Feature, type Status } from '../../generated/types/models/index.js';
 
@@ -38,7 +38,7 @@ function sorted<T extends string>(values: readonly T[] | undefined): T[] | null 
 
 const DETAILED_STATUSES: ReadonlySet<string> = new Set(Object.values(DetailedStatus));
 
-/** Whether a value of the parameter `status` is a dotted one, which is about an entry and not the number. */
+/** Whether a value of the parameter `status` is a dotted one: about an entry, not the number. */
 function isDetailedStatus(value: Status | DetailedStatus): value is DetailedStatus {
   return DETAILED_STATUSES.has(value);
 }

@@ -1,7 +1,7 @@
 /**
- * Look-ups of API keys. Anyone can send keys that nobody has seen yet, and only the database can tell which of them are
- * good. So it is asked about all of them, but in bounded statements: one at a time and at most a hundred a second, each
- * about all the keys that came since the one before.
+ * Look-ups of API keys. Anyone can send keys that this instance has not seen yet, and only the database can tell which of
+ * them are valid. So it is asked about all of them, but within bounds: one statement at a time and at most a hundred a
+ * second, each about all the keys that have come since the one before.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { and, inArray, isNull, sql } from 'drizzle-orm';
@@ -12,7 +12,7 @@ import type { Client } from './client.js';
 /** How long the result of a look-up is used; with the time of the next one, which a request waits for, less than 5 s. */
 export const KEY_TTL_MS = 4000;
 export const KEY_LOOKUP_TIMEOUT_MS = 500;
-/** From the begin of a look-up to that of the next, at least. */
+/** From the start of a look-up to the start of the next, at least. */
 const INTERVAL_MS = 10;
 
 /** A key that the database knows. */
@@ -56,12 +56,12 @@ export function lookUpTogether(findKeys: FindKeys): (hash: string) => Promise<Kn
   };
 }
 
-/** By the calendar of UTC, as all times here. */
+/** In UTC, like all times here. */
 const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
 
 /**
- * Notes that keys were used today, which `keys list` shows: a write a day, for which no request waits. Where it fails, as it
- * does on a replica or without the right to do it, the next look-up tries again, and the key works all the same.
+ * Records that keys were used today, which `keys list` shows: one write a day, for which no request waits. If it fails, as
+ * on a replica or without the privilege, the next look-up tries again; the key works regardless.
  */
 function noteUse(database: Database, keys: { id: string }[]): void {
   if (keys.length === 0) return;

@@ -1,6 +1,6 @@
 /**
- * What HTTP itself requires of a request, whatever it asks for. Node would answer some violations without a body, drop
- * excess headers silently, or let the request pass; here each gets a problem like any other fault.
+ * What HTTP itself requires of any request. Node would answer some violations without a body, drop excess headers
+ * silently, or let the request pass; here each gets a problem like any other fault.
  */
 import type { Request } from 'express';
 import type { Config } from '../config.js';
@@ -10,9 +10,9 @@ import { shorten } from '../shorten.js';
 
 /** Header lines of one request. */
 const MAX_HEADERS = 100;
-/** Characters of a path that may be one of ours, were each of its characters percent-encoded. */
+/** More characters than our longest path has if each of them is percent-encoded. */
 const MAX_PATH = 1000;
-/** Characters of an Accept-Encoding that is read; a longer one takes milliseconds, and counts as none. */
+/** The longest Accept-Encoding that is read; a longer one would take milliseconds, and is ignored. */
 const MAX_ACCEPT_ENCODING = 1000;
 /** A host as RFC 3986 section 3.2.2 has it, and a port. */
 const HOST = /^(\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:\d*)?$/i;
@@ -21,7 +21,7 @@ const UNRESERVED = /[\w.~-]/;
 
 /**
  * Creates the check of a request. It throws a problem if the request breaks a rule of HTTP, or is for another host while
- * only this machine is served; else it normalizes the path of the request (RFC 3986 section 6.2.2.2).
+ * only this machine is served; otherwise it normalizes the request's path (RFC 3986 section 6.2.2.2).
  */
 export function protocolCheck(
   config: Pick<Config, 'HOST' | 'AUTH' | 'TRUST_PROXY' | 'PUBLIC_URL'>,
@@ -42,7 +42,7 @@ export function protocolCheck(
       );
     }
     const hosts = valuesOf('host', rawHeaders);
-    // RFC 9112 section 3.2; and of two keys, a proxy in front may have looked at the other one.
+    // RFC 9112 section 3.2. And if there are two keys, a proxy in front may have checked the other one.
     for (const name of ['Host', 'Authorization']) {
       const count = valuesOf(name.toLowerCase(), rawHeaders).length;
       if (count > 1) throw problem('invalid-request', `The request has ${count} ${name} headers; send one.`);
@@ -69,7 +69,7 @@ export function protocolCheck(
   };
 }
 
-/** The values of one header, in a list of names and values in turn. */
+/** The values of one header, from a list in which names and values alternate. */
 function valuesOf(name: string, rawHeaders: readonly string[]): string[] {
   return rawHeaders.filter((_value, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name);
 }
@@ -82,7 +82,7 @@ function hostnameOf(host: string): string {
     .toLowerCase();
 }
 
-/** The request's target with no unreserved character of its path percent-encoded. A path of no known length stays as it is. */
+/** The request's target, with no unreserved character of its path percent-encoded. Longer paths than ours stay as they are. */
 function normalized(target: string): string {
   const end = target.includes('?') ? target.indexOf('?') : target.length;
   if (end > MAX_PATH) return target;

@@ -62,7 +62,7 @@ function pairsOf(text: string): string[] | undefined {
 
 const BROKEN_ENCODING = 'is not correctly percent-encoded UTF-8; encode each byte as % and two hexadecimal digits';
 
-/** The parameters by what other APIs call them. */
+/** The parameters, by what other APIs call them. */
 const synonyms = new Map(
   [...parameters].flatMap(([name, parameter]) => (parameter['x-synonyms'] ?? []).map((other) => [plain(other), name])),
 );
@@ -75,7 +75,7 @@ function unknown(name: string): string {
   return `is not a parameter${meant ? `; did you mean ${meant}?` : `; there are ${[...parameters.keys()].join(', ')}`}`;
 }
 
-/** Says what is wrong with a value that the validator would not see as it was sent; undefined if nothing is. */
+/** What is wrong with a value that the validator would not see as it was sent; undefined if nothing is. */
 function faultOf(value: string, { schema }: Parameter): (() => string) | undefined {
   if (value === '') return () => 'is empty; give it a value or leave it out';
   if (schema.type === 'integer' && !PLAIN_DIGITS.test(value)) return () => describeNumber(value, schema);

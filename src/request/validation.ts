@@ -48,14 +48,14 @@ const NO_CURSOR: Cursor = { after: '', isFor: () => true };
 const DAMAGED = 'is damaged; send it exactly as it was received, or start without it';
 const OF_OTHER_FILTERS = 'belongs to other filters; send those it was made with, or start without it';
 
-/** Compiles the contract's schemas at the start: in the first request it would take longer than the rate limit may. */
+/** Compiles the contract's schemas at the start: in the first request, that would take longer than the rate limit may. */
 export async function warmUpValidator(): Promise<void> {
   await validated({}, new Faults());
 }
 
 /**
- * Queries that were lately found valid: the pages of a walk differ only in their cursor, and most clients use few
- * filters. A validation takes some 20 µs, about a twelfth of a request's CPU time.
+ * Queries that were recently found valid: the pages of a walk differ only in their cursor, and most clients use few
+ * filters. Validating takes some 20 µs, about a twelfth of a request's CPU time.
  */
 const knownValid = new LRUCache<string, ValidParameters>({ max: 1000 });
 /** The longest query that is remembered, in characters. */
@@ -84,8 +84,8 @@ function validate(query: Record<string, unknown>): Promise<Finding[]> {
 }
 
 /**
- * Creates the contract's validator. It sees requests that have only a query: for others it would compile and keep a
- * schema for each Content-Type that it meets.
+ * Creates the contract's validator. It is given requests that have nothing but a query: it would compile and keep a schema
+ * for each Content-Type that it meets.
  */
 function createValidator(): Validator {
   const router = express.Router().use(
