@@ -1,11 +1,11 @@
 /**
- * The contract as our clients are generated from it, on standard output. It differs from openapi/openapi.yaml in what a
- * generator can't do with that:
+ * The version of the contract that our clients are generated from, on standard output. It differs from
+ * openapi/openapi.yaml where the generators need it:
  *
  * - A parameter's description says its bounds, because editors show descriptions, not schemas.
- * - `nextCursor` may be null, as the last page's is, so that a loop over pages can hand on what it was given.
- * - Only the answer that is no problem is listed: every client reads problems by one piece of its own code, whatever the
- *   status and whoever sent it.
+ * - `nextCursor` may be null, as on the last page, so that a loop over pages can pass on what it received.
+ * - Only the successful answer is listed: one piece of code in each client reads problems, whatever their status and
+ *   whether the service or a proxy sent them.
  */
 import { valueWords } from '../browser/parameterWords.js';
 import { contract, type Parameter, resolve } from '../src/contract.js';

@@ -1,4 +1,4 @@
-/** Each package, as the checkers of its language see it, and what they say of a wrong program that uses it. */
+/** What the checkers of each language say about its package, and about wrong programs that use it. */
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
@@ -15,7 +15,7 @@ const installed = (client: string, ...path: string[]) => join(CACHE, 'installed'
 const packed = (ending: string) => join(packages, readdirSync(packages).find((file) => file.endsWith(ending)) ?? '');
 const checker = (name: string) => join(CACHE, 'checks', 'node_modules', '.bin', name);
 
-/** Runs a command; what it prints is the reason where it fails. */
+/** Runs a command; if it fails, what it printed is the reason. */
 async function run(command: string, options: string[], folder = CACHE): Promise<string> {
   try {
     return (await execute(command, options, { cwd: folder, maxBuffer: 1 << 26 })).stdout;
@@ -25,7 +25,7 @@ async function run(command: string, options: string[], folder = CACHE): Promise<
   }
 }
 
-/** A file with `code` in `folder`, or in one of its own. */
+/** A file with `code` in `folder`, or in a new one. */
 async function file(name: string, code: string, folder?: string): Promise<string> {
   const path = join(folder ?? (await mkdtemp(join(tmpdir(), 'branded-phone-numbers-client-'))), name);
   await writeFile(path, code);
@@ -63,7 +63,7 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
   const program = sample('python', 'python', 'http://127.0.0.1:4000');
   const tests = join(import.meta.dirname, 'python', 'test_client.py');
 
-  /** The modules that are ours, or made by templates of ours; the others are the generator's. */
+  /** The modules that are ours, or made from our templates; the others are the generator's. */
   const modules = ['exceptions', 'exchange', 'filters', 'pages', 'api.branded_phone_numbers_api'];
   const path = async (module: string) => {
     const code = 'import branded_phone_numbers_client as c; print(c.__path__[0])';
@@ -81,13 +81,13 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
     await Promise.all([mypy(...files), pyright(...files)]);
   });
 
-  it('lets mypy --strict and pyright find nothing in what is ours of it', async () => {
+  it('lets mypy --strict and pyright find nothing in our part of it', async () => {
     const named = modules.flatMap((module) => ['-m', `branded_phone_numbers_client.${module}`]);
     await mypy('--follow-imports=silent', ...named);
     await pyright(...(await Promise.all(modules.map(path))));
   });
 
-  it('lets mypy --strict and pyright find an unknown filter, an unknown status, and a text for a list', async () => {
+  it('lets mypy --strict and pyright find an unknown filter, an unknown status, and a string instead of a list', async () => {
     const wrong = [
       await file('filter.py', program.replace('carrier=', 'carrrier=')),
       await file('status.py', program.replace('"approved"', '"aproved"')),

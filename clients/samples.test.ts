@@ -1,6 +1,6 @@
 /**
- * The sample in each client's README, run as it stands with the package that `make clients` made, against a service that
- * answers 503 and 429 in between.
+ * The sample in each client's README, run word for word with the package that `make clients` made, against a service that
+ * answers 503 and 429 now and then.
  */
 import { execFile } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -21,7 +21,7 @@ async function expected(): Promise<string> {
   return items.map(({ phoneNumber }) => `${phoneNumber} approved\n`).join('');
 }
 
-/** How a user runs a file of the language, and where its package is installed. */
+/** How a user runs a file in the language, and where its package is installed. */
 const runs: Record<string, { language: string; file: string; run(folder: string): Promise<{ stdout: string }> }> = {
   typescript: {
     language: 'js',

@@ -45,7 +45,7 @@ func list(service *client.BrandedPhoneNumbersAPIService) client.ApiListBrandedPh
 	return service.ListBrandedPhoneNumbers(context.Background())
 }
 
-// walk collects all pages of a walk by hand, of the largest size.
+// walk collects all pages of a walk without the helper, of the largest size.
 func walk(t *testing.T, request client.ApiListBrandedPhoneNumbersRequest) []string {
 	t.Helper()
 	numbers := []string{}
@@ -99,7 +99,7 @@ func TestListsTheRightNumbersForEveryShape(t *testing.T) {
 	}
 }
 
-// firstPage asks as the specification writes it, without the client.
+// firstPage sends the request as the specification writes it, without the client.
 func firstPage(t *testing.T, query string) []string {
 	t.Helper()
 	answer, err := http.Get(os.Getenv("SERVICE_URL") + "/v1/brandedPhoneNumbers?size=100&" + query)
@@ -228,7 +228,7 @@ func badDay(steps string) string {
 	return fmt.Sprintf("%s/go-%d/%s", os.Getenv("FAILING_URL"), time.Now().UnixNano(), steps)
 }
 
-// waits says how long the address was left alone between the requests, in milliseconds.
+// waits returns the pauses between the requests to the address, in milliseconds.
 func waits(t *testing.T, url string) []float64 {
 	t.Helper()
 	answer, err := http.Get(url + "/asked")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// requestLimit ends a request that is not fully answered, unless the configuration's HTTPClient has a Timeout of its own.
+// requestLimit ends a request that is not fully answered, unless the configuration's HTTPClient has its own Timeout.
 const requestLimit = 30 * time.Second
 
 // exchange sends a request without a body and decodes its answer into answer. An answer other than 2xx is a
@@ -45,7 +45,7 @@ func (c *APIClient) exchange(ctx context.Context, path, method string, headers m
 	return response, nil
 }
 
-// errorOf reads the problem that the service answers. What a proxy on the way answers may be anything: HTML, other JSON,
+// errorOf reads the problem that the service answers. A proxy on the way may answer anything: HTML, other JSON,
 // nothing.
 func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
 	var problem Problem
@@ -61,7 +61,7 @@ func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
 	return &GenericOpenAPIError{body: body, error: message, model: problem}
 }
 
-// Problem returns what the service said, or nil if the answer is no problem, such as a proxy's.
+// Problem returns what the service said, or nil if the answer is not a problem, such as a proxy's.
 func (e GenericOpenAPIError) Problem() *Problem {
 	if problem, ok := e.model.(Problem); ok {
 		return &problem

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// tries is how often a page is asked for before its error is returned.
+	// tries is how many times a page is requested before its error is returned.
 	tries       = 5
 	longestWait = time.Minute
 )
 
 // EachNumber walks over every number that matches, page after page. After a 429, a 503 or a broken connection it waits
-// and asks again, up to five times for a page. An error ends the walk, as does the context of the request, also while it
-// waits.
+// and tries again; a page is requested at most five times. An error ends the walk, and so does the request's context,
+// even while it waits.
 func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNumber, error] {
 	return func(yield func(BrandedPhoneNumber, error) bool) {
 		request := r
@@ -68,8 +68,8 @@ func isPassing(response *http.Response, err error) bool {
 	return response != nil && (response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable)
 }
 
-// waitAfter is as long as the service says, in seconds or as a date (RFC 9110 section 10.2.3), or half a second that
-// doubles with each attempt.
+// waitAfter is how long to wait: as the service says, in seconds or as a date (RFC 9110 section 10.2.3), or half a
+// second, doubled with each attempt.
 func waitAfter(response *http.Response, attempt int) time.Duration {
 	wait := 500 * time.Millisecond << (attempt - 1)
 	if response != nil {

@@ -1,11 +1,11 @@
 /**
  * The service on a bad day: passes requests to the real one, except where the address that a client was given says
- * otherwise. `/<anything>/<steps>` is such an address: its first request meets the first step, and so on, with commas
- * between them; requests after the last step are passed on. `/<anything>/<steps>/asked` lists when it was asked.
+ * otherwise. Such an address is `/<anything>/<steps>`: its first request meets the first step, and so on, with commas
+ * between them; requests after the last step are passed on. `/<anything>/<steps>/asked` lists when requests came.
  *
  * Steps: `ok`; `503`, `429` and other statuses, with `Retry-After: 0`; `503-1`, with `Retry-After: 1`; `503-`, without;
  * `break` and `half`, a connection that breaks in the first line of the answer and in its body; `silent` and `stall`, no answer and
- * half of one; `html`, a proxy's 502; a step with `*` is met by all requests from there on. `size=20` is no step: it
+ * half of one; `html`, a proxy's 502; a step with `*` is met by all requests from there on. `size=20` is not a step: it
  * sets the size of all pages.
  */
 import { once } from 'node:events';
@@ -42,7 +42,7 @@ export async function startFailing(serviceUrl: string): Promise<{ url: string; c
 
 async function meet(step: string, url: URL, response: ServerResponse): Promise<unknown> {
   if (step === 'silent') return;
-  // Had nothing been sent, some languages' own libraries would ask once more.
+  // If nothing had been sent, the standard libraries of some languages would retry once.
   if (step === 'break') return response.socket?.end('HTTP/1.');
   if (step === 'html') return response.writeHead(502, { 'Content-Type': 'text/html' }).end('<h1>Bad Gateway</h1>');
   const [, status, retryAfter] = /^(\d{3})(-\d*)?$/.exec(step) ?? [];

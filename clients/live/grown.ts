@@ -1,5 +1,5 @@
 /**
- * The service as it may be in some years: passes every request to the real one and adds to its answers what the
+ * The service as it may be in a few years: passes every request to the real one and adds to its answers what the
  * deprecation policy allows without notice. It must not break today's clients.
  */
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** The numbers that the clients are tested on: all that is hard to send or to read, in several pages. */
+/** The numbers that the clients are tested with: everything that is hard to send or to read, on several pages. */
 import type { CarrierStatus } from '../../generated/types/models/index.js';
 
 const PROFILES = [
@@ -17,7 +17,7 @@ const STATUSES = [
 
 const createdAt = '2026-02-03T16:49:02.748Z';
 
-/** 240 lines of an import. Number i is +1415555 and i in four digits; every cycle above has another length. */
+/** 240 lines of an import. Number i is +1415555 and i in four digits; each cycle above has a different length. */
 export const lines = Array.from({ length: 240 }, (_, i) =>
   JSON.stringify({
     phoneNumber: `+1415555${String(i).padStart(4, '0')}`,

@@ -1,6 +1,6 @@
 /**
- * Runs what is named on the command line against the live service: the clients, each installed from its package and
- * tested in its own language, or Schemathesis. The service is the one that is built, on a PostgreSQL of its own.
+ * Runs what the command line names against the live service: the clients, each installed from its package and
+ * tested in its own language, or Schemathesis. The service is the built one, on its own PostgreSQL.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -25,14 +25,14 @@ const root = join(import.meta.dirname, '..', '..');
 const cache = join(root, '.cache', 'clients');
 const packages = join(cache, 'packages');
 
-/** A package of `ending` that `make clients` made. */
+/** The package with this `ending` that `make clients` made. */
 function packed(ending: string): string {
   const name = readdirSync(packages).find((file) => file.endsWith(ending));
   if (!name) throw new Error(`there is no ${ending} in ${packages}: run make clients`);
   return join(packages, name);
 }
 
-/** An empty folder that stands for the project of a user who installs the package of `client`. */
+/** An empty folder, as the project of a user who installs the package of `client`. */
 function emptyProject(client: string): string {
   const folder = join(cache, 'installed', client);
   rmSync(folder, { recursive: true, force: true });
@@ -69,7 +69,7 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   go() {
     const project = emptyProject('go');
     cpSync(join(root, 'clients', 'go', 'client_test.go'), join(project, 'client_test.go'));
-    // Go caches a version of a module for good, and which files it has, but this one is rebuilt under the same version.
+    // Go caches a module's version permanently, with its files, but this one is rebuilt under the same version.
     emptyProject('go-modules');
     Object.assign(process.env, {
       GOPROXY: `file://${join(packages, 'go')}`,
@@ -85,7 +85,7 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   },
 };
 
-/** What `make test-clients` has prepared, and needs no installation. */
+/** What `make test-clients` has prepared, which needs no installation. */
 const others: Record<string, () => Omit<Run, 'name'>> = {
   'openapi-fetch': () => ({ command: vitest('openapi-fetch'), passed: /Tests .*?(\d+) passed/g }),
   'openapi-python-client': () => {
@@ -128,7 +128,7 @@ async function run([program = '', ...options]: string[], folder: string, environ
   return { output, status };
 }
 
-/** The service with the tests' numbers, with and without its rate limit, on a bad day, and as it may be some years on. */
+/** The service with the tests' numbers, with and without its rate limit, on a bad day, and as it may be in a few years. */
 async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clients-'));
   const postgres = await openEmbeddedPostgres(join(folder, 'postgres'));
@@ -169,10 +169,10 @@ const results: string[] = [];
 interface Run {
   name: string;
   command: string[];
-  /** Finds in what the command prints how many tests passed, all at once or one by one. */
+  /** Finds how many tests passed in what the command prints, all at once or one by one. */
   passed: RegExp;
   folder?: string;
-  /** More of the command, which depends on where the service is. */
+  /** More arguments, which depend on where the service is. */
   options?: (environment: NodeJS.ProcessEnv) => string[];
   /** For generated tests, whose number varies: the command is run again until this many have passed in all. */
   least?: number;
@@ -200,7 +200,7 @@ async function test(
 }
 
 const names = process.argv.slice(2);
-// Before the service runs in this process: while something is installed, it would answer nobody, and count as gone.
+// Before the service runs in this process: during an installation, it would answer nobody and appear to be gone.
 const runs = names
   .filter((name) => name !== 'schemathesis')
   .map((name) => {
@@ -215,7 +215,7 @@ await withService(async (environment) => {
       ...['--config-file', join(root, 'clients', 'schemathesis', 'schemathesis.toml')],
       ...['run', join(root, 'openapi', 'openapi.yaml'), '--url', environment.SERVICE_URL ?? ''],
     ];
-    // It leaves files for its next run in the folder that it runs in.
+    // It leaves files for its next run in its working directory.
     const folder = join(cache, 'schemathesis');
     await test({ name: 'schemathesis', command, folder, passed: /generated, (\d+) passed/g, least: 2000 }, environment);
     return;

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** The code block in the README of `client` that is written in `language`, asking the service at `url`. */
+/** The code block in `language` of the README of `client`, changed to ask the service at `url`. */
 export function sample(client: string, language: string, url: string): string {
   const readme = readFileSync(join(import.meta.dirname, '..', client, 'README.md'), 'utf8');
   const [, code] = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'ms').exec(readme) ?? [];

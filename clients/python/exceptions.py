@@ -35,7 +35,7 @@ class ApiException(OpenApiException):
     body: Optional[str]
     """The body of the answer."""
     problem: Optional[Problem]
-    """What the service said; ``None`` if the answer is no problem, such as a proxy's."""
+    """What the service said; ``None`` if the answer is not a problem, such as a proxy's."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ApiException(OpenApiException):
 
 
 def _read_problem(body: Optional[str]) -> Optional[Problem]:
-    """What a proxy on the way answers may be anything: HTML, other JSON, nothing."""
+    """A proxy on the way may answer anything: HTML, other JSON, nothing."""
     try:
         return None if body is None else Problem.from_json(body)
     except (ValueError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""A request and all of its answer, within a time limit."""
+"""A request and its whole answer, within a time limit."""
 
 from threading import Timer
 from time import monotonic
@@ -10,7 +10,7 @@ from branded_phone_numbers_client.api_client import RequestSerialized
 from branded_phone_numbers_client.api_response import ApiResponse
 
 LIMIT = 30.0
-"""Seconds that a request may take where its caller does not say."""
+"""Seconds that a request may take unless the caller says otherwise."""
 
 
 def exchange(
@@ -24,13 +24,13 @@ def exchange(
     ``client`` is an ``ApiClient``, whose methods have no types. A ``timeout`` of two numbers is for connecting and for
     the answer.
     """
-    # By itself, urllib3 would try again three times.
+    # By default, urllib3 would retry three times.
     client.rest_client.pool_manager.connection_pool_kw.setdefault("retries", False)
     limit = timeout or LIMIT
     seconds = sum(limit) if isinstance(limit, tuple) else limit
     end = monotonic() + seconds
     response = client.call_api(*request, _request_timeout=limit)
-    # urllib3's limit is for each piece of the body; this one is for all of it.
+    # urllib3's limit is for each chunk of the body; this one is for all of it.
     watch = Timer(end - monotonic(), response.response.shutdown)
     watch.daemon = True
     watch.start()

@@ -17,7 +17,7 @@ from branded_phone_numbers_client.models.branded_phone_number import BrandedPhon
 from branded_phone_numbers_client.models.branded_phone_number_page import BrandedPhoneNumberPage
 
 TRIES = 5
-"""How often a page is asked for before its error is raised."""
+"""How many times a page is requested before its error is raised."""
 LONGEST_WAIT = 60.0
 
 
@@ -30,9 +30,9 @@ def each_number(
 ) -> Iterator[BrandedPhoneNumber]:
     """Every number that matches the filters, page after page.
 
-    After a 429, a 503 or a broken connection it waits and asks again, up to five times for a page. The filters are
-    those of ``api.list_branded_phone_numbers``. Walks over the same ``api`` share ``requests_per_second``, the most
-    requests in any one second; the service allows 10. A request takes at most ``timeout`` seconds, by default 30.
+    After a 429, a 503 or a broken connection it waits and tries again; a page is requested at most five times. The
+    filters are those of ``api.list_branded_phone_numbers``. Walks over the same ``api`` share ``requests_per_second``,
+    the most requests in any one second; the service allows 10. A request takes at most ``timeout`` seconds, by default 30.
     """
     request: ListBrandedPhoneNumbers = {"size": 100, **filters}
     while True:
@@ -84,8 +84,8 @@ _lock = Lock()
 def _take_turn(api: BrandedPhoneNumbersApi, per_second: int) -> Callable[[], None]:
     """Waits for a turn and takes it; call what it returns when the answer is there.
 
-    A turn is free again a second after its answer, not after its sending: the service counts when a request arrives,
-    and that may be as late as the answer.
+    A turn is free again a second after the answer, not after the request was sent: the service counts when a request
+    arrives, and that may be as late as the answer.
     """
     while True:
         with _lock:

@@ -44,7 +44,7 @@ def snake(name: str) -> str:
 
 
 def walk(**filters: Any) -> Iterator[BrandedPhoneNumber]:
-    """All pages of a walk by hand, of the largest size."""
+    """All pages of a walk without the helper, of the largest size."""
     page = api.list_branded_phone_numbers(size=100, **filters)
     yield from page.items
     while page.next_cursor is not None:
@@ -126,7 +126,7 @@ def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
 
 
 def observed(monkeypatch: pytest.MonkeyPatch) -> tuple[BrandedPhoneNumbersApi, list[float], list[int]]:
-    """A client of the limited service that notes when it asked and what it was answered."""
+    """A client of the limited service that records when it asked and how it was answered."""
     limited, asked, statuses = client(LIMITED_URL), [], []
     send: Callable[..., Any] = limited.api_client.rest_client.request
 
@@ -186,7 +186,7 @@ class BadDay:
         self.api = client(self.url)
 
     def waits(self) -> list[float]:
-        """How long it was left alone between the requests, in seconds."""
+        """The pauses between its requests, in seconds."""
         with urlopen(f"{self.url}/asked") as answer:
             asked = json.load(answer)
         return [(later - earlier) / 1000 for earlier, later in zip(asked, asked[1:])]

@@ -1,4 +1,4 @@
-/** A client that was generated for the public reference, run against the service: an existing client keeps working. */
+/** A client that was generated for the public reference, run against the service: existing clients keep working. */
 import { Configuration, ReferenceApi, type ResponseError } from 'reference-client';
 import { describe, expect, it } from 'vitest';
 
@@ -6,7 +6,7 @@ const { SERVICE_URL = '', LIMITED_URL = '' } = process.env;
 const api = new ReferenceApi(new Configuration({ basePath: SERVICE_URL }));
 
 describe('A client of the public reference', () => {
-  it('walks all pages by nextCursor, with a size that it sends as text', async () => {
+  it('walks all pages by nextCursor, with a size that it sends as a string', async () => {
     const seen: string[] = [];
     let nextCursor: string | null | undefined;
     do {
@@ -73,7 +73,7 @@ describe('A client of the public reference', () => {
     expect(await error.response.json()).toMatchObject({ message: 'Invalid Request' });
   });
 
-  it('reads "Rate Limit Exceeded" of a 429', async () => {
+  it('reads "Rate Limit Exceeded" in a 429', async () => {
     const limited = new ReferenceApi(new Configuration({ basePath: LIMITED_URL }));
     const answers = await Promise.allSettled(Array.from({ length: 30 }, () => limited.listBrandedPhoneNumbers()));
     const refused = answers.find((answer) => answer.status === 'rejected');

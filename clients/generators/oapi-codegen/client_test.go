@@ -22,7 +22,7 @@ func list(t *testing.T, url string, params ListBrandedPhoneNumbersParams) *ListB
 	return answer
 }
 
-// walk collects the numbers of all pages of a walk by hand.
+// walk collects the numbers of all pages of a walk.
 func walk(t *testing.T, params ListBrandedPhoneNumbersParams) []string {
 	t.Helper()
 	size, numbers := int32(50), []string{}

@@ -9,7 +9,7 @@ type Query = NonNullable<paths[typeof PATH]['get']['parameters']['query']>;
 
 const list = (baseUrl: string, query: Query) => createClient<paths>({ baseUrl }).GET(PATH, { params: { query } });
 
-/** The numbers of all pages of a walk by hand. */
+/** The numbers of all pages of a walk. */
 async function walk(query: Query): Promise<string[]> {
   const numbers: string[] = [];
   let nextCursor: string | null | undefined;

@@ -12,7 +12,7 @@ GROWN_URL = os.environ["GROWN_URL"]
 
 
 def walk(**filters: object) -> list[str]:
-    """The numbers of all pages of a walk by hand."""
+    """The numbers of all pages of a walk."""
     client, numbers = Client(base_url=SERVICE_URL), []
     while True:
         page = sync_detailed(client=client, size=50, **filters).parsed

@@ -2,7 +2,7 @@
 import * as generated from './generated/index.js';
 
 export interface ConfigurationParameters extends generated.ConfigurationParameters {
-  /** How long a request may take until all of its answer is there, in milliseconds; 30,000 by default. */
+  /** How long a request may take until its answer is complete, in milliseconds; 30,000 by default. */
   timeout?: number;
 }
 
@@ -19,7 +19,7 @@ export class Configuration extends generated.Configuration {
 export class ResponseError extends generated.ResponseError {
   constructor(
     response: Response,
-    /** What the service said; undefined if the answer is no problem, such as a proxy's. */
+    /** What the service said; undefined if the answer is not a problem, such as a proxy's. */
     readonly problem?: generated.Problem,
   ) {
     const found = response.headers.get('Content-Type') ?? 'no Content-Type';
@@ -29,7 +29,7 @@ export class ResponseError extends generated.ResponseError {
         ? `${response.status} ${problem.title}: ${problem.detail}`
         : `${response.status} Unexpected Answer: ${found} instead of application/problem+json`,
     );
-    // Printed, it would hide the message in all that a Response consists of.
+    // Printing it would bury the message in the members of a Response.
     Object.defineProperty(this, 'response', { enumerable: false });
   }
 }
@@ -57,7 +57,7 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
         if (error instanceof generated.ResponseError) return error.response;
         throw error;
       });
-      // All of it is read here, so that a connection that breaks in its middle is noticed here, too.
+      // The body is read here, so that a connection that breaks in the middle of it is noticed here, too.
       const body = await answer.arrayBuffer();
       const response = new Response(body.byteLength ? body : null, answer);
       if (response.ok) return response;
@@ -72,11 +72,11 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
   }
 }
 
-/** An empty array is no filter; sent, it would be `carrier=`, an empty value. */
+/** An empty array means no filter; it would be sent as `carrier=`, an empty value. */
 const withoutEmpty = (query: generated.HTTPQuery): generated.HTTPQuery =>
   Object.fromEntries(Object.entries(query).filter(([, value]) => !(Array.isArray(value) && value.length === 0)));
 
-/** What a proxy on the way answers may be anything: HTML, other JSON, nothing. */
+/** A proxy on the way may answer anything: HTML, other JSON, nothing. */
 function readProblem(body: string): generated.Problem | undefined {
   try {
     const read = JSON.parse(body);

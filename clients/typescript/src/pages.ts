@@ -14,13 +14,13 @@ export interface WalkOptions {
   signal?: AbortSignal;
 }
 
-/** How often a page is asked for before its error is thrown. */
+/** How many times a page is requested before its error is thrown. */
 const TRIES = 5;
 const LONGEST_WAIT = 60_000;
 
 /**
- * Every number that matches `filters`, page after page. After a 429, a 503 or a broken connection it waits and asks
- * again, up to five times for a page.
+ * Every number that matches `filters`, page after page. After a 429, a 503 or a broken connection it waits and tries
+ * again; a page is requested at most five times.
  */
 export async function* eachNumber(
   api: BrandedPhoneNumbersApi,
@@ -68,8 +68,8 @@ function retryAfter({ headers }: Response): number | undefined {
 const turns = new WeakMap<BrandedPhoneNumbersApi, number[]>();
 
 /**
- * Waits for a turn and takes it. It is free again a second after its answer, not after its sending: the service counts
- * when a request arrives, and that may be as late as the answer.
+ * Waits for a turn and takes it. It is free again a second after the answer, not after the request was sent: the service
+ * counts when a request arrives, and that may be as late as the answer.
  */
 async function takeTurn(api: BrandedPhoneNumbersApi, perSecond: number, signal?: AbortSignal): Promise<() => void> {
   const free = turns.get(api) ?? [];

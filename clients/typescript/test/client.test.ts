@@ -18,7 +18,7 @@ const client = (basePath: string, timeout?: number) =>
   new BrandedPhoneNumbersApi(new Configuration({ basePath, ...(timeout && { timeout }) }));
 const api = client(SERVICE_URL);
 
-/** All pages of a walk by hand, of the largest size. */
+/** All pages of a walk without the helper, of the largest size. */
 async function walk(request: ListBrandedPhoneNumbersRequest): Promise<BrandedPhoneNumber[]> {
   const items: BrandedPhoneNumber[] = [];
   let nextCursor: string | null = null;
@@ -45,7 +45,7 @@ describe('The TypeScript client', () => {
     expect(await walk({ carrier: [], status: [], feature: [] })).toHaveLength(240);
   });
 
-  it('reads times as dates and what is not known as null', async () => {
+  it('reads times as dates and unknown texts as null', async () => {
     const page = await api.listBrandedPhoneNumbers({ phoneNumber: '+14155550003' });
     expect(page.nextCursor).toBeNull();
     const [number] = page.items;
@@ -77,14 +77,14 @@ describe('The TypeScript client', () => {
     expect(await error.response.text()).toContain('Bad Gateway');
   });
 
-  it.each(['silent', 'stall'])('ends a request in time where the answer is %s', async (step) => {
+  it.each(['silent', 'stall'])('ends a request in time when the answer is %s', async (step) => {
     const started = performance.now();
     const asking = client(`${FAILING_URL}/typescript/${step}`, 300).listBrandedPhoneNumbers();
     await expect(asking).rejects.toMatchObject({ name: 'TimeoutError' });
     expect(performance.now() - started).toBeLessThan(5000);
   });
 
-  it('says where there was no answer', async () => {
+  it('says that there was no answer', async () => {
     await expect(client('http://127.0.0.1:1').listBrandedPhoneNumbers()).rejects.toMatchObject({
       name: 'FetchError',
       message: expect.stringMatching(/^fetch failed: /),
@@ -113,7 +113,7 @@ describe('The TypeScript client', () => {
 });
 
 describe('eachNumber', () => {
-  /** A client of the limited service that notes when it asked and what it was answered. */
+  /** A client of the limited service that records when it asked and how it was answered. */
   function observed() {
     const asked: number[] = [];
     const statuses: number[] = [];
@@ -146,7 +146,7 @@ describe('eachNumber', () => {
     expect(await collect(eachNumber(api, { size: 9, carrier: ['AT&T'], status: ['approved'] }))).toHaveLength(56);
   });
 
-  it('never asks more than ten times in a second, and so is never refused', async () => {
+  it('never asks more than ten times in a second, so it is never refused', async () => {
     await quietSecond();
     const { api: limited, asked, statuses } = observed();
     const walks = [eachNumber(limited, { size: 20 }), eachNumber(limited, { size: 20 })];
@@ -176,7 +176,7 @@ describe('eachNumber', () => {
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
-  /** An address of the service on a bad day, and how long it was left alone between the requests, in milliseconds. */
+  /** An address of the service on a bad day, and the pauses between its requests, in milliseconds. */
   function badDay(...steps: string[]) {
     const url = `${FAILING_URL}/typescript-${crypto.randomUUID()}/${steps}`;
     return {
@@ -188,7 +188,7 @@ describe('eachNumber', () => {
     };
   }
 
-  it('waits and asks again after a broken connection, a 503 and 429s, on any page', async () => {
+  it('waits and tries again after a broken connection, a 503 and 429s, on any page', async () => {
     const { url, waits } = badDay('size=80', 'break', '503', '429', '429-1', 'ok', 'half');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     const [broken = 0, , , limited = 0, , half = 0, ...more] = await waits();
@@ -197,7 +197,7 @@ describe('eachNumber', () => {
     expect(more).toHaveLength(1);
   });
 
-  it('waits half a second, then one, where nobody says how long', async () => {
+  it('waits half a second, then one, if the answer does not say how long', async () => {
     const { url, waits } = badDay('503-', '503-');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     const [first = 0, second = 0] = await waits();
@@ -211,19 +211,19 @@ describe('eachNumber', () => {
     expect(await waits()).toHaveLength(5);
   });
 
-  it.each(['500', 'html', 'silent'])('throws at once what asking again does not help: %s', async (step) => {
+  it.each(['500', 'html', 'silent'])('throws at once where retrying does not help: %s', async (step) => {
     const { url, waits } = badDay(step);
     await expect(collect(eachNumber(client(url, 300)))).rejects.toThrow();
     expect(await waits()).toHaveLength(0);
   });
 
-  it('ends while it waits for a service that is away, when its signal is aborted', async () => {
+  it('ends while it waits for a service that is down, when its signal is aborted', async () => {
     const { url } = badDay('503-60');
     const walk = collect(eachNumber(client(url), {}, { signal: AbortSignal.timeout(200) }));
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
-  it('takes only filters that there are', () => {
+  it('accepts only filters that exist', () => {
     // @ts-expect-error: the filter is called carrier
     eachNumber(api, { carrrier: ['AT&T'] });
     // @ts-expect-error: there is no such status

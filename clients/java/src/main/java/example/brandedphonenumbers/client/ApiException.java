@@ -52,7 +52,7 @@ public class ApiException extends RuntimeException {
     this.problem = problem;
   }
 
-  /** What a proxy on the way answers may be anything: HTML, other JSON, nothing. */
+  /** A proxy on the way may answer anything: HTML, other JSON, nothing. */
   private static @Nullable Problem problem(String body) {
     try {
       Problem read = ApiClient.createDefaultObjectMapper().readValue(body, Problem.class);
@@ -74,7 +74,7 @@ public class ApiException extends RuntimeException {
   /**
    * What the service said.
    *
-   * @return the problem, or null if there was no answer, or one that is no problem, such as a proxy's
+   * @return the problem, or null if there was no answer, or one that is not a problem, such as a proxy's
    */
   public @Nullable Problem getProblem() {
     return problem;

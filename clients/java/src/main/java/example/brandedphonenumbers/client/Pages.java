@@ -24,7 +24,7 @@ import java.util.stream.StreamSupport;
 
 /** All pages as one walk, at the pace that the service allows. */
 public final class Pages {
-  /** How often a page is asked for before its error is thrown. */
+  /** How many times a page is requested before its error is thrown. */
   private static final int TRIES = 5;
 
   private static final Duration LONGEST_WAIT = Duration.ofSeconds(60);
@@ -32,12 +32,12 @@ public final class Pages {
   private Pages() {}
 
   /**
-   * Every number that matches, page after page. After a 429, a 503 or a broken connection it waits and asks again, up to
-   * five times for a page.
+   * Every number that matches, page after page. After a 429, a 503 or a broken connection it waits and tries again; a page
+   * is requested at most five times.
    *
    * @param api where to ask
    * @param request the filters, and optionally the size of a page and the cursor to start at
-   * @return the numbers, asked for as they are read; an {@link ApiException} ends the walk, and closing the stream in
+   * @return the numbers, requested as they are read; an {@link ApiException} ends the walk, and closing the stream in
    *     another thread ends a walk that waits, with a {@link CancellationException}
    */
   public static Stream<BrandedPhoneNumber> eachNumber(
@@ -101,7 +101,7 @@ public final class Pages {
         && !(cause instanceof HttpTimeoutException || cause instanceof JsonProcessingException);
   }
 
-  /** As long as the service says, or half a second that doubles with each attempt. */
+  /** As long as the service says, or half a second, doubled with each attempt. */
   private static Duration waitAfter(ApiException error, int attempt) {
     Duration doubling = Duration.ofMillis(500L << (attempt - 1));
     if (error.getResponseHeaders() == null) return doubling;
