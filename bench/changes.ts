@@ -11,7 +11,7 @@ const ROUNDS = 3;
 const SECONDS = 3;
 const CLIENTS = 2;
 
-/** Updates a second: the medians of some rounds. */
+/** Updates a second: medians over several rounds. */
 export interface Changes {
   withTriggers: number;
   bare: number;

@@ -1,4 +1,4 @@
-/** What a compressed answer costs: its bytes, and the requests a second that are left. */
+/** What a compressed answer costs: its size, and the requests a second that remain. */
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { PATH, quantiles } from './latency.js';
@@ -18,7 +18,7 @@ export interface Compression {
   perSecond: number;
 }
 
-/** Alternates the encodings, several rounds, and keeps the median of each. */
+/** Alternates between the encodings for several rounds, and keeps the median of each. */
 export async function measureCompression(url: string): Promise<Compression[]> {
   const server = await startServer(OURS.command, PATH, { DATABASE_URL: url, LOG_LEVEL: 'info', ...OURS.environment });
   const cases = PAGE_SIZES.flatMap((pageSize) => ENCODINGS.map((encoding) => ({ pageSize, encoding })));

@@ -1,7 +1,7 @@
 /**
  * `make bench-costs`: how long the most expensive requests of each kind keep the event loop busy; it prints the table and
- * writes it to docs/performance.md. The service runs in a thread of its own, whose CPU time is read before and after each
- * request: that of the event loop alone, however busy the machine is. On Linux only.
+ * writes it to docs/performance.md. The service runs in its own thread, whose CPU time is read before and after each
+ * request: that of the event loop alone, no matter how busy the machine is. On Linux only.
  */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -84,7 +84,7 @@ async function prepare(url: string): Promise<{ ordinary: string; limited: string
 
 type Measure = (request: ExpensiveRequest, key: string, status?: number) => Promise<Omit<Cost, 'kind'>>;
 
-/** Serves while `work` measures requests; `measure` takes only those into account that are answered with `status`, if given. */
+/** Serves while `work` measures requests; `measure` counts only those that are answered with `status`, if given. */
 async function using(url: string, settings: Record<string, string>, work: (measure: Measure) => Promise<void>) {
   const worker = new Worker(new URL('served.js', import.meta.url), {
     workerData: { DATABASE_URL: url, PORT: '0', LOG_LEVEL: 'silent', AUTH: 'api-key', TRUST_PROXY: '1', ...settings },

@@ -1,4 +1,4 @@
-/** The numbers that the bench imports: skewed as in life, the same at each run. */
+/** The numbers that the bench imports: realistically skewed, and the same in each run. */
 
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
 const FEATURES = ['brandedCallerId', 'spamRemediation'];
-/** How often an entry of a number that is not wholly approved has each status, of a hundred. */
+/** For numbers that are not wholly approved: how many of a hundred entries have each status. */
 const STATUSES: [string, number][] = [
   ['approved.optIn', 60],
   ['approved.optOut', 10],

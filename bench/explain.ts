@@ -24,7 +24,7 @@ export interface PlanNode {
   Plans?: PlanNode[];
 }
 
-/** Explains pages on a connection of its own; `planCacheMode` is PostgreSQL's setting. */
+/** Explains pages on its own connection; `planCacheMode` is PostgreSQL's setting. */
 export function openExplainer(url: string, planCacheMode: 'force_generic_plan' | 'force_custom_plan') {
   const client = postgres(url, { max: 1, connection: { ...planningOptions, plan_cache_mode: planCacheMode } });
   let sent: { query: string; values: unknown[] }[] = [];

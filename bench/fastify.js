@@ -1,6 +1,6 @@
-// What one would write by hand: Fastify and postgres.js with the obvious query, a prepared statement, no validation of
-// its own beyond Fastify's, no limit, no log. It answers the first page of the list, or what follows ?after=, and knows
-// the filters of the specification's examples.
+// What one would write by hand: Fastify and postgres.js with the obvious query as a prepared statement, no validation
+// beyond Fastify's, no limit, no log. It answers the first page of the list, or what follows ?after=, and knows the
+// filters of the specification's examples.
 import Fastify from 'fastify';
 import postgres from 'postgres';
 

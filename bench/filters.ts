@@ -1,4 +1,4 @@
-/** Random filters over the data of the bench and of the plan test, the same at each run. */
+/** Random filters over the data of the bench and of the plan test, the same in each run. */
 import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
 import { DetailedStatus, Feature, Status } from '../generated/types/models/index.js';
 import { dice, profileId } from './data.js';
@@ -6,7 +6,7 @@ import { dice, profileId } from './data.js';
 const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
 const COUNTS = [1, 1, 1, 2, 5, 50];
 
-/** `count` requests that name at most one attribute, or two or three; any filters on status and entries beside them. */
+/** `count` requests with at most one attribute, or with two or three, and any filters on status and entries. */
 export function randomFilters(
   kind: 'one attribute' | 'several attributes',
   count: number,
@@ -19,7 +19,7 @@ export function randomFilters(
     const shuffled = [...values].sort(() => random() - 0.5);
     return shuffled.slice(0, Math.min(1 + below(most), values.length));
   };
-  /** Ranks of values: half of the time skewed towards the common ones, else uniform. */
+  /** Ranks of values: half of the time skewed towards the common ones, otherwise uniform. */
   const ranks = (most: number) => {
     const rank = random() < 0.5 ? () => Math.floor(most ** random()) : () => 1 + below(most - 1);
     return [...new Set(Array.from({ length: oneOf(COUNTS) }, rank))];

@@ -4,7 +4,7 @@ import type { Sql } from 'postgres';
 /** Distance between the copies: more than the numbers of a million take. */
 const SHIFT = 7_000_000;
 
-/** Grows the read model tenfold. The sources of its numbers are emptied, since no page reads them and time is short. */
+/** Grows the read model tenfold. The sources are emptied to save time, since no page reads them. */
 export async function growTenfold(sql: Sql): Promise<void> {
   await sql`SET session_replication_role = replica`;
   await sql`SET maintenance_work_mem = '1GB'`;

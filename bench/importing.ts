@@ -1,4 +1,4 @@
-/** The import: its time against bare COPY of the same rows, its memory, and the pages that are served during one. */
+/** The import: its time relative to bare COPY of the same rows, its memory, and the pages that are served meanwhile. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
@@ -10,19 +10,19 @@ import type { Server } from './server.js';
 export interface Importing {
   numbers: number;
   seconds: number;
-  /** Of bare COPY of all rows that the import wrote, derived ones too, into the same tables without indexes and keys. */
+  /** Bare COPY of all rows that the import wrote, including derived ones, into the same tables without indexes and keys. */
   copySeconds: number;
-  /** The most memory that the importing process had, in MB. */
+  /** The peak memory of the importing process, in MB. */
   memory: number;
   pages: Pages;
   /** A second import, of changed contents for some of the numbers. */
   change: { numbers: number; seconds: number; pages: Pages };
 }
 
-/** Times, in milliseconds, of first pages that are requested at intervals during an import. */
+/** Times of first pages that are requested at intervals during an import, in milliseconds. */
 export type Pages = Quantiles & { worst: number };
 
-/** Between two pages: rare enough that they hardly slow the import. */
+/** Between two pages: long enough that they hardly slow the import. */
 const PAGE_INTERVAL_MS = 50;
 
 /** Imports `file` and then `changes` into the database at `url`, which `server` serves. */

@@ -10,7 +10,7 @@ import { type Profiles, type Shape, shapesFor } from './shapes.js';
 
 /** Rounds of all named shapes; enough for a p95 that is not the maximum. */
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 40);
-/** How often each random filter is asked, and how often the slowest are; the median counts. */
+/** How many times each random filter is asked, and how many times the slowest are; the median counts. */
 const REPEATS = 5;
 const REPEATS_OF_SLOWEST = 30;
 /** Rounds before measuring: by then every connection of the pool has prepared its statements. */
@@ -22,7 +22,7 @@ const LOOK_UPS = 20;
 const KINDS = ['one attribute', 'several attributes'] as const;
 export const PATH = '/v1/brandedPhoneNumbers';
 
-/** What was measured at one size; times are milliseconds of whole requests as their client sees them. */
+/** What was measured at one size; times are milliseconds of whole requests, as the client sees them. */
 export interface Latencies {
   numbers: number;
   /** The median of requests for one phone number each. */
@@ -65,8 +65,8 @@ interface Case {
 }
 
 /**
- * Asks everything at all sizes in rounds: what disturbs the machine for a moment hits one shape no more than others, and
- * one size no more than others. The random filters are asked only every few rounds.
+ * Asks everything at all sizes in rounds, so that a momentary disturbance of the machine does not hit one shape or size
+ * more than the others. The random filters are asked only every few rounds.
  */
 export async function measureLatencies(targets: Target[]): Promise<Latencies[]> {
   const opened = await Promise.all(targets.map(openTarget));
@@ -112,8 +112,8 @@ async function time(asked: Case): Promise<number> {
 }
 
 /**
- * Asks the slowest filter again until the slowest is one that was asked often: of some hundred filters that are asked a
- * few times, the machine makes one look slow that is not.
+ * Asks the slowest filter again until the slowest is one that was asked many times: among hundreds of filters that are
+ * asked a few times each, noise makes some look slow that are not.
  */
 async function settleSlowest(cases: Case[]): Promise<void> {
   const medianOf = ({ times }: Case) => quantiles(times).median;

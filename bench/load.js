@@ -1,5 +1,5 @@
-// Loads a server for some seconds, with each of the paths in turn, and prints the rate. Each request comes from another
-// client address, so that the rate limit counts every request but refuses none.
+// Loads a server for some seconds, with each of the paths in turn, and prints the rate. Each request comes from a
+// different client address, so that the rate limit counts every request but refuses none.
 import autocannon from 'autocannon';
 
 const { origin, paths, connections, seconds, headers: given, body } = JSON.parse(process.argv[2]);

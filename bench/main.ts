@@ -1,6 +1,7 @@
 /**
- * `make bench`: on each PostgreSQL, numbers imported at each size; named shapes and random filters timed; throughput against
- * others; single changes; then docs/performance.md and docs/performance-shapes.md from all results in .cache/bench.
+ * `make bench`: on each PostgreSQL, imports numbers at each size, times named shapes and random filters, and measures the
+ * throughput beside other servers' and single changes; then writes docs/performance.md and docs/performance-shapes.md from
+ * all results in .cache/bench.
  *
  *     make bench                                           the oldest and the newest version, embedded, data thrown away
  *     BENCH_DATABASE_URL='postgres://… postgres://…' make bench    on these servers (a superuser's; on this machine)
@@ -67,7 +68,7 @@ async function benchServer(administrator: string): Promise<void> {
   const keep = () => writeFile(file, JSON.stringify(results));
   const progress = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
 
-  // All databases before any server: PostgreSQL does not copy a database that a server is connected to.
+  // All databases before any server: PostgreSQL can't copy a database that something is connected to.
   for (const size of SIZES) {
     const url = databaseOf(administrator, size);
     const [found] = await admin`SELECT FROM pg_database WHERE datname = ${`bench_${size}`}`;
@@ -83,7 +84,7 @@ async function benchServer(administrator: string): Promise<void> {
       results.importing[size] = await fill(url, size);
       await keep();
     }
-    // As autovacuum would leave it some minutes later.
+    // As autovacuum would leave it a few minutes later.
     await using(url, (sql) => sql`VACUUM ANALYZE`);
   }
   results.sizes = {};
@@ -150,7 +151,7 @@ async function fill(url: string, size: number): Promise<Importing> {
   return measured;
 }
 
-/** Of what grows with the numbers; what was emptied for a grown database is left out. */
+/** The tables that grow with the numbers; those that were emptied for a grown database are left out. */
 async function sizesOf(sql: postgres.Sql): Promise<TableSize[]> {
   return sql<TableSize[]>`
     SELECT relname AS table, pg_table_size(oid)::float8 AS rows, pg_indexes_size(oid)::float8 AS indexes

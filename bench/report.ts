@@ -23,7 +23,7 @@ export interface Results {
   sizes?: Record<string, TableSize[]>;
 }
 
-/** Bytes of a table with all its partitions, and of their indexes. */
+/** Bytes of a table and of its indexes. */
 export interface TableSize {
   table: string;
   rows: number;
@@ -34,7 +34,7 @@ export interface TableSize {
 export const RESULTS = join('.cache', 'bench');
 const DOCUMENTS = ['docs/performance.md', 'docs/performance-shapes.md', 'docs/scaling.md'];
 
-/** Writes the tables between the documents' markers; a table without results stays as it is. */
+/** Writes the tables between the documents' markers; a table without results is left as it is. */
 export async function writeReport(): Promise<void> {
   const files = (await readdir(RESULTS)).filter((name) => name.endsWith('.json'));
   const all: Results[] = await Promise.all(
@@ -82,7 +82,7 @@ function table(head: string[], rows: string[][]): string {
 
 const BY_HAND = 'Fastify + postgres.js, obvious query';
 
-/** A target: what it is about, and its value in some results; met if the value is within the bound. */
+/** A target: what it is about, and its value in a set of results; met if the value is within the bound. */
 interface Target {
   name: string;
   bound: number;

@@ -1,4 +1,4 @@
-/** Servers to be measured, each in a process of its own. */
+/** Servers to be measured, each in its own process. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';

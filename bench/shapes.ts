@@ -1,4 +1,4 @@
-/** What is asked: the shapes of a request that the bench times and that the plan test guards. */
+/** The shapes of requests that the bench times and that the plan test guards. */
 import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
 import { DetailedStatus } from '../generated/types/models/index.js';
 

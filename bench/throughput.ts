@@ -1,4 +1,4 @@
-/** Requests a second, of the first page and of a mix: ours, with and without its limit, against others on the same data. */
+/** Requests a second, for the first page and for a mix: our server, with and without its limit, and others on the same data. */
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,11 +14,11 @@ import { PATH, quantiles, searchOf } from './latency.js';
 import { type Server, startServer } from './server.js';
 
 const run = promisify(execFile);
-/** Rounds of the contenders that are compared; the generated GraphQL servers, which are far off, get one. */
+/** Rounds of the contenders that are compared; the generated GraphQL servers, which are far behind, get one. */
 const ROUNDS = Number(process.env.BENCH_LOAD_ROUNDS ?? 3);
 const SECONDS = Number(process.env.BENCH_LOAD_SECONDS ?? 2);
 const CONNECTIONS = [1, 8, 64];
-/** What the specification's section 4 has as examples, each as often as the others. */
+/** The examples of the specification's section 4, each as often as the others. */
 const MIX = [
   {},
   { phoneNumber: phoneNumberAt(50_000) },
@@ -89,7 +89,7 @@ const CONTENDERS: Contender[] = [
   },
 ];
 
-/** Alternates short runs of all contenders, several rounds, and keeps the median of each. */
+/** Alternates between short runs of all contenders for several rounds, and keeps the median of each. */
 export async function measureThroughput(url: string): Promise<Throughput[]> {
   const runs = new Map<string, number[]>();
   const note = (name: string, load: string, connections: number, perSecond: number) => {

@@ -1,7 +1,7 @@
 /** Answers as Swagger UI shows them. */
 import { createNextPage } from './requests.js';
 
-/** Brings each new answer into view, and the keyboard to it. */
+/** Scrolls each new answer into view, and moves the focus to it. */
 export const createLiveResponse = (Original, system) => {
   const { createElement: h, useEffect, useRef } = system.React;
   const NextPage = createNextPage(system);
@@ -9,7 +9,7 @@ export const createLiveResponse = (Original, system) => {
   return function LiveResponse(props) {
     const { response } = props;
     const place = useRef(null);
-    // Of an answer that is still the same, Swagger UI passes on another object each time; its headers stay.
+    // For the same answer, Swagger UI passes a new object each time; its headers stay the same object.
     const answer = response.get('headers');
     useEffect(() => {
       place.current.focus({ preventScroll: true });
@@ -24,7 +24,7 @@ export const createLiveResponse = (Original, system) => {
   };
 };
 
-/** The answers that every client meets; others are folded. */
+/** The answers that every client gets; others are collapsed. */
 const COMMON = ['200', '400', '429'];
 
 export const createResponse = (Original, { React: { createElement: h } }) =>
@@ -55,12 +55,12 @@ export const createExamplesSelect = (Original, { React: { createElement: h } }) 
     return h('label', null, h('span', { className: 'visually-hidden' }, 'Example'), h(Original, props));
   };
 
-/** A text in JSON, or a command: texts have another color than names, and the type of a problem is a link. */
+/** JSON or a command: values have a different color than names, and the type of a problem is a link. */
 export const createCode = (_Original, { React: { createElement: h } }) =>
   function Code({ className = '', children }) {
     const parts = String(children).split(/("(?:[^"\\]|\\.)*")/);
     return h(
-      // It may have more lines than it shows: the keyboard can move it.
+      // It may have more lines than it shows, so it can be scrolled with the keyboard.
       'pre',
       { className: `microlight ${className}`, tabIndex: 0 },
       parts.map((part, index) => {

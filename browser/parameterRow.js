@@ -55,11 +55,11 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
     });
   }
 
-  /** A value a line: no value holds a line break. */
+  /** One value on each line: no value contains a line break. */
   function Lines({ id, value = [], set }) {
     const values = value ?? [];
     const [typed, setTyped] = useState('');
-    // The empty line that is being typed is no value yet.
+    // An empty line, which is still being typed, is not a value yet.
     const text = sameLines(valuesIn(typed), values) ? typed : values.join('\n');
     return h('textarea', {
       id,
@@ -123,7 +123,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
   return ParameterRow;
 };
 
-/** An example's value as its field would have it. */
+/** An example's value in the form that its field takes. */
 export function asEntered(value) {
   return Array.isArray(value) ? value.map(String) : String(value);
 }

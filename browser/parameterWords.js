@@ -1,6 +1,6 @@
 /**
- * What the contract says of a parameter's values, in words: for the README's table and for each parameter at /docs.
- * A schema here is one whose `$ref`s have been followed.
+ * What the contract says about a parameter's values, in words: for the README's table and for each parameter at /docs.
+ * Schemas here have had their `$ref`s followed.
  */
 
 /**

@@ -1,7 +1,7 @@
-/** Requests that can be sent with one press: those that the contract names, and the one for the next page. */
+/** Requests that a button sends: those that the contract names, and the one for the next page. */
 import { asEntered } from './parameterRow.js';
 
-/** The one operation with its place: `[path, method]`. Undefined until the document has been read. */
+/** The one operation and where it is: `[path, method]`. Undefined until the document has been read. */
 function operationOf({ specSelectors }) {
   const [path] = specSelectors.paths().keySeq();
   const operation = specSelectors.specResolvedSubtree(['paths', path, 'get']);
@@ -16,7 +16,7 @@ function send({ specActions }, { path, method, operation }, values) {
   specActions.execute({ path, method, operation });
 }
 
-/** The row of buttons below the title, in front of the rest of the document's description. */
+/** The row of buttons below the title, before the rest of the document's description. */
 export const createRequests = (system, restOfDescription) => {
   const { createElement: h } = system.React;
 

@@ -3,12 +3,12 @@ import { createCode, createExamplesSelect, createLiveResponse, createResponse } 
 import { createParameterRow } from './parameterRow.js';
 import { createRequests } from './requests.js';
 
-/** The description after its first paragraph, which stands below the requests. */
+/** The description after its first paragraph; it is shown below the requests. */
 let restOfDescription = '';
 
 function forThisPage(text) {
   const contract = JSON.parse(text);
-  // Requests go to where this page is, be it behind a path prefix.
+  // Requests go to where this page is, even behind a path prefix.
   contract.servers = [{ url: new URL('.', document.baseURI).pathname }];
   const [first, ...rest] = contract.info.description.split('\n\n');
   contract.info.description = first;
@@ -22,12 +22,12 @@ const ours = (system) => ({
   statePlugins: {
     spec: {
       wrapActions: { updateSpec: (original) => (text) => original(forThisPage(text)) },
-      // What is wrong with a request is said by the service, in its answer, as any client gets it.
+      // Faults of a request are reported by the service in its answer, as to any client.
       wrapSelectors: { validateBeforeExecute: () => () => true, validationErrors: () => () => [] },
     },
   },
   wrapComponents: {
-    // There is one server, one operation and no filter of operations; trying out can't be left. Our header has the links.
+    // There is one server and one operation; nothing to choose or filter. "Try it out" is always on. Our header has the links.
     ServersContainer: nothing,
     InfoUrl: nothing,
     TryItOutButton: nothing,
@@ -40,7 +40,7 @@ const ours = (system) => ({
     response: createResponse,
     liveResponse: createLiveResponse,
     ExamplesSelect: createExamplesSelect,
-    // The name of a button is what stands on it.
+    // A button's accessible name is its text.
     Button:
       (Original, { React }) =>
       (props) =>
@@ -53,7 +53,7 @@ const ours = (system) => ({
   },
 });
 
-// Swagger UI's style sheet has colors for the dark, but no media query.
+// Swagger UI's style sheet has colors for dark mode, but no media query.
 const dark = matchMedia('(prefers-color-scheme: dark)');
 const followSystem = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
 dark.addEventListener('change', followSystem);
@@ -63,14 +63,14 @@ SwaggerUIBundle({
   dom_id: '#swagger-ui',
   // Relative to the page, so that it is found behind a path prefix, too.
   url: new URL('openapi.json', document.baseURI).href,
-  // Without the standalone preset there is no bar that loads other documents; without a validator no outside host.
+  // Without the standalone preset, there is no bar for loading other documents; without a validator, no outside host.
   presets: [SwaggerUIBundle.presets.apis],
   plugins: [ours],
   validatorUrl: null,
   docExpansion: 'full',
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
-  // Its colors are too weak on their background, and its blocks out of the keyboard's reach.
+  // Its colors have too little contrast, and its blocks can't be reached with the keyboard.
   syntaxHighlight: { activated: false },
   tryItOutEnabled: true,
   // A key is a secret: it does not outlive the page.

@@ -1,9 +1,9 @@
 /**
- * What in a changed contract would break a client of the released one. `npm run check:breaking` compares
- * openapi/openapi.yaml with the newest document in openapi/released/ and fails on any.
+ * Changes of the contract that would break a client of the released one. `npm run check:breaking` compares
+ * openapi/openapi.yaml with the newest document in openapi/released/ and fails if there are any.
  *
- * A tool of our own, because no npm tool that runs on Node 20 reads OpenAPI 3.1 without fetching a program from elsewhere.
- * It knows the keywords that our documents use; it reports any other difference instead of letting it pass.
+ * A tool of our own, because no npm tool that runs on Node 20 reads OpenAPI 3.1 without downloading a program. It knows
+ * the keywords that our documents use, and reports any other difference instead of letting it pass.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { pathToFileURL } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'yaml';
 
-// biome-ignore lint/suspicious/noExplicitAny: two parsed documents of which nothing is known yet; that is the question.
+// biome-ignore lint/suspicious/noExplicitAny: two parsed documents whose shape is what has to be found out.
 type Node = any;
 
 /** The service has to understand every request of a client; a client, every answer of the service. */
@@ -102,7 +102,7 @@ export function breakingChanges(released: Node, proposed: Node): string[] {
   }
 
   function compareSchema(where: string, old: Node, now: Node, direction: Direction) {
-    // A reader must accept all that the writer may send: what the writer's schema allows, the reader's must allow too.
+    // A reader must accept everything that the writer may send: what the writer's schema allows, the reader's must allow too.
     const [writer, reader] = direction === 'request' ? [old, now] : [now, old];
 
     const types = (schema: Node): Node[] => [schema.type ?? []].flat();

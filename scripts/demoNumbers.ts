@@ -1,7 +1,7 @@
 /**
- * The demo data: a few hundred fictitious numbers, in which every filter finds some and leaves some. `npm run demo:numbers`
- * writes the file, the same one on every machine; with `--check` it writes nothing and fails where the file says
- * something else.
+ * The demo data: a few hundred fictitious numbers; every filter matches some of them, and none matches all. `npm run
+ * demo:numbers` writes the file, the same one on every machine; with `--check` it writes nothing and fails if the file
+ * differs.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -158,7 +158,7 @@ const groups: [share: number, group: string | null][] = [
   [5, null],
 ];
 
-/** Of how many numbers in a hundred a carrier has entries; the numbers that would have none get one carrier by these shares. */
+/** The percentage of numbers that have entries at a carrier; a number that would have none gets one carrier by these shares. */
 const carriers: [share: number, carrier: string][] = [
   [58, 'AT&T'],
   [60, 'T-Mobile'],
@@ -181,7 +181,7 @@ interface Stage {
   others: readonly DetailedStatus[];
 }
 
-/** Where the numbers stand on their way into the carriers' lists and out again. */
+/** Where the numbers are on their way into the carriers' lists and out again. */
 const stages: Stage[] = [
   // Accepted everywhere; the second, after some carriers let it go.
   { count: 131, sure: ['approved.optIn'], others: ['approved.optIn'] },
@@ -242,7 +242,7 @@ function idOf(milliseconds: number): string {
 /** A line of an import: the status is derived. */
 type Line = Omit<BrandedPhoneNumber, 'status'>;
 
-/** The number of the contract's examples. In page order it is the first, so they show what `size=1` answers. */
+/** The number of the contract's examples. It comes first in page order, so the examples show what `size=1` answers. */
 const shown: Line = {
   id: '0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11',
   phoneNumber: '+14155550123',
@@ -263,7 +263,7 @@ const shown: Line = {
   updatedAt: '2026-02-03T16:49:02.748Z',
 };
 
-/** Area codes of the numbers. Those from 555-0100 to 555-0199 are kept for fiction. */
+/** Area codes of the numbers. In each, 555-0100 to 555-0199 are reserved for fiction. */
 const areaCodes = [415, 425, 469, 503, 512, 602, 617, 646, 702, 713, 718, 773, 813, 832, 904, 917, 972];
 
 const possible = areaCodes

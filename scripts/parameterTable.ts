@@ -1,6 +1,6 @@
 /**
  * The parameter table of the README, from the contract. `npm run docs:table` writes it between the markers;
- * with `--check` it writes nothing and fails where the README says something else.
+ * with `--check` it writes nothing and fails if the README differs.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

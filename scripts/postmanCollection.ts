@@ -1,6 +1,6 @@
 /**
  * The Postman collection, from the contract: one request for each example of a parameter, and a walk. `npm run
- * docs:postman` writes it; with `--check` it writes nothing and fails where the file says something else.
+ * docs:postman` writes it; with `--check` it writes nothing and fails if the file differs.
  *
  * Not openapi-to-postmanv2: it makes a single request with all examples at once, whose values Postman then sends
  * unencoded, `+` and `&` too, and its output differs each time.
@@ -11,7 +11,7 @@ import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/in
 import { contract, type Parameter, parameters } from '../src/contract.js';
 import { packageFolder } from '../src/packageFolder.js';
 
-/** A parameter as Postman's table shows it; `value` is percent-encoded, for Postman encodes neither `+` nor `&`. */
+/** A parameter as Postman's table shows it; `value` is percent-encoded, because Postman encodes neither `+` nor `&`. */
 interface QueryEntry {
   key: string;
   value: string;
@@ -28,7 +28,7 @@ const entriesOf = (name: string, value: Value): QueryEntry[] =>
 /** Has no example: it is the variable that the request for the previous page has set. */
 const CURSOR: QueryEntry = { key: 'nextCursor', value: '{{nextCursor}}' };
 
-/** Every parameter, those of `given` switched on and the others there to be switched on. */
+/** Every parameter; those of `given` are switched on, the others can be. */
 function query(given: QueryEntry[]): QueryEntry[] {
   return [...parameters.values()].flatMap(({ name, description = '', examples = {} }) => {
     const on = given.filter(({ key }) => key === name);
