@@ -2,8 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Installed once for each state of the lock file, alike by every npm: npm 12 runs no install scripts of packages, and none
-# is needed (src/embeddedPostgres/programs.ts), so package.json has no `allowScripts`.
+# Installed once for each state of the lock file, in the same way by every npm: npm 12 runs no install scripts of packages,
+# and none is needed (src/embeddedPostgres/programs.ts), so package.json has no `allowScripts`.
 INSTALLED := node_modules/.installed
 $(INSTALLED): package-lock.json package.json
 	npm ci --ignore-scripts
@@ -17,10 +17,10 @@ $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src genera
 	@chmod +x dist/src/main.js
 	@touch $@
 
-# The generator is a Java program; without Java, its own message is minified source.
+# The generator is a Java program; without Java, all it prints is minified source.
 NEED_JAVA = @java -version >/dev/null 2>&1 || { echo 'Java 11 or later is needed; install it (Debian: apt install default-jre-headless; macOS: brew install openjdk)' >&2; exit 1; }
 
-.PHONY: help start build test test-soak check format generate clean
+.PHONY: help start dev build test test-soak check format generate clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,9 +28,13 @@ help: ## list the targets
 start: $(BUILT) ## serve with demo data and Swagger UI, on http://127.0.0.1:3000/docs
 	node dist/src/main.js serve --demo
 
+dev: $(INSTALLED) ## serve as make start does, from the sources, and start again whenever a file changes
+	DRAIN_SECONDS=0 npx tsx watch --clear-screen=false --include 'openapi/*.yaml' --include 'drizzle/*.sql' \
+	  --include 'browser/*' --include 'generated/types/**/*.ts' src/main.ts serve --demo
+
 build: $(BUILT) ## make the command: npx branded-phone-numbers …
 
-test: $(BUILT) ## test every feature, in six minutes on two cores
+test: $(BUILT) ## test every feature, in 3 to 6 minutes on two cores
 	npm run -s test
 
 test-soak: $(BUILT) ## test for longer: floods, faults, kills, stops, and what is tried at random
