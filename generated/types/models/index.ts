@@ -38,7 +38,7 @@ export interface BrandedPhoneNumber {
      * The overall status, derived from the detailed statuses of the entries; the first that holds:
      * any `pending.*` or `submitted.*`: `submitted for review`; any `rejected.*`: `rejected`;
      * any `approved.optIn`: `approved`; else (only `approved.optOut`, or no entries) `unregistered`. New values
-     * may come.
+     * may be added.
      * 
      */
     status: string;
@@ -100,13 +100,13 @@ export interface CarrierStatus {
      */
     carrier: string;
     /**
-     * What the number is registered for, such as `brandedCallerId` or `spamRemediation`. New values may come.
+     * What the number is registered for, such as `brandedCallerId` or `spamRemediation`. New values may be added.
      */
     feature: string;
     /**
      * The status for this carrier and feature. `pending.initialOptIn` is a first registration, `pending.optIn` a
      * later one; `submitted.*` waits for the carrier; `approved.*` and `rejected.*` are its decision. New values
-     * may come.
+     * may be added.
      * 
      */
     detailedStatus: string;
