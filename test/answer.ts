@@ -33,7 +33,7 @@ export function expectDescribed(response: Response): void {
   const path = content.schema.$ref?.replace('#', 'contract#') ?? '';
   const isValid = ajv.validate({ $ref: path }, JSON.parse(response.text));
   expect(isValid, ajv.errorsText()).toBe(true);
-  // ajv says nothing of members that a schema leaves open; an answer has exactly those that are described.
+  // ajv ignores members that a schema leaves open; an answer has exactly those that are described.
   if (response.status === 200)
     for (const item of pageOf(response).items) expectExactMembers(item, 'BrandedPhoneNumber');
 }

@@ -84,7 +84,7 @@ describe('a page above 1 KB', () => {
   });
 });
 
-describe('what is below 1 KB', () => {
+describe('an answer below 1 KB', () => {
   it('is sent uncompressed', async () => {
     const { headers } = await ask(`${PATH}?size=1`, { 'Accept-Encoding': 'br' });
     expect(headers['content-encoding']).toBeUndefined();
@@ -103,7 +103,7 @@ describe('other answers above 1 KB', () => {
   );
 
   it.each(['/docs/swagger-ui.css', '/openapi.yaml', '/problems'])(
-    'HEAD of %s says no length that GET would not send',
+    'HEAD of %s gives no length that GET would not send',
     async (path) => {
       for (const accepted of ['gzip', 'br', 'identity']) {
         const [byGet, byHead] = [

@@ -112,7 +112,7 @@ describe('the settings', () => {
     expect(readConfig({ PGSSLMODE: 'allow' }).DATABASE_URL).toBeUndefined();
   });
 
-  it('accept no value that the library it is for would fail on', async () => {
+  it('accept no value that would make the library it is for fail', async () => {
     const proxies = fc.stringMatching(/^([0-9a-f.:/, ]|loopback){0,12}$/);
     const part = fc.stringMatching(/^[a-z0-9%@:/?#,.[\]=]{0,10}$/);
     await fc.assert(
@@ -156,7 +156,7 @@ describe('a variable that is likely meant to be a setting', () => {
     expect(misspelledSettings({ [name]: 'x', [meant]: 'x' })).toEqual([]);
   });
 
-  it('is none of those that systems, shells and Kubernetes set', () => {
+  it('is never one that systems, shells or Kubernetes set', () => {
     const names = [
       ...['PATH', 'HOME', 'HOSTNAME', 'USER', 'PWD', 'TERM', 'LANG', 'LC_ALL', 'TZ', 'SHELL', 'EDITOR', 'CI', 'DEBUG'],
       ...['HTTP_PROXY', 'NO_PROXY', 'NODE_ENV', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'UV_THREADPOOL_SIZE'],

@@ -51,7 +51,7 @@ describe('with CORS_ORIGINS', () => {
     expect([refused.status, corsHeaders(refused)]).toEqual([405, {}]);
   });
 
-  it('an OPTIONS that is no preflight is 405', async () => {
+  it('an OPTIONS that is not a preflight is 405', async () => {
     expect((await request(service.app).options(PATH).set('Origin', ORIGIN)).status).toBe(405);
   });
 });

@@ -1,4 +1,4 @@
-/** A service whose reads from the database are counted, on a database of the test's own. */
+/** A service whose reads from the database are counted, on the test's own database. */
 import { createServer } from 'node:http';
 import request from 'supertest';
 import { afterAll, afterEach, beforeAll } from 'vitest';

@@ -4,7 +4,7 @@ import { connectTo } from './connection.js';
 
 let created = 0;
 
-/** Creates a database; `url` leads to it and `drop` removes it, whoever is still connected. */
+/** Creates a database; `url` leads to it and `drop` removes it, even while others are connected. */
 export async function createDatabase({
   isEmpty = false,
   encoding = 'UTF8',

@@ -89,7 +89,7 @@ describe('the document', () => {
     expect([security, components.securitySchemes]).toEqual([[], undefined]);
   });
 
-  test('names the address that clients use, and whom to ask', async () => {
+  test('names the address that clients use, and the contact', async () => {
     const PUBLIC_URL = 'https://numbers.test/telephony';
     const { servers, info } = await served({ AUTH: 'none', PUBLIC_URL, CONTACT: 'api@numbers.test' });
     expect([servers, info.contact]).toEqual([[{ url: PUBLIC_URL }], { email: 'api@numbers.test' }]);
@@ -133,7 +133,7 @@ describe('the pages about problems', () => {
     expect(new URL(String(headers.location), 'http://host/problems/').pathname).toBe('/problems');
   });
 
-  test('tell a person that a problem is unknown, and leave programs to the API', async () => {
+  test('tell readers that a problem is unknown, and leave programs to the API', async () => {
     const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
     const page = await request(app)
       .get('/problems/no-such-problem')

@@ -1,4 +1,4 @@
-/** The service as in production, with its ports, on a database of the test's own. */
+/** The service as in production, with its ports, on the test's own database. */
 import { afterAll, beforeAll } from 'vitest';
 import { readConfig } from '../src/config.js';
 import { openLog } from '../src/log.js';

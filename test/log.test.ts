@@ -1,4 +1,4 @@
-/** The log of the built command: lines for a person on a terminal, JSON for programs elsewhere. */
+/** The log of the built command: readable lines on a terminal, JSON for programs elsewhere. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ afterEach(() => child.kill('SIGKILL'));
 afterAll(() => database.drop());
 
 it('is readable on a terminal: one line per event, with its time and level', async () => {
-  // Without exec, some shells stay, and end by the Ctrl-C that they have received as well.
+  // Without exec, some shells stay, and are ended by the Ctrl-C that they receive as well.
   const serve = `exec ${process.execPath} ${join(packageFolder, 'dist/src/main.js')} serve`;
   const output = start('script', ['--quiet', '--return', '--command', serve, '/dev/null']);
   await ask(await listening(output));

@@ -5,7 +5,7 @@ interface Answer {
   came: number;
 }
 
-/** The most requests that were both sent and let through within one second: they passed in it, whenever that was decided. */
+/** The most requests that were both sent and let through within one second: these certainly passed in that second. */
 export function mostInASecond(answers: readonly Answer[]): number {
   const passed = answers.filter(({ status }) => status === 200);
   return Math.max(

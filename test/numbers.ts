@@ -33,7 +33,7 @@ const entries: fc.Arbitrary<CarrierStatus[]> = fc
     fc.record({
       carrier: fc.constantFrom(...CARRIERS),
       feature: fc.constantFrom(...FEATURES),
-      // Most numbers have all their entries approved, as in real life; else nearly all would be in review.
+      // Most numbers have all their entries approved, as in real life; otherwise nearly all would be in review.
       detailedStatus: fc.oneof(
         { weight: 3, arbitrary: fc.constant('approved.optIn' as const) },
         { weight: 2, arbitrary: fc.constantFrom(...DETAILED_STATUSES) },
@@ -46,7 +46,7 @@ const entries: fc.Arbitrary<CarrierStatus[]> = fc
 
 const name = (choices: string[]) => fc.option(fc.constantFrom(...choices), { freq: 4 });
 
-/** Phone numbers of all lengths, many of them beginnings of others, which is where byte order shows. */
+/** Phone numbers of all lengths, many of them prefixes of others, which is where byte order shows. */
 const phoneNumber = fc
   .tuple(fc.constantFrom('+1', '+14', '+49', '+9'), fc.stringMatching(/^[0-9]{1,12}$/))
   .map(([a, b]) => a + b);
@@ -72,12 +72,12 @@ const number: fc.Arbitrary<BrandedPhoneNumber> = fc
     updatedAt,
   }));
 
-/** Numbers as the service should show them: from a few to enough that most filters find some and leave some. */
+/** Numbers as the service should show them: from a few to so many that most filters match some and leave others out. */
 export const numbersFrom = (minLength: number): fc.Arbitrary<BrandedPhoneNumber[]> =>
   fc.uniqueArray(number, { minLength, maxLength: 80, size: 'max', selector: ({ phoneNumber }) => phoneNumber });
 export const numbers = numbersFrom(1);
 
-/** A number like any other, but for what `given` says of it. */
+/** An ordinary number, except for what is `given`. */
 export function numberWith(given: Partial<BrandedPhoneNumber> & { phoneNumber: string }): BrandedPhoneNumber {
   const carrierStatuses = given.carrierStatuses ?? [];
   return {
@@ -95,7 +95,7 @@ export function numberWith(given: Partial<BrandedPhoneNumber> & { phoneNumber: s
   };
 }
 
-/** An entry like any other, but for what is said of it. */
+/** An ordinary entry, except for what is given. */
 export function entryWith(carrier: string, feature: Feature, detailedStatus: DetailedStatus) {
   return { carrier, feature, detailedStatus, createdAt: '2026-02-03T16:49:03.043Z' };
 }

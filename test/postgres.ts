@@ -16,7 +16,7 @@ import { startPostgres } from './postgresServer.js';
 declare module 'vitest' {
   interface ProvidedContext {
     postgresUrl: string;
-    /** How many times as much as in `make test` is tried at random. */
+    /** How many times as many random tries as in `make test`. */
     tries: number;
   }
 }

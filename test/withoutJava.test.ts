@@ -1,4 +1,4 @@
-/** What the targets of make that need Java say where there is none. */
+/** What the targets of make that need Java say if it is not installed. */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

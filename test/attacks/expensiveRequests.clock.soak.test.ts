@@ -45,7 +45,7 @@ afterEach(async () => {
   await drop();
 });
 
-/** What other clients get, who ask five times a second each. */
+/** What other clients get, each of which asks five times a second. */
 async function served(seconds: number): Promise<Answer[]> {
   return (await Promise.all(others.map((other) => other.askFor(seconds, 5, () => instance)))).flat();
 }
@@ -68,8 +68,8 @@ function medianOf(spans: readonly Span[]): number {
 }
 
 /**
- * Fails unless others were served in time. Where other programs take the machine's cores, the database may be late for the
- * limit (429) or a page (503), and nothing is known of the times.
+ * Fails unless others were served in time. If other programs take the machine's cores, the database may be late for the
+ * limit (429) or a page (503), and the times mean nothing.
  */
 function expectServedInTime(answers: readonly Answer[], health: readonly Span[]): void {
   const counts = countByStatus(answers);
@@ -106,7 +106,7 @@ it(`${NEVER_READING} connections that never read keep an instance within its mem
   const { hostname, port } = new URL(instance.url);
   const sockets: Socket[] = [];
   let sent = 0;
-  // Long answers to short requests, each from an address of its own, so that the limit refuses none.
+  // Long answers to short requests, each from its own address, so that the limit refuses none.
   const faults = Array(50)
     .fill(`${'%00'.repeat(100)}=`)
     .join('&');

@@ -6,12 +6,12 @@ export interface ExpensiveRequest {
   /** The target of the request, for the list unless it begins with another path. */
   path: string;
   headers?: Record<string, string>;
-  /** The key that it is sent with, where that is not one that sees all business profiles. */
+  /** The key that it is sent with, unless that is one that sees all business profiles. */
   key?: 'limited to 5,000 profiles';
 }
 
 const PATH = '/v1/brandedPhoneNumbers';
-/** Characters of a request that is as long as a request may be; 128 KiB is the limit. */
+/** Characters of the longest requests; 128 KiB is the limit. */
 const LONGEST = 120_000;
 
 const list = (...pairs: string[]) => `${PATH}?${pairs.join('&').slice(0, LONGEST)}`;

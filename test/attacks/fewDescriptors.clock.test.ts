@@ -1,4 +1,4 @@
-/** A service that the system allows few open files: idle connections of one address shut nobody out. */
+/** A service that may open only a few files: idle connections of one address keep nobody out. */
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';

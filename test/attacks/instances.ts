@@ -61,12 +61,12 @@ export async function writeNumbers(url: string): Promise<void> {
 
 export interface Answer {
   instance: Instance;
-  /** When it was asked for and when it ended, in milliseconds. */
+  /** When the request was sent and when the answer ended, in milliseconds. */
   sent: number;
   came: number;
-  /** Undefined where the connection was refused, or ended before the answer began. */
+  /** Undefined if the connection was refused, or ended before the answer began. */
   status: number | undefined;
-  /** Whether all of the answer came. */
+  /** Whether the answer was complete. */
   isWhole: boolean;
   retryAfter: string | undefined;
   body: string;

@@ -1,4 +1,4 @@
-/** No phone number, key or query value reaches the log or the metrics, wherever in a request it is sent. */
+/** No phone number, key or query value reaches the log or the metrics, no matter where in a request it is sent. */
 import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import { pino } from 'pino';
@@ -44,7 +44,7 @@ afterAll(async () => {
   await drop();
 });
 
-/** A request by hand, and all in it that nobody may read in the log. */
+/** A handmade request, and everything in it that must not appear in the log. */
 interface Sent {
   head: string[];
   secrets: string[];
@@ -54,7 +54,7 @@ const digits = fc.stringMatching(/^[1-9][0-9]{10,13}$/);
 const key = fc.stringMatching(/^bpn_[A-Za-z0-9_-]{43}$/);
 const word = fc.stringMatching(/^[a-z]{12}$/);
 const uuid = fc.uuid();
-/** As people write a phone number; all of it but the `+` is looked for. */
+/** Ways to write a phone number; everything but the `+` is searched for. */
 const phoneNumber = fc
   .tuple(digits, fc.constantFrom('', '-', '.', '_', ':'))
   .map(([number, between]) => number.replace(/(?<=^.{1,7}$|^.{4}|^.{7})/g, between).replace(/\W+$|_+$/, ''));
@@ -64,7 +64,7 @@ const NAMES = ['phoneNumber', 'businessProfileId', 'internalName', 'carrier', 'r
 const parameter = fc.oneof(
   fc.tuple(fc.constantFrom(...NAMES), secret).map(([name, value]) => ({ text: `${name}=${value}`, secrets: [value] })),
   digits.map((number) => ({ text: `phoneNumber=%2B${number}`, secrets: [number] })),
-  // Names of their own, broken encodings, and a number that was put where its parameter's name belongs.
+  // Unknown names, broken encodings, and a number in the place of its parameter's name.
   fc.tuple(secret, secret).map(([name, value]) => ({ text: `${name}=${value}`, secrets: [name, value] })),
   secret.map((value) => ({ text: `%ZZ${value}%00`, secrets: [value] })),
 );

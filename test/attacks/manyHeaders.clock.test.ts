@@ -1,4 +1,4 @@
-/** A client that fills up a request's headers must not push out the one by which its proxy names it. */
+/** A client that fills up a request's headers must not push out the one in which its proxy names it. */
 import { expect, it } from 'vitest';
 import { useListeningService } from '../listening.js';
 import { exchange } from '../rawHttp.js';

@@ -1,4 +1,4 @@
-/** An instance that is paused for a while, as a virtual machine may be, and then resumes as if nothing had happened. */
+/** An instance that is paused for a while, as virtual machines may be, and then resumes as if nothing had happened. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, it } from 'vitest';
 import { createDatabase } from '../database.js';
@@ -67,7 +67,7 @@ describe.concurrent.each(STORES)('an instance that is stopped by SIGSTOP, with t
     const meanwhile = ({ instance, sent }: Answer) => instance === other && sent >= begin && sent < end;
     const slowest = Math.max(...all.filter(meanwhile).map(({ sent, came }) => came - sent));
     expect(slowest).toBeLessThan(1000);
-    // The modest client gets its pages, and the greedy one as many as the limit allows.
+    // The modest client gets its pages, the greedy one as many as the limit allows.
     expectServed(await byModest);
     const passed = countByStatus((await byGreedy).filter(meanwhile))[200] ?? 0;
     expect(passed).toBeGreaterThanOrEqual(LIMIT * 3);

@@ -1,4 +1,4 @@
-/** Two `serve` without DATABASE_URL in one folder: they share its embedded PostgreSQL, and each may go before the other. */
+/** Two `serve` without DATABASE_URL in one folder: they share its embedded PostgreSQL, and either may end first. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

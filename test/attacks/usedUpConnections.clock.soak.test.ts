@@ -57,7 +57,7 @@ it('instances without a connection answer 503 in time, and serve again once conn
   const others = await useUpConnections(server.url);
   const first = await askFor(1);
   expectServed(first);
-  // Statements that hang make no instance replace its connections: it would get no new ones.
+  // Statements that hang do not make an instance replace its connections: it would get no new ones.
   const hanging = admin.begin(async (transaction) => {
     await transaction`LOCK items IN ACCESS EXCLUSIVE MODE`;
     await sleep(1500);
@@ -67,7 +67,7 @@ it('instances without a connection answer 503 in time, and serve again once conn
   const second = await askFor(0.5);
   expectServed(second);
 
-  // Each connection of the instances that ends is taken by others first.
+  // Each connection of the instances that ends is taken by others before they can have it again.
   let isTaken = false;
   const taking = useUpConnections(server.url).finally(() => {
     isTaken = true;

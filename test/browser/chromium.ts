@@ -11,7 +11,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 const run = promisify(execFile);
 const require = createRequire(import.meta.url);
 
-/** Turns off all that Chromium fetches from Google's hosts at its start: a test's requests are the page's own. */
+/** Turns off everything that Chromium fetches from Google's hosts at its start: a test's requests are the page's own. */
 const flags = [
   '--disable-background-networking',
   '--disable-component-update',
@@ -23,14 +23,14 @@ const flags = [
 
 /**
  * Starts the browser at `CHROMIUM_PATH`, or else the one inside the npm package @sparticuz/chromium.
- * The flags that the package itself recommends are for Lambda; they switch off, among others, the same-origin policy.
+ * The flags that the package itself recommends are for Lambda; they switch off the same-origin policy, among other things.
  */
 export async function openChromium(): Promise<Browser> {
   // Chromium's sandbox refuses to run as root and in many containers; only our own pages are opened here.
   const options = { args: flags, chromiumSandbox: false };
   const installed = process.env.CHROMIUM_PATH;
   if (installed) return chromium.launch({ ...options, executablePath: installed });
-  // The package's is for Linux on x64; elsewhere a Chrome that is installed has to do.
+  // The package's is for Linux on x64; elsewhere an installed Chrome is used.
   if (process.platform !== 'linux' || process.arch !== 'x64') return chromium.launch({ ...options, channel: 'chrome' });
   const folder = await unpackedChromium();
   return chromium.launch({
@@ -51,20 +51,20 @@ async function unpackedChromium(): Promise<string> {
   try {
     await unpackInto(unfinished);
     await writeFile(join(unfinished, 'fonts.conf'), fontsConfiguration(folder));
-    // Under its final name only when it is whole: an interrupted run leaves nothing that looks finished.
+    // It gets its final name only when it is complete: an interrupted run leaves nothing that looks finished.
     await rename(unfinished, folder);
   } catch (error) {
     await rm(unfinished, { recursive: true, force: true });
-    // Another process may have been as quick.
+    // Another process may have been faster.
     if (!existsSync(folder)) throw error;
   }
   return folder;
 }
 
 /**
- * Lets the package unpack into `folder`, in a process of its own, because it takes the place and what to unpack from
- * the environment. It unpacks the libraries that a bare machine lacks (NSS, NSPR, Expat) only where it believes itself
- * on Amazon Linux; they run on any Linux with glibc 2.34 or later.
+ * Lets the package unpack into `folder`, in its own process, because it takes the place and what to unpack from the
+ * environment. It unpacks the libraries that a bare machine lacks (NSS, NSPR, Expat) only if it believes that it is on
+ * Amazon Linux; they run on any Linux with glibc 2.34 or later.
  */
 async function unpackInto(folder: string): Promise<void> {
   const script = "import chromium from '@sparticuz/chromium'; await chromium.executablePath();";
@@ -74,7 +74,7 @@ async function unpackInto(folder: string): Promise<void> {
   });
 }
 
-/** The package's libraries where the machine lacks any; its font always, for it may have none. */
+/** The package's libraries if the machine lacks any; its font always, since the machine may have none. */
 async function librariesAndFonts(folder: string): Promise<Record<string, string>> {
   const fonts = { FONTCONFIG_FILE: join(folder, 'fonts.conf') };
   const linked = await run('ldd', [join(folder, 'chromium')]).catch(() => ({ stdout: 'not found' }));

@@ -55,7 +55,7 @@ describe('the documentation', () => {
     }
   });
 
-  test('folds the answers that few clients meet', async () => {
+  test('collapses the answers that few clients get', async () => {
     await openDocs();
     const body = (status: number) => page.locator(`tr[data-code="${status}"] pre`).first();
     for (const status of [200, 400, 429]) expect([status, await body(status).isVisible()]).toEqual([status, true]);
@@ -85,7 +85,7 @@ describe('the documentation', () => {
       expect([...seen].filter((url) => url.includes('/problems/'))).toHaveLength(
         Object.keys(contract['x-problems']).length,
       );
-      // A page that only an address leads to.
+      // A page that nothing links to.
       await page.goto(`${behindPrefix.url}/problems/no-such-problem`);
       await page.click('text=All problems');
       await page.waitForLoadState();
@@ -125,14 +125,14 @@ describe('the requests at hand', () => {
     ['Spam remediation approved', 'feature=spamRemediation&status=approved.optIn'],
   ];
 
-  test('send what their names say, and nothing else that was filled in', async () => {
+  test('send what they say, and nothing else that was filled in', async () => {
     await openDocs();
     expect(await page.locator('.requests button').allTextContents()).toEqual(shapes.map(([name]) => name));
     for (const [name, query] of shapes) {
       await field('internalName').fill('left from before');
       expect([name, await queryOf(send(name))]).toEqual([name, query]);
       expect(await statusShown()).toBe('200');
-      // What was sent stands in the fields.
+      // The fields show what was sent.
       for (const [parameter, value] of new URLSearchParams(query)) {
         if (await choice(parameter, value).count()) expect(await choice(parameter, value).isChecked()).toBe(true);
         else expect(await field(parameter).inputValue()).toBe(value);
@@ -170,7 +170,7 @@ describe('the keyboard', () => {
     throw new Error(`${target} is more than ${most} presses away`);
   }
 
-  test('sends a request at hand, and then reads the answer', async () => {
+  test('presses such a button, and then reads the answer', async () => {
     await openDocs();
     await tabTo(page.getByRole('button', { name: 'In review' }), 10);
     expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('status=submitted%20for%20review');
@@ -228,7 +228,7 @@ describe('trying it out', () => {
     expect(Math.max(...examples.map(({ examples: all }) => all.length))).toBe(3);
   });
 
-  test('sends nothing for a parameter that was cleared, rather than an empty value', async () => {
+  test('sends nothing for a parameter that was cleared, not an empty value', async () => {
     await openDocs();
     await field('phoneNumber').fill('+14155550123');
     await field('carrier').fill('AT&T\n\nVerizon\n');
@@ -241,7 +241,7 @@ describe('trying it out', () => {
     expect(await statusShown()).toBe('200');
   });
 
-  test('shows what the service says of a wrong value, and no longer the answer before', async () => {
+  test('shows what the service says about a wrong value, in place of the previous answer', async () => {
     await openDocs();
     await send('One number');
     const answer = page.locator('.answer');
@@ -258,7 +258,7 @@ describe('trying it out', () => {
     await followProblem('Invalid Request');
   });
 
-  test('sends the key that was entered, and forgets it with the page', async () => {
+  test('sends the key that was entered, and forgets it when the page is closed', async () => {
     const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
     const asking = await listen('', withKeys);
     const open = async () => {
@@ -283,7 +283,7 @@ describe('trying it out', () => {
     }
   });
 
-  test('offers no box for a key where none is needed', async () => {
+  test('offers no box for a key if none is needed', async () => {
     await openDocs();
     expect(await page.locator('.btn.authorize').count()).toBe(0);
   });

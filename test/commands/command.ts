@@ -13,7 +13,7 @@ const MAIN = join(packageFolder, 'dist/src/main.js');
 interface Finished {
   code: number | null;
   stdout: string;
-  /** Without the line that names the database, which each command begins with. */
+  /** Without the first line, in which each command names the database. */
   stderr: string;
   /** That line. */
   database: string;
@@ -30,7 +30,7 @@ export interface Commands {
   databaseUrl: string;
   /** Runs the command on the database to its end, with `input` as standard input. */
   run(args: string[], input?: string): Promise<Finished>;
-  /** Starts it without a database of its own, as `environment` says, in `cwd` if it is given. */
+  /** Starts it with nothing but `environment`, without the test's database, in `cwd` if it is given. */
   start(args: string[], environment?: Record<string, string>, cwd?: string): Running;
   /** Runs a line of bash to its end, in which `$command` is the command. */
   shell(line: string): Promise<Finished>;

@@ -1,4 +1,4 @@
-/** Which database a command uses, and what it does where there is none. */
+/** Which database a command uses, and what it does if there is none. */
 import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -40,7 +40,7 @@ describe('the database in use', () => {
     },
   );
 
-  it('is in the schema public, also where the role has a schema of its own name, or another search_path', async () => {
+  it('is in the schema public, even if the role has a schema of its own name, or another search_path', async () => {
     const { url, drop } = await createDatabase({ isEmpty: true });
     const sql = connectTo(url);
     await sql.unsafe(`CREATE SCHEMA AUTHORIZATION CURRENT_USER`);
@@ -56,7 +56,7 @@ describe('the database in use', () => {
     expect(tables.map(({ schemaname }) => schemaname).sort()).toEqual(['drizzle', 'public']);
   });
 
-  it('that closes every connection ends the command, which says so', async () => {
+  it('ends the command if it closes every connection, and the command says so', async () => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     proxy.behave('refusing');
     const { finished } = command.start(['keys', 'list'], { DATABASE_URL: proxy.through(command.databaseUrl) });

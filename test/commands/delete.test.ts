@@ -34,11 +34,11 @@ describe('delete', () => {
     expect(await numbersLeft()).toEqual(['+14155550102']);
   });
 
-  it('reads standard input where no file is named', async () => {
+  it('reads standard input if no file is named', async () => {
     expect(await command.run(['delete'], '+14155550102\n')).toMatchObject({ code: 0, stdout: 'deleted 1 numbers\n' });
   });
 
-  it('deletes none when one line is at fault, and says which, by its file where there are several', async () => {
+  it('deletes none when one line is wrong, and says which, by its file if there are several', async () => {
     await writeFile(join(command.folder, 'a.txt'), '+14155550101\n+14155550102\n');
     await writeFile(join(command.folder, 'b.txt'), '+14155550199\n+14155550102\n');
     const { code, stdout, stderr } = await command.run(['delete', 'a.txt', 'b.txt']);
@@ -50,7 +50,7 @@ describe('delete', () => {
     expect(await numbersLeft()).toEqual(PHONE_NUMBERS);
   });
 
-  it('fails where there is nothing to delete, except with --allow-empty', async () => {
+  it('fails if there is nothing to delete, except with --allow-empty', async () => {
     const { code, stdout, stderr } = await command.run(['delete']);
     expect([code, stdout]).toEqual([1, 'deleted 0 numbers\n']);
     expect(stderr).toContain('--allow-empty');

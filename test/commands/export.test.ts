@@ -74,7 +74,7 @@ describe('export', () => {
     expect(help).not.toMatch(/--(next-cursor|size)/);
   });
 
-  it('replaces a file when all is written, and keeps its permissions', async () => {
+  it('replaces a file once everything is written, and keeps its permissions', async () => {
     await writeFile(inFolder('kept.ndjson'), 'as before');
     await chmod(inFolder('kept.ndjson'), 0o640);
     await symlink('kept.ndjson', inFolder('link.ndjson'));
@@ -116,7 +116,7 @@ describe('export', () => {
     expect(await readdir(inFolder('stopped'))).toEqual([]);
   });
 
-  it('works again after kill -9, with the process id that it had then, and in time removes what that left', async () => {
+  it('works after a kill -9 with the same process id, and in time removes what that left', async () => {
     await mkdir(inFolder('killed'));
     const other = connectTo(command.databaseUrl);
     const { stdout } = await other.begin(async (sql) => {
@@ -142,7 +142,7 @@ describe('export', () => {
     expect(await readdir(inFolder('killed'))).toEqual(['numbers.ndjson']);
   });
 
-  it('writes the file that a link leads to, there or not, and keeps the link', async () => {
+  it('writes the file that a link leads to, whether it exists or not, and keeps the link', async () => {
     await mkdir(inFolder('links/elsewhere'), { recursive: true });
     await symlink('links/elsewhere', inFolder('folder'));
     await symlink('../second', inFolder('links/elsewhere/first'));
@@ -185,7 +185,7 @@ describe('export', () => {
     expect([status, stderr]).toEqual(['status 141', '']);
   });
 
-  it('fails where standard output cannot be written', async () => {
+  it('fails if standard output cannot be written', async () => {
     const { code, stderr } = await command.shell('$command export > /dev/full');
     expect([code, stderr]).toEqual([1, expect.stringMatching(/^standard output could not be written: .*ENOSPC/)]);
   });

@@ -33,7 +33,7 @@ describe('the help', () => {
   });
 });
 
-describe('an error of the arguments is said in two lines, the second of which says where the help is:', () => {
+describe('an argument error takes two lines, of which the second points to the help:', () => {
   it.each([
     ['', 'imprt numbers.ndjson', "error: unknown command 'imprt'"],
     ['import', 'import', "error: missing required argument 'file'"],

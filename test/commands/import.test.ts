@@ -24,7 +24,7 @@ async function stored(): Promise<string[]> {
 }
 
 describe('import', () => {
-  it('reports every bad line, by its file where there are several, and imports none', async () => {
+  it('reports every bad line, by its file if there are several, and imports none', async () => {
     await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
     await writeFile(inFolder('b.ndjson'), `${lines[2]}\n{}\nnonsense\n`);
     const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
@@ -69,7 +69,7 @@ describe('import', () => {
     expect(await stored()).toEqual(['+14155550100', '+14155550101', '+14155550102']);
   });
 
-  it('fails where there is nothing to import, except with --allow-empty', async () => {
+  it('fails if there is nothing to import, except with --allow-empty', async () => {
     const nothing = 'imported 0 numbers, 0 carrier statuses\n';
     const before = await stored();
     const { code, stdout, stderr } = await command.run(['import', '-'], '\n');
@@ -80,7 +80,7 @@ describe('import', () => {
     expect(await stored()).toEqual(before);
   });
 
-  it('fails where standard output cannot be written, and says on standard error what was imported', async () => {
+  it('fails if standard output cannot be written, and says on standard error what was imported', async () => {
     const { code, stderr } = await command.shell(`echo '${lines[3]}' | $command import - > /dev/full`);
     expect(code).toBe(1);
     expect(stderr.split('\n')[0]).toBe('imported 1 numbers, 1 carrier statuses');

@@ -74,7 +74,7 @@ describe('keys create', () => {
     expect(await database.$count(apiKeys)).toBe(before);
   });
 
-  it('says which business profiles are not there, and makes the key all the same', async () => {
+  it('says which business profiles do not exist, and makes the key anyway', async () => {
     const known = '00000000-0000-4000-8000-00000000aaaa';
     await database.$client`INSERT INTO business_profiles VALUES (${known}, 'Known', 'approved')`;
     const unknown = '00000000-0000-4000-8000-00000000bbbb';
@@ -84,7 +84,7 @@ describe('keys create', () => {
     expect(stderr).toMatch(new RegExp(`^There is no business profile ${unknown} yet: .*\\n$`));
   });
 
-  it('creates no key that it could not show', async () => {
+  it('creates no key that it cannot show', async () => {
     const before = await database.$count(apiKeys);
     const full = await command.shell('$command keys create --name lost > /dev/full');
     expect([full.code, full.stderr]).toEqual([1, expect.stringContaining('standard output could not be written')]);
@@ -122,7 +122,7 @@ describe('keys list', () => {
     });
   });
 
-  it('shows the day on which a key was last used, whatever it was before', async () => {
+  it('shows the day on which a key was last used, whatever it showed before', async () => {
     const { key, created } = await createApiKey(database, 'used');
     expect(created.lastUsedOn).toBeNull();
     await database.update(apiKeys).set({ lastUsedOn: '2020-02-29' }).where(eq(apiKeys.id, created.id));

@@ -39,7 +39,7 @@ const list = Array.from({ length: 300 }, (_, i) =>
 );
 
 describe('serve without any setting', () => {
-  it('serves from an embedded PostgreSQL, takes an import meanwhile, and stops in order with its PostgreSQL', async () => {
+  it('serves from an embedded PostgreSQL, takes an import meanwhile, and stops cleanly with its PostgreSQL', async () => {
     const { page, end } = await serve('--demo');
     await writeFile(join(command.folder, 'numbers.ndjson'), list.map((item) => `${JSON.stringify(item)}\n`).join(''));
     expect(await command.start(['import', 'numbers.ndjson']).finished).toEqual({
@@ -88,7 +88,7 @@ describe('serve says in one line why it cannot start:', () => {
     expect(stderr).not.toContain('    at ');
   });
 
-  it('and names a variable that is likely a misspelled setting', async () => {
+  it('and names a variable that is probably a misspelled setting', async () => {
     const { stderr } = await command.start(['serve'], { RATE_LIMIT_PER_SECONDS: '5', PORT: 'http' }).finished;
     expect(stderr).toMatch(/^RATE_LIMIT_PER_SECONDS is not a setting .* RATE_LIMIT_PER_SECOND\?\nPORT must be .*\n$/);
   });

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { breakingChanges } from '../../scripts/breakingChanges.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: each test edits a parsed document wherever it likes.
+// biome-ignore lint/suspicious/noExplicitAny: each test edits a parsed document at any place.
 type Document = any;
 
 const released = parse(readFileSync('openapi/released/1.0.0.yaml', 'utf8'));

@@ -48,7 +48,7 @@ beforeAll(() => importNumbers(service.database, createReadStream(join(packageFol
 
 const get = ({ app }: TestService, target: string) => request(app).get(target);
 
-/** What each kind of problem stands for, done to the service. */
+/** How to make the service answer with each kind of problem. */
 const provoke: Record<ProblemName, () => Promise<unknown>> = {
   'invalid-request': async () => problemOf(await get(service, `${list}?carier=AT%26T&size=0`)),
   'invalid-cursor': async () => problemOf(await get(service, `${list}?status=approved&nextCursor=${cursor}`)),
@@ -87,7 +87,7 @@ describe('The example of a problem is what the service answers:', () => {
     expect(await provoke[type.replace('/problems/', '') as ProblemName]()).toEqual(body);
   });
 
-  it('there is one for each kind', () => {
+  it('each kind has one', () => {
     expect(shown.map(({ type }) => type).sort()).toEqual(
       Object.keys(contract['x-problems'])
         .map((name) => `/problems/${name}`)

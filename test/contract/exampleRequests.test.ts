@@ -1,4 +1,4 @@
-/** Every example of a parameter, sent to the service with the demo data: what the documentation shows can be tried. */
+/** Every example of a parameter, sent to the service with the demo data: what the documentation shows works. */
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import request from 'supertest';
@@ -36,7 +36,7 @@ async function countOf(query = ''): Promise<number> {
   return count;
 }
 
-describe('Every example of a parameter is taken, and its filter is seen to work:', () => {
+describe('Every example of a parameter is accepted, and its filter has an effect:', () => {
   it.each(examples)('$name: $summary', async ({ name, query }) => {
     if (name === 'size') return expect((await request(service.app).get(`${PATH}?${query}`)).status).toBe(200);
     const found = await countOf(String(query));

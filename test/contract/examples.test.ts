@@ -1,4 +1,4 @@
-/** Every example in the contract is what its schema says: the menus of the docs page and the partners' samples show them. */
+/** Every example in the contract fits its schema: the menus of the docs page and the partners' samples show them. */
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { describe, expect, it } from 'vitest';

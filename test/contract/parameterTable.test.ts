@@ -27,11 +27,11 @@ describe('The parameter table', () => {
     expect(made).toMatch(/\n\nThe rest\.\n$/);
   });
 
-  it('changes nothing when made again', () => {
+  it('changes nothing when it is made again', () => {
     expect(withParameterTable(made)).toBe(made);
   });
 
-  it('replaces a table that says something else', () => {
+  it('replaces a table that differs', () => {
     expect(withParameterTable(page('\n| `size` | 1 to 50 |\n'))).toBe(made);
   });
 

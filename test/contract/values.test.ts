@@ -1,4 +1,4 @@
-/** Lists of values: closed for what comes in, open for what goes out. */
+/** Lists of values: closed in requests, open in answers. */
 import { describe, expect, it } from 'vitest';
 import { contract, resolve, type Schema } from '../../src/contract.js';
 
@@ -11,7 +11,7 @@ function reachable(schema: Schema): Schema[] {
 }
 
 describe('An answer', () => {
-  it.each(['BrandedPhoneNumberPage', 'Problem'])('has no closed list of values, for new ones may come: %s', (name) => {
+  it.each(['BrandedPhoneNumberPage', 'Problem'])('has no closed list of values, since more may come: %s', (name) => {
     const found = reachable(schemas[name] as Schema);
     expect(found.length).toBeGreaterThan(5);
     expect(found.filter((schema) => schema.enum)).toEqual([]);

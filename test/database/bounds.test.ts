@@ -1,4 +1,4 @@
-/** What the tables take and refuse, whoever writes: the contract's bounds and values, and nothing else. */
+/** What the tables accept and refuse, no matter who writes: the contract's bounds and values, and nothing else. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 import { expectDerivedToAgree, items } from './derived.js';
@@ -35,7 +35,7 @@ describe('The tables refuse', () => {
     ['a control character of Latin-1', setNumber('reporting_group', `E'a\\u0085b'`), 'reporting_group_is_name'],
     ['a business profile without a name', addProfile(`''`), 'business_name_is_name'],
     [
-      'a number of a business profile that is not there',
+      'a number of a business profile that does not exist',
       setNumber('business_profile_id', 'gen_random_uuid()'),
       'has_business_profile',
     ],
@@ -48,7 +48,7 @@ describe('The tables refuse', () => {
   });
 
   const times = ['infinity', '-infinity', '0001-12-31 23:59:59.999+00 BC', '10000-01-01 00:00:00+00'];
-  it.each(times)('the time %s, which RFC 3339 cannot say', async (time) => {
+  it.each(times)('the time %s, which RFC 3339 cannot express', async (time) => {
     for (const statement of [
       setNumber('created_at', `'${time}'`),
       `INSERT INTO branded_phone_numbers (phone_number, business_profile_id, updated_at) VALUES ('+18', '${PROFILE}', '${time}')`,
@@ -61,7 +61,7 @@ describe('The tables refuse', () => {
   });
 });
 
-describe('The tables take', () => {
+describe('The tables accept', () => {
   it.each([
     ['0001-01-01 00:00:00+00', '0001-01-01T00:00:00.000Z'],
     ['9999-12-31 23:59:59.999+00', '9999-12-31T23:59:59.999Z'],

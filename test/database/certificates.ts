@@ -1,4 +1,4 @@
-/** Certificates of an authority of the test's own, made by openssl. */
+/** Certificates of the test's own authority, made by openssl. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

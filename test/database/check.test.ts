@@ -1,4 +1,4 @@
-/** The command `check`: what it finds of a read model that is wrong, and what it mends. */
+/** The command `check`: what it finds in a wrong read model, and what it repairs. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
@@ -45,7 +45,7 @@ const stray = (numbers: string[]) =>
 const phones = (...digits: number[]) => digits.map((digit) => `+1415555010${digit}`);
 
 describe('check', () => {
-  it('finds nothing where all is right', async () => {
+  it('finds nothing if everything is right', async () => {
     expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: RIGHT, stderr: '' });
   });
 
@@ -96,7 +96,7 @@ describe('check', () => {
       ],
       differ(phones(1, 2, 9)),
     ],
-  ])('finds %s, changes nothing, and mends it with --repair', async (_what, statements, found) => {
+  ])('finds %s, changes nothing, and repairs it with --repair', async (_what, statements, found) => {
     for (const statement of statements) await sql().unsafe(statement);
     const before = await readModel();
     const checked = await command.run(['check']);
@@ -110,7 +110,7 @@ describe('check', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('gives five examples, whatever batches they are in', async () => {
+  it('gives five examples, no matter which batches they are in', async () => {
     await sql()`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
       SELECT '+1500' || 1000000 + i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, 20001) AS i`;

@@ -14,7 +14,7 @@ const writeEntry = (sql: Sql) =>
 /** Until `sql`'s statement waits for a lock of another session. */
 const untilWaiting = (sql: Sql) =>
   until(async () => {
-    // Within a transaction PostgreSQL would go on showing what it showed first.
+    // Within a transaction, PostgreSQL would keep showing what it showed first.
     await sql`SELECT pg_stat_clear_snapshot()`;
     const rows = await sql`
       SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
@@ -29,7 +29,7 @@ describe('An entry without its number', () => {
   });
 
   it.each(['REPEATABLE READ', 'SERIALIZABLE'])(
-    'is refused where the number was committed after the snapshot of a %s transaction',
+    'is refused if the number was committed after the snapshot of a %s transaction',
     async (isolation) => {
       await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
       await second`TABLE branded_phone_numbers`;
@@ -83,7 +83,7 @@ describe('A number that is written while another session deletes it', () => {
 
   it('has no entry of the deleted one', () => deleteWhile((sql) => writeNumber(sql).execute()));
 
-  it('has none either when another number is renumbered to it', async () => {
+  it('has none when another number is renumbered to it, either', async () => {
     await addNumber(first, '+19');
     await deleteWhile((sql) =>
       sql`UPDATE branded_phone_numbers SET phone_number = ${PHONE} WHERE phone_number = '+19'`.execute(),

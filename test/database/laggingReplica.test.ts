@@ -1,4 +1,4 @@
-/** Walks that are served by a replica which stops replaying in their middle, and goes on, and by its primary in between. */
+/** Walks over a replica that stops replaying midway and then goes on, with pages from its primary in between. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { readConfig } from '../../src/config.js';
@@ -33,7 +33,7 @@ afterAll(async () => {
   await Promise.all([replica?.remove(), primary?.remove()]);
 });
 
-it('A walk sees every number that is there from its begin to its end once, whichever server answers', async () => {
+it('A walk sees every number that exists throughout it once, whichever server answers', async () => {
   const profile = PROFILES[0]?.id ?? '';
   await onPrimary`INSERT INTO business_profiles VALUES (${profile}, 'Circle Bank', 'approved')`;
   // The numbers with an even end stay; the others come and go.

@@ -1,4 +1,4 @@
-/** A logical replica of the sources, after the switch-over to it: it gets no triggers' work and no sequences. */
+/** A logical replica of the sources, after the switch-over to it: triggers did not run there, and sequences are not copied. */
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';

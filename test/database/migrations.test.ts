@@ -1,8 +1,8 @@
 /**
  * Upgrades: from the first release on, migrations only add, and the data of every release is right after `migrate`.
  *
- * releases.json has the migrations of each release by the SHA-256 of their file, as PostgreSQL keeps them once they ran. A
- * release adds its own. Until 1.0.0 is out, its two may still be rewritten together with their hashes.
+ * releases.json has the migrations of each release, with the SHA-256 of each file, which PostgreSQL records when it runs. A
+ * release adds its own. Until 1.0.0 is out, its migrations may still be rewritten together with their hashes.
  */
 import { createHash } from 'node:crypto';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -45,7 +45,7 @@ afterEach(async () => {
   await drop();
 });
 
-/** A folder of the first `count` migrations, and of `added` ones behind them, each a statement. */
+/** A folder with the first `count` migrations, followed by the `added` ones, each a statement. */
 async function folderOf(name: string, count: number, added: string[] = []): Promise<string> {
   const path = join(folder, name);
   await cp(migrationsFolder, path, { recursive: true });

@@ -1,4 +1,4 @@
-/** Replicas: what a start does on one, and when it counts as too far behind. On a real primary and its streaming replica. */
+/** Replicas: what a start does on one, and when it is too far behind. With a real primary and its streaming replica. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ import { type PostgresServer, startPostgres, startReplica } from '../postgresSer
 const connected = { isReplica: true, isConnected: true, secondsSinceCommit: 3600 };
 
 describe('the estimate of a lag', () => {
-  it('is accurate to a second, whenever something is written and however long its replay takes', () => {
+  it('is accurate to a second, no matter when something is written and how long its replay takes', () => {
     const write = fc.record({
       pause: fc.integer({ min: 1, max: 20_000 }),
       replay: fc.integer({ min: 0, max: 30_000 }),
@@ -48,7 +48,7 @@ describe('the estimate of a lag', () => {
     );
   });
 
-  it('is 0 while nobody writes, however long ago the last commit was', () => {
+  it('is 0 while nobody writes, no matter how long ago the last commit was', () => {
     const estimate = new LagEstimate();
     for (let now = 0; now < 100_000; now += 1000) estimate.observe({ ...connected, written: 7, replayed: 7 }, now);
     expect(estimate.seconds(100_000)).toBe(0);
@@ -64,7 +64,7 @@ describe('the estimate of a lag', () => {
     expect(estimate.seconds(3500)).toBe(0);
   });
 
-  it('counts from the last commit where no receiver was seen yet, and is infinite without any commit', () => {
+  it('counts from the last commit if no receiver has been seen yet, and is infinite without any commit', () => {
     const cut = { ...connected, isConnected: false, written: 7, replayed: 7 };
     const estimate = new LagEstimate();
     estimate.observe(cut, 0);
@@ -74,7 +74,7 @@ describe('the estimate of a lag', () => {
     expect(never.seconds(0)).toBe(Number.POSITIVE_INFINITY);
   });
 
-  it('counts from when the primary was last read, where reads moved to its replica because it is gone', () => {
+  it('counts from when the primary was last read, if reads moved to its replica because it is gone', () => {
     const estimate = new LagEstimate();
     const cut = { ...connected, isConnected: false, written: 7, replayed: 7 };
     estimate.observe({ ...cut, isReplica: false }, 1000);
@@ -130,7 +130,7 @@ describe('a replica', () => {
     expect(await migrateDatabase(primary.url, migrationsFolder)).toBe('primary');
   });
 
-  it('is skipped for a primary anywhere in the list of hosts, and is enough where the primary is gone', async () => {
+  it('is skipped for a primary anywhere in the list of hosts, and is enough if the primary is gone', async () => {
     const list = (...ports: number[]) =>
       `postgres://postgres@${ports.map((port) => `127.0.0.1:${port}`).join(',')}/postgres`;
     expect(await migrateDatabase(list(replica.port, primary.port), migrationsFolder)).toBe('primary');
@@ -157,7 +157,7 @@ describe('a replica', () => {
     });
   });
 
-  /** The built command, which is expected to end by itself. */
+  /** The built command, which is expected to end on its own. */
   async function serve(url: string, environment: Record<string, string> = {}) {
     const child = spawn(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve'], {
       env: { ...process.env, DATABASE_URL: url, PORT: '0', LOG_LEVEL: 'silent', ...environment },
@@ -233,7 +233,7 @@ describe('a replica', () => {
       await primary.stop();
       const { reason } = await untilStatusIs(503);
       expect(reason).toMatch(/^the replica is \d+ s behind its primary$/);
-      // Pages are still answered: a client that asks this very instance prefers old numbers to none.
+      // Pages are still answered: a client that asks this instance directly prefers old numbers to none.
       expect((await fetch(`${service.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
       await primary.start();
       onPrimary = connectTo(primary.url);

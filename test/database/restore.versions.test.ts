@@ -1,4 +1,4 @@
-/** Dumps of PostgreSQL 15, restored into 15 and 18 by the programs that operators use. */
+/** Dumps of PostgreSQL 15, restored into 15 and 18 with the programs that operators use. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';

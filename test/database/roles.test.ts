@@ -110,7 +110,7 @@ test.each([
   }
 });
 
-test('A writer cannot make the triggers read a table of its own', async () => {
+test('A writer cannot make the triggers read one of its own tables', async () => {
   const sql = connectTo(urlOf.importer);
   await sql`CREATE TEMPORARY TABLE carrier_statuses (LIKE public.carrier_statuses)`;
   await sql`UPDATE branded_phone_numbers SET internal_name = 'New'`;

@@ -1,4 +1,4 @@
-/** Two sessions of SQL on a database of the test's own, which holds one business profile and no number before each test. */
+/** Two SQL sessions on the test's own database, which holds one business profile and no number before each test. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { connectTo } from '../connection.js';

@@ -1,4 +1,4 @@
-/** The shape of an answer stands in three places: the contract, the SQL that makes the JSON, and the tables. */
+/** The shape of an answer is defined in three places: the contract, the SQL that makes the JSON, and the tables. */
 import { getTableColumns } from 'drizzle-orm';
 import { expect, test } from 'vitest';
 import { contract, type Schema } from '../../src/contract.js';

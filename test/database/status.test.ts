@@ -1,4 +1,4 @@
-/** The overall status of a number: which it is for which entries, and how it goes on as they are decided. */
+/** The overall status of a number: what it is for which entries, and how it changes as they are decided. */
 import { eq, sql } from 'drizzle-orm';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { CarrierStatus, DetailedStatus, Status } from '../../generated/types/models/index.js';

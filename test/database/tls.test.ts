@@ -1,4 +1,4 @@
-/** TLS to PostgreSQL: what the parameters of an address promise is kept, against real servers and certificates. */
+/** TLS to PostgreSQL: an address's parameters do what they promise, with real servers and certificates. */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -61,7 +61,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
       .replace('FOLDER', folder)
       .replaceAll('OWN', authority.file('.'));
 
-  /** How a connection is: whose certificate the server saw on it, or that it has none or no TLS. */
+  /** The state of a connection: whose certificate the server saw, or that there was none or no TLS. */
   async function connect(server: Server, host: string, query: string): Promise<string> {
     const database = openDatabase(readConfig({ DATABASE_URL: urlOf(server, host, query) }).DATABASE_URL as string);
     try {
@@ -157,7 +157,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(reason);
   });
 
-  it('is asked for of each of several hosts', async () => {
+  it('is required of each of several hosts', async () => {
     const port = (server: Server) => servers[server].port;
     const query = `sslmode=verify-full&sslrootcert=${ca}`;
     const hosts = `localhost:${port('name')},127.0.0.1:${port('ip')}`;

@@ -26,7 +26,7 @@ async function writeOne(carrierStatuses: CarrierStatus[]): Promise<void> {
 
 beforeEach(() => writeOne([entryWith('AT&T', 'brandedCallerId', 'approved.optIn')]));
 
-describe('updatedAt moves forward, whoever writes,', () => {
+describe('updatedAt moves forward, no matter who writes,', () => {
   it.each([
     ['an entry changes its status', `UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`],
     ['an entry changes its time', `UPDATE carrier_statuses SET created_at = '2026-01-01T00:00:00Z'`],
@@ -71,7 +71,7 @@ describe('updatedAt moves forward, whoever writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('and ends at the latest time that a writer may give; the number can be changed all the same', async () => {
+  it('but never past the latest time that a writer may give; the number can still be changed', async () => {
     const LATEST = '9999-12-31T23:59:59.999Z';
     await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATEST}`;
     await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;

@@ -10,11 +10,11 @@ import { createDatabase } from '../database.js';
 import { DETAILED_STATUSES, FEATURES, PROFILES } from '../numbers.js';
 import { expectDerivedToAgree, items } from './derived.js';
 
-/** A slow machine does fewer. */
+/** A slow machine completes fewer. */
 const RUNS = 100 * inject('tries');
 const TIME_LIMIT_MS = 5_000 * inject('tries');
 
-/** Few of each, so that two writers meet often. */
+/** Few of each, so that two writers collide often. */
 const phone = fc.constantFrom('+141', '+142', '+143', '+1431');
 const carrier = fc.constantFrom('AT&T', 'T-Mobile', 'Été "1"');
 const feature = fc.constantFrom(...FEATURES);
@@ -117,7 +117,7 @@ const control = fc.oneof(
   ),
   { weight: 3, arbitrary: fc.constant('COMMIT') },
 );
-/** How PostgreSQL refuses a writer that is wrong or too late; any other error is a fault of ours. */
+/** How PostgreSQL refuses a writer that is wrong or too late; any other error is our fault. */
 const REFUSALS = new Map([
   ['23503', 'an entry without a number'],
   ['23505', 'a phone number, or an entry, twice'],
@@ -157,7 +157,7 @@ afterAll(async () => {
   await drop();
 });
 
-/** Does the statements, each when the one before has ended or waits for a lock; then commits what is left. */
+/** Runs the statements, each once the one before has ended or waits for a lock; then commits what is left. */
 async function perform(writes: { writer: number; statement: string }[]): Promise<void> {
   const faults: unknown[] = [];
   const last = writers.map(() => Promise.resolve());

@@ -1,4 +1,4 @@
-/** What a writer in SQL can and can't do to what the database derives. */
+/** What a writer in SQL can and can't do to the derived data. */
 import { finished } from 'node:stream/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { expectDerivedToAgree, items } from './derived.js';

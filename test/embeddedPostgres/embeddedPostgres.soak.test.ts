@@ -1,4 +1,4 @@
-/** The embedded PostgreSQL when it, or who uses it, is killed, hangs, or comes and goes at the same moment. */
+/** The embedded PostgreSQL when it or its users are killed, hang, or come and go at the same moment. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFile, chown, readdir, readFile, stat, writeFile } from 'node:fs/promises';
@@ -44,7 +44,7 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
-  it('recovers after a kill -9 of its user and itself', async () => {
+  it('recovers after a kill -9 of itself and its user', async () => {
     const killed = await user();
     await query(killed.url, 'create table kept as select 42 as answer');
     const pid = await postmasterPid();

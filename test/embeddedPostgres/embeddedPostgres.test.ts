@@ -72,7 +72,7 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
-  it('is stopped by its user, not by the Ctrl-C that stops its user', async () => {
+  it('is stopped by its user, not by the Ctrl-C that stops the user', async () => {
     const { child, url } = await user({ ownGroup: true });
     process.kill(-(child.pid ?? 0), 'SIGINT');
     const [code] = await once(child, 'exit');

@@ -1,4 +1,4 @@
-/** A disk that fills up under the embedded PostgreSQL: a small one of its own, which only root can mount. */
+/** A disk that fills up under the embedded PostgreSQL: a small one made for the test, which only root can mount. */
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdtemp, rm, rmdir, statfs, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -40,7 +40,7 @@ describe.skipIf(!isMounted)('on a full disk an import', () => {
   it.each([
     ['before PostgreSQL starts', 0],
     ['while the lines are read', 2 ** 20],
-    // PostgreSQL panics where it is its write-ahead log that finds no room.
+    // PostgreSQL panics if it is the write-ahead log that finds no room.
     ...[24, 32, 40].map((megabytes): [string, number] => [
       `while the numbers are written into ${megabytes} MB`,
       megabytes * 2 ** 20,

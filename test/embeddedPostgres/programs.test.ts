@@ -1,4 +1,4 @@
-/** The programs as an installation without install scripts leaves them: without the links to their libraries. */
+/** The programs after an installation without install scripts: without the links to their libraries. */
 import { execFile } from 'node:child_process';
 import { chmod, cp, lstat, mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -30,7 +30,7 @@ describe('programs whose install script did not run', () => {
     await expect(run(join(libraries, '..', 'bin', 'postgres'), ['--version'])).rejects.toThrow(/shared librar/);
   });
 
-  it('are given their links, by any number of processes at once, and only once', async () => {
+  it('get their links, from any number of processes at once, and only once', async () => {
     const found = await Promise.all([1, 2, 3].map(() => installedPrograms(spare, from)));
     for (const programs of found) expect(await versionOf(programs)).toMatch(/^postgres \(PostgreSQL\) 18/);
     expect(found.map(({ environment }) => environment)).toEqual([{}, {}, {}]);
@@ -41,7 +41,7 @@ describe('programs whose install script did not run', () => {
     expect(await linksIn(libraries)).toEqual(made);
   });
 
-  it('are given their links elsewhere where they lie read-only, and again when they were moved', async () => {
+  it('get their links elsewhere if they are read-only, and again after they were moved', async () => {
     await chmod(libraries, 0o555);
     expect(await startAsAnother(from)).toMatch(/^postgres \(PostgreSQL\) 18/);
     expect(await linksIn(libraries)).toEqual([]);

@@ -1,4 +1,4 @@
-/** Signals to the command while it starts, serves and stops: whenever they come, no PostgreSQL stays behind. */
+/** Signals to the command while it starts, serves and stops: at any moment, no PostgreSQL is left behind. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
@@ -34,7 +34,7 @@ describe('after signals at random times', () => {
     signals: fc.array(fc.tuple(fc.integer({ min: 0, max: 3000 }), signal), { minLength: 1, maxLength: 3 }),
   });
 
-  it('no process stays, and the data can be used', { timeout: ROUNDS * 60_000 }, async () => {
+  it('no process is left, and the data can be used', { timeout: ROUNDS * 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(round, async ({ way, isFirstStart, signals }) => {
         if (isFirstStart) await rm(join(folder, '.data'), { recursive: true, force: true });

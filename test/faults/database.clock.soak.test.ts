@@ -24,7 +24,7 @@ import { openToxicProxy } from './toxicProxy.js';
 useFailingDatabase();
 
 describe('a database', () => {
-  it('with a table that is locked is 503 within the deadline, and its connections do not pile up', async () => {
+  it('with a locked table causes 503s within the deadline, and its connections do not pile up', async () => {
     await start(databaseUrl);
     await askTogether(20);
     const holder = connectTo(databaseUrl);
@@ -40,7 +40,7 @@ describe('a database', () => {
     await recovery();
   });
 
-  it('that has no connection left is 503, and used again when it has', async () => {
+  it('that has no connection left causes 503s, and is used again once it has', async () => {
     const server = await startPostgres({ max_connections: '20' });
     await migrateDatabase(server.url, migrationsFolder);
     const between = await openToxicProxy(server.port);

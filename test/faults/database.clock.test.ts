@@ -1,4 +1,4 @@
-/** Trouble with the database: each fault causes 503 problems at worst, and the service recovers from it by itself. */
+/** Trouble with the database: each fault causes 503 problems at worst, and the service recovers from it without help. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { connectTo } from '../connection.js';
@@ -21,7 +21,7 @@ import { openToxicProxy } from './toxicProxy.js';
 useFailingDatabase();
 
 describe('a database', () => {
-  it('that cannot be reached is 503, and used again when it can', async () => {
+  it('that cannot be reached causes 503s, and is used again once it can', async () => {
     await start(proxy.through(databaseUrl));
     proxy.behave('refusing');
     for (const answer of await askTogether(30)) expectUnavailable(answer);
@@ -42,7 +42,7 @@ describe('a database', () => {
     expect((await answers).map(({ status }) => status)).toEqual(Array(60).fill(200));
   });
 
-  it('that hangs is 503 within the deadline, unready before that, and used again when it answers', async () => {
+  it('that hangs causes 503s within the deadline, makes the service unready, and is used again when it answers', async () => {
     await start(proxy.through(databaseUrl));
     await askTogether(20);
     proxy.behave('silent');

@@ -10,7 +10,7 @@ import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
 const PATH = '/v1/brandedPhoneNumbers';
 /** The deadline of a request. */
 export const DEADLINE_MS = 2000;
-/** What a busy machine may take on top: together less than a service's default deadline. */
+/** What a busy machine may add: together less than a service's default deadline. */
 const SLACK_MS = 2500;
 
 export let databaseUrl: string;
@@ -78,5 +78,5 @@ export function expectUnavailable({ status, milliseconds, type, retryAfter }: An
   expect(milliseconds).toBeLessThan(DEADLINE_MS + SLACK_MS);
 }
 
-/** Fails unless requests are answered again, by themselves. */
+/** Fails unless requests are answered again without help. */
 export const recovery = () => until(async () => (await ask()).status === 200, 'requests are answered again');

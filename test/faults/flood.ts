@@ -1,6 +1,6 @@
 /**
  * Sends requests at a rate that does not depend on the answers, as many clients together do, each from another address,
- * and counts the answers by status. A process of its own, so that it does not delay the measurements beside it:
+ * and counts the answers by status. It runs in its own process, so that it does not delay the measurements beside it:
  * `flood.ts URL RATE CONNECTIONS SECONDS`, and a line of JSON on standard output (`Flooded`).
  */
 import { connect, type Socket } from 'node:net';
@@ -8,12 +8,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Flooded {
   sent: number;
-  /** How many could not be sent at their time, since all connections waited for an answer. */
+  /** How many could not be sent on time, because all connections were waiting for an answer. */
   heldBack: number;
   statuses: Record<string, number>;
   /** Answers of 200 that differ from the first one. */
   wrong: number;
-  /** Connections that ended though no answer had announced it. */
+  /** Connections that ended without an answer announcing it. */
   lost: number;
 }
 
@@ -28,7 +28,7 @@ const free: Socket[] = [];
 let right: Buffer | undefined;
 let isOver = false;
 
-// The connections come first: each turn of Node's event loop accepts one, however many wait.
+// The connections come first: each turn of Node's event loop accepts one, no matter how many wait.
 for (let i = 0; i < Number(connections); i++) {
   open();
   if (i % 50 === 49) await sleep(50);

@@ -177,7 +177,7 @@ describe('beyond the bound on requests in flight', () => {
 });
 
 describe('nothing that a request carries', () => {
-  it('grows the memory for good', async () => {
+  it('grows the memory permanently', async () => {
     const mib = () => {
       collectGarbage();
       return process.memoryUsage().heapUsed / MEGABYTE;

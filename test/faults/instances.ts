@@ -10,7 +10,7 @@ const PATH = '/v1/brandedPhoneNumbers';
 
 export interface Answer {
   status: number;
-  /** When it was asked for and when it came, in milliseconds. */
+  /** When it was requested and when it came, in milliseconds. */
   sent: number;
   came: number;
 }
@@ -62,8 +62,8 @@ export async function flood(client: string, seconds: number, rate = 100): Promis
 }
 
 /**
- * Whether the first instance decided within 250 ms. A machine that stands still for a moment delays the few decisions that
- * were under way; waiting for the store would delay many more.
+ * Whether the first instance decided within 250 ms. A machine that stalls for a moment delays the few decisions under way;
+ * waiting for the store would delay many more.
  */
 export async function decidesInTime(): Promise<boolean> {
   const text = await metricsText();

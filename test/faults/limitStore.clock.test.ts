@@ -1,4 +1,4 @@
-/** The rate limit in Redis: shared by instances, and kept by each of them while Redis is away. */
+/** The rate limit in Redis: shared by instances, and kept by each of them while Redis is down. */
 import { describe, expect, it } from 'vitest';
 import { hasRedis } from '../redis.js';
 import { withinASecond } from '../until.js';

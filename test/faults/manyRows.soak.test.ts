@@ -1,4 +1,4 @@
-/** Statements that change very many rows: they end, in bounded memory. */
+/** Statements that change very many rows: they finish, within bounded memory. */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -11,7 +11,7 @@ const NUMBERS = 250_000;
 /** PostgreSQL's own list of foreign keys to check, a list of the phone numbers, and `work_mem` for each node of a plan. */
 const MAX_MB = 400;
 
-/** Megabytes of its own that the process of `first` has. */
+/** Private memory of the process of `first`, in megabytes. */
 async function memory(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
   return Number(/RssAnon:\s+(\d+)/.exec(status)?.[1]) / 1024;

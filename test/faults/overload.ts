@@ -1,4 +1,4 @@
-/** Ten times the requests that a service can serve, and how modest clients fare meanwhile. */
+/** Ten times as many requests as a service can serve, and how modest clients fare meanwhile. */
 import { spawn } from 'node:child_process';
 import { Agent, get, type RequestOptions } from 'node:http';
 import { text } from 'node:stream/consumers';
@@ -11,7 +11,7 @@ const MANY = 1500;
 /** Modest clients beside the flood, each on its own connection, and milliseconds between two requests of any of them. */
 const CLIENTS = 20;
 const BETWEEN = 200;
-/** Milliseconds in which a client wants its answer, as often as it has to ask for it. */
+/** Milliseconds within which a client wants its answer, even if it has to ask several times. */
 const DEADLINE = 5000;
 
 export interface Overload {
@@ -22,7 +22,7 @@ export interface Overload {
   asked: number;
   atOnce: number;
   inTime: number;
-  /** Answers of theirs that are neither right nor a refusal. */
+  /** Of their answers, those that are neither right nor a refusal. */
   wrong: number;
   /** Milliseconds of the slowest `/healthz`, each on a new connection. */
   slowestHealth: number;

@@ -1,4 +1,4 @@
-/** When the next generation of connections takes over from one that answers late, in part, or not at all. */
+/** When the next generation of connections takes over from one that answers late, partly, or not at all. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { openDatabase } from '../../src/database/connect.js';
@@ -57,14 +57,14 @@ it('a read on the only connection, which was cut silently, is answered by the ne
   expect(failovers).toBe(1);
 });
 
-it('a read that was given up has the connections replaced all the same', async () => {
+it('a read that was given up still has the connections replaced', async () => {
   proxy.forgetConnections();
   await expect(read(0, 200)).rejects.toThrow('in time');
   await sleep(1500);
   expect(failovers).toBe(1);
 });
 
-it('reads on connections that were cut silently are answered while others answer all the time', async () => {
+it('reads on connections that were cut silently are answered, even while others keep answering', async () => {
   await readTogether(3, 0.1);
   proxy.forgetConnections();
   const cut = readTogether(3);

@@ -1,4 +1,4 @@
-/** Stopping in spite of clients and a database that never end what they have begun. */
+/** Stopping despite clients and a database that never finish what they have begun. */
 
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -36,7 +36,7 @@ describe.skipIf(!hasOpenssl)('connections under TLS', () => {
     await rm(folder, { recursive: true });
   });
 
-  it('are encrypted, and refused where the certificate has to be a trusted one', async () => {
+  it('are encrypted, and refused if the certificate has to be trusted and is not', async () => {
     const database = openDatabase(`${server.url}?sslmode=require`);
     const [row] = await database.$client`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`;
     expect(row?.ssl).toBe(true);

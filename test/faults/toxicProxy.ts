@@ -4,10 +4,10 @@ import { type AddressInfo, createServer, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * - `passing`: as if it were not there
+ * - `passing`: as if the proxy were not there
  * - `refusing`: connections are cut, and new ones closed as soon as they are accepted
  * - `silent`: no byte passes any more, but no connection ends (a cut cable; a hung server); new ones are accepted, too
- * - `slow`: every answer takes longer, by 400 ms if nothing else is said
+ * - `slow`: every answer takes longer, by 400 ms unless told otherwise
  */
 type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
 

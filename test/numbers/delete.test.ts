@@ -46,7 +46,7 @@ async function faultsOf(...lines: string[]) {
 }
 
 describe('deleting', () => {
-  it('removes the given numbers with all that is derived from them, and leaves the others as they are', async () => {
+  it('removes the given numbers with everything derived from them, and leaves the others as they are', async () => {
     await fc.assert(
       fc.asyncProperty(numbers, fc.infiniteStream(fc.boolean()), async (list, choice) => {
         await clear();
@@ -71,7 +71,7 @@ describe('deleting', () => {
     expect(await deleteLines(`\ufeff${one}\r`, '', `  ${two}\t`, '\r')).toBe(2);
   });
 
-  it('deletes nothing when a line is at fault, and reports every such line', async () => {
+  it('deletes nothing when a line is wrong, and reports every such line', async () => {
     await write(database, [numberWith({ phoneNumber: '+14155550101' })]);
     const faults = await faultsOf('+14155550101', '4155550101', '+14155550199', '', '+14155550101', 'a\u0007b');
     expect(faults).toEqual([

@@ -50,7 +50,7 @@ const itemsOf = (text: string): BrandedPhoneNumber[] =>
     .map((line) => JSON.parse(line));
 
 describe('an export', () => {
-  it('has all that the list shows, in its order, and is the same bytes when imported and exported elsewhere', async () => {
+  it('has everything that the list shows, in order, and is the same bytes when imported and exported elsewhere', async () => {
     await fc.assert(
       fc.asyncProperty(numbers, async (list) => {
         await Promise.all([clear(database), clear(other)]);
@@ -73,7 +73,7 @@ describe('an export', () => {
     expect((await exported(other)).text).toBe(text);
   });
 
-  it('splits items correctly, even if their texts look like the border between two', async () => {
+  it('splits items correctly, even if their texts look like the boundary between two', async () => {
     const tricky = ['},{"id":"', ',{"id":"', '"detailedStatus":', '\\","detailedStatus":"', 'a\\'];
     const list = tricky.map((internalName, i) =>
       numberWith({
@@ -113,7 +113,7 @@ describe('an export', () => {
     expect(itemsOf(text)).toEqual([list[1]]);
   });
 
-  it('is of one moment, whatever is written and removed while it runs, and writes one page at a time', async () => {
+  it('shows one moment, whatever is written and removed while it runs, and writes one page at a time', async () => {
     const phoneNumbers = Array.from({ length: 3500 }, (_, i) => `+1${2_000_000_000 + i}`);
     const lines = (list: string[]) =>
       Readable.from(

@@ -18,7 +18,7 @@ const PROFILES = ['6513270e-269e-4d37-b2a7-4de452e6b438', '5d9dc9f8-1818-4811-89
 const NUMBERS = ['+14155550101', '+14155550102', '+14155550103', '+14155550104'];
 
 let address = 0;
-/** Every request from an address of its own, unless one is given: what is counted here is counted by key. */
+/** Every request from a different address, unless one is given: what is counted here is counted by key. */
 const get = (authorization?: string, search = '', from = `198.51.100.${++address % 250}`) => {
   const sent = request(service.app).get(`${PATH}${search}`).set('X-Forwarded-For', from);
   return authorization === undefined ? sent : sent.set('Authorization', authorization);
@@ -29,7 +29,7 @@ const numbersOf = ({ body }: { body: { items: { phoneNumber: string }[] } }) =>
 
 let key: string;
 let scoped: string;
-/** A key that has used up nothing of its limit yet. */
+/** A key that has used none of its limit yet. */
 const newKey = async (name: string, options = {}) => (await createApiKey(service.database, name, options)).key;
 const toFirstProfile = { businessProfileIds: [PROFILES[0]] };
 
@@ -86,7 +86,7 @@ describe('the rate limit', () => {
     expect((await get(await newKey('quiet'))).status).toBe(200);
   });
 
-  it('counts wrong keys by the address they come from, and good keys from there still pass', async () => {
+  it('counts invalid keys by the address they come from, and valid keys from there still pass', async () => {
     const good = await newKey('good');
     expect((await get(good)).status).toBe(200);
     const wrong = () => get(`bpn_${'B'.repeat(43)}`, '', '192.0.2.1');
@@ -99,7 +99,7 @@ describe('the rate limit', () => {
 });
 
 describe('a key that is limited to a business profile', () => {
-  it('sees only the numbers of it, by whatever filter', async () => {
+  it('sees only the numbers of that profile, with any filter', async () => {
     const own = [NUMBERS[0], NUMBERS[2]];
     const scoped = await newKey('scoped', toFirstProfile);
     expect(numbersOf(await get(scoped))).toEqual(own);
@@ -108,7 +108,7 @@ describe('a key that is limited to a business profile', () => {
     expect(numbersOf(await get(scoped, '?status=unregistered'))).toEqual(own);
   });
 
-  it('sees no more with the cursor of a key that does', async () => {
+  it('sees no more with the cursor of a key that sees all', async () => {
     const { body } = await get(await newKey('sees all'), '?size=1');
     expect(numbersOf(await get(scoped, `?size=100&nextCursor=${body.nextCursor}`))).toEqual([NUMBERS[2]]);
   });
@@ -174,7 +174,7 @@ describe('a key', () => {
     await expect(createApiKey(service.database, 'late', { expiresAt })).rejects.toThrow('expired already');
   });
 
-  it('costs no lookup at every request', async () => {
+  it('is not looked up at every request', async () => {
     const key = await newKey('remembered');
     await get(key);
     // Lookups of the tests before are reported within a second.

@@ -61,7 +61,7 @@ describe('a cursor of the first release leads on', () => {
     ['without filters', {}, '+14155550123', 'ASxwKy8ALTySMTQxNTU1NTAxMjM41eWJyXWP2A'],
     ['by status', { status: ['submitted for review'] }, '+12745550127', 'AZD-WS_IzxWmMTI3NDU1NTAxMjceG7U8uvR2Ng'],
     [
-      'by several filters, however they are written',
+      'by several filters, no matter how they are written',
       {
         businessProfileId: '6513270E-269E-4D37-B2A7-4DE452E6B438',
         reportingGroup: ['b', 'a', 'b'],
@@ -95,7 +95,7 @@ describe('a forged cursor', () => {
     expect([response.status, problemOf(response).type]).toEqual([400, '/problems/invalid-cursor']);
   });
 
-  it('is refused, whatever it holds, unless that is a phone number', async () => {
+  it('is refused unless it holds a phone number', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(anyBytes, nearPhoneNumbers), async (content) => {
         const isPhoneNumber = /^[1-9][0-9]{1,14}$/.test(content.toString('latin1'));

@@ -1,4 +1,4 @@
-/** Keys that an instance has not seen yet: good ones are recognized, and unknown ones cause few statements. */
+/** Keys that an instance has not seen yet: valid ones are recognized, and unknown ones cause few statements. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -17,7 +17,7 @@ async function statusOf(url: string, key: string): Promise<number> {
 }
 
 describe('while one address sends unknown keys as fast as it can', () => {
-  it('ten good keys from there, each new to the instance, are all answered', async () => {
+  it('ten valid keys from there, each new to the instance, are all answered', async () => {
     const { reader, listen } = await services.open({ AUTH: 'api-key' });
     const url = await listen();
     const keys = await Promise.all(

@@ -15,13 +15,13 @@ describe('a request that breaks a rule of HTTP gets a problem', () => {
     ['with two Hosts', [GET, 'Host: localhost', 'Host: localhost'], 400, /2 Host headers/],
     ['with two different Hosts', [GET, 'Host: localhost', 'hOST: other'], 400, /2 Host headers/],
     ['with two keys', [GET, 'Host: localhost', 'Authorization: a', 'authorization: b'], 400, /2 Authorization headers/],
-    ['with a target that is none', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost'], 400, /not an address/],
-    ['with a Host that is none', [GET, 'Host: a/b'], 400, /not a host/],
+    ['with a target that is not an address', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost'], 400, /not an address/],
+    ['with a Host that is not a host', [GET, 'Host: a/b'], 400, /not a host/],
     ['with an expectation that nobody knows', [GET, 'Host: localhost', 'Expect: foo'], 417, /100-continue/],
     ['with 140 headers', [GET, 'Host: localhost', ...junk(140)], 431, /142 headers; at most 100/],
     ['with 20,000 headers', [GET, 'Host: localhost', ...Array(20_000).fill('a:')], 431, /at most 100/],
     ['with a header of 200 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(200_000)}`], 431, /too long/],
-    ['that is none', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
+    ['that is not HTTP', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
     ['to a proxy', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /no proxy/],
   ];
   it.each(rows)('%s', async (_name, head, status, detail) => {
@@ -62,7 +62,7 @@ describe('a request that keeps the rules of HTTP is answered', () => {
     );
   });
 
-  it('but an encoded slash is no slash, and a query is left as it is', async () => {
+  it('but an encoded slash is not a slash, and a query is left as it is', async () => {
     expect((await fetch(`${local.url}/v1%2FbrandedPhoneNumbers`)).status).toBe(404);
     expect((await fetch(`${local.url}${PATH}?carrier=100%25`)).status).toBe(200);
   });
@@ -113,7 +113,7 @@ describe('an instance for this machine only, without keys', () => {
     },
   );
 
-  it('goes by the host of a target, not by the header', async () => {
+  it('goes by the host in the target, not by the header', async () => {
     const answer = await exchange(local.url, [`GET http://evil.example${PATH} HTTP/1.1`, 'Host: localhost']);
     expect(answer.status).toBe(421);
   });

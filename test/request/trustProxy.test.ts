@@ -1,4 +1,4 @@
-/** Who counts as the client behind proxies; each test has addresses of its own, whose limit nobody has used. */
+/** Who counts as the client behind proxies; each test has its own addresses, whose limit is unused. */
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { type TestService, useService } from '../service.js';
@@ -26,12 +26,12 @@ describe('without a trusted proxy', () => {
 
 describe('behind one proxy', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-  it('the client is whom the proxy names, whatever the client has put before it', async () => {
+  it('the client is the one that the proxy names, whatever the client has put before it', async () => {
     const same = ['203.0.113.1', '10.0.0.1, 203.0.113.1', '192.0.2.7, 127.0.0.1, 203.0.113.1'];
     expect(await leftOf(service, ...same, '203.0.113.2')).toEqual([9, 8, 7, 9]);
   });
 
-  it('IPv6 clients are their /64', async () => {
+  it('an IPv6 client is its /64 network', async () => {
     const same = ['2001:db8:1:2:3:4:5:6', '2001:DB8:1:2::'];
     expect(await leftOf(service, ...same, '2001:db8:1:3::')).toEqual([9, 8, 9]);
   });
@@ -50,14 +50,14 @@ describe('behind one proxy', () => {
     expect(await leftOf(service, '[2001:db8:7:7::7]:443', '2001:db8:7:7::8')).toEqual([9, 8]);
   });
 
-  it('all that is no address is one client, apart from all others', async () => {
+  it('everything that is not an address is one client, apart from all others', async () => {
     expect(await leftOf(service, 'x'.repeat(10_000), 'y'.repeat(10_000), '203.0.113.4')).toEqual([9, 8, 9]);
   });
 });
 
 describe('behind two proxies', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '2' });
-  it('only what the outer one has written counts', async () => {
+  it('only what the outer one wrote counts', async () => {
     const same = ['203.0.113.1, 10.0.0.1', '198.51.100.1, 203.0.113.1, 10.0.0.2'];
     expect(await leftOf(service, ...same)).toEqual([9, 8]);
   });
@@ -65,7 +65,7 @@ describe('behind two proxies', () => {
 
 describe('behind proxies known by their addresses', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: 'loopback,10.0.0.0/8' });
-  it('the client is the first address from the right that is none of them', async () => {
+  it('the client is the first address from the right that is not a proxy', async () => {
     const same = ['203.0.113.1, 10.0.0.1, 10.9.9.9', '10.1.1.1, 203.0.113.1, 10.0.0.3'];
     expect(await leftOf(service, ...same)).toEqual([9, 8]);
   });
