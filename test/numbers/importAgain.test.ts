@@ -1,4 +1,4 @@
-/** Importing again what is there: what changes, what stays, and that an unchanged line writes nothing. */
+/** Importing what is already there: what changes, what stays, and that an unchanged line writes nothing. */
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
@@ -107,7 +107,7 @@ describe('importing again', () => {
     await expectDerivedToAgree(database.$client);
   });
 
-  test('with another name moves an updatedAt forward that lies in the future, and never back', async () => {
+  test('with another name moves an updatedAt in the future forward, and never back', async () => {
     await run([number({ updatedAt: '2126-01-01T00:00:00.000Z' })]);
     await run([without(number({ internalName: 'New' }), 'updatedAt')]);
     expect(await one()).toMatchObject({ updated_at: '2126-01-01T00:00:00.001Z' });
@@ -136,7 +136,7 @@ describe('an import derives what the triggers would', () => {
     await expectDerivedToAgree(database.$client);
   });
 
-  test('and leaves it to them where it does not own the tables', async () => {
+  test('and leaves it to them if it does not own the tables', async () => {
     const sql = database.$client;
     const role = `importer_${process.pid}`;
     const url = new URL(databaseUrl);

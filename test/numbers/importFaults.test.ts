@@ -5,7 +5,7 @@ import { entry, faultOf, faultsOf, ID, number, PROFILE, run, useDatabase, versio
 
 useDatabase();
 
-describe('a line at fault', () => {
+describe('a faulty line', () => {
   test.each([
     [{ phoneNumber: '4155550123' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
     [{ phoneNumber: '+1' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
@@ -75,7 +75,7 @@ describe('a line at fault', () => {
     );
   });
 
-  test('is reported with all its faults, the first five in words', async () => {
+  test('is reported with the number of its faults, and the first five of them', async () => {
     const faulty = number({
       phoneNumber: 1,
       internalName: 1,
@@ -90,7 +90,7 @@ describe('a line at fault', () => {
     expect(reason).toMatch(/; and 2 more$/);
   });
 
-  test('may not give a member twice', async () => {
+  test('may not contain a member twice', async () => {
     const line = JSON.stringify(number());
     expect(await faultsOf(line.replace('{', '{"internalName" : ": ", '))).toEqual([
       '1: internalName is given twice in one object',
@@ -108,7 +108,7 @@ describe('a line at fault', () => {
     expect(await faultsOf(line)).toEqual([expect.stringMatching(/^1: is not valid JSON: /)]);
   });
 
-  test.each(['null', '7', '"text"'])('is reported to be no object: %s', async (line) => {
+  test.each(['null', '7', '"text"'])('is reported not to be an object: %s', async (line) => {
     expect(await faultsOf(line)).toEqual(['1: must be a JSON object, a branded phone number']);
   });
 
@@ -170,7 +170,7 @@ describe('lines that contradict each other', () => {
     expect(await faultsOf(`${JSON.stringify(first)}\n\n${JSON.stringify(second)}\n`)).toEqual([fault]);
   });
 
-  test('are reported beside the lines that are wrong in themselves, in order', async () => {
+  test('are reported in order with the lines that are wrong on their own', async () => {
     const file = `${JSON.stringify(number({ id: ID }))}\n7\n${JSON.stringify(number({ id: ID }))}\n[]\n`;
     expect((await faultsOf(file)).map((fault) => fault.slice(0, 20))).toEqual([
       '2: must be a JSON ob',
@@ -203,7 +203,7 @@ test('The message has a line for each fault', async () => {
   );
 });
 
-describe('a file that is no NDJSON is answered with one line that says what to do', () => {
+describe('a file that is not NDJSON is answered with one line that says what to do', () => {
   test.each([
     ['a page of the API', `{"items":[${JSON.stringify(number())}],"nextCursor":null}`, "jq -c '.items[]' FILE"],
     ['a JSON array', JSON.stringify([number(), number()]), "jq -c '.[]' FILE"],

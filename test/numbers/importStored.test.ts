@@ -1,4 +1,4 @@
-/** What an import stores: every member as it is given, whatever it holds. */
+/** What an import stores: every member as it is given, whatever it contains. */
 import { describe, expect, test } from 'vitest';
 import type { Progress } from '../../src/numbers/import.js';
 import { expectDerivedToAgree } from '../database/derived.js';
@@ -54,7 +54,7 @@ describe('what is imported', () => {
   });
 
   test.each(['approved', 'nonsense', null, 7, { a: { a: 1 } }])(
-    'has its status derived, whatever it says: %j',
+    'has its status derived, whatever it gives: %j',
     async (status) => {
       await run([number({ status, carrierStatuses: [entry({ detailedStatus: 'pending.optIn' })] })]);
       expect(await one()).toMatchObject({ status: 'submitted for review' });
@@ -130,7 +130,7 @@ describe('what is imported', () => {
     }
   });
 
-  test('may say "" where a text is not known', async () => {
+  test('may give "" for a text that is not known', async () => {
     const empty = { internalName: '', brandingNameShort: '', brandingNameLong: '', reportingGroup: '' };
     await run([number(empty)]);
     expect(await one()).toMatchObject({

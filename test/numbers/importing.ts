@@ -1,4 +1,4 @@
-/** Importing into a database of the test's own, and looking at what is there. */
+/** Importing into the test's own database, and looking at what is there. */
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
 import { DetailedStatus, Feature } from '../../generated/types/models/index.js';

@@ -27,7 +27,7 @@ const STATUSES = ['submitted for review', 'rejected', 'approved', 'unregistered'
 
 const some = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
 
-/** Up to four parameters, for with more of them hardly anything is found; the number is one among the others. */
+/** Up to four parameters, since with more of them hardly anything is found; the phone number is one among the others. */
 const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> => {
   const all: { [Name in keyof Query]-?: fc.Arbitrary<Query[Name]> } = {
     phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),

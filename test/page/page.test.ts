@@ -72,7 +72,7 @@ describe('a page', () => {
   it.each([1, 7, 30, 60, 100])('leads through all numbers at a size of %i', async (size) => {
     const { phoneNumbers, pages } = await walk(`?size=${size}`);
     expect(phoneNumbers).toEqual(ordered);
-    // A page that ends exactly at the end says null at once.
+    // A page that ends exactly at the end has null at once.
     expect(pages).toBe(Math.ceil(60 / size));
   });
 
@@ -141,7 +141,7 @@ describe('a cursor', () => {
     }
   });
 
-  it('is refused when it is made up', async () => {
+  it('is refused when it is invented', async () => {
     await fc.assert(
       fc.asyncProperty(fc.stringMatching(/^[A-Za-z0-9_-]{1,128}$/), async (text) => {
         const response = await get(`?nextCursor=${text}`);

@@ -10,12 +10,12 @@ const stepFor = (request: ListBrandedPhoneNumbersRequest, batch = BATCH, profile
   nextStep(askedOf(filterOf(request), profiles), batch);
 
 describe('what a page is read from', () => {
-  it('is all numbers, or the one that is given, whatever else is asked', () => {
+  it('is all numbers, or the given one, whatever else is asked', () => {
     expect(stepFor({})).toEqual({ read: 'all' });
     expect(stepFor({ phoneNumber: '+1', reportingGroup: ['A'], carrier: ['B'] })).toEqual({ read: 'number' });
   });
 
-  it('is the ranges of one attribute, however many values it has', () => {
+  it('is the ranges of one attribute, no matter how many values it has', () => {
     const scan = { of: 'items', attribute: 'internalNames' };
     expect(stepFor({ internalName: ids(50) })).toEqual({ read: 'ranges', scan });
     expect(stepFor({}, BATCH, ids(2000))).toMatchObject({ scan: { of: 'items', attribute: 'businessProfiles' } });
@@ -30,7 +30,7 @@ describe('what a page is read from', () => {
     });
   });
 
-  it('is candidates where the ranges are many, until a batch of them costs as much', () => {
+  it('is candidates if there are many ranges, until a batch of candidates costs as much', () => {
     const request = { reportingGroup: ids(50), feature: ['spamRemediation' as const] };
     expect(stepFor(request)).toEqual({
       read: 'candidates',
@@ -69,6 +69,6 @@ it.each<[ListBrandedPhoneNumbersRequest, number | null]>([
   [{ feature: ['spamRemediation'] }, 16],
   [{ carrier: ids(3), feature: ['spamRemediation'], status: ['approved.optIn'] }, 3 * 3],
   [{ detailedStatus: ['approved.optOut'], status: ['rejected'] }, 2],
-])('%j comes down to no more terms than %s', (request, most) => {
+])('%j asks for at most %s terms', (request, most) => {
   expect(maxTerms(filterOf(request))).toBe(most);
 });

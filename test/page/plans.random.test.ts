@@ -43,7 +43,7 @@ afterAll(async () => {
   await drop();
 });
 
-/** Written as only a superuser may, but on every version: functions for it came with PostgreSQL 18. */
+/** Written in a way that takes a superuser, but works on every version: functions for it came with PostgreSQL 18. */
 const ours = () => sql`(SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)`;
 
 /** What the planner may believe of the tables, in the order in which it can be brought about. */
@@ -62,7 +62,7 @@ describe.each(Object.entries(STATISTICS))('with %s', (statistics, bringAbout) =>
     await bringAbout();
   });
 
-  // The service has one plan for all values; who calls the statements otherwise gets others.
+  // The service has one plan for all values; other callers of the statements get other plans.
   const modes = statistics === 'fresh statistics' ? MODES : MODES.slice(0, 1);
   test.each(modes)(
     'no page reads much under %s',

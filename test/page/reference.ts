@@ -1,4 +1,4 @@
-/** A plain reading of the specification and the contract, in memory: what the service should answer, and no more. */
+/** The specification and the contract in plain code, in memory: what the service should answer, and no more. */
 import type {
   BrandedPhoneNumber,
   CarrierStatus,

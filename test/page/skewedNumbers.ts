@@ -1,8 +1,8 @@
-/** Many numbers, skewed as in life: a few profiles, groups and names hold most of them, and some statuses are rare. */
+/** Many numbers, realistically skewed: a few profiles, groups and names hold most of them, and some statuses are rare. */
 import type { PendingQuery, Row, Sql } from 'postgres';
 import type { Profiles } from '../../bench/shapes.js';
 
-/** As a supplier's mistake may bring them: numbers each with a carrier of its own. */
+/** As a supplier's mistake might produce them: numbers that each have a different carrier. */
 export async function addCarriers(sql: Sql, count: number): Promise<void> {
   await sql`SET session_replication_role = replica`;
   await sql`
@@ -21,7 +21,7 @@ export async function addCarriers(sql: Sql, count: number): Promise<void> {
 }
 
 /**
- * Fills the empty tables that the list reads, by SQL and without triggers, since writing as anyone would takes minutes.
+ * Fills the empty tables that the list reads, by SQL and without triggers, since writing in the usual way takes minutes.
  * The planner's statistics are left at a hundredth of the rows.
  * @returns the largest and a rare profile
  */

@@ -1,6 +1,6 @@
 /**
- * What PostgreSQL gets for some typical requests, and what it makes of it: test/page/statements holds the SQL and
- * the scans of the plans, for a reader to see and for a review to notice.
+ * What PostgreSQL gets for some typical requests, and how it plans that: test/page/statements holds the SQL and the scans
+ * of the plans, so that readers see them and reviewers notice changes.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openExplainer, type PlanNode } from '../../bench/explain.js';
@@ -42,7 +42,7 @@ test.each(Object.entries(REQUESTS))('%s', async (name, request) => {
   await expect(text.join('\n\n')).toMatchFileSnapshot(`statements/${name}.sql`);
 });
 
-/** The scans of tables in a plan, in its order; what stands between them differs between versions of PostgreSQL. */
+/** The scans of tables in a plan, in its order; what is between them differs between versions of PostgreSQL. */
 function scansOf(node: PlanNode): string[] {
   const own = node['Relation Name'] ? [`${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`] : [];
   return [...own, ...(node.Plans ?? []).flatMap(scansOf)];

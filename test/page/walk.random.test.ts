@@ -19,7 +19,7 @@ const change: fc.Arbitrary<Change> = fc.oneof(
   fc.record({ what: fc.constantFrom('delete' as const, 'update' as const), index: fc.nat({ max: 100 }) }),
 );
 
-it('a walk sees every number that exists during the whole of it exactly once, whatever is written meanwhile', async () => {
+it('a walk sees every number that exists throughout it exactly once, whatever is written meanwhile', async () => {
   await fc.assert(
     fc.asyncProperty(
       numbers,

@@ -15,7 +15,7 @@ const passes = async (): Promise<Decision> => ({ allowed: true, remaining: 9, wa
 class Instance {
   register = async () => 1;
   count = passes;
-  /** What was asked of the store. */
+  /** The calls to the store. */
   counted = 0;
   reopened = 0;
   left = 0;
@@ -93,7 +93,7 @@ describe.concurrent('an instance', () => {
     expect(await instance.passing(30)).toBe(10);
   });
 
-  it('lets one request of a client pass where there are more instances than a client has requests', async ({
+  it('lets one request of a client pass if there are more instances than a client has requests', async ({
     expect,
     instance,
   }) => {
@@ -184,13 +184,13 @@ describe.concurrent('an instance', () => {
     expect(await instance.passing(30)).toBe(3);
   });
 
-  it('has no less than nothing left where others have a higher limit', async ({ expect, instance }) => {
+  it('says that nothing is left, not less, when others have a higher limit', async ({ expect, instance }) => {
     await instance.limiter.warmUp();
     instance.count = async () => ({ allowed: false, remaining: -5, waitMs: 1000 });
     expect(await instance.limiter.decide('client')).toMatchObject({ allowed: false, remaining: 0 });
   });
 
-  it('never lets more than the limit pass by itself, whatever the store says', async ({ expect, instance }) => {
+  it('never lets more than the limit pass on its own, whatever the store says', async ({ expect, instance }) => {
     await instance.startAmong(3);
     expect(await instance.passing(30)).toBe(10);
   });

@@ -33,7 +33,7 @@ it('a client that the store has refused is blocked for as long as the store says
   expect(log.blockedFor('another')).toBeLessThanOrEqual(0);
 });
 
-it('what is older than the window counts no more, and its client is forgotten as soon as others come', async () => {
+it('what is older than the window no longer counts, and its client is forgotten as soon as others come', async () => {
   const log = new LocalLog(SHORT_MS);
   for (let i = 0; i < 1000; i++) log.admit(`client ${i}`, performance.now());
   log.block('client 0', SHORT_MS);
@@ -47,7 +47,7 @@ it('what is older than the window counts no more, and its client is forgotten as
   expect(log.size).toBeLessThanOrEqual(2);
 });
 
-it('a client is remembered for a whole window, however many others come meanwhile', async () => {
+it('a client is remembered for a whole window, no matter how many others come meanwhile', async () => {
   const log = new LocalLog(50);
   const end = performance.now() + 500;
   let rounds = 0;

@@ -32,7 +32,7 @@ const failSweep = (reason: Error) => {
 
 const hasPassed = async (client: string) => (await store.count(client)).allowed;
 
-it('counts requests that come together by one statement, each for its own client', async () => {
+it('counts requests that come together in one statement, each for its own client', async () => {
   const busy = Array.from({ length: 15 }, () => hasPassed('together:busy'));
   const others = Array.from({ length: 30 }, (_, i) => hasPassed(`together:${i}`));
   expect(await Promise.all(others)).toEqual(Array(30).fill(true));

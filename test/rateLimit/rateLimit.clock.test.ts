@@ -146,7 +146,7 @@ describe('the rate limit', () => {
     expect(row?.all).toBeGreaterThanOrEqual(20);
   });
 
-  it('counts each client address by itself, and IPv6 by its network', async () => {
+  it('counts each client address separately, and IPv6 by its network', async () => {
     let attempts = 0;
     const statuses = await withinASecond(async () => {
       const [one, two, network, other] = ['198.51.100.', '192.0.2.', '2001:db8:1:', '2001:db8:2:'].map(

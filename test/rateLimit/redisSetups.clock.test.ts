@@ -1,4 +1,4 @@
-/** Redis set-ups: those that no waiting mends stop the start and say what to do; the others are waited for. */
+/** Redis set-ups: if waiting does not help, the start ends and says what to do; for the others the service waits. */
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -111,7 +111,7 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     );
   });
 
-  it('with protected mode, which refuses who comes from elsewhere', async () => {
+  it('with protected mode, which refuses connections from elsewhere', async () => {
     const redis = await start('--bind', '*', '--protected-mode', 'yes');
     // Another address of this machine; Redis takes 127.0.0.1 alone for local.
     const proxy = createServer((client) => {
@@ -128,7 +128,7 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     );
   });
 
-  it('with a certificate that nobody vouches for', async () => {
+  it('with a certificate of an unknown authority', async () => {
     const { url } = await startTls();
     await expect(open(url).rateLimit.warmUp()).rejects.toThrow(/^REDIS_URL: .*self.signed.*for TLS/);
   });
@@ -143,7 +143,7 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     ]);
   });
 
-  it('but not with TLS whose authority is known', async () => {
+  it('but not with TLS if the authority is known', async () => {
     const { url, certificate } = await startTls();
     const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', REDIS_URL: url, LOG_LEVEL: 'info' };
     const { child, finished } = command.start(['serve'], { ...environment, NODE_EXTRA_CA_CERTS: certificate });
@@ -184,7 +184,7 @@ describe.skipIf(!hasRedis)('a Redis that waiting may mend is waited for, and its
     await until(isUp, 'the limit is shared');
   });
 
-  it('one that still loads its data', async () => {
+  it('one that is still loading its data', async () => {
     const redis = await start('--appendonly', 'no', '--dbfilename', 'dump.rdb');
     await ask(redis.url, async (client) => {
       await client.call('DEBUG', 'POPULATE', '3000').catch(() => {});

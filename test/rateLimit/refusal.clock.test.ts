@@ -1,4 +1,4 @@
-/** What a refused request may cost: no page is read for it, and nothing else that it asks for is looked at. */
+/** What a refused request may cost: no page is read for it, and nothing else in it is looked at. */
 import type request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { createApiKey } from '../../src/keys/keys.js';
@@ -45,7 +45,7 @@ describe('the page', () => {
     });
   });
 
-  it('is not read for a request with a fault, which counts all the same', async () => {
+  it('is not read for a request with a fault, which counts nonetheless', async () => {
     const { reader, get } = await open();
     await withinASecond(async () => {
       const client = newClient();
@@ -58,7 +58,7 @@ describe('the page', () => {
     });
   });
 
-  it('is not read for a request without a key, which counts all the same', async () => {
+  it('is not read for a request without a key, which counts nonetheless', async () => {
     const { reader, get } = await open({ AUTH: 'api-key' });
     const responses = await withinASecond(async () => {
       const client = newClient();
@@ -90,7 +90,7 @@ describe('a client that has used up its second at another instance', () => {
     });
   });
 
-  it('costs no reads, however many it sends', async () => {
+  it('costs no reads, no matter how many requests it sends', async () => {
     const [first, second] = [await open(), await open()];
     await withinASecond(async () => {
       second.reader.reads = 0;
