@@ -26,7 +26,9 @@ export function docs(config: Deployment): Router {
   router.get('/', redirectTo('./docs'));
   router.get('/docs', ...forReaders, text('text/html', readFileSync(join(browserFolder, 'docs.html'), 'utf8')));
   router.get('/docs/', redirectTo('../docs'));
-  for (const [folder, name] of assets) router.get(`/docs/${name}`, ...forReaders, file(folder, name));
+  for (const [root, name] of assets) {
+    router.get(`/docs/${name}`, ...forReaders, (_request, response) => response.sendFile(name, { root }));
+  }
   router.get('/openapi.yaml', ...forReaders, readableEverywhere, text('application/yaml', String(document)));
   router.get('/openapi.json', ...forReaders, readableEverywhere, text('application/json', JSON.stringify(document)));
   router.get('/problems', ...forReaders, text('text/html', problemList()));
@@ -34,7 +36,9 @@ export function docs(config: Deployment): Router {
     router.get(`/problems/${name}`, ...forReaders, text('text/html', problemPage(name)));
   }
   router.get('/problems/', redirectTo('../problems'));
-  router.get('/problems/:unknown', onlyForPeople, ...forReaders, notFound(noSuchProblem()));
+  router.get('/problems/:unknown', onlyForPeople, ...forReaders, (_request, response) => {
+    response.status(404).type('text/html').send(noSuchProblem());
+  });
   return router;
 }
 
@@ -120,11 +124,3 @@ const onlyForPeople: RequestHandler = (request, response, next) => {
   response.vary('Accept');
   next(request.accepts(['application/problem+json', 'text/html']) === 'text/html' ? undefined : 'route');
 };
-
-function notFound(page: string): RequestHandler {
-  return (_request, response) => response.status(404).type('text/html').send(page);
-}
-
-function file(folder: string, name: string): RequestHandler {
-  return (_request, response) => response.sendFile(name, { root: folder });
-}

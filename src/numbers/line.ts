@@ -83,7 +83,7 @@ function isTime(text: string): boolean {
   if (!RFC_3339.test(text)) return false;
   const date = text.slice(0, 10);
   // Date takes the 30th of February for the 2nd of March.
-  if (!new Date(date).toISOString().startsWith(date)) return false;
+  if (date.slice(8) > '28' && !new Date(date).toISOString().startsWith(date)) return false;
   return /^(?!0000)\d{4}-/.test(inUtc(text));
 }
 
