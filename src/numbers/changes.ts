@@ -1,14 +1,14 @@
-/** What an import changes in the tables, once all its lines are staged and valid: a few statements over all of them. */
+/** What an import changes in the tables, once all its lines are staged and valid: a few statements for all of them. */
 import type { TransactionSql } from 'postgres';
 
-/** The part of the time, measured on a first import, that is over before what was written is derived. */
+/** The fraction of the time, measured on a first import, that passes before deriving begins. */
 const DONE_BEFORE_DERIVING = 0.4;
-/** Numbers that are derived between two reports of progress. */
+/** Numbers that are derived between progress reports. */
 const BATCH_SIZE = 10_000;
 
 /**
- * Brings the sources in line with what is staged, writes no row that stays as it is, and derives what it wrote.
- * @param onProgress is called now and then with the part that is done, 0 to 1
+ * Brings the sources in line with what is staged, without writing unchanged rows, and derives what it wrote.
+ * @param onProgress is called now and then with the fraction that is done, 0 to 1
  */
 export async function applyStaged(sql: TransactionSql, onProgress: (part: number) => void): Promise<void> {
   await upsertBusinessProfiles(sql);
@@ -31,8 +31,8 @@ async function upsertBusinessProfiles(sql: TransactionSql): Promise<void> {
 }
 
 /**
- * Finds the numbers that are new or differ in anything, and fills in what the lines leave out. An earlier `updated_at` than
- * the number has is none: the item's moves forward by itself.
+ * Finds the numbers that are new or differ in anything, and fills in what the lines leave out. An `updated_at` earlier than
+ * the number's does not count: the item's moves forward anyway.
  */
 async function findChanges(sql: TransactionSql): Promise<void> {
   await sql`
@@ -129,8 +129,8 @@ async function ownsSources(sql: TransactionSql): Promise<boolean> {
 }
 
 /**
- * Switches off, until the import's writing is done or undone, those triggers on the sources: they would derive the numbers
- * after each statement, and the import does once.
+ * Switches off those triggers on the sources until the import's writing is done or undone: they would derive the numbers
+ * after each statement, and the import does it once.
  */
 async function switchTriggers(sql: TransactionSql, state: 'ENABLE' | 'DISABLE'): Promise<void> {
   for (const table of SOURCES) {

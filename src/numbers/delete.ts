@@ -11,10 +11,10 @@ const schema = contract.components.schemas.PhoneNumber ?? {};
 const PHONE_NUMBER = new RegExp(String(schema.pattern));
 
 /**
- * Deletes the numbers of `input`, a phone number a line, with their entries. Blank lines and space around a phone number
+ * Deletes the numbers of `input`, one phone number a line, with their entries. Blank lines and space around a phone number
  * don't matter. Business profiles stay.
  * @returns how many numbers were deleted
- * @throws {InputError} when a line is no phone number, repeats one, or names one that does not exist; nothing has changed
+ * @throws {InputError} when a line is not a phone number, repeats one, or names one that does not exist; nothing has changed
  * then, nor after any other error
  */
 export function deleteNumbers(database: Database, input: Readable): Promise<number> {

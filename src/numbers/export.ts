@@ -15,7 +15,7 @@ export interface ExportCounts {
 }
 
 /**
- * Exports the numbers that match `filter`, one item as in an answer a line, ordered by phone number.
+ * Exports the numbers that match `filter`, one item on each line as in an answer, ordered by phone number.
  * @param write is given some lines at a time, and no more until it has resolved
  * @param options.onProgress is called after each page; `total` is how many numbers there are, whatever the filter
  * @returns how many numbers and entries were written
@@ -51,7 +51,7 @@ async function countNumbers(sql: TransactionSql): Promise<number> {
 
 /**
  * A page's items, one per line. They are not parsed, which would take as long as reading them: inside a string, every
- * quote is escaped, so `,{"id":"` stands only where an item begins.
+ * quote is escaped, so `,{"id":"` occurs only where an item begins.
  */
 function linesOf(items: string): string {
   return items.replaceAll(',{"id":"', '\n{"id":"');

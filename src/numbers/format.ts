@@ -1,7 +1,7 @@
-/** Formats that are taken for NDJSON by mistake. */
+/** Formats that are mistaken for NDJSON. */
 
 /**
- * What to do where a file that begins with this line is no NDJSON but compressed, UTF-16, a page of the API, a JSON array,
+ * What to do if a file that begins with this line is not NDJSON but compressed, UTF-16, a page of the API, a JSON array,
  * JSON over several lines or CSV; undefined for any other line.
  */
 export function hintOfFormat(bytes: Buffer): string | undefined {

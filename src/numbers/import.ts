@@ -1,4 +1,4 @@
-/** Imports numbers from NDJSON: all lines or none, in one transaction, holding no more than a line in memory. */
+/** Imports numbers from NDJSON: all lines or none, in one transaction, with one line in memory at a time. */
 import type { Readable } from 'node:stream';
 import type { Database } from '../database/connect.js';
 import { applyStaged } from './changes.js';
@@ -8,16 +8,16 @@ import { InputError } from './lines.js';
 import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
 import { changeByLines } from './staging.js';
 
-/** How far an import is: first the input is read, then what it says is written. */
+/** How far an import is: first the input is read, then its content is written. */
 export interface Progress {
   bytes: number;
   lines: number;
-  /** The part of the writing that is done, 0 to 1. */
+  /** The fraction of the writing that is done, 0 to 1. */
   written: number;
 }
 
 /**
- * Imports the numbers of `input`, NDJSON with an item as in the answers on each line. A number that exists is replaced,
+ * Imports the numbers of `input`, NDJSON with an item on each line as in answers. A number that exists is replaced,
  * together with its entries; what a line leaves out (`id` and times) stays as it was. Imports wait for each other.
  * @param options.onProgress is called now and then with what is done so far
  * @returns how many numbers and entries the input held

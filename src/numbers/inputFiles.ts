@@ -10,13 +10,13 @@ export interface InputFiles {
   stream: Readable;
   /** Bytes of all files together; undefined where one of them is standard input or a pipe. */
   size: number | undefined;
-  /** How a message names a line of the whole: by its file, where there are several. */
+  /** How a message names a line of the whole: by its file, if there are several. */
   place(line: number): string;
 }
 
 /**
  * Opens files to be read one after the other; `-` is standard input.
- * @throws {FileError} when one of them is not there, or no file; the stream fails with one where reading fails
+ * @throws {FileError} when one of them does not exist or is not a file; the stream fails with one if reading fails
  */
 export async function openInputFiles(names: readonly string[]): Promise<InputFiles> {
   if (names.indexOf('-') !== names.lastIndexOf('-')) {
@@ -49,14 +49,14 @@ export async function openInputFiles(names: readonly string[]): Promise<InputFil
   };
 }
 
-/** The size of a file in bytes; undefined for what has none, such as a pipe. */
+/** The size of a file in bytes; undefined for what has no size, such as a pipe. */
 async function sizeOf(name: string): Promise<number | undefined> {
   const found = await onFile(name, 'read', () => stat(name));
   if (found.isDirectory()) throw new FileError(name, 'read', { code: 'EISDIR' });
   return found.isFile() ? found.size : undefined;
 }
 
-/** @throws {FileError} also where less comes than `size`: a part of a file is not what was to be read */
+/** @throws {FileError} also if less than `size` is read: part of a file is not what was asked for */
 async function* contentOf(name: string, size: number): AsyncGenerator<Buffer> {
   const stream = name === '-' ? process.stdin : createReadStream(name);
   let length = 0;

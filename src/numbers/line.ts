@@ -37,7 +37,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** Members given twice in one object, of which JSON.parse would silently keep the last. */
+/** Members given twice in one object: JSON.parse would silently keep the last. */
 function repeatedMembers(item: GivenNumber, text: string): string[] {
   let members = Object.keys(item).length + Object.keys(item.businessProfile).length;
   for (const entry of item.carrierStatuses) members += Object.keys(entry).length;
@@ -64,7 +64,7 @@ function repeatedEntries({ carrierStatuses }: GivenNumber): string[] {
   return repeated.map(({ carrier, feature }) => `carrierStatuses has two entries for ${carrier} and ${feature}`);
 }
 
-/** Halves of surrogate pairs, which are no characters and which PostgreSQL refuses; only escapes can bring them in. */
+/** Halves of surrogate pairs, which are not characters, and which PostgreSQL refuses; only escapes can produce them. */
 function loneSurrogates(item: GivenNumber, text: string): string[] {
   if (!text.includes('\\u')) return [];
   // Member by member, and nothing of the status, which may be anything and nested to any depth.
@@ -110,7 +110,7 @@ function withTimesInUtc(item: GivenNumber): GivenNumber {
   return item;
 }
 
-/** The contract's item, except that an import may leave some members out, and may have none that is not in the contract. */
+/** The contract's item, except that an import may leave some members out and may not add any. */
 function givenNumberSchema(): Schema {
   const schema = closed(contract.components.schemas.BrandedPhoneNumber as Schema);
   const entry = schema.properties?.carrierStatuses?.items as Schema;

@@ -1,14 +1,14 @@
-/** Messages for what is wrong with a line of an import, so that a person knows what to change. */
+/** Messages that say what is wrong with a line of an import, and what to change. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Schema } from '../contract.js';
 import { printable } from '../fileError.js';
 import { shorten } from '../shorten.js';
 import { nearest } from '../suggestion.js';
 
-/** A person fixes the first few and tries again. */
+/** Users fix the first few and try again. */
 const MAX_REASONS = 5;
 
-/** All findings in one sentence: one for each value, however many keywords it fails. */
+/** All findings in one sentence: one for each value, even if it fails several keywords. */
 export function reasons(errors: readonly ErrorObject[]): string {
   const byValue = new Map<string, string>();
   for (const error of errors) {

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 /** In bytes: room for any number that the contract allows, even with a thousand entries and every character escaped. */
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
 
-/** Says all that is wrong with a line, to the person who made it. */
+/** Says everything that is wrong with a line, for whoever wrote it. */
 export class LineError extends Error {}
 
 /** A line that can't be used, and why. */
@@ -13,7 +13,7 @@ export interface LineFault {
   reason: string;
 }
 
-/** The input has faults, so nothing was changed. Its message is a line of text for each of them. */
+/** The input has faults, so nothing was changed. The message has a line for each of them. */
 export class InputError extends Error {
   readonly faults: LineFault[];
 
@@ -23,7 +23,7 @@ export class InputError extends Error {
   }
 }
 
-/** Lines that one InputError names: more faults than this are usually all the same. */
+/** Lines that one InputError names: if there are more, they usually have the same fault. */
 export const MAX_FAULTS = 100;
 
 /** The first of the faults, in the order of the lines, one for each line. */
@@ -41,14 +41,14 @@ const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 const BLANKS = [...Buffer.from(' \t\r')];
 
-/** Whether a line says nothing. */
+/** Whether a line is blank. */
 export function isBlank(line: Buffer): boolean {
   return line.every((byte) => BLANKS.includes(byte));
 }
 
 /**
- * The lines of `input`, without line feeds; one that is too long is cut off behind the limit. A byte order mark goes at the
- * beginning of any line, since the input may be several files in a row.
+ * The lines of `input`, without line feeds; one that is too long is cut off after the limit. A byte order mark is removed at
+ * the beginning of any line, since the input may be several files in a row.
  */
 export async function* linesOf(input: Readable, onRead: (length: number) => void = () => {}): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];

@@ -1,10 +1,10 @@
-/** The locks of what changes many numbers. */
+/** The locks of commands that change many numbers. */
 import type { TransactionSql } from 'postgres';
 
 /**
  * Keeps all other writers out until the transaction ends, so that nothing comes between what is compared and what is
  * written; readers go on. Imports wait here for each other, too. While it holds the first lock, it does not wait for the
- * others, whose holders may be waiting for the first: that would be a deadlock. It begins anew instead, after a pause in
+ * others, whose holders may be waiting for the first: that would be a deadlock. Instead it starts over, after a pause in
  * which most other transactions end.
  */
 export async function lockOutWriters(sql: TransactionSql): Promise<void> {

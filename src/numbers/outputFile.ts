@@ -1,4 +1,4 @@
-/** A file that is replaced as a whole or not at all. */
+/** Replaces a file atomically. */
 import { randomBytes } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { chmod, open, readdir, readlink, realpath, rename, rm, stat } from 'node:fs/promises';
@@ -6,16 +6,16 @@ import { dirname, join } from 'node:path';
 import { codeOf } from '../database/errors.js';
 import { onFile } from '../fileError.js';
 
-/** The name of a file that is not complete yet. It can't be taken: in a container, process ids come again. */
+/** A random name for a file that is not complete yet: in a container, process ids are used again. */
 const PARTIAL = { start: '.branded-phone-numbers-', end: '.partial' };
-/** Where `kill -9` or a power cut ended an export, its partial file is removed by a later one, after this time. */
+/** If `kill -9` or a power cut ended an export, a later one removes its partial file after this time. */
 const ABANDONED_AFTER_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Writes the file `name` by `fill`. Its old content stays until all is written, and for good if that fails: the new
+ * Writes the file `name` with `fill`. Its old content stays until everything is written, and if that fails: the new
  * content is written to a file beside it, which then replaces it and keeps its permissions. Anything but a regular file
  * (a pipe, a device) is written directly.
- * @throws {FileError} where the system refuses it, or the error of `fill`
+ * @throws {FileError} if the system refuses it, or the error of `fill`
  */
 export async function writeWhole(
   name: string,
@@ -27,7 +27,7 @@ export async function writeWhole(
   const partial = `${PARTIAL.start}${randomBytes(8).toString('hex')}${PARTIAL.end}`;
   const path = isReplaced ? join(dirname(target), partial) : target;
   const file = await written(() => open(path, isReplaced ? 'wx' : 'w'));
-  // Also where a signal ends the process.
+  // Also when a signal ends the process.
   const discard = () => isReplaced && rmSync(path, { force: true });
   process.once('exit', discard);
   try {
@@ -48,8 +48,8 @@ export async function writeWhole(
 }
 
 /**
- * Where a name leads to, and what is there; a link stays, and the file that it leads to is written, there or not. What
- * has no place of its own, such as the pipe of /dev/stdout, is written by the name.
+ * Where a name leads to, and what is there; a link stays, and the file that it leads to is written, whether it exists or
+ * not. What has no path of its own, such as the pipe of /dev/stdout, is written by the given name.
  */
 async function find(name: string) {
   const before = await stat(name).catch(whereMissing);
@@ -58,11 +58,11 @@ async function find(name: string) {
   return { target: isReplaced ? target : name, before, isReplaced };
 }
 
-/** Where a file will be that is not there: what the last of its links says. */
+/** Where a file that does not exist will be: the target of the last of its links. */
 async function targetOfMissing(name: string): Promise<string> {
   const link = await readlink(name).catch(whereMissing);
   if (link === undefined) return name;
-  // Not joined: `folder/..` need not be where the folder is, if that is a link.
+  // Not joined: if the folder is a link, `folder/..` need not be where the link is.
   return targetOfMissing(link.startsWith('/') ? link : `${await realpath(dirname(name))}/${link}`);
 }
 

@@ -1,4 +1,4 @@
-/** The numbers of an import while they are staged: as rows of the table `staged`, and what may be wrong between them. */
+/** The numbers of an import while they are staged: as rows of the table `staged`, and checked against each other. */
 import type { TransactionSql } from 'postgres';
 import { planForWholeTables } from '../database/transaction.js';
 import type { GivenNumber } from './line.js';

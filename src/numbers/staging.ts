@@ -1,5 +1,5 @@
 /**
- * Numbers changed by lines of text, by all of them or none. The lines wait in a temporary table of the transaction, filled
+ * Changes numbers by lines of text, by all of them or none. The lines wait in a temporary table of the transaction, filled
  * by COPY, until all are known to be valid. They are checked against each other there, so that Node need not hold them.
  */
 import { once } from 'node:events';
@@ -22,7 +22,7 @@ interface Change<T> {
   analyzed: readonly string[];
   /** The row of a line that is not blank, as COPY reads it. @throws {LineError} */
   rowOf(line: number, bytes: Buffer): string;
-  /** What stands before a phone number in a message. */
+  /** What comes before a phone number in a message. */
   label: string;
   /** Finds the lines that contradict others or the database: the first `MAX_FAULTS` of each kind. */
   contradictions(sql: TransactionSql): Promise<LineFault[]>[];
@@ -50,7 +50,7 @@ export async function changeByLines<T>(database: Database, input: Readable, chan
         block += change.rowOf(line, bytes);
       } catch (error) {
         if (!(error instanceof LineError)) throw error;
-        // The valid lines are staged all the same, because they may contradict each other.
+        // The valid lines are staged anyway, because they may contradict each other.
         if (faults.push({ line, reason: error.message }) === MAX_FAULTS) break;
       }
       if (block.length < BLOCK_LENGTH) continue;
@@ -85,7 +85,7 @@ async function copy(sql: TransactionSql, rows: AsyncIterable<string>, analyzed: 
   });
   const finished = once(stream, 'finish');
   stream.end();
-  // Where a COPY fails at its very end, postgres.js reports nothing on its stream; but then the next statement fails.
+  // If a COPY fails at its very end, postgres.js reports nothing on its stream; but then the next statement fails.
   await Promise.all([finished, sql`ANALYZE staged (${sql([...analyzed])})`]);
 }
 

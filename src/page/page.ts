@@ -1,8 +1,8 @@
 /**
  * The list query: from a filter to a page.
  *
- * A page must cost the same however many numbers match and however many there are. So a filter is turned into ranges of
- * indexes in which the phone numbers stand in the order of the pages, and the first few of each are merged:
+ * A page must cost the same no matter how many numbers match and how many there are. So a filter is turned into ranges of
+ * indexes in which the phone numbers are in the order of the pages, and the first few of each are merged:
  *
  * - Filters on attributes alone scan the indexes of `items`, one range for each value.
  * - Filters on status or entries become terms and scan `postings`, one range for each value and term.
@@ -14,7 +14,7 @@
  *
  * plan.ts chooses between them; statements.ts is their SQL.
  *
- * Writers may come between the statements of one page. Each statement reads an interval of phone numbers of its own, in
+ * Writers may come between the statements of one page. Each statement reads its own interval of phone numbers, in
  * one snapshot, and finds the wanted terms in that snapshot: a number that matches throughout is in the driving set and
  * passes its tests. Earlier snapshots decide only which set drives.
  */
@@ -31,7 +31,7 @@ export interface Page {
   items: string;
   /** How many there are. */
   count: number;
-  /** The phone number of the last one; null where there is none. */
+  /** The phone number of the last one; null if there is none. */
   last: string | null;
   hasNext: boolean;
 }
@@ -125,7 +125,7 @@ function byReach(one: Reach, other: Reach): number {
   return one.last > other.last ? -1 : 1;
 }
 
-/** How many of the wanted terms exist, where a scan has shown it. */
+/** How many of the wanted terms exist, if a scan has shown it. */
 function termsOf(reaches: readonly Reach[]): number | undefined {
   return reaches.find(({ scan }) => scan.of === 'postings' && scan.attribute === null)?.ranges;
 }
@@ -172,7 +172,7 @@ function prepareStatements(database: Pick<Database, 'select'>) {
     return reach;
   }
 
-  /** How far some scans reach at the same cost; the one that reaches furthest comes first. */
+  /** How far some scans reach at the same cost, the furthest first. */
   async function readReaches(scans: readonly CandidateScan[], values: Record<string, unknown>): Promise<Reach[]> {
     const reaches = await Promise.all(
       scans.map(async (of) => ({ ...of, ...(await readReach(of.scan, { ...values, count: SAMPLE / of.cost })) })),

@@ -10,8 +10,8 @@ export const ATTRIBUTES = ['businessProfiles', 'reportingGroups', 'internalNames
 export type Attribute = (typeof ATTRIBUTES)[number];
 
 /**
- * Ranges of an index, in each of which the phone numbers stand in the order of the pages: of the items or the postings,
- * one range for each value of `attribute` (all items where it is null) and, of the postings, for each wanted term.
+ * Ranges of an index, in each of which the phone numbers are in the order of the pages: of the items or the postings,
+ * one range for each value of `attribute` (all items if it is null) and, of the postings, for each wanted term.
  */
 export interface Scan {
   of: 'items' | 'postings';
@@ -32,9 +32,9 @@ export type Step =
   | { read: 'all' }
   /** One number, tested. */
   | { read: 'number' }
-  /** What matches is exactly what stands in the ranges of `scan`. */
+  /** What matches is exactly what is in the ranges of `scan`. */
   | { read: 'ranges'; scan: Scan }
-  /** What matches stands in the ranges of each of `scans`, among others: a batch of one of them is tested. */
+  /** What matches is in the ranges of each of `scans`, among other numbers: a batch of one of them is tested. */
   | { read: 'candidates'; scans: readonly CandidateScan[] };
 
 export interface CandidateScan {
@@ -52,7 +52,7 @@ const COST_OF_COMPARED_RANGE = 8;
 
 /**
  * The next step towards a page. Where one index has exactly what is asked for, its ranges are read as soon as that costs
- * no more than `batch`, in tests of candidates; else as many candidates are tested as that pays for.
+ * no more than `batch`, in tests of candidates; otherwise as many candidates are tested as that pays for.
  */
 export function nextStep({ phoneNumber, attributes, terms }: Asked, batch: number): Step {
   if (phoneNumber) return { read: 'number' };
@@ -74,7 +74,7 @@ export function nextStep({ phoneNumber, attributes, terms }: Asked, batch: numbe
     ],
   };
 
-  /** The terms within the attribute with the fewest values, else the terms alone; none if there are too many ranges. */
+  /** The terms within the attribute that has the fewest values, or the terms alone; none if there are too many ranges. */
   function scansOfPostings(): Scan[] {
     if (terms === null || !isCheap(terms, COST_OF_COMPARED_RANGE)) return [];
     const valuesOf = (name: Attribute) => attributes.get(name) ?? 1;
@@ -105,7 +105,7 @@ function priorityOf(detailedStatus: DetailedStatus): number {
   return detailedStatus.startsWith('rejected.') ? 1 : 0;
 }
 
-/** How many terms the filter means if all that may exist do; null where it asks for none. */
+/** How many terms the filter means if all that could exist do; null if it asks for none. */
 export function maxTerms({ carriers, features, detailedStatuses, statuses, dottedStatuses }: Filter): number | null {
   const byStatus = statuses !== null || dottedStatuses !== null;
   const byEntry = carriers !== null || features !== null || detailedStatuses !== null;

@@ -4,7 +4,7 @@
  *
  * The planner is left no choice. A range of an index is a subquery of its own: one value for each column that the index
  * begins with, and then phone numbers in order, up to a LIMIT. What is to be computed once, or first, is a materialized
- * common table expression. A test of candidates is no condition that an index could serve: `… IS NULL OR … IN (SELECT …)`
+ * common table expression. A test of candidates is written so that no index could serve it: `… IS NULL OR … IN (SELECT …)`
  * is computed for the rows that were found, from a hash of the values.
  */
 import { type SQL, sql } from 'drizzle-orm';
@@ -27,7 +27,7 @@ const isByTerm = sql`${sql.placeholder('isByTerm')}::boolean`;
 export const END = '~';
 const end = sql.raw(`'${END}'`);
 
-/** The column of an attribute, in the items and in the postings alike, and the values that the filter has of it. */
+/** The column of an attribute, the same in the items and the postings, and the filter's values for it. */
 const COLUMNS: Record<Attribute, { column: SQL; values: SQL }> = {
   businessProfiles: { column: sql`business_profile_id`, values: sql`${sql.placeholder('businessProfiles')}::uuid[]` },
   reportingGroups: { column: sql`reporting_group`, values: sql`${sql.placeholder('reportingGroups')}::text[]` },
@@ -75,7 +75,7 @@ const rangeColumns = ({ of, attribute }: Scan) =>
 
 const tableOf = ({ of }: Scan) => (of === 'items' ? sql`items` : sql`postings`);
 
-/** Whether a row stands in a range, which is a row of `range`. */
+/** Whether a row is in a range, which is a row of `range`. */
 function isInRange({ of, attribute }: Scan): SQL {
   const conditions: SQL[] = [];
   if (attribute !== null) {
@@ -102,8 +102,8 @@ const numbersOfRange = (scan: Scan, until: SQL, tail: SQL) => sql`SELECT phone_n
       ORDER BY ${orderOf(scan)} ${tail}`;
 
 /**
- * The next `most` numbers of all ranges of a scan, in order. A number may stand in several ranges: only `distinct`
- * ensures that there are that many; else they may end early, at `bound`.
+ * The next `most` numbers of all ranges of a scan, in order. A number may be in several ranges: only `distinct`
+ * ensures that there are that many; otherwise they may end early, at `bound`.
  */
 const nextOfRanges = (scan: Scan, most: SQL, distinct = sql``) => sql`range AS MATERIALIZED (${rangesOf(scan)}),
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
@@ -163,8 +163,8 @@ const isOfWantedTerm = sql`(NOT ${isByTerm} OR (
         ))`;
 
 /**
- * An item as JSON text: what was derived when it was written, around its business profile, whose changes are no changes of
- * its numbers (the contract's BusinessProfile).
+ * An item as JSON text: what was derived when it was written, around its business profile, whose changes do not count as
+ * changes of its numbers (the contract's BusinessProfile).
  */
 const item = sql`'{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
       SELECT '{"id":"' || profile.id || '","businessName":' || to_json(profile.business_name)
@@ -224,7 +224,7 @@ export const reachOf = (scan: Scan) => sql`
 
 /**
  * A page of those of the next `count` numbers of a scan that the filter asks for. With several attributes the index that
- * is scanned holds the others, and the rows of few candidates have to be read; else all of them.
+ * is scanned holds the others, and the rows of few candidates have to be read; otherwise all of them.
  */
 export const pageOfCandidates = (scan: Scan, hasSeveralAttributes: boolean) => sql`
   WITH ${wantedTerms},

@@ -1,17 +1,17 @@
 /**
  * Decides which requests may pass, in bounded time, whatever the shared store does.
  *
- * While the store answers, it decides. In an outage each instance keeps to a quota as well: the limit divided by the
- * instances. An outage begins when the store fails, or no longer knows this instance, as one that came back empty; it ends
- * when the store has answered without a failure for long enough. So that no more than the limit pass in any second:
- * - in the outage's first second, where there are several instances, nobody passes, since no instance knows what the
- *   others let pass in the second before; a single instance knows and goes on without a gap;
+ * While the store answers, it decides. In an outage each instance keeps to a quota as well: the limit divided by the number
+ * of instances. An outage begins when the store fails, or no longer knows this instance, because it came back empty; it ends
+ * when the store has answered without a failure for long enough. To let no more than the limit pass in any second:
+ * - in the outage's first second, if there are several instances, nobody passes, since no instance knows what the others
+ *   let pass in the second before; a single instance knows, and goes on without a gap;
  * - a request that is within the quota has to pass the store, too, as soon as it answers again: the store knows nothing of
  *   what passed meanwhile, and the instances notice its return at different times;
  * - the number of instances doesn't fall until all of them have had time to register again.
  *
- * Known limitation: where the store answers some instances and for more than a second not others, those that it doesn't
- * answer let their quota pass beside the limit.
+ * Known limitation: if the store answers some instances but not others for more than a second, those that it does not answer
+ * let their quota pass beside the limit.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from '../config.js';
@@ -26,8 +26,8 @@ export interface LimitStore {
   readonly kind: string;
   /**
    * Counts a request of the client, unless it is over its limit.
-   * @throws {StoreForgot} where this instance is not registered
-   * @throws {ConfigError} where no waiting helps
+   * @throws {StoreForgot} if this instance is not registered
+   * @throws {ConfigError} if waiting does not help
    */
   count(client: string): Promise<Decision>;
   /**
@@ -60,11 +60,11 @@ export interface Decision {
 export const WINDOW_MS = 1000;
 /** How long the store may take to answer, so that a request is decided within 250 ms even on a busy machine. */
 export const STORE_TIMEOUT_MS = 150;
-/** Milliseconds between two heartbeats, by which an instance is registered and tries a store that failed again. */
+/** Milliseconds between heartbeats, which register an instance and try a store that has failed. */
 const HEARTBEAT_MS = 400;
-/** Milliseconds after its last heartbeat in which an instance still counts. */
+/** Milliseconds for which an instance still counts after its last heartbeat. */
 export const GONE_AFTER_MS = 6000;
-/** Milliseconds in which every instance notices that the store answers, and registers. */
+/** Milliseconds within which every instance notices that the store answers, and registers. */
 const REGISTRATION_MS = 1000;
 /** A start sends this many heartbeats at once, and again after a pause if none was answered, until the time is up. */
 const WARM_CONNECTIONS = 3;
@@ -113,7 +113,7 @@ export class RateLimiter {
       try {
         const beats = Array.from({ length: WARM_CONNECTIONS }, () => this.#store.register());
         const [instances = 1] = await inTime(Promise.all(beats));
-        // Counting needs other privileges than registering.
+        // Counting needs different privileges than registering.
         await inTime(this.#store.count('start'));
         return this.#answered(instances);
       } catch (error) {
@@ -148,7 +148,7 @@ export class RateLimiter {
     await this.#store.close();
   }
 
-  /** What the store says; undefined where this instance has to decide. */
+  /** What the store says; undefined if this instance has to decide. */
   async #ask(client: string, asked: number): Promise<Decision | undefined> {
     try {
       const answer = await inTime(this.#store.count(client));
@@ -167,7 +167,7 @@ export class RateLimiter {
     }
   }
 
-  /** What this instance allows by itself: its quota, but nothing in the first second of an outage. */
+  /** What this instance allows on its own: its quota, but nothing in the first second of an outage. */
   #decideAlone(client: string): Decision {
     const pauseMs = this.#pauseMs;
     if (pauseMs > 0) return refused(pauseMs);
@@ -181,7 +181,7 @@ export class RateLimiter {
     return this.#outage.since + WINDOW_MS - performance.now();
   }
 
-  /** At least one request in an outage, so that it serves at all; one where nothing is known. */
+  /** In an outage at least one request, so that it serves at all; one if nothing is known. */
   get #quota(): number {
     if (!this.#outage) return this.#points;
     return Math.max(1, Math.floor(this.#points / (this.#instances ?? this.#points)));
@@ -192,7 +192,7 @@ export class RateLimiter {
     try {
       this.#answered(await inTime(this.#store.register()));
     } catch (error) {
-      // One that is late says little: the next request will notice.
+      // A late one says little: the next request will notice.
       if (!this.#outage && (error instanceof NoAnswer || this.#lastAnswer > asked)) return;
       this.#failed(error);
       this.#store.reopen();
@@ -221,7 +221,7 @@ export class RateLimiter {
       this.#outage = { since: now, begin: now, reasons: new Set() };
       this.#metrics.storeUp(false);
     } else if (wasAnswering) {
-      // For the others it may answer still, if it was only late here.
+      // If it was only late here, it may still answer the others.
       this.#outage.since = now;
     }
     const reason = causeOf(error).message;
@@ -241,10 +241,10 @@ export class RateLimiter {
   }
 }
 
-/** Passes what the store, where it has answered, and this instance let pass. */
+/** Passes what both this instance and the store, if it has answered, let pass. */
 function both(answer: Decision | undefined, own: Decision): Decision {
   if (!answer || (answer.allowed && !own.allowed)) return own;
-  // The store has more than the limit where another instance has a higher one, as while the setting is changed.
+  // The store has counted more than the limit if another instance has a higher one, as while the setting is changed.
   return { ...answer, remaining: Math.max(0, Math.min(answer.remaining, own.remaining)) };
 }
 

@@ -1,4 +1,4 @@
-/** What this instance knows of each client's last window. */
+/** What this instance knows about each client's last window. */
 export class LocalLog {
   readonly #windowMs: number;
   /** The clients of this window and those of the one before; older ones are forgotten together. */
@@ -10,16 +10,16 @@ export class LocalLog {
     this.#windowMs = windowMs;
   }
 
-  /** Notes that a request of the client, which came at `moment`, was let through. */
+  /** Records that a request of the client, which came at `moment`, was let through. */
   admit(client: string, moment: number): void {
     const { admitted } = this.#keep(client);
-    // In order, although the answers for earlier requests may come later.
+    // In order, even though the answers for earlier requests may come later.
     let place = admitted.length;
     while (place > 0 && (admitted[place - 1] ?? 0) > moment) place--;
     admitted.splice(place, 0, moment);
   }
 
-  /** Notes that the shared store has refused the client, and will for another `waitMs` milliseconds. */
+  /** Records that the shared store has refused the client, and will for another `waitMs` milliseconds. */
   block(client: string, waitMs: number): void {
     this.#keep(client).blockedUntil = performance.now() + waitMs;
   }
@@ -56,7 +56,7 @@ export class LocalLog {
     return this.#newer.get(client) ?? this.#older.get(client);
   }
 
-  /** What is noted of the client, kept for another window at least. */
+  /** What is recorded for the client, kept for another window at least. */
   #keep(client: string): Known {
     const now = performance.now();
     if (now - this.#begun > this.#windowMs) {

@@ -14,12 +14,12 @@ import { Generations } from '../database/generations.js';
 import { rateLimits } from '../database/schema.js';
 import { type Decision, GONE_AFTER_MS, type LimitStore, STORE_TIMEOUT_MS, StoreForgot } from './limiter.js';
 
-/** Milliseconds between two sweeps of clients that have stopped sending, and until one goes on that failed. */
+/** Milliseconds between sweeps of clients that have stopped sending, and before a failed sweep goes on. */
 const SWEEP_INTERVAL_MS = 60_000;
 const SWEEP_RETRY_MS = 10_000;
-/** The rows that one statement of a sweep looks at, so that none reaches its time limit, however many clients there are. */
+/** The rows that one statement of a sweep looks at, so that none reaches its time limit, even with very many clients. */
 const SWEEP_BATCH = 200;
-/** A pool of its own: the list's queries must not wait behind a client's locked row, nor the other way round. */
+/** A separate pool: the list's queries must not wait behind a client's locked row, nor the other way round. */
 const CONNECTIONS = 3;
 /** A busy machine may be late, though PostgreSQL cancels what takes longer than `STORE_TIMEOUT_MS`. */
 const TIME_LIMIT_MS = 1000;
@@ -121,7 +121,7 @@ function mayNotCount({ message }: Error): ConfigError {
 
 const latest = sql`${rateLimits.requests}[cardinality(${rateLimits.requests})]`;
 
-/** Whether the latest request is so near to now. One in the future is from before the clock was set back. */
+/** Whether the latest request is this close to now. One in the future is from before the clock was set back. */
 const isWithin = (milliseconds: number) => {
   const interval = sql.raw(`interval '${milliseconds} milliseconds'`);
   return sql`${latest} BETWEEN now() - ${interval} AND now() + ${interval}`;
@@ -168,8 +168,8 @@ function prepareRegister(database: Database) {
 
 /**
  * Removes the clients whose latest request is more than a minute away, among the next few after `client` in their order.
- * Resolves to the last of these few; null where there were none. Skips locked rows: while it waited for one, requests would
- * wait for those that it has locked itself.
+ * Resolves to the last of these few; null if there were none. Skips locked rows: while it waited for one, requests would
+ * wait for the rows that it has locked.
  */
 async function sweepAfter(database: Database, client: string): Promise<string | null> {
   const [batch] = await database.execute<{ last: string | null }>(sql`

@@ -15,14 +15,14 @@ export interface RateLimit {
   /** Counts a request of `client`. Resolves to the limit's headers; rejects with the problem of a 429 where it may not pass. */
   count(client: string): Promise<Headers>;
   /**
-   * Opens the connections to the store, so that the first requests are as quick as the later ones.
-   * @throws {ConfigError} where the store refuses, and no waiting helps
+   * Opens the connections to the store, so that the first requests are as fast as the later ones.
+   * @throws {ConfigError} if the store refuses, and waiting does not help
    */
   warmUp(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The limit of the settings, kept in Redis where there is one, else in PostgreSQL; 0 a second turns it off. */
+/** The limit of the settings, kept in Redis if there is one, otherwise in PostgreSQL; 0 a second turns it off. */
 export function createRateLimit(
   { RATE_LIMIT_PER_SECOND: points, REDIS_URL }: Pick<Config, 'RATE_LIMIT_PER_SECOND' | 'REDIS_URL'>,
   databaseUrl: string,

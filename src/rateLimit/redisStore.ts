@@ -19,7 +19,7 @@ const CLIENTS = `${PREFIX}limit`;
 const CONNECT_TIMEOUT_MS = 1000;
 const RECONNECT_DELAY_MS = 200;
 
-/** What the script says instead of a count where the instance is not registered. */
+/** What the script returns instead of a count if the instance is not registered. */
 const FORGOTTEN = -1;
 
 /**
@@ -58,7 +58,7 @@ return { allowed and counted + 1 or limit + 1, math.ceil((oldest + window - now)
 /**
  * Records a heartbeat of the instance ARGV[1], drops the instances whose last one is ARGV[2] ms old (or lies as far in the
  * future, because the clock was set back). Returns how many there are, and 1 if this one was not registered before. KEYS[2]
- * is not touched: it stands for the clients' keys, since a node of a cluster has to refuse the two of them at the start.
+ * is not touched: it represents the clients' keys, since a node of a cluster has to refuse the two of them at the start.
  */
 const REGISTER = `
 local time = redis.call('TIME')
@@ -85,7 +85,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
   let isRegistered = false;
   let connection = connect(url, points);
 
-  /** What Redis answers; rejects at once where there is no connection, and with the reason why. */
+  /** What Redis answers; without a connection, rejects at once with the reason. */
   async function run<T>(command: (connection: Connection) => Promise<T>): Promise<T> {
     const used = connection;
     try {
@@ -126,7 +126,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
   };
 }
 
-/** The library rejects with its result where a request is refused. */
+/** The library rejects with its result if a request is refused. */
 function refused(reason: unknown): RateLimiterRes {
   if (reason instanceof RateLimiterRes) return reason;
   throw reason;
@@ -174,7 +174,7 @@ function connect(url: string, points: number): Connection {
   return connection;
 }
 
-/** What Redis or the connection to it says where no waiting helps, and what does. */
+/** What Redis or the connection to it says if waiting does not help, and what does help. */
 const REFUSALS: readonly [RegExp, string][] = [
   [/^(WRONGPASS|NOAUTH|ERR (invalid password|AUTH))/, 'set the user and the password in the URL'],
   [/^(NOPERM|ERR (ACL failure|The user executing the script))/, 'grant its user what docs/operations.md lists'],
@@ -185,7 +185,7 @@ const REFUSALS: readonly [RegExp, string][] = [
   [/^(ERR_TLS|ERR_SSL|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)/, 'see "Redis" in docs/operations.md for TLS'],
 ];
 
-/** The error with its reason; a ConfigError where no waiting helps. */
+/** The error with its reason; a ConfigError if waiting does not help. */
 function explained(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   // Only the first sentence; what follows is Redis' own advice, or names a script by its digest.
