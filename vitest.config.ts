@@ -16,10 +16,10 @@ const isOfOneVersion = process.env.TEST_POSTGRES_VERSION !== undefined;
 /**
  * A test's file name says how it is run:
  * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
- * - `*.clock.test.ts` one after the other, behind those: they watch a clock, or count requests in a second;
+ * - `*.clock.test.ts` behind those, two at a time: they watch a clock, or count requests in a second;
  * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many;
  * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long;
- * - `*.clock.random.test.ts` and `*.clock.soak.test.ts` are both, and one after the other in `make test-soak`, too;
+ * - `*.clock.random.test.ts` and `*.clock.soak.test.ts` are both, and one after the other in `make test-soak`;
  * - `*.versions.test.ts` by `make test-postgres` only: they move a database from one version of PostgreSQL to another.
  *
  * Those in test/cluster, test/deploy, test/installation and clients/ have a `make` target of their own.
@@ -45,7 +45,8 @@ const projects = [
     globalSetup,
     provide: { tries: 1 },
     isolate: false,
-    maxWorkers: 1,
+    // They mostly wait; more at once would be in each other's way.
+    maxWorkers: 2,
     retry,
   },
   {
