@@ -36,7 +36,7 @@ async function ask(socket: Socket, path = '/healthz'): Promise<string> {
   const answered = (async () => {
     while (!/\r\n\r\n./.test(text) && !socket.destroyed) await sleep(5);
   })();
-  await Promise.race([answered, sleep(5000)]);
+  await Promise.race([answered, sleep(15_000)]);
   socket.off('data', listen);
   return text.slice(0, 'HTTP/1.1 200'.length);
 }

@@ -16,10 +16,10 @@ describe('a transaction of a command, on a database with another isolation and s
     const [server] = await before.$client<[{ server_version_num: string }]>`SHOW server_version_num`;
     const defaults = {
       default_transaction_isolation: 'serializable',
-      statement_timeout: '100ms',
-      lock_timeout: '100ms',
-      idle_in_transaction_session_timeout: '100ms',
-      ...(Number(server.server_version_num) >= 170_000 ? { transaction_timeout: '200ms' } : {}),
+      statement_timeout: '500ms',
+      lock_timeout: '500ms',
+      idle_in_transaction_session_timeout: '500ms',
+      ...(Number(server.server_version_num) >= 170_000 ? { transaction_timeout: '1s' } : {}),
     };
     for (const [setting, value] of Object.entries(defaults)) {
       await before.$client.unsafe(`ALTER DATABASE ${name} SET ${setting} = '${value}'`);
@@ -37,8 +37,8 @@ describe('a transaction of a command, on a database with another isolation and s
     ['REPEATABLE READ READ ONLY', 'repeatable read'],
   ])('is %s and may take its time', async (isolation, shown) => {
     const seen = await inTransaction(database, isolation, async (sql) => {
-      await sql`SELECT pg_sleep(0.15)`;
-      await sleep(150);
+      await sql`SELECT pg_sleep(0.6)`;
+      await sleep(600);
       const [row] = await sql`SHOW transaction_isolation`;
       return row?.transaction_isolation;
     });
