@@ -1,4 +1,4 @@
-/** Errors of files, said to the person who named the file: which one, what is wrong with it, and what to do. */
+/** File errors, explained to the user who named the file: which one, what is wrong with it, and what to do. */
 
 /** What the system's codes mean where a file is read or written. */
 const REASONS: Record<string, string> = {

@@ -54,9 +54,9 @@ export function failureLog(log: Log): (error: unknown, request: Request) => void
 
 /** Safe in a log line, and not an API key that someone put into the wrong header. */
 const REQUEST_ID = /^(?!.*bpn_)[\w.:-]{1,128}$/;
-/** What may be a phone number, however its digits are grouped; an id of more digits can't be one. */
+/** Could be a phone number, in whatever groups its digits are written; an id with more digits can't be one. */
 const PHONE_NUMBER = /(?<![A-Za-z\d])\d(?:[._:-]?\d){6,14}(?![A-Za-z\d])/;
-/** Never a phone number, though some of its groups may be all digits. */
+/** A UUID: never a phone number, even though some of its groups may be all digits. */
 const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
 
 /** Uses the caller's X-Request-Id where it is safe, else creates one. */

@@ -1,4 +1,4 @@
-/** `check`: whether all that the database derives is right. */
+/** `check`: whether everything that the database derives is right. */
 
 import type { Database } from '../database/connect.js';
 import { deriveAll } from '../numbers/check.js';

@@ -20,7 +20,7 @@ export type Role = 'primary' | 'replica';
  * Brings the schema up to date by the migrations in `migrationsFolder`, on the first host of `url` that takes writes.
  * Several instances may call it at once: one migrates, the others wait for it. Where only replicas answer, their schema
  * has to be up to date already.
- * @returns what was found: a primary, migrated now, or no more than a replica
+ * @returns what was found: a primary, which is migrated now, or only a replica
  * @throws {ConfigError} where there are only replicas, whose primary has to be migrated first, or where the encoding of a
  *   host's database is not UTF8, which can't hold every name
  */
@@ -35,7 +35,7 @@ export async function migrateDatabase(url: string, migrationsFolder: string): Pr
       failure ??= error;
     });
     if (role === 'primary') {
-      // Migrating takes rights on the whole database, even with nothing to do; serving takes few (docs/operations.md).
+      // Migrating needs rights on the whole database, even with nothing to do; serving needs few (docs/operations.md).
       if (await findMissing(host, migrationsFolder)) await migratePrimary(host, migrationsFolder);
       return role;
     }

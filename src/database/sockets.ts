@@ -27,7 +27,7 @@ export function createSockets({ hostname, place, options }: Connection, connecti
       // No listener tells which ones have closed: for TLS, postgres.js removes them all.
       for (const old of sockets) if (old.destroyed) sockets.delete(old);
       sockets.add(socket);
-      // postgres.js would begin TLS all the same.
+      // postgres.js would begin TLS regardless.
       if ('ssl' in options && typeof options.ssl === 'object') {
         socket.once('data', ([answer]: Buffer) => {
           if (answer === NO_TLS) socket.destroy(withoutTls(hostname));
@@ -37,7 +37,7 @@ export function createSockets({ hostname, place, options }: Connection, connecti
       else socket.connect(place);
       return Object.assign(socket, { host: hostname });
     },
-    /** Destroys what is still open soon after the client was ended: at once, TLS would emit an error that nobody handles. */
+    /** Destroys what is still open, soon after the client was ended: at once, TLS would emit an error that nobody handles. */
     close(): void {
       isClosed = true;
       setTimeout(() => {

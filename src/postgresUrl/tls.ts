@@ -1,4 +1,4 @@
-/** TLS to PostgreSQL, as the parameters of an address ask for it: each does what it does for libpq, or is refused. */
+/** TLS to PostgreSQL, as an address's parameters ask for it: each does what it does for libpq, or is refused. */
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';

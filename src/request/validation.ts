@@ -97,7 +97,7 @@ function createValidator(): Validator {
       fileUploader: false,
     }) as RequestHandler[],
   );
-  // The validator asks it how routes are matched.
+  // The validator asks the application how routes are matched.
   const app = express().enable('strict routing').enable('case sensitive routing');
   const { method, path } = operation;
   return (query) => {

@@ -1,4 +1,4 @@
-/** The documentation in a real browser: does every example of the document work when a person tries it out? */
+/** The documentation in a real browser: does every example of the document work when it is tried out? */
 import type { Locator } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
@@ -114,7 +114,7 @@ describe('the documentation', () => {
   });
 });
 
-describe('the requests at hand', () => {
+describe('the buttons that send a request', () => {
   /** The shapes that the service is specified for. */
   const shapes: [name: string, query: string | undefined][] = [
     ['All numbers', undefined],
@@ -289,7 +289,7 @@ describe('trying it out', () => {
   });
 });
 
-/** How RFC 3986 and our description want it: only unreserved characters bare, a parameter repeated for each value. */
+/** As RFC 3986 and our description have it: only unreserved characters unencoded, a parameter repeated for each value. */
 function encoded(name: string, value: unknown): string {
   return [value]
     .flat()

@@ -34,7 +34,7 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
     await page.emulateMedia({ colorScheme });
   });
 
-  test.each(places)('%s fits, has the right colors, and shuts nobody out', async (place) => {
+  test.each(places)('%s fits, has the right colors, and is accessible', async (place) => {
     await page.goto(url + place);
     if (place === '/docs') await operationIsShown();
     await check();
@@ -55,7 +55,7 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
     expect(await barriers()).toEqual([]);
   }
 
-  test('has a request at hand, and its answer in view', async () => {
+  test('offers a request, and scrolls its answer into view', async () => {
     await openDocs();
     const button = page.getByRole('button', { name: 'In review' });
     expect(await isInView(button, 50)).toBe(true);
@@ -67,7 +67,7 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
   });
 });
 
-test('the page follows the system into the dark and back', async () => {
+test('the page follows the system into dark mode and back', async () => {
   await openDocs();
   for (const colorScheme of ['dark', 'light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });
@@ -88,7 +88,7 @@ function backgroundsOf(selector: string): Promise<number[]> {
       .map((color) => Math.max(...color.match(/\\d+/g)))`);
 }
 
-/** Whether the beginning of an element is in the window: its first pixels, or all of it where it has no more. */
+/** Whether the top of an element is in the window: its first pixels, or all of it if it has no more. */
 async function isInView(element: Locator, pixels: number): Promise<boolean> {
   const [box, size] = [await element.boundingBox(), page.viewportSize()];
   return !!box && !!size && box.y >= 0 && box.y + Math.min(box.height, pixels) <= size.height;
@@ -98,7 +98,7 @@ function overflow(): Promise<number> {
   return page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth');
 }
 
-/** Pictures for the README are taken on demand only, for they differ a little each time. */
+/** Pictures for the README are taken only on demand, because they differ a little each time. */
 async function screenshot(name: string) {
   if (process.env.SCREENSHOTS !== '1') return;
   const folder = join(packageFolder, 'docs', 'images');

@@ -75,7 +75,7 @@ export function ignoreComplaints(about: string): void {
   complaints = complaints.filter((complaint) => !complaint.includes(about));
 }
 
-/** Makes the service listen on a port of its own, behind a `prefix` that is taken off as a proxy would. */
+/** Makes the service listen on its own port, behind a `prefix` that is removed as a proxy would remove it. */
 export async function listen(prefix = '', { app } = service): Promise<Listening> {
   const server = createServer((request, response) => {
     const { url = '' } = request;
@@ -120,7 +120,7 @@ export const execute = () => press(page.locator('button.execute'));
 export const send = (name: string) => press(page.locator('.requests').getByRole('button', { name }));
 export const press = (button: Locator) => sending(() => button.click());
 
-/** Does what sends a request, and returns it when its answer is shown. */
+/** Does something that sends a request, and returns the request once its answer is shown. */
 export async function sending(action: () => Promise<void>): Promise<Request> {
   const answered = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
   await action();
@@ -144,7 +144,7 @@ export async function statusShown(): Promise<string> {
   return (await page.locator(answerStatus).textContent())?.trim() ?? '';
 }
 
-/** What axe-core says keeps people out: its critical and serious findings. */
+/** The accessibility problems that axe-core calls critical or serious. */
 export async function barriers(): Promise<string[]> {
   await page.evaluate(axe.source);
   // What passed would be described at length as well.
