@@ -35,7 +35,7 @@ export function createMetrics(maxRequestsInFlight: number) {
   );
   const storeUp = gauge(
     'rate_limit_store_up',
-    '0 while this instance limits by itself, since the store of the rate limit fails',
+    '0 while this instance limits on its own, since the store of the rate limit fails',
   );
   const inFlight = gauge('http_requests_in_flight', 'List requests being worked on');
   const inFlightLimit = gauge(

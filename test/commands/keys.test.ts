@@ -64,7 +64,7 @@ describe('keys create', () => {
     ['a day that no calendar has', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
     ['a time after the year 9999', ['--name', 'x', '--expires', '9999-12-31T23:59:59-05:00'], /the years 1 to 9999/],
     ['a time before the year 1', ['--name', 'x', '--expires', '0000-01-01T00:00:00Z'], /the years 1 to 9999/],
-    ['what is no UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
+    ['a profile that is not a UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
   ])('refuses %s and creates nothing', async (_what, args, said) => {
     const before = await database.$count(apiKeys);
     const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);

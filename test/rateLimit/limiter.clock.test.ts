@@ -210,7 +210,7 @@ describe.concurrent('an instance', () => {
   });
 
   it.for<[string, number, boolean]>([
-    ['is the only one decides by itself', 1, true],
+    ['is the only one decides on its own', 1, true],
     ['is one of several refuses', 3, false],
   ])(
     'that %s where one answer is late while others come, and goes on asking',
