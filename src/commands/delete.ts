@@ -1,11 +1,8 @@
 /** `delete`: removes numbers from the database. */
-
 import { deleteNumbers } from '../numbers/delete.js';
-import { openInputFiles } from '../numbers/inputFiles.js';
+import { changeByFiles } from './changes.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
-import { reportFaults } from './import.js';
-import { report } from './output.js';
 
 export function addDelete(program: CommandWithExamples): void {
   program
@@ -19,18 +16,15 @@ export function addDelete(program: CommandWithExamples): void {
       'branded-phone-numbers export --status unregistered | jq -r .phoneNumber | branded-phone-numbers delete',
     )
     .action((names: string[], { allowEmpty = false }: { allowEmpty?: boolean }) =>
-      withConfiguredDatabase(async (database) => {
-        const files = await openInputFiles(names.length > 0 ? names : ['-']);
-        let deleted: number;
-        try {
-          deleted = await deleteNumbers(database, files.stream);
-        } catch (error) {
-          return reportFaults(error, files);
-        }
-        await report(`deleted ${deleted} numbers`);
-        if (deleted > 0 || allowEmpty) return;
-        console.error('there was no phone number to delete; if that is right, pass --allow-empty');
-        process.exitCode = 1;
-      }),
+      withConfiguredDatabase((database) =>
+        changeByFiles(names.length > 0 ? names : ['-'], {
+          allowEmpty,
+          wanted: 'phone number to delete',
+          async make({ stream }) {
+            const count = await deleteNumbers(database, stream);
+            return { count, said: `deleted ${count} numbers` };
+          },
+        }),
+      ),
     );
 }

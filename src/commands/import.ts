@@ -5,7 +5,6 @@ import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
 import { InputError } from '../numbers/lines.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
-import { report } from './output.js';
 
 export function addImport(program: CommandWithExamples): void {
   program
@@ -27,7 +26,7 @@ export function addImport(program: CommandWithExamples): void {
 const READING_SHARE = 0.25;
 
 /** Imports the files `names`, reports on the standard streams, and sets the exit status. */
-export async function importFiles(
+export function importFiles(
   database: Database,
   names: string[],
   { allowEmpty = false }: { allowEmpty?: boolean } = {},

@@ -67,6 +67,11 @@ describe('what is imported', () => {
     expect(await stored()).toHaveLength(3);
   });
 
+  test('may be several that were joined, each with its byte order mark', async () => {
+    const files = manyNumbers(3).map((item) => `\ufeff${JSON.stringify(item)}\n`);
+    expect(await run(files.join(''), {}, 1)).toMatchObject({ numbers: 3 });
+  });
+
   test('may be nothing at all', async () => {
     expect(await run('')).toEqual({ numbers: 0, carrierStatuses: 0 });
   });
