@@ -20,6 +20,12 @@ describe("The contract's version is that", () => {
     expect(new Set(named.map(([, found]) => found))).toEqual(new Set([version]));
   });
 
+  it('of the image in the Kubernetes manifest', () => {
+    const manifest = read('deploy/kubernetes/branded-phone-numbers.yaml');
+    const named = [...manifest.matchAll(/branded-phone-numbers:(\d+\.\d+\.\d+)/g)].map(([, found]) => found);
+    expect(new Set(named)).toEqual(new Set([version]));
+  });
+
   it('of an entry in the changelog', () => {
     expect(read('docs/api-changelog.md')).toContain(`\n## ${version}\n`);
   });
