@@ -1,8 +1,8 @@
 /** `import`: numbers from files into the database. */
 import { Presets, SingleBar } from 'cli-progress';
 import type { Database } from '../database/connect.js';
-import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
-import { InputError } from '../numbers/lines.js';
+import type { Progress } from '../numbers/import.js';
+import { changeByFiles } from './changes.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 
@@ -31,41 +31,29 @@ export function importFiles(
   names: string[],
   { allowEmpty = false }: { allowEmpty?: boolean } = {},
 ): Promise<void> {
-  // Loaded only here, since every other command starts faster without what validates a line.
-  const { importNumbers } = await import('../numbers/import.js');
-  const files = await openInputFiles(names);
-  const bar = new SingleBar(
-    { format: '{bar} {percentage}%  {lines} lines {phase}', stream: process.stderr },
-    Presets.rect,
-  );
-  // A bar needs a terminal, and a total size that is known.
-  const isShown = process.stderr.isTTY && files.size !== undefined;
-  if (isShown) bar.start(100, 0, { lines: 0, phase: 'read' });
-  try {
-    const { numbers, carrierStatuses } = await importNumbers(database, files.stream, {
-      onProgress({ bytes, lines, written }) {
-        if (!isShown) return;
-        const read = bytes / (files.size || 1);
+  return changeByFiles(names, {
+    allowEmpty,
+    wanted: 'number to import',
+    async make({ stream, size }) {
+      // Loaded only here, since every other command starts faster without what validates a line.
+      const { importNumbers } = await import('../numbers/import.js');
+      const format = '{bar} {percentage}%  {lines} lines {phase}';
+      const bar = new SingleBar({ format, stream: process.stderr }, Presets.rect);
+      // A bar needs a terminal, and a total size that is known.
+      const isShown = process.stderr.isTTY && size !== undefined;
+      if (isShown) bar.start(100, 0, { lines: 0, phase: 'read' });
+      const onProgress = ({ bytes, lines, written }: Progress) => {
+        const read = bytes / (size || 1);
         const part = READING_SHARE * read + (1 - READING_SHARE) * written;
         bar.update(Math.floor(100 * part), { lines, phase: read < 1 ? 'read' : 'read, now being written' });
-      },
-    });
-    bar.stop();
-    await report(`imported ${numbers} numbers, ${carrierStatuses} carrier statuses`);
-    // Most likely a mistake: the wrong file, or a program earlier in the pipe that failed.
-    if (numbers > 0 || allowEmpty) return;
-    console.error('there was no number to import; if that is right, pass --allow-empty');
-    process.exitCode = 1;
-  } catch (error) {
-    bar.stop();
-    reportFaults(error, files);
-  }
-}
-
-/** Says which lines of `files` are at fault, and sets the exit status. @throws `error`, if it is about anything else */
-export function reportFaults(error: unknown, files: InputFiles): void {
-  if (!(error instanceof InputError)) throw error;
-  const inPlace = (reason: string) => reason.replace(/\bline (\d+)/g, (_line, number) => files.place(Number(number)));
-  for (const { line, reason } of error.faults) console.error(`${files.place(line)}: ${inPlace(reason)}`);
-  process.exitCode = 1;
+      };
+      try {
+        const counts = await importNumbers(database, stream, isShown ? { onProgress } : {});
+        const said = `imported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`;
+        return { count: counts.numbers, said };
+      } finally {
+        bar.stop();
+      }
+    },
+  });
 }
