@@ -165,7 +165,8 @@ END $$;
 --> statement-breakpoint
 
 -- The sources have changed, by one row or a million: derives their numbers. An UPDATE may have renamed some, also to what
--- others of them were called before; then it has numbers that were not there before.
+-- others of them were called before; then it has numbers that were not there before. Of the rows that derive returns, all at
+-- its end, one is enough: PERFORM would keep them in memory.
 CREATE FUNCTION derive_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 DECLARE
@@ -175,14 +176,14 @@ BEGIN
     phone_numbers := ARRAY(SELECT phone_number FROM changed UNION SELECT phone_number FROM before ORDER BY 1);
     -- Neither EXCEPT, which keeps all of them in memory, nor a join, whose plan may be made for one row and used for all.
     IF cardinality(phone_numbers) > (SELECT count(DISTINCT phone_number) FROM before) THEN
-      PERFORM derive(phone_numbers, (SELECT max(updated_at) FROM items WHERE phone_number = ANY (phone_numbers)));
+      PERFORM derive(phone_numbers, (SELECT max(updated_at) FROM items WHERE phone_number = ANY (phone_numbers))) LIMIT 1;
     ELSE
-      PERFORM derive(phone_numbers);
+      PERFORM derive(phone_numbers) LIMIT 1;
     END IF;
   ELSIF TG_OP <> 'TRUNCATE' THEN
-    PERFORM derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1));
+    PERFORM derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1)) LIMIT 1;
   ELSIF EXISTS (SELECT FROM branded_phone_numbers) THEN
-    PERFORM derive(ARRAY(SELECT phone_number FROM branded_phone_numbers ORDER BY 1));
+    PERFORM derive(ARRAY(SELECT phone_number FROM branded_phone_numbers ORDER BY 1)) LIMIT 1;
   ELSE
     TRUNCATE items, terms, postings;
   END IF;

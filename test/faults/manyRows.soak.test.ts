@@ -9,7 +9,7 @@ useSessions();
 
 const NUMBERS = 250_000;
 /** PostgreSQL's own list of foreign keys to check, a list of the phone numbers, and `work_mem` for each node of a plan. */
-const MAX_MB = 400;
+const MAX_MB = 120;
 
 /** Private memory of the process of `first`, in megabytes. */
 async function memory(pid: number): Promise<number> {
