@@ -55,8 +55,8 @@ RETURN coalesce(to_json(value)::text, 'null');
 --
 -- Returns the phone numbers of which it wrote anything, once for each row.
 --
--- Serves one number and a thousand by the same plan: indexes, and hashes of what they found. A plan that is made anew for
--- each call takes four times as long for one number.
+-- Serves one number and a thousand by the same plan: indexes, and hashes of what they found. A plan of its own for each
+-- call takes four times as long for one number.
 CREATE FUNCTION derive(phone_numbers text[], renamed_at timestamptz DEFAULT NULL) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp SET plan_cache_mode = force_generic_plan
