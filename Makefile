@@ -34,7 +34,7 @@ dev: $(INSTALLED) ## serve as make start does, from the sources, and start again
 
 build: $(BUILT) ## make the command: npx branded-phone-numbers …
 
-test: $(BUILT) ## test every feature, in five minutes on two cores
+test: $(BUILT) ## test every feature, in four minutes on two cores
 	npm run -s test
 
 test-soak: $(BUILT) ## test for longer: floods, faults, kills, stops, and what is tried at random
