@@ -3,14 +3,9 @@
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import postgres from 'postgres';
+import { planningOptions } from '../dist/src/database/connect.js';
 
 const { query, values } = JSON.parse(readFileSync(process.env.STATEMENT, 'utf8'));
-const planningOptions = {
-  plan_cache_mode: 'force_generic_plan',
-  enable_bitmapscan: 'off',
-  enable_seqscan: 'off',
-  jit: 'off',
-};
 const sql = postgres(process.env.DATABASE_URL, { max: 10, connection: planningOptions });
 
 createServer(async (_request, response) => {

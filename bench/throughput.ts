@@ -158,12 +158,10 @@ export async function measureLoad(wanted: Load): Promise<number> {
 /** Writes the statement that the service prepares for the first page, for the bare server and as a script of pgbench. */
 async function writeStatement(url: string): Promise<string> {
   const client = postgres(url, { max: 1 });
-  let statement = '';
-  let prepared = '';
+  let sent: { query: string; values: unknown[] } = { query: '', values: [] };
   const logger = {
     logQuery: (query: string, values: unknown[]) => {
-      statement = query.replaceAll(/\$(\d+)/g, (_, index) => `'${values[Number(index) - 1]}'`);
-      prepared = JSON.stringify({ query, values });
+      sent = { query, values };
     },
   };
   await preparePages(drizzle(client, { schema, logger }))({
@@ -173,8 +171,9 @@ async function writeStatement(url: string): Promise<string> {
     size: 25,
   });
   await client.end();
-  await writeFile(statementFile, prepared);
+  await writeFile(statementFile, JSON.stringify(sent));
   const file = join('.cache', 'page.sql');
-  await writeFile(file, `${statement.replaceAll(/\s+/g, ' ')};\n`);
+  const script = sent.query.replaceAll(/\$(\d+)/g, (_, index) => `'${sent.values[Number(index) - 1]}'`);
+  await writeFile(file, `${script.replaceAll(/\s+/g, ' ')};\n`);
   return file;
 }
