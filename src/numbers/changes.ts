@@ -144,6 +144,7 @@ async function deriveChanged(sql: TransactionSql, onProgress: (part: number) => 
   await sql`DECLARE changed_numbers NO SCROLL CURSOR FOR SELECT phone_number FROM changed ORDER BY phone_number`;
   for (let done = 0; done < total; ) {
     const rows = await sql<{ phone_number: string }[]>`FETCH ${sql.unsafe(String(BATCH_SIZE))} FROM changed_numbers`;
+    // Not the rows themselves, of which each number has several.
     await sql`SELECT count(*) FROM derive(${`{${rows.map(({ phone_number }) => phone_number)}}`}::text[])`;
     done += rows.length;
     onProgress(done / total);
