@@ -72,7 +72,7 @@ const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
 
 interface Outage {
-  /** When the store failed, after having answered long enough for another instance to rely on it. */
+  /** When the store last stopped answering this instance, and when it first did. */
   since: number;
   begin: number;
   /** Why the store failed; each reason is logged once. */
