@@ -13,17 +13,7 @@ const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 /** `make test-postgres`, in which the soak tests try more at random than those side by side would. */
 const isOfOneVersion = process.env.TEST_POSTGRES_VERSION !== undefined;
 
-/**
- * A test's file name says how it is run:
- * - `*.test.ts` side by side: each file has a database of its own, and mostly waits for it or for processes;
- * - `*.clock.test.ts` behind those, two at a time: they watch a clock, or count requests in a second;
- * - `*.random.test.ts` side by side as well, with few tries, and by `make test-soak` with many;
- * - `*.soak.test.ts` by `make test-soak` only: they flood, break, kill and stop the service for long;
- * - `*.clock.random.test.ts` and `*.clock.soak.test.ts` are both, and one after the other in `make test-soak`;
- * - `*.versions.test.ts` by `make test-postgres` only: they move a database from one version of PostgreSQL to another.
- *
- * Those in test/cluster, test/deploy, test/installation and clients/ have a `make` target of their own.
- */
+/** A test's file name, or its folder, says which of them runs it, and how: CONTRIBUTING.md has the table. */
 const projects = [
   {
     name: 'side by side',
