@@ -139,26 +139,37 @@ BEGIN
       ON CONFLICT (id) DO UPDATE SET (carrier, feature, detailed_status, status)
         = (excluded.carrier, excluded.feature, excluded.detailed_status, excluded.status)
       RETURNING id
+    ),
+    -- Postings that are missing, or differ in an attribute. Those that differ are replaced: INSERT without ON CONFLICT, which
+    -- would look for each posting again, takes a tenth less of a first import.
+    posted AS MATERIALIZED (
+      SELECT * FROM (
+        SELECT term_id, phone_number, business_profile_id, reporting_group, internal_name, (
+          SELECT ctid FROM postings WHERE (postings.term_id, postings.phone_number) = (listed.term_id, listed.phone_number)
+        ) AS stale
+        FROM listed JOIN fresh USING (phone_number)
+        OFFSET 0
+      ) AS posting
+      WHERE stale IS NULL OR (business_profile_id, reporting_group, internal_name) IS DISTINCT FROM (
+        SELECT (business_profile_id, reporting_group, internal_name) FROM postings WHERE ctid = stale
+      )
     ), unlisted AS (
       DELETE FROM postings WHERE ctid = ANY (ARRAY(
+        SELECT stale FROM posted WHERE stale IS NOT NULL
+        UNION ALL
         SELECT (SELECT ctid FROM postings WHERE (term_id, phone_number) = (former.term_id, former.phone_number))
         FROM (
           SELECT unnest(term_ids) AS term_id, phone_number FROM old EXCEPT SELECT term_id, phone_number FROM listed
         ) AS former
       ))
       RETURNING phone_number
-    ), posted AS (
-      INSERT INTO postings AS posting (term_id, phone_number, business_profile_id, reporting_group, internal_name)
-      SELECT term_id, phone_number, business_profile_id, reporting_group, internal_name
-      FROM listed JOIN fresh USING (phone_number)
-      WHERE (SELECT (business_profile_id, reporting_group, internal_name) FROM postings
-          WHERE (postings.term_id, postings.phone_number) = (listed.term_id, listed.phone_number))
-        IS DISTINCT FROM (business_profile_id, reporting_group, internal_name)
-      ON CONFLICT (term_id, phone_number) DO UPDATE SET (business_profile_id, reporting_group, internal_name)
-        = (excluded.business_profile_id, excluded.reporting_group, excluded.internal_name)
-      RETURNING phone_number
+    ), inserted AS (
+      INSERT INTO postings (term_id, phone_number, business_profile_id, reporting_group, internal_name)
+      SELECT term_id, phone_number, business_profile_id, reporting_group, internal_name FROM posted
+      -- Once the rows that they replace are gone, and a concurrent change of the item has been found.
+      WHERE (SELECT count(*) FROM written) + (SELECT count(*) FROM unlisted) >= 0
     )
-    TABLE written UNION ALL TABLE gone UNION ALL TABLE unlisted UNION ALL TABLE posted
+    TABLE written UNION ALL TABLE gone UNION ALL TABLE unlisted UNION ALL SELECT phone_number FROM posted
     UNION ALL SELECT phone_number FROM listed WHERE term_id = ANY (ARRAY(TABLE named));
   END LOOP;
 END $$;
