@@ -161,14 +161,39 @@ describe('the buttons that send a request', () => {
 });
 
 describe('the keyboard', () => {
-  /** Presses Tab until `target` has the focus. */
-  async function tabTo(target: Locator, most: number) {
+  /** Presses Tab until `target` has the focus, and looks after each press. */
+  async function tabTo(target: Locator, most: number, look?: () => Promise<void>) {
     for (let presses = 1; presses <= most; presses++) {
       await page.keyboard.press('Tab');
+      await look?.();
       if (await target.evaluate((element) => element === element.ownerDocument.activeElement)) return;
     }
     throw new Error(`${target} is more than ${most} presses away`);
   }
+
+  /** The focused element if it can't be seen: without an outline, without a size, out of the window, or covered. */
+  const hiddenFocus = () =>
+    page.evaluate<string | null>(`(() => {
+      const focused = document.activeElement;
+      const { outlineStyle, outlineWidth } = getComputedStyle(focused);
+      const { left, right, top, bottom } = focused.getBoundingClientRect();
+      const x = (Math.max(left, 0) + Math.min(right, innerWidth)) / 2;
+      const y = (Math.max(top, 0) + Math.min(bottom, innerHeight)) / 2;
+      const isOutlined = outlineStyle !== 'none' && parseFloat(outlineWidth) > 2;
+      return isOutlined && right > left && focused.contains(document.elementFromPoint(x, y)) ? null : focused.outerHTML;
+    })()`);
+
+  test.each(['dark', 'light'] as const)('shows where it is, all the way through the %s page', async (colorScheme) => {
+    await page.emulateMedia({ colorScheme });
+    await openDocs();
+    const last = page.locator('.models-control');
+    const hidden: string[] = [];
+    await tabTo(last, 150, async () => {
+      const focused = await hiddenFocus();
+      if (focused) hidden.push(focused);
+    });
+    expect(hidden).toEqual([]);
+  });
 
   test('presses such a button, and then reads the answer', async () => {
     await openDocs();
