@@ -45,14 +45,29 @@ const runs: Record<string, { language: string; file: string; run(folder: string)
   },
 };
 
+/** Runs the sample of a client with its package, asking the service at this address below the one that fails. */
+async function runSample(client: string, steps: string): Promise<{ stdout: string }> {
+  const how = runs[client];
+  if (!how) throw new Error(`nobody knows how to run ${client}`);
+  const folder = join(CACHE, 'installed', client);
+  await mkdir(join(folder, 'sample'), { recursive: true });
+  await writeFile(join(folder, how.file), sample(client, how.language, `${FAILING_URL}/sample-${client}/${steps}`));
+  return how.run(folder);
+}
+
 describe('The sample of the README prints every number that matches', () => {
   it.each(CLIENTS.split(' '))('in the %s client', async (client) => {
-    const how = runs[client];
-    if (!how) throw new Error(`nobody knows how to run ${client}`);
-    const folder = join(CACHE, 'installed', client);
-    await mkdir(join(folder, 'sample'), { recursive: true });
-    const badDay = `${FAILING_URL}/sample-${client}/size=20,503-1,ok,429-1,503-1,ok`;
-    await writeFile(join(folder, how.file), sample(client, how.language, badDay));
-    expect((await how.run(folder)).stdout).toBe(await expected());
+    expect((await runSample(client, 'size=20,503-1,ok,429-1,503-1,ok')).stdout).toBe(await expected());
+  });
+});
+
+describe.concurrent('The sample of the README waits a minute where it should wait an hour, and 30 seconds for an answer', () => {
+  it.each(CLIENTS.split(' '))('in the %s client', async (client) => {
+    const started = performance.now();
+    const why = /[Tt]ime(d )?out|deadline exceeded|within 30 seconds/;
+    await expect(runSample(client, '503-3600,silent')).rejects.toThrow(why);
+    const took = performance.now() - started;
+    expect(took).toBeGreaterThan(89_500);
+    expect(took).toBeLessThan(115_000);
   });
 });

@@ -3,7 +3,8 @@
  * otherwise. Such an address is `/<anything>/<steps>`: its first request meets the first step, and so on, with commas
  * between them; requests after the last step are passed on. `/<anything>/<steps>/asked` lists when requests came.
  *
- * Steps: `ok`; `503`, `429` and other statuses, with `Retry-After: 0`; `503-1`, with `Retry-After: 1`; `503-`, without;
+ * Steps: `ok`; `503`, `429` and other statuses, with `Retry-After: 0`; `503-1`, with `Retry-After: 1`; `503-date`, with a date
+ * that is one to two seconds away; `503-`, without;
  * `break` and `half`, a connection that breaks in the first line of the answer and in its body; `silent` and `stall`, no answer and
  * half of one; `html`, a proxy's 502; a step with `*` is met by all requests from there on. `size=20` is not a step: it
  * sets the size of all pages.
@@ -45,9 +46,10 @@ async function meet(step: string, url: URL, response: ServerResponse): Promise<u
   // If nothing had been sent, the standard libraries of some languages would retry once.
   if (step === 'break') return response.socket?.end('HTTP/1.');
   if (step === 'html') return response.writeHead(502, { 'Content-Type': 'text/html' }).end('<h1>Bad Gateway</h1>');
-  const [, status, retryAfter] = /^(\d{3})(-\d*)?$/.exec(step) ?? [];
+  const [, status, retryAfter] = /^(\d{3})(-\d*|-date)?$/.exec(step) ?? [];
   if (status) {
-    const wait = retryAfter === undefined ? '0' : retryAfter.slice(1);
+    const date = new Date(Date.now() + 2000).toUTCString();
+    const wait = retryAfter === '-date' ? date : (retryAfter?.slice(1) ?? '0');
     const problem = {
       type: '/problems/unavailable',
       title: 'Bad Day',

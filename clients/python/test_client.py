@@ -195,8 +195,9 @@ class BadDay:
 def test_each_number_asks_again_after_a_broken_connection_a_503_and_429s_on_any_page() -> None:
     day = BadDay("size=80", "break", "503", "429", "429-1", "ok", "half")
     assert [number.phone_number for number in each_number(day.api)] == ALL
-    broken, _, _, limited, _, half, _ = day.waits()
+    broken, unavailable, refused, limited, _, half, _ = day.waits()
     assert min(broken, half) >= 0.49
+    assert max(unavailable, refused) < 0.9
     assert limited >= 0.99
 
 
@@ -206,6 +207,12 @@ def test_each_number_waits_half_a_second_then_one_where_nobody_says_how_long() -
     first, second, *_ = day.waits()
     assert first >= 0.49
     assert second >= 0.99
+
+
+def test_each_number_waits_until_the_time_that_the_answer_says() -> None:
+    day = BadDay("503-date")
+    assert [number.phone_number for number in each_number(day.api)] == ALL
+    assert day.waits()[0] >= 0.99
 
 
 def test_each_number_gives_up_after_five_requests_for_a_page() -> None:

@@ -191,8 +191,9 @@ describe('eachNumber', () => {
   it('waits and tries again after a broken connection, a 503 and 429s, on any page', async () => {
     const { url, waits } = badDay('size=80', 'break', '503', '429', '429-1', 'ok', 'half');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
-    const [broken = 0, , , limited = 0, , half = 0, ...more] = await waits();
+    const [broken = 0, unavailable = 0, refused = 0, limited = 0, , half = 0, ...more] = await waits();
     expect(Math.min(broken, half)).toBeGreaterThanOrEqual(490);
+    expect(Math.max(unavailable, refused)).toBeLessThan(900);
     expect(limited).toBeGreaterThanOrEqual(990);
     expect(more).toHaveLength(1);
   });
@@ -203,6 +204,12 @@ describe('eachNumber', () => {
     const [first = 0, second = 0] = await waits();
     expect(first).toBeGreaterThanOrEqual(490);
     expect(second).toBeGreaterThanOrEqual(990);
+  });
+
+  it('waits until the time that the answer says', async () => {
+    const { url, waits } = badDay('503-date');
+    expect(await collect(eachNumber(client(url)))).toEqual(all);
+    expect((await waits())[0]).toBeGreaterThanOrEqual(990);
   });
 
   it('gives up after five requests for a page', async () => {

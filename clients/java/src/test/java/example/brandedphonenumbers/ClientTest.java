@@ -230,6 +230,7 @@ class ClientTest {
     var waits = waits(url);
     assertEquals(7, waits.size());
     assertTrue(waits.get(0) >= 490 && waits.get(3) >= 990 && waits.get(5) >= 490, waits.toString());
+    assertTrue(waits.get(1) < 900 && waits.get(2) < 900, waits.toString());
   }
 
   @Test
@@ -237,6 +238,13 @@ class ClientTest {
     var url = badDay("503-,503-");
     assertEquals(ALL, collect(client(url), request()));
     assertTrue(waits(url).get(0) >= 490 && waits(url).get(1) >= 990, waits(url).toString());
+  }
+
+  @Test
+  void eachNumberWaitsUntilTheTimeThatTheAnswerSays() throws Exception {
+    var url = badDay("503-date");
+    assertEquals(ALL, collect(client(url), request()));
+    assertTrue(waits(url).get(0) >= 990, waits(url).toString());
   }
 
   @Test
