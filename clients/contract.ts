@@ -2,6 +2,7 @@
  * The version of the contract that our clients are generated from, on standard output. It differs from
  * openapi/openapi.yaml where the generators need it:
  *
+ * - The API is described in one line, since every generated file repeats that at its top.
  * - A parameter's description says its bounds, because editors show descriptions, not schemas.
  * - `nextCursor` may be null, as on the last page, so that a loop over pages can pass on what it received.
  * - Only the successful answer is listed: one piece of code in each client reads problems, whatever their status and
@@ -28,4 +29,6 @@ for (const operation of Object.values(paths).flatMap((operations) => Object.valu
 const parameters = Object.entries(contract.components.parameters).map(([key, each]) => [key, forClients(each)]);
 const components = { ...contract.components, parameters: Object.fromEntries(parameters) };
 
-console.log(JSON.stringify({ ...contract, paths, components }));
+const info = { ...contract.info, description: contract.info.summary };
+
+console.log(JSON.stringify({ ...contract, info, paths, components }));
