@@ -1,3 +1,5 @@
+// Package brandedphonenumbers is a client of the Branded Phone Numbers API. [NewAPIClient] makes one, its
+// ListBrandedPhoneNumbers takes the filters, and [ApiListBrandedPhoneNumbersRequest.EachNumber] walks over all pages.
 package brandedphonenumbers
 
 import (
