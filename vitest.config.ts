@@ -53,7 +53,7 @@ const projects = [
     include: ['test/**/*.clock.{random,soak}.test.ts'],
     globalSetup,
     provide: { tries: 5 },
-    maxWorkers: 1,
+    maxWorkers: 2,
     retry,
   },
   { name: 'versions', include: ['test/**/*.versions.test.ts'], globalSetup },
