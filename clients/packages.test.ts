@@ -1,11 +1,11 @@
 /** What the checkers of each language say about its package, and about wrong programs that use it. */
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
-import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { sample } from './live/samples.js';
 
 const execute = promisify(execFile);
@@ -25,9 +25,16 @@ async function run(command: string, options: string[], folder = CACHE): Promise<
   }
 }
 
+/** A new folder, for this test alone. */
+async function temporaryFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-packages-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
 /** A file with `code` in `folder`, or in a new one. */
 async function file(name: string, code: string, folder?: string): Promise<string> {
-  const path = join(folder ?? (await mkdtemp(join(tmpdir(), 'branded-phone-numbers-client-'))), name);
+  const path = join(folder ?? (await temporaryFolder()), name);
   await writeFile(path, code);
   return path;
 }
@@ -111,17 +118,25 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
   const program = sample('java', 'java', 'http://127.0.0.1:4000');
   const compile = async (code: string) => {
     const path = await file('Sample.java', code);
-    return run('javac', ['-Xlint:all,-processing', '-Werror', '-cp', installed('java', '*'), '-d', tmpdir(), path]);
+    return run('javac', [
+      '-Xlint:all,-processing',
+      '-Werror',
+      '-cp',
+      installed('java', '*'),
+      '-d',
+      dirname(path),
+      path,
+    ]);
   };
 
   it('has the license', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-jar-'));
+    const folder = await temporaryFolder();
     await run('jar', ['--extract', '--file', packed('.jar'), 'META-INF/LICENSE'], folder);
     expect(await readFile(join(folder, 'META-INF', 'LICENSE'), 'utf8')).toBe(license);
   });
 
   it('has nothing for javadoc to say', async () => {
-    const pages = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-javadoc-'));
+    const pages = await temporaryFolder();
     const packages = ['-sourcepath', sources, '-subpackages', 'example'];
     await run('javadoc', [
       '-quiet',
