@@ -324,8 +324,6 @@ function encoded(name: string, value: unknown): string {
 
 async function choose(parameter: string, example: string, value: unknown) {
   const button = row(parameter).locator(`button[data-example="${example}"]`);
-  // count() doesn't wait for the row to be there.
-  await button.or(row(parameter).locator('input[type="checkbox"]')).first().waitFor();
   if (await button.count()) return button.click();
   for (const each of [value].flat()) await choice(parameter, String(each)).check();
 }

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
 import type { Browser, Locator, Page, Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
+import { parameters } from '../../src/contract.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { type TestService, useService } from '../service.js';
@@ -99,8 +100,11 @@ export async function openDocs() {
   await operationIsShown();
 }
 
-export function operationIsShown() {
-  return page.waitForSelector('button.execute');
+/** Swagger UI draws the rows of parameters and answers after the button, later on a busy machine. */
+export async function operationIsShown() {
+  await page.waitForSelector('button.execute');
+  for (const name of parameters.keys()) await row(name).locator('button, input, select, textarea').first().waitFor();
+  for (const status of [200, 400, 429]) await page.locator(`tr[data-code="${status}"] pre`).first().waitFor();
 }
 
 export function row(parameter: string) {
