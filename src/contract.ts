@@ -62,9 +62,8 @@ export interface Contract {
   'x-problems': Record<string, ProblemType>;
 }
 
-export const contractYaml = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
-/** Read by js-yaml, as every command starts with it and `yaml` takes ten times as long; `docs.ts` needs that one's comments. */
-export const contract = load(contractYaml, { schema: CORE_SCHEMA }) as Contract;
+const text = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
+export const contract = load(text, { schema: CORE_SCHEMA }) as Contract;
 
 /** Follows `$ref`s within the document to what they lead to. */
 export function resolve<T extends object>(thing: T | { $ref: string }): T {

@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import compression from 'compression';
 import express, { type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
+import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
-import { parseDocument } from 'yaml';
 import { MIN_COMPRESSED_BYTES } from './compression.js';
 import type { Config } from './config.js';
-import { contract, contractYaml } from './contract.js';
+import { contract } from './contract.js';
 import { packageFolder } from './packageFolder.js';
 import { noSuchProblem, problemList, problemPage } from './problem/pages.js';
 
@@ -29,7 +29,12 @@ export function docs(config: Deployment): Router {
   for (const [root, name] of assets) {
     router.get(`/docs/${name}`, ...forReaders, (_request, response) => response.sendFile(name, { root }));
   }
-  router.get('/openapi.yaml', ...forReaders, readableEverywhere, text('application/yaml', String(document)));
+  router.get(
+    '/openapi.yaml',
+    ...forReaders,
+    readableEverywhere,
+    text('application/yaml', dump(document, { lineWidth: -1 })),
+  );
   router.get('/openapi.json', ...forReaders, readableEverywhere, text('application/json', JSON.stringify(document)));
   router.get('/problems', ...forReaders, text('text/html', problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
@@ -43,19 +48,19 @@ export function docs(config: Deployment): Router {
 }
 
 /** The settings that the published document shows. */
-type Deployment = Pick<Config, 'AUTH' | 'PUBLIC_URL' | 'CONTACT'>;
+type Deployment = Pick<Config, 'AUTH'> & Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT'>>;
 
-/** The contract, its comments kept, with the address, the contact and the authentication of this deployment. */
-function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment) {
-  const document = parseDocument(contractYaml);
-  if (PUBLIC_URL) document.set('servers', document.createNode([{ url: PUBLIC_URL }]));
-  if (CONTACT) {
-    const kind = CONTACT.includes('://') ? 'url' : 'email';
-    document.setIn(['info', 'contact'], document.createNode({ [kind]: CONTACT }));
-  }
-  document.set('security', document.createNode(AUTH === 'api-key' ? [{ apiKey: [] }] : []));
-  if (AUTH === 'none') document.deleteIn(['components', 'securitySchemes']);
-  return document;
+/** The contract, with the address, the contact and the authentication of this deployment. */
+function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment): object {
+  const { securitySchemes, ...withoutSchemes } = contract.components;
+  const contact = CONTACT && { [CONTACT.includes('://') ? 'url' : 'email']: CONTACT };
+  return {
+    ...contract,
+    info: contact ? { ...contract.info, contact } : contract.info,
+    ...(PUBLIC_URL ? { servers: [{ url: PUBLIC_URL }] } : {}),
+    security: AUTH === 'api-key' ? [{ apiKey: [] }] : [],
+    components: AUTH === 'api-key' ? contract.components : withoutSchemes,
+  };
 }
 
 /** Of Swagger UI's own files only these: its index.html would load a demo document from another host. */

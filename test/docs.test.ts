@@ -71,7 +71,8 @@ describe('the document', () => {
       .parse(asText)
       .expect('Content-Type', /^application\/yaml/);
     expect(parse(yaml.body)).toEqual(json.body);
-    expect(yaml.body.split('\n')[0]).toBe(file.split('\n')[0]);
+    // For readers, too: texts of several lines are not folded.
+    expect(yaml.body).toMatch(/^openapi: .*\ninfo:\n( {2}.*\n)+ {2}description: \|\n/);
     return json.body;
   };
 
