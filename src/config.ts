@@ -1,83 +1,66 @@
 /** The settings: environment variables, read once at the start. */
 import { isIP } from 'node:net';
+import { customCleanEnv, makeExactValidator } from 'envalid';
 import { compile } from 'proxy-addr';
-import { z } from 'zod';
 import { isLoopback } from './loopback.js';
 import { faultOfPostgresUrl, faultOfUrl, withEnvironment } from './postgresUrl/postgresUrl.js';
 import { nearest, plain } from './suggestion.js';
 
-const wholeNumber = (least: number, most: number) =>
-  z
-    .string()
-    .refine((value) => /^[0-9]+$/.test(value) && Number(value) >= least && Number(value) <= most, {
-      error: `must be a whole number from ${least} to ${most}`,
-    })
-    .transform(Number);
-
-const address = (protocols: string[]) => checked((value) => faultOfUrl(value, protocols));
-
-/** A string that is valid unless `faultOf` returns what it must be instead. */
-const checked = (faultOf: (value: string) => string | undefined) =>
-  z.string().check(({ value, issues }) => {
-    const message = faultOf(value);
-    if (message) issues.push({ code: 'custom', input: value, message });
+/** A setting whose text is valid unless `faultOf` returns what it must be instead, and which then means `read(text)`. */
+function checked<T>(faultOf: (text: string) => string | undefined, read: (text: string) => T) {
+  return makeExactValidator<T>((text) => {
+    const fault = faultOf(text);
+    if (fault) throw new Error(fault);
+    return read(text);
   });
+}
 
-const variables = z.object({
-  PORT: wholeNumber(0, 65_535).default(3000),
-  HOST: z.string().default('127.0.0.1'),
-  DATABASE_URL: checked(faultOfPostgresUrl).optional(),
-  REDIS_URL: address(['redis:', 'rediss:']).optional(),
-  RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000).default(10),
-  AUTH: z.enum(['none', 'api-key'], { error: 'must be none or api-key' }).optional(),
-  TRUST_PROXY: checked(faultOfProxies)
-    .transform((value) => (isCount(value) ? Number(value) : value.split(',').map((part) => part.trim())))
-    .default(0),
-  CORS_ORIGINS: checked(faultOfOrigins)
-    .transform((value) => value.split(',').map((origin) => origin.trim()))
-    .optional(),
-  PUBLIC_URL: z
-    .string()
-    .refine((value) => isUrl(value, ['https:', 'http:']) && !/[?#@]/.test(value), {
-      error:
-        'must be the address that clients use, such as https://numbers.example.com, without a user, a query or a #',
-    })
-    .transform((value) => value.replace(/\/+$/, ''))
-    .optional(),
-  CONTACT: z
-    .union([z.email(), z.url({ protocol: /^https?$/ })], { error: 'must be an e-mail address or an https:// address' })
-    .optional(),
-  REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60).default(5),
-  MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000).default(256),
-  MAX_CONNECTIONS: wholeNumber(1, 1_000_000).default(2000),
-  DATABASE_CONNECTIONS: wholeNumber(1, 1000).default(10),
-  MAX_REPLICA_LAG_SECONDS: wholeNumber(0, 86_400).default(30),
-  DRAIN_SECONDS: wholeNumber(0, 60).default(2),
-  METRICS_PORT: wholeNumber(0, 65_535).optional(),
-  METRICS_HOST: z.string().default('127.0.0.1'),
-  LOG_LEVEL: z
-    .enum(['silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace'], {
-      error: 'must be silent, fatal, error, warn, info, debug or trace',
-    })
-    .default('info'),
-});
+const text = checked(() => undefined, String);
+
+const wholeNumber = (least: number, most: number) =>
+  checked(
+    (value) =>
+      /^[0-9]+$/.test(value) && Number(value) >= least && Number(value) <= most
+        ? undefined
+        : `must be a whole number from ${least} to ${most}`,
+    Number,
+  );
+
+const oneOf = <T extends string>(...values: T[]) =>
+  checked(
+    (value) =>
+      values.includes(value as T) ? undefined : `must be ${values.slice(0, -1).join(', ')} or ${values.at(-1)}`,
+    (value) => value as T,
+  );
+
+const list = (value: string) => value.split(',').map((part) => part.trim());
+
+const variables = {
+  PORT: wholeNumber(0, 65_535)({ default: 3000 }),
+  HOST: text({ default: '127.0.0.1' }),
+  DATABASE_URL: checked(faultOfPostgresUrl, String)({ default: undefined }),
+  REDIS_URL: checked((value) => faultOfUrl(value, ['redis:', 'rediss:']), String)({ default: undefined }),
+  RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000)({ default: 10 }),
+  AUTH: oneOf('none', 'api-key')({ default: undefined }),
+  TRUST_PROXY: checked(faultOfProxies, (value) => (isCount(value) ? Number(value) : list(value)))({ default: 0 }),
+  CORS_ORIGINS: checked(faultOfOrigins, list)({ default: undefined }),
+  PUBLIC_URL: checked(faultOfPublicUrl, (value) => value.replace(/\/+$/, ''))({ default: undefined }),
+  CONTACT: checked(faultOfContact, String)({ default: undefined }),
+  REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60)({ default: 5 }),
+  MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000)({ default: 256 }),
+  MAX_CONNECTIONS: wholeNumber(1, 1_000_000)({ default: 2000 }),
+  DATABASE_CONNECTIONS: wholeNumber(1, 1000)({ default: 10 }),
+  MAX_REPLICA_LAG_SECONDS: wholeNumber(0, 86_400)({ default: 30 }),
+  DRAIN_SECONDS: wholeNumber(0, 60)({ default: 2 }),
+  METRICS_PORT: wholeNumber(0, 65_535)({ default: undefined }),
+  METRICS_HOST: text({ default: '127.0.0.1' }),
+  LOG_LEVEL: oneOf('silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace')({ default: 'info' }),
+};
 
 /** The names of all settings. */
-export const settingNames = Object.keys(variables.shape);
+export const settingNames = Object.keys(variables);
 
-const settings = variables.transform((read, context) => {
-  const isOpen = !isLoopback(read.HOST);
-  if (isOpen && read.AUTH === undefined) {
-    context.addIssue({
-      code: 'custom',
-      path: ['AUTH'],
-      message: `must be chosen where HOST (${read.HOST}) can be reached from other machines: api-key, or none to let anyone in`,
-    });
-  }
-  return { ...read, AUTH: read.AUTH ?? 'none' };
-});
-
-export type Config = z.output<typeof settings>;
+export type Config = ReturnType<typeof readConfig>;
 
 /** The service can't run with these settings; the message has a line for each thing that has to change. */
 export class ConfigError extends Error {}
@@ -86,12 +69,22 @@ export class ConfigError extends Error {}
  * Reads the settings; an empty variable counts as unset.
  * @throws {ConfigError} naming every variable that is wrong
  */
-export function readConfig(environment: NodeJS.ProcessEnv): Config {
+export function readConfig(environment: NodeJS.ProcessEnv) {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
   if (given.DATABASE_URL) given.DATABASE_URL = withEnvironment(given.DATABASE_URL, given);
-  const result = settings.safeParse(given);
-  if (result.success) return result.data;
-  throw new ConfigError(result.error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('\n'));
+  const faults: string[] = [];
+  const read = customCleanEnv(given, variables, (cleaned) => cleaned, {
+    reporter({ errors }) {
+      for (const [name, error] of Object.entries(errors)) faults.push(`${name} ${error?.message}`);
+    },
+  });
+  if (given.AUTH === undefined && !isLoopback(read.HOST)) {
+    faults.push(
+      `AUTH must be chosen where HOST (${read.HOST}) can be reached from other machines: api-key, or none to let anyone in`,
+    );
+  }
+  if (faults.length > 0) throw new ConfigError(faults.join('\n'));
+  return { ...read, AUTH: read.AUTH ?? 'none' };
 }
 
 /** Names shorter than this resemble others by coincidence, as HOME does HOST and PATH does PORT. */
@@ -116,14 +109,23 @@ function isUrl(text: string, protocols: string[]): boolean {
   return URL.canParse(text) && protocols.includes(new URL(text).protocol);
 }
 
+/** What is wrong with PUBLIC_URL. */
+function faultOfPublicUrl(value: string): string | undefined {
+  if (isUrl(value, ['https:', 'http:']) && !/[?#@]/.test(value)) return undefined;
+  return 'must be the address that clients use, such as https://numbers.example.com, without a user, a query or a #';
+}
+
+/** What is wrong with CONTACT. */
+function faultOfContact(value: string): string | undefined {
+  if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isUrl(value, ['https:', 'http:'])) return undefined;
+  return 'must be an e-mail address or an https:// address';
+}
+
 const PROXY_RANGES = ['loopback', 'linklocal', 'uniquelocal'];
 
 /** What is wrong with CORS_ORIGINS: browsers send an origin in this form only, and compare it letter by letter. */
 function faultOfOrigins(value: string): string | undefined {
-  const wrong = value
-    .split(',')
-    .map((part) => part.trim())
-    .find((part) => !isUrl(part, ['https:', 'http:']) || new URL(part).origin !== part);
+  const wrong = list(value).find((part) => !isUrl(part, ['https:', 'http:']) || new URL(part).origin !== part);
   return wrong === undefined
     ? undefined
     : `must be origins such as https://app.example.com, separated by commas, not ${wrong}`;
@@ -132,8 +134,7 @@ function faultOfOrigins(value: string): string | undefined {
 /** What is wrong with TRUST_PROXY: Express, which uses the same library, would fail on it or misread it. */
 function faultOfProxies(value: string): string | undefined {
   if (isCount(value)) return undefined;
-  const parts = value.split(',').map((part) => part.trim());
-  const wrong = parts.find((part) => {
+  const wrong = list(value).find((part) => {
     if (PROXY_RANGES.includes(part)) return false;
     // The library reads 1 as 0.0.0.1.
     if (isIP(part.split('/')[0] ?? '') === 0) return true;

@@ -1,8 +1,8 @@
 /** `keys`: API keys, created, listed and revoked. */
 import { InvalidArgumentError } from 'commander';
-import { z } from 'zod';
 import type { Database } from '../database/connect.js';
 import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../keys/keys.js';
+import { inUtc, isTime } from '../time.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { report, write } from './output.js';
@@ -107,18 +107,15 @@ function collectUuids(value: string, earlier: string[] | undefined): string[] {
 
 const HOUR_MS = 60 * 60 * 1000;
 const UNITS_MS: Record<string, number> = { h: HOUR_MS, d: 24 * HOUR_MS };
-const time = z.iso.datetime({ offset: true });
 
 /** Reads a future time, given as a time or as a duration from now. */
 function timeOf(text: string): Date {
   const [, count, unit = ''] = /^([1-9][0-9]{0,4})([hd])$/.exec(text) ?? [];
   if (count) return new Date(Date.now() + Number(count) * (UNITS_MS[unit] ?? 0));
-  if (!time.safeParse(text).success) {
-    throw new InvalidArgumentError('It must be a time such as 2027-01-31T00:00:00Z, or days or hours: 90d, 12h.');
+  if (!isTime(text)) {
+    throw new InvalidArgumentError(
+      'It must be a time of the years 1 to 9999 such as 2027-01-31T00:00:00Z, or days or hours: 90d, 12h.',
+    );
   }
-  const when = new Date(text);
-  if (!/^(?!0000)\d{4}-/.test(when.toISOString())) {
-    throw new InvalidArgumentError('It must be a time of the years 1 to 9999, in UTC.');
-  }
-  return when;
+  return new Date(inUtc(text));
 }

@@ -6,6 +6,7 @@ import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/mo
 import { contract, resolve, type Schema } from '../contract.js';
 import { printable } from '../fileError.js';
 import { shorten } from '../shorten.js';
+import { inUtc, isTime } from '../time.js';
 import { enumerate, reasons } from './lineMessages.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';
 
@@ -73,25 +74,6 @@ function loneSurrogates(item: GivenNumber, text: string): string[] {
     .flatMap((object) => Object.entries(object))
     .filter(([, value]) => typeof value === 'string' && /\p{Surrogate}/u.test(value))
     .map(([name]) => `${name} has half of a surrogate pair (\\ud800 to \\udfff)`);
-}
-
-const RFC_3339 =
-  /^(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/i;
-
-/** A time that both the database and an answer can show: no leap second, and in UTC of the years 1 to 9999. */
-function isTime(text: string): boolean {
-  if (!RFC_3339.test(text)) return false;
-  const date = text.slice(0, 10);
-  // Date takes the 30th of February for the 2nd of March.
-  if (date.slice(8) > '28' && !new Date(date).toISOString().startsWith(date)) return false;
-  return /^(?!0000)\d{4}-/.test(inUtc(text));
-}
-
-/** The same time, in UTC with milliseconds. */
-function inUtc(text: string): string {
-  return text.length === 24 && text[10] === 'T' && text.endsWith('Z')
-    ? text
-    : new Date(text.toUpperCase()).toISOString();
 }
 
 /** Where a text may be null, an empty one means the same: that it is not known. */
