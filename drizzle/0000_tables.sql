@@ -39,6 +39,7 @@ CREATE TABLE "business_profiles" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"business_name" text COLLATE "C" NOT NULL,
 	"status" text COLLATE "C" NOT NULL,
+	"item" text COLLATE "C" GENERATED ALWAYS AS ('{"id":"' || id::text || '","businessName":"' || replace(replace(business_name, '\', '\\'), '"', '\"') || '","status":"' || replace(replace(status, '\', '\\'), '"', '\"') || '"}') STORED NOT NULL,
 	CONSTRAINT "business_name_is_name" CHECK (char_length(business_name) BETWEEN 1 AND 255 AND business_name !~ '[\x01-\x1f\x7f-\x9f]'),
 	CONSTRAINT "status_is_name" CHECK (char_length(status) BETWEEN 1 AND 255 AND status !~ '[\x01-\x1f\x7f-\x9f]')
 );

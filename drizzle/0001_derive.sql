@@ -7,8 +7,8 @@
 --        v
 --   items, terms, postings                                            the read model, which pages are read from
 --
--- A business profile's JSON is made when a page is read (src/page/statements.ts), so that a change of a profile changes
--- none of its numbers.
+-- A business profile's JSON stands with the profile and is put in when a page is read (src/page/statements.ts), so that a
+-- change of a profile changes none of its numbers.
 --
 -- The functions run with the rights of their owner, and a search_path without a schema in which a writer could put tables
 -- of its own. A writer needs rights on the sources alone; nobody but the owner has any on the read model.

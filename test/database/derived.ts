@@ -16,7 +16,7 @@ export async function expectDerivedToAgree(sql: Sql): Promise<void> {
 export async function items(sql: Sql): Promise<BrandedPhoneNumber[]> {
   const rows = await sql<{ item: string }[]>`
     SELECT '{"id":"' || items.id || '","phoneNumber":"' || phone_number || '","businessProfile":'
-      || json_build_object('id', profile.id, 'businessName', business_name, 'status', profile.status) || item_tail AS item
+      || profile.item || item_tail AS item
     FROM items LEFT JOIN business_profiles AS profile ON profile.id = business_profile_id
     ORDER BY phone_number`;
   return rows.map(({ item }) => JSON.parse(item));

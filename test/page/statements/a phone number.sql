@@ -25,14 +25,12 @@ select items, count, last, has_next, until from (
       AND (NOT $27::boolean OR term_ids && ARRAY(SELECT id FROM wanted_terms))
   )
   SELECT
-    coalesce(string_agg(item, ',' ORDER BY phone_number), '') AS items, count(*)::int AS count,
+    coalesce(string_agg(item, ','), '') AS items, count(*)::int AS count,
     max(phone_number) AS last, (SELECT count(*) FROM found) > $28::int AS has_next, '~' AS until
   FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $29::int) AS shown
   CROSS JOIN LATERAL (
     SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
-      SELECT '{"id":"' || profile.id || '","businessName":' || to_json(profile.business_name)
-        || ',"status":' || to_json(profile.status) || '}'
-      FROM business_profiles AS profile WHERE profile.id = items.business_profile_id
+      SELECT item FROM business_profiles WHERE id = items.business_profile_id
     ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
   ) AS item) AS page;
 
