@@ -45,8 +45,13 @@ export function decodeCursor(text: string): Cursor | undefined {
   return { after, isFor: (filter) => digestOf(filter).equals(content.subarray(1, HEAD_BYTES)) };
 }
 
+/** The digests of filters: many pages are read with one. */
+const digests = new WeakMap<Filter, Buffer>();
+
 function digestOf(filter: Filter): Buffer {
-  return digest(JSON.stringify(filter));
+  const known = digests.get(filter) ?? digest(JSON.stringify(filter));
+  digests.set(filter, known);
+  return known;
 }
 
 function digest(content: string | Buffer): Buffer {
