@@ -36,7 +36,7 @@ const projects = [
     provide: { tries: 1 },
     isolate: false,
     // They mostly wait; more at once would be in each other's way.
-    maxWorkers: 2,
+    maxWorkers: 3,
     retry,
   },
   {
@@ -53,7 +53,7 @@ const projects = [
     include: ['test/**/*.clock.{random,soak}.test.ts'],
     globalSetup,
     provide: { tries: 5 },
-    maxWorkers: 2,
+    maxWorkers: 4,
     retry,
   },
   { name: 'versions', include: ['test/**/*.versions.test.ts'], globalSetup },
