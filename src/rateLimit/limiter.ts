@@ -31,11 +31,11 @@ export interface LimitStore {
    */
   count(client: string): Promise<Decision>;
   /**
-   * Records that this instance is alive; resolves to how many were within `GONE_AFTER_MS`.
-   * @throws {StoreForgot} once, where it was registered before and is not any more
+   * Records that this instance is alive; resolves to how many were within `GONE_AFTER_MS`, and whether it was not among
+   * them.
    * @throws {ConfigError} where no waiting helps
    */
-  register(): Promise<number>;
+  register(): Promise<{ instances: number; isNew: boolean }>;
   /** Removes this instance, which is about to end. */
   leave(): Promise<void>;
   /** Replaces connections that may hang. */
@@ -88,6 +88,7 @@ export class RateLimiter {
   readonly #heart: NodeJS.Timeout;
   /** Undefined until this instance knows all the others. */
   #instances: number | undefined;
+  #isRegistered = false;
   #outage: Outage | undefined;
   /** Since when the store has answered without a failure. */
   #answeringSince: number | undefined;
@@ -111,7 +112,7 @@ export class RateLimiter {
     const end = performance.now() + WARM_UP_TIMEOUT_MS;
     while (true) {
       try {
-        const beats = Array.from({ length: WARM_CONNECTIONS }, () => this.#store.register());
+        const beats = Array.from({ length: WARM_CONNECTIONS }, () => this.#register());
         const [instances = 1] = await inTime(Promise.all(beats));
         // Counting needs different privileges than registering.
         await inTime(this.#store.count('start'));
@@ -190,13 +191,22 @@ export class RateLimiter {
   async #beat(): Promise<void> {
     const asked = performance.now();
     try {
-      this.#answered(await inTime(this.#store.register()));
+      this.#answered(await inTime(this.#register()));
     } catch (error) {
       // A late one says little: the next request will notice.
       if (!this.#outage && (error instanceof NoAnswer || this.#lastAnswer > asked)) return;
       this.#failed(error);
       this.#store.reopen();
     }
+  }
+
+  /** Resolves to how many instances there are; rejects where the store knew this one before and does not any more. */
+  async #register(): Promise<number> {
+    const wasRegistered = this.#isRegistered;
+    const { instances, isNew } = await this.#store.register();
+    this.#isRegistered = true;
+    if (wasRegistered && isNew) throw new StoreForgot();
+    return instances;
   }
 
   /** Learns from the store's answer to a heartbeat how many instances there are. */

@@ -40,7 +40,6 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   const generations = new Generations(url, open, { timeLimitMs: TIME_LIMIT_MS });
   const instance = `instance:${randomUUID()}`;
   const closing = new AbortController();
-  let isRegistered = false;
   let waiting: Waiting[] = [];
 
   async function countWaiting(): Promise<void> {
@@ -95,11 +94,10 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
       });
     },
     async register() {
-      const wasRegistered = isRegistered;
-      const [row] = await ask(({ registerInstance }) => registerInstance.execute({ instance }));
-      isRegistered = true;
-      if (wasRegistered && !row?.isKnown) throw new StoreForgot();
-      return row?.instances ?? 1;
+      const [row = { instances: 1, isNew: true }] = await ask(({ registerInstance }) =>
+        registerInstance.execute({ instance }),
+      );
+      return row;
     },
     async leave() {
       await ask(({ database }) => database.delete(rateLimits).where(eq(rateLimits.client, instance)));
@@ -158,7 +156,7 @@ function prepareRegister(database: Database) {
   return database
     .with(database.$with('beat').as(beat))
     .select({
-      isKnown: sql<boolean>`count(*) FILTER (WHERE ${rateLimits.client} = ${sql.placeholder('instance')}) > 0`,
+      isNew: sql<boolean>`count(*) FILTER (WHERE ${rateLimits.client} = ${sql.placeholder('instance')}) = 0`,
       instances: sql<number>`1 + count(*) FILTER (WHERE ${rateLimits.client} <> ${sql.placeholder('instance')})::integer`,
     })
     .from(rateLimits)

@@ -82,7 +82,6 @@ interface Connection {
 /** Opens the store of a limit of `points` requests in a window. */
 export function openRedisStore(url: string, points: number): LimitStore {
   const instance = randomUUID();
-  let isRegistered = false;
   let connection = connect(url, points);
 
   /** What Redis answers; without a connection, rejects at once with the reason. */
@@ -105,11 +104,8 @@ export function openRedisStore(url: string, points: number): LimitStore {
       return { allowed: consumedPoints <= points, remaining: remainingPoints, waitMs: msBeforeNext };
     },
     async register() {
-      const wasRegistered = isRegistered;
       const [instances, added] = await run(({ redis }) => redis.register(INSTANCES, CLIENTS, instance, GONE_AFTER_MS));
-      isRegistered = true;
-      if (wasRegistered && added === 1) throw new StoreForgot();
-      return instances;
+      return { instances, isNew: added === 1 };
     },
     async leave() {
       await connection.redis.zrem(INSTANCES, instance);

@@ -14,6 +14,8 @@ const passes = async (): Promise<Decision> => ({ allowed: true, remaining: 9, wa
 /** A limiter and its store, which answers as the members `register` and `count` say. */
 class Instance {
   register = async () => 1;
+  /** Whether the store says that it did not know the instance. */
+  isNew = false;
   count = passes;
   /** The calls to the store. */
   counted = 0;
@@ -25,7 +27,7 @@ class Instance {
       this.counted++;
       return this.count();
     },
-    register: () => this.register(),
+    register: async () => ({ instances: await this.register(), isNew: this.isNew }),
     leave: async () => void this.left++,
     reopen: () => void this.reopened++,
     async close() {},
@@ -153,6 +155,14 @@ describe.concurrent('an instance', () => {
     instance.register = instance.count = fails;
     await sleep(1600);
     expect(await instance.passing(30)).toBe(3);
+  });
+
+  it('learns from a heartbeat alone that the store came back empty', async ({ expect, instance }) => {
+    await instance.startAmong(3);
+    instance.isNew = true;
+    await sleep(600);
+    instance.isNew = false;
+    expect(await instance.passing(1)).toBe(0);
   });
 
   it('counts the instances that it knew for some seconds more when the store names fewer', async ({

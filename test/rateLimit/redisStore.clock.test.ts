@@ -45,7 +45,7 @@ describe.skipIf(!hasRedis)('after the clock of Redis was set back', () => {
 
   it('an instance that ended before counts no more', async () => {
     await redis.zadd('branded-phone-numbers:instances', Date.now() + tenMinutes, 'gone');
-    expect(await store.register()).toBe(1);
+    expect(await store.register()).toMatchObject({ instances: 1 });
   });
 });
 
@@ -56,7 +56,7 @@ describe.skipIf(!hasRedis)('beside an instance of another version', () => {
     expect(await store.count('shared')).toMatchObject({ allowed: true, remaining: 0 });
     expect(await store.count('shared')).toMatchObject({ allowed: false });
     await redis.zadd('branded-phone-numbers:instances', Date.now(), 'another');
-    expect(await store.register()).toBe(2);
+    expect(await store.register()).toMatchObject({ instances: 2 });
     await redis.zrem('branded-phone-numbers:instances', 'another');
   });
 });
@@ -65,8 +65,8 @@ describe.skipIf(!hasRedis)('a store that came back empty', () => {
   it('counts nothing for an instance until that has registered again, and says so once', async () => {
     await redis.flushall();
     await expect(store.count('forgotten')).rejects.toThrow(StoreForgot);
-    await expect(store.register()).rejects.toThrow(StoreForgot);
-    expect(await store.register()).toBe(1);
+    expect(await store.register()).toEqual({ instances: 1, isNew: true });
+    expect(await store.register()).toEqual({ instances: 1, isNew: false });
     expect((await store.count('forgotten')).allowed).toBe(true);
   });
 });
