@@ -36,7 +36,7 @@ const projects = [
     provide: { tries: 1 },
     isolate: false,
     // They mostly wait; more at once would be in each other's way.
-    maxWorkers: 3,
+    maxWorkers: 4,
     retry,
   },
   {
