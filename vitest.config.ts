@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** CI machines are shared, so a test that watches a clock, or kills and waits for long, is tried once more there. */
 const retry = process.env.CI ? 1 : 0;
@@ -12,6 +13,16 @@ const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
 /** `make test-postgres`, in which the soak tests try more at random than those side by side would. */
 const isOfOneVersion = process.env.TEST_POSTGRES_VERSION !== undefined;
+
+/** Small files that take minutes. Without an earlier run to learn from, Vitest begins with the largest files. */
+const LONG = /\/(manyRows|signals|clockJumps)\./;
+
+class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification) => Number(LONG.test(moduleId));
+    return (await super.sort(files)).toSorted((one, other) => isLong(other) - isLong(one));
+  }
+}
 
 /** A test's file name, or its folder, says which of them runs it, and how: CONTRIBUTING.md has the table. */
 const projects = [
@@ -87,6 +98,7 @@ export default defineConfig({
   test: {
     testTimeout: 60_000,
     hookTimeout: 120_000,
+    sequence: { sequencer: LongFirst },
     // One project after the other.
     projects: projects.map((test, groupOrder) => ({ extends: true, test: { ...test, sequence: { groupOrder } } })),
   },
