@@ -16,7 +16,7 @@ const METHODS = ['GET', 'HEAD'];
 /** Many clients accept at most 16 KB of headers; above that, Node's fetch fails. */
 const MAX_LINK_BYTES = 4096;
 
-const HEAD = Buffer.from('{"items":[');
+const BODY_START = Buffer.from('{"items":[');
 
 interface Parts {
   concurrencyLimit: ConcurrencyLimit;
@@ -58,7 +58,7 @@ async function send(request: Request, response: Response, query: Query, page: Pa
   const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
   // The items are JSON already. Joined as bytes: to join the texts first would take three times as long.
   const tail = `],"nextCursor":${JSON.stringify(nextCursor)}}`;
-  const body = Buffer.concat([HEAD, Buffer.from(page.items), Buffer.from(tail)]);
+  const body = Buffer.concat([BODY_START, Buffer.from(page.items), Buffer.from(tail)]);
   response.locals.rows = page.count;
   response.setHeader('Cache-Control', 'private, no-cache');
   response.vary('Authorization, Accept-Encoding');
