@@ -15,7 +15,7 @@ const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 const isOfOneVersion = process.env.TEST_POSTGRES_VERSION !== undefined;
 
 /** Small files that take minutes. Without an earlier run to learn from, Vitest begins with the largest files. */
-const LONG = /\/(manyRows|signals|clockJumps)\./;
+const LONG = /\/(signals|clockJumps)\./;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
