@@ -11,12 +11,12 @@
 import { sql } from 'drizzle-orm';
 import {
   bigint,
-  boolean,
   check,
   customType,
   date,
   foreignKey,
   index,
+  integer,
   pgEnum,
   pgTable,
   primaryKey,
@@ -191,8 +191,8 @@ export const rateLimits = pgTable('rate_limits', {
   client: byteText().primaryKey(),
   /** When each of them came, oldest first. */
   requests: timestamp({ withTimezone: true, mode: 'string' }).array().notNull(),
-  /** Whether the latest request, counted or not, was within the limit. */
-  allowed: boolean().notNull(),
+  /** How many of them the latest statement counted. */
+  counted: integer().notNull(),
 });
 
 /** API keys, by the SHA-256 of the key; the key itself is not kept. */

@@ -1,7 +1,7 @@
 /**
  * The rate limit's store in PostgreSQL: the times of each client's counted requests in an unlogged table, tested and
- * extended by the function `count_request` (drizzle/) under the lock of the client's row and on the database's clock.
- * Requests that come together are counted by one statement. The instances are registered in the same table, which a
+ * extended under the lock of the client's row, where instances take turns, and on the database's clock, which serves them
+ * all. Requests that come together are counted by one statement. The instances are registered in the same table, which a
  * crash of PostgreSQL empties, so an instance that is still registered knows that nothing was forgotten.
  */
 import { randomUUID } from 'node:crypto';
@@ -26,7 +26,6 @@ const TIME_LIMIT_MS = 1000;
 
 /** A request to be counted with the next statement. */
 interface Waiting {
-  client: string;
   resolve(decision: Decision): void;
   reject(reason: unknown): void;
 }
@@ -40,23 +39,24 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   const generations = new Generations(url, open, { timeLimitMs: TIME_LIMIT_MS });
   const instance = `instance:${randomUUID()}`;
   const closing = new AbortController();
-  let waiting: Waiting[] = [];
+  let waiting = new Map<string, Waiting[]>();
 
   async function countWaiting(): Promise<void> {
+    const counted = waiting;
+    waiting = new Map();
     // In the same order on all instances, so that no two wait for each other's rows.
-    const counted = waiting.sort((a, b) => (a.client < b.client ? -1 : 1));
-    waiting = [];
+    const clients = [...counted.keys()].sort();
+    const numbers = clients.map((client) => counted.get(client)?.length);
     try {
-      const clients = counted.map(({ client }) => client);
-      for (const { place, isKnown, ...decision } of await ask(({ countAll }) =>
-        countAll.execute({ clients, instance }),
-      )) {
-        const request = counted[place - 1];
-        if (isKnown) request?.resolve(decision);
-        else request?.reject(new StoreForgot());
+      for (const row of await ask(({ countAll }) => countAll.execute({ clients, numbers, instance }))) {
+        for (const [i, { resolve, reject }] of (counted.get(row.client) ?? []).entries()) {
+          const later = Math.max(0, row.counted - 1 - i);
+          if (row.isKnown) resolve({ allowed: i < row.counted, remaining: row.remaining + later, waitMs: row.waitMs });
+          else reject(new StoreForgot());
+        }
       }
     } catch (error) {
-      for (const { reject } of counted) reject(error);
+      for (const { reject } of [...counted.values()].flat()) reject(error);
     }
   }
 
@@ -89,8 +89,10 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     /** Requests that come in one turn of the event loop are counted together. */
     count(client) {
       return new Promise((resolve, reject) => {
-        const isFirst = waiting.push({ client, resolve, reject }) === 1;
-        if (isFirst) setImmediate(countWaiting);
+        if (waiting.size === 0) setImmediate(countWaiting);
+        const others = waiting.get(client) ?? [];
+        waiting.set(client, others);
+        others.push({ resolve, reject });
       });
     },
     async register() {
@@ -128,20 +130,44 @@ const isWithin = (milliseconds: number) => {
 const isAlive = isWithin(GONE_AFTER_MS);
 const isIdle = sql`NOT (${isWithin(60_000)})`;
 
-/** Counts a request of each of `clients`, in their order. */
+/**
+ * Counts for each of `clients` as many requests as `numbers` says, unless it has `points` in the last second. The clock is
+ * read under the lock of the client's row, so its requests are in order. Those in the future are from before the clock was
+ * set back; they count as now, or the client would be blocked for as long as the step.
+ */
 function prepareCount(database: Database, points: number) {
+  const limit = sql.raw(String(points));
+  const { client, requests, counted } = rateLimits;
+  const log = database.$with('log', { client, requests, counted }).as(sql`
+    INSERT INTO ${rateLimits} AS log (client, requests, counted)
+    SELECT client, array_fill(clock_timestamp(), ARRAY[fitting]), fitting
+    FROM unnest(${sql.placeholder('clients')}::text[], ${sql.placeholder('numbers')}::integer[]) AS wanted (client, number),
+      LATERAL (SELECT least(number, ${limit}) AS fitting) AS empty_log
+    ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
+      SELECT recent || array_fill(moment, ARRAY[fitting]), fitting
+      FROM
+        (SELECT clock_timestamp() AS moment OFFSET 0) AS clock,
+        LATERAL (SELECT ARRAY(
+          SELECT least(request, moment) FROM unnest(log.requests) AS request
+          WHERE request > moment - interval '1 second'
+          ORDER BY request
+        ) AS recent) AS log_window,
+        LATERAL (SELECT greatest(0, least(excluded.counted, ${limit} - cardinality(recent))) AS fitting) AS room
+    )
+    RETURNING client, requests, counted`);
   return database
+    .with(log)
     .select({
-      place: sql<number>`place::integer`,
-      allowed: sql<boolean>`allowed`,
-      remaining: sql<number>`${sql.raw(String(points))} - counted`,
-      waitMs: sql<number>`wait`,
+      client: log.client,
+      counted: log.counted,
+      remaining: sql<number>`${limit} - cardinality(${log.requests})`,
+      /** Until the oldest request leaves the window. */
+      waitMs: sql<number>`extract(epoch FROM ${log.requests}[1] + interval '1 second' - clock_timestamp())::float8 * 1000`,
       isKnown: sql<boolean>`EXISTS (
         SELECT FROM ${rateLimits} WHERE ${rateLimits.client} = ${sql.placeholder('instance')} AND ${isAlive}
       )`,
     })
-    .from(sql`unnest(${sql.placeholder('clients')}::text[]) WITH ORDINALITY AS wanted (client, place)`)
-    .crossJoin(sql`LATERAL count_request(wanted.client, ${sql.raw(String(points))})`)
+    .from(log)
     .prepare('count requests');
 }
 
@@ -149,7 +175,7 @@ function prepareCount(database: Database, points: number) {
 function prepareRegister(database: Database) {
   const beat = database
     .insert(rateLimits)
-    .values({ client: sql.placeholder('instance'), requests: sql`ARRAY[clock_timestamp()]`, allowed: true })
+    .values({ client: sql.placeholder('instance'), requests: sql`ARRAY[clock_timestamp()]`, counted: 1 })
     .onConflictDoUpdate({ target: rateLimits.client, set: { requests: sql`excluded.requests` } })
     .returning({ client: rateLimits.client });
   // The parts of a statement see the table as it was before.

@@ -65,7 +65,7 @@ describe('after the clock of the database was set back', () => {
   const setLog = (client: string, requests: SQL) =>
     database
       .insert(rateLimits)
-      .values({ client, requests, allowed: true } as never)
+      .values({ client, requests, counted: 1 } as never)
       .onConflictDoUpdate({ target: rateLimits.client, set: { requests } });
 
   it('a client that has used up its second waits for a second at most, not for the step', async () => {
@@ -84,14 +84,21 @@ describe('after the clock of the database was set back', () => {
   });
 });
 
-it('counts beside an instance of another version, which calls count_request itself', async () => {
-  for (let i = 0; i < 9; i++) await database.execute(sql`SELECT count_request('shared', 10)`);
-  await database.execute(sql`SELECT count_request('instance:another', 10)`);
-  expect(await store.count('shared')).toMatchObject({ allowed: true, remaining: 0 });
+it('tells each of the requests that come together what is left after it', async () => {
+  const decisions = await Promise.all(Array.from({ length: 12 }, () => store.count('in order')));
+  expect(decisions.map(({ remaining }) => remaining)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]);
+  expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
+});
+
+it('counts beside an instance with a higher limit, as while the setting is changed', async () => {
+  const other = openPostgresStore(url, 20, failSweep);
+  await other.register();
+  const passed = await Promise.all(Array.from({ length: 15 }, () => other.count('shared')));
+  expect(passed.every(({ allowed }) => allowed)).toBe(true);
   expect(await store.count('shared')).toMatchObject({ allowed: false });
-  expect(await store.register()).toMatchObject({ instances: 2 });
-  await database.delete(rateLimits);
-  await store.register();
+  expect(await other.count('shared')).toMatchObject({ allowed: true, remaining: 4 });
+  await other.leave();
+  await other.close();
 });
 
 describe('a store that came back empty, as after a crash of PostgreSQL,', () => {

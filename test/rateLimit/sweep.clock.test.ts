@@ -24,12 +24,12 @@ beforeAll(async () => {
   sql = connectTo(url);
   const times = (age: string) => `array_fill(now() - interval '${age}', ARRAY[10])`;
   await sql.unsafe(`
-    INSERT INTO rate_limits SELECT 'address:idle ' || i, ${times('2 minutes')}, true FROM generate_series(1, ${IDLE}) AS i`);
+    INSERT INTO rate_limits SELECT 'address:idle ' || i, ${times('2 minutes')}, 1 FROM generate_series(1, ${IDLE}) AS i`);
   // A clock that was set back leaves times in the future.
   await sql.unsafe(`
-    INSERT INTO rate_limits SELECT 'address:ahead ' || i, ${times('-1 hour')}, true FROM generate_series(1, 100) AS i`);
+    INSERT INTO rate_limits SELECT 'address:ahead ' || i, ${times('-1 hour')}, 1 FROM generate_series(1, 100) AS i`);
   await sql.unsafe(`
-    INSERT INTO rate_limits SELECT 'address:i active ' || i, ${times('-5 seconds')}, true FROM generate_series(1, ${ACTIVE}) AS i`);
+    INSERT INTO rate_limits SELECT 'address:i active ' || i, ${times('-5 seconds')}, 1 FROM generate_series(1, ${ACTIVE}) AS i`);
 });
 afterAll(async () => {
   await Promise.all(services.map((service) => service.close()));
