@@ -205,6 +205,8 @@ export class RateLimiter {
     const wasRegistered = this.#isRegistered;
     const { instances, isNew } = await this.#store.register();
     this.#isRegistered = true;
+    // However late it came, so that on a busy machine each instance knows of the others when the store fails.
+    if (this.#instances !== undefined) this.#instances = Math.max(this.#instances, instances);
     if (wasRegistered && isNew) throw new StoreForgot();
     return instances;
   }
@@ -218,7 +220,6 @@ export class RateLimiter {
     if (this.#outage && answering >= REGISTRATION_MS + WINDOW_MS) this.#endOutage(this.#outage);
     const knowsAll = answering >= (this.#instances === undefined ? REGISTRATION_MS : GONE_AFTER_MS);
     if (knowsAll && !this.#outage) this.#instances = instances;
-    else if (this.#instances !== undefined) this.#instances = Math.max(this.#instances, instances);
   }
 
   #failed(error: unknown): void {

@@ -178,6 +178,16 @@ describe.concurrent('an instance', () => {
     expect(await instance.passing(30)).toBe(3);
   });
 
+  it('learns of other instances from a heartbeat that is answered late, too', async ({ expect, instance }) => {
+    await instance.startAmong(2);
+    instance.register = () => sleep(300, 3);
+    await sleep(1000);
+    instance.count = instance.register = fails;
+    expect(await instance.passing(30)).toBe(0);
+    await sleep(1050);
+    expect(await instance.passing(30)).toBe(3);
+  });
+
   it('lets nobody pass for another second when the store fails again, after others may have relied on it', async ({
     expect,
     instance,

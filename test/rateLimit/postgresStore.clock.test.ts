@@ -90,6 +90,19 @@ it('tells each of the requests that come together what is left after it', async 
   expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
 });
 
+it('counts beside an instance of another version, which writes such rows itself', async () => {
+  await database.execute(sql`INSERT INTO rate_limits VALUES
+    ('another', array_fill(clock_timestamp(), ARRAY[9]), 9), ('instance:another', ARRAY[clock_timestamp()], 1)`);
+  expect(await store.count('another')).toMatchObject({ allowed: true, remaining: 0 });
+  expect(await store.count('another')).toMatchObject({ allowed: false });
+  const written = await database.execute(sql`
+    SELECT cardinality(requests) AS requests, counted FROM rate_limits WHERE client = 'another'`);
+  expect([...written]).toEqual([{ requests: 10, counted: 0 }]);
+  expect(await store.register()).toMatchObject({ instances: 2 });
+  await database.delete(rateLimits);
+  await store.register();
+});
+
 it('counts beside an instance with a higher limit, as while the setting is changed', async () => {
   const other = openPostgresStore(url, 20, failSweep);
   await other.register();
