@@ -133,7 +133,8 @@ const isIdle = sql`NOT (${isWithin(60_000)})`;
 /**
  * Counts for each of `clients` as many requests as `numbers` says, unless it has `points` in the last second. The clock is
  * read under the lock of the client's row, so its requests are in order. Those in the future are from before the clock was
- * set back; they count as now, or the client would be blocked for as long as the step.
+ * set back; they count as now, or the client would be blocked for as long as the step. Without OFFSET 0, the clock and the
+ * log would be read again wherever they are named.
  */
 function prepareCount(database: Database, points: number) {
   const limit = sql.raw(String(points));
@@ -151,7 +152,7 @@ function prepareCount(database: Database, points: number) {
           SELECT least(request, moment) FROM unnest(log.requests) AS request
           WHERE request > moment - interval '1 second'
           ORDER BY request
-        ) AS recent) AS log_window,
+        ) AS recent OFFSET 0) AS log_window,
         LATERAL (SELECT greatest(0, least(excluded.counted, ${limit} - cardinality(recent))) AS fitting) AS room
     )
     RETURNING client, requests, counted`);
