@@ -42,21 +42,21 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   let waiting = new Map<string, Waiting[]>();
 
   async function countWaiting(): Promise<void> {
-    const counted = waiting;
+    const batch = waiting;
     waiting = new Map();
     // In the same order on all instances, so that no two wait for each other's rows.
-    const clients = [...counted.keys()].sort();
-    const numbers = clients.map((client) => counted.get(client)?.length);
+    const clients = [...batch.keys()].sort();
+    const numbers = clients.map((client) => batch.get(client)?.length);
     try {
       for (const row of await ask(({ countAll }) => countAll.execute({ clients, numbers, instance }))) {
-        for (const [i, { resolve, reject }] of (counted.get(row.client) ?? []).entries()) {
+        for (const [i, { resolve, reject }] of (batch.get(row.client) ?? []).entries()) {
           const later = Math.max(0, row.counted - 1 - i);
           if (row.isKnown) resolve({ allowed: i < row.counted, remaining: row.remaining + later, waitMs: row.waitMs });
           else reject(new StoreForgot());
         }
       }
     } catch (error) {
-      for (const { reject } of [...counted.values()].flat()) reject(error);
+      for (const { reject } of [...batch.values()].flat()) reject(error);
     }
   }
 
