@@ -67,8 +67,9 @@ describe('serve without any setting', () => {
     const { page, end } = await serve();
     expect((await page('phoneNumber=%2B14151000')).items).toHaveLength(1);
     expect(await end('SIGINT')).toBe(0);
-    const log = await readFile(join(command.folder, '.data', 'postgres', 'log'), 'utf8');
-    expect(log.trimEnd()).toMatch(/database system is shut down$/);
+    // PostgreSQL writes this after it has removed its lock file, for which the command waits.
+    const log = () => readFile(join(command.folder, '.data', 'postgres', 'log'), 'utf8');
+    await expect.poll(async () => (await log()).trimEnd()).toMatch(/database system is shut down$/);
   });
 });
 
