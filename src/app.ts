@@ -1,10 +1,12 @@
 /** The application, not yet listening: what happens to a request, in order. */
 import express, { type RequestHandler } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
-import { createConcurrencyLimit } from './concurrencyLimit.js';
 import type { Config } from './config.js';
 import type { Reader } from './database/reads.js';
 import { docs } from './docs.js';
+import { createConcurrencyLimit } from './http/concurrencyLimit.js';
+import { allowOrigins } from './http/cors.js';
+import { protocolCheck } from './http/protocol.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
@@ -12,9 +14,7 @@ import type { PreparedStatements } from './preparedStatements.js';
 import { answerProblem, notFound } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { identifyByAddress, identifyByApiKey } from './request/apiKeys.js';
-import { allowOrigins } from './request/cors.js';
 import { KEY_LOOKUP_TIMEOUT_MS } from './request/keyLookups.js';
-import { protocolCheck } from './request/protocol.js';
 import { failureLog, requestLog } from './requestLog.js';
 
 export interface Dependencies {

@@ -2,9 +2,10 @@
 import { isIP } from 'node:net';
 import { customCleanEnv, makeExactValidator } from 'envalid';
 import { compile } from 'proxy-addr';
-import { isLoopback } from './loopback.js';
+import { isLoopback } from './http/loopback.js';
+import { nearest, plain } from './messages/suggestion.js';
 import { faultOfPostgresUrl, faultOfUrl, withEnvironment } from './postgresUrl/postgresUrl.js';
-import { nearest, plain } from './suggestion.js';
+import { UserError } from './userError.js';
 
 /** A setting whose text is valid unless `faultOf` returns what it must be instead, and which then means `read(text)`. */
 function checked<T>(faultOf: (text: string) => string | undefined, read: (text: string) => T) {
@@ -62,12 +63,9 @@ export const settingNames = Object.keys(variables);
 
 export type Config = ReturnType<typeof readConfig>;
 
-/** The service can't run with these settings; the message has a line for each thing that has to change. */
-export class ConfigError extends Error {}
-
 /**
  * Reads the settings; an empty variable counts as unset.
- * @throws {ConfigError} naming every variable that is wrong
+ * @throws {UserError} naming every variable that is wrong
  */
 export function readConfig(environment: NodeJS.ProcessEnv) {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
@@ -83,7 +81,7 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
       `AUTH must be chosen where HOST (${read.HOST}) can be reached from other machines: api-key, or none to let anyone in`,
     );
   }
-  if (faults.length > 0) throw new ConfigError(faults.join('\n'));
+  if (faults.length > 0) throw new UserError(faults.join('\n'));
   return { ...read, AUTH: read.AUTH ?? 'none' };
 }
 

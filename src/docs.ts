@@ -8,9 +8,9 @@ import helmet from 'helmet';
 import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
-import { MIN_COMPRESSED_BYTES } from './compression.js';
 import type { Config } from './config.js';
 import { contract } from './contract.js';
+import { MIN_COMPRESSED_BYTES } from './http/compression.js';
 import { packageFolder } from './packageFolder.js';
 import { noSuchProblem, problemList, problemPage } from './problem/pages.js';
 

@@ -2,8 +2,8 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
-import { encodeBody } from './compression.js';
-import type { ConcurrencyLimit } from './concurrencyLimit.js';
+import { encodeBody } from './http/compression.js';
+import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import type { Page, PageRequest } from './page/page.js';
 import { problem, unauthorized } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';

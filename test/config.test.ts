@@ -1,9 +1,10 @@
 import express from 'express';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, misspelledSettings, readConfig } from '../src/config.js';
+import { misspelledSettings, readConfig } from '../src/config.js';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { hostsOf } from '../src/postgresUrl/postgresUrl.js';
+import { UserError } from '../src/userError.js';
 
 describe('the settings', () => {
   it('have the defaults of the documentation', () => {
@@ -69,7 +70,7 @@ describe('the settings', () => {
     ['AUTH', { HOST: '::' }],
   ];
   it.each(wrong)('refuse a wrong %s and name it: %o', (name, environment) => {
-    expect(() => readConfig(environment)).toThrow(ConfigError);
+    expect(() => readConfig(environment)).toThrow(UserError);
     expect(() => readConfig(environment)).toThrow(new RegExp(`^${name} must be `));
   });
 
@@ -172,7 +173,7 @@ function accepted(environment: Record<string, string>) {
   try {
     return readConfig(environment);
   } catch (error) {
-    expect(error).toBeInstanceOf(ConfigError);
+    expect(error).toBeInstanceOf(UserError);
     return undefined;
   }
 }

@@ -3,9 +3,10 @@ import type { RequestListener } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import request from 'supertest';
 import { expect, it } from 'vitest';
-import { ConfigError, readConfig } from '../src/config.js';
+import { readConfig } from '../src/config.js';
 import { openLog } from '../src/log.js';
 import { startService } from '../src/server.js';
+import { UserError } from '../src/userError.js';
 import { useService } from './service.js';
 
 const service = useService();
@@ -32,6 +33,6 @@ it.each(['PORT', 'METRICS_PORT'])('names %s when it is taken', async (name) => {
   const port = String((other.address() as AddressInfo).port);
   const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '0', [name]: port });
   const started = startService(config, service.databaseUrl, openLog(config));
-  await expect(started).rejects.toThrow(new ConfigError(`${name} ${port} of 127.0.0.1 is taken; choose another`));
+  await expect(started).rejects.toThrow(new UserError(`${name} ${port} of 127.0.0.1 is taken; choose another`));
   other.close();
 });

@@ -1,12 +1,13 @@
 /** The database that a command works on: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
-import { type Config, ConfigError, misspelledSettings, readConfig } from '../config.js';
+import { type Config, misspelledSettings, readConfig } from '../config.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { CONNECTION_BROKEN, causeOf, codeOf } from '../database/errors.js';
 import { migrateDatabase, type Role } from '../database/migrations.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
 import { printable } from '../fileError.js';
 import { migrationsFolder } from '../packageFolder.js';
+import { UserError } from '../userError.js';
 import { stop, unlessStopped } from './stop.js';
 
 interface Access {
@@ -36,7 +37,7 @@ export async function withDatabaseUrl(
   }
   const folder = resolve('.data');
   if (!mayCreate && !isEmbeddedPostgres(folder)) {
-    throw new ConfigError(
+    throw new UserError(
       `There is no database in ${folder}. Run this in the folder that the service runs in, or set DATABASE_URL to ` +
         'its PostgreSQL. Only serve and import make a new database.',
     );
@@ -47,7 +48,7 @@ export async function withDatabaseUrl(
     await use(embedded.url, await migrated(embedded.url));
   } catch (error) {
     const reason = CONNECTION_BROKEN.test(codeOf(causeOf(error))) && (await embedded.crashReason());
-    if (reason) throw new ConfigError(`The embedded PostgreSQL ended its connections: ${reason}.`, { cause: error });
+    if (reason) throw new UserError(`The embedded PostgreSQL ended its connections: ${reason}.`, { cause: error });
     throw error;
   } finally {
     await embedded.close();

@@ -1,9 +1,7 @@
 /** How a command reports what made it fail, and the exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
-import { ConfigError } from '../config.js';
 import { codeOf } from '../database/errors.js';
-import { KeyError } from '../keys/keys.js';
-import { FilterError } from './filterOptions.js';
+import { UserError } from '../userError.js';
 import { OutputError } from './output.js';
 
 /** What a shell reports for a program that SIGPIPE (13) ends, as `yes | head` does. */
@@ -25,7 +23,7 @@ const UNTRUSTED = /^(CERT_|CRL_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_CA$)
 
 /** What a user needs to see of an error: its message, or all of it if it is a bug in this program. */
 function explain(error: unknown): unknown {
-  if (error instanceof ConfigError || error instanceof FilterError || error instanceof KeyError) return error.message;
+  if (error instanceof UserError) return error.message;
   if (error instanceof DrizzleQueryError) return explain(error.cause);
   if (error instanceof Error && UNTRUSTED.test(codeOf(error))) {
     return `the certificate of PostgreSQL is not trusted (${error.message}); name that of its authority by sslrootcert=FILE in DATABASE_URL`;

@@ -4,12 +4,10 @@ import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis
 import { parameters, resolve } from '../contract.js';
 import { ProblemError } from '../problem/problem.js';
 import type { Filter } from '../request/filter.js';
+import { UserError } from '../userError.js';
 
 /** The parameters of the list that say which numbers, not which page of them. */
 const filters = [...parameters.values()].filter(({ name }) => !['nextCursor', 'size'].includes(name));
-
-/** Filters that can't be used; the message has a line for each fault. */
-export class FilterError extends Error {}
 
 /** Adds an option for each filter to `command`, which may be repeated where the parameter may. */
 export function addFilterOptions(command: Command): void {
@@ -30,7 +28,7 @@ export function addFilterOptions(command: Command): void {
 
 /**
  * Reads the filter out of a command's options.
- * @throws {FilterError} naming every value that would be invalid in a request, too
+ * @throws {UserError} naming every value that would be invalid in a request, too
  */
 export async function readFilter(options: Record<string, string[] | undefined>): Promise<Filter> {
   const search = new URLSearchParams(
@@ -42,7 +40,7 @@ export async function readFilter(options: Record<string, string[] | undefined>):
     return (await readQuery(`${operation.path}?${search}`)).filter;
   } catch (error) {
     if (!(error instanceof ProblemError) || !error.problem.errors) throw error;
-    throw new FilterError(
+    throw new UserError(
       error.problem.errors.map(({ parameter, detail }) => `${flagOf(parameter)} ${detail}`).join('\n'),
     );
   }

@@ -1,11 +1,12 @@
 /** `serve`: the service, until a signal ends it. */
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { type Config, ConfigError } from '../config.js';
+import type { Config } from '../config.js';
 import type { Database } from '../database/connect.js';
 import type { Role } from '../database/migrations.js';
 import { brandedPhoneNumbers } from '../database/schema.js';
 import { packageFolder } from '../packageFolder.js';
+import { UserError } from '../userError.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
 import { importFiles } from './import.js';
@@ -44,10 +45,10 @@ async function serve(config: Config, url: string, role: Role, demo = false): Pro
   await unlessStopped(stop.forced, service.close(delay, stop.hurried));
 }
 
-/** Counting requests in PostgreSQL takes writes, which a replica refuses. @throws {ConfigError} without another store */
+/** Counting requests in PostgreSQL takes writes, which a replica refuses. @throws {UserError} without another store */
 function requireRedis({ REDIS_URL, RATE_LIMIT_PER_SECOND }: Config): void {
   if (REDIS_URL || RATE_LIMIT_PER_SECOND === 0) return;
-  throw new ConfigError(
+  throw new UserError(
     'REDIS_URL must be set where DATABASE_URL is a replica: requests are counted for the limit, and a replica takes no writes',
   );
 }

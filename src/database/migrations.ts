@@ -1,9 +1,9 @@
 /** The schema: brought up to date on a primary, and only checked on a replica, which can't be changed. */
 import { sql } from 'drizzle-orm';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
-import { ConfigError } from '../config.js';
 import { withDeadline } from '../deadline.js';
 import { hostsOf } from '../postgresUrl/postgresUrl.js';
+import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
 import { prepareSchemaCheck } from './version.js';
 
@@ -21,7 +21,7 @@ export type Role = 'primary' | 'replica';
  * Several instances may call it at once: one migrates, the others wait for it. Where only replicas answer, their schema
  * has to be up to date already.
  * @returns what was found: a primary, which is migrated now, or only a replica
- * @throws {ConfigError} where there are only replicas, whose primary has to be migrated first, or where the encoding of a
+ * @throws {UserError} where there are only replicas, whose primary has to be migrated first, or where the encoding of a
  *   host's database is not UTF8, which can't hold every name
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
@@ -31,7 +31,7 @@ export async function migrateDatabase(url: string, migrationsFolder: string): Pr
     const role = await withConnection(host, (database) =>
       withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer),
     ).catch((error) => {
-      if (error instanceof ConfigError) throw error;
+      if (error instanceof UserError) throw error;
       failure ??= error;
     });
     if (role === 'primary') {
@@ -43,7 +43,7 @@ export async function migrateDatabase(url: string, migrationsFolder: string): Pr
   }
   if (!replica) throw failure;
   const missing = await findMissing(replica, migrationsFolder);
-  if (missing) throw new ConfigError(`DATABASE_URL is a replica, and only its primary can be migrated: ${missing}`);
+  if (missing) throw new UserError(`DATABASE_URL is a replica, and only its primary can be migrated: ${missing}`);
   return 'replica';
 }
 
@@ -68,7 +68,7 @@ async function roleOf(database: Database): Promise<Role> {
   const [row] = await database.$client`
     SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name`;
   if (row?.encoding !== 'UTF8') {
-    throw new ConfigError(
+    throw new UserError(
       `The encoding of the database ${row?.name} is ${row?.encoding}, and it has to be UTF8: make one with ` +
         "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL.",
     );

@@ -1,9 +1,9 @@
+import { UserError } from '../userError.js';
 /** How the embedded PostgreSQL reports what prevents it from working. */
-import { ConfigError } from '../config.js';
 
 /** An error for the user: `problem` is a sentence about the embedded PostgreSQL that ends with what to do. */
-export function unusable(problem: string, cause?: unknown): ConfigError {
-  return new ConfigError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
+export function unusable(problem: string, cause?: unknown): UserError {
+  return new UserError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
     cause,
   });
 }

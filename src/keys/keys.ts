@@ -10,13 +10,11 @@ import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
 import { CHECK_VIOLATION, causeOf, codeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
+import { UserError } from '../userError.js';
 
 /** Lets secret scanners find a leaked key, and refuses anything else without asking the database. */
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
-
-/** A key can't be made as requested; the message says why. */
-export class KeyError extends Error {}
 
 /** What is shown of a key; its times are RFC 3339 in UTC. */
 export interface ApiKey {
@@ -48,7 +46,7 @@ const shown = {
 
 /**
  * Creates a key. Returns, beside its record, the key itself, which can't be shown again.
- * @throws {KeyError} when its name is invalid, or its expiry is past
+ * @throws {UserError} when its name is invalid, or its expiry is past
  */
 export async function createApiKey(
   database: Pick<Database, 'insert'>,
@@ -71,14 +69,16 @@ export async function createApiKey(
 }
 
 /** Explains what the schema's own checks refuse. */
-function reasonOf(error: unknown): KeyError | undefined {
+function reasonOf(error: unknown): UserError | undefined {
   const cause = causeOf(error) as Error & { constraint_name?: string };
   if (codeOf(cause) !== CHECK_VIOLATION) return undefined;
   if (cause.constraint_name === 'key_name_is_name') {
     const { minLength, maxLength } = contract.components.schemas.Name ?? {};
-    return new KeyError(`the name must have ${minLength} to ${maxLength} characters, none of them a control character`);
+    return new UserError(
+      `the name must have ${minLength} to ${maxLength} characters, none of them a control character`,
+    );
   }
-  if (cause.constraint_name === 'key_expires_later') return new KeyError('the key would have expired already');
+  if (cause.constraint_name === 'key_expires_later') return new UserError('the key would have expired already');
   return undefined;
 }
 

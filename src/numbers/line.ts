@@ -5,7 +5,7 @@ import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
 import { contract, resolve, type Schema } from '../contract.js';
 import { printable } from '../fileError.js';
-import { shorten } from '../shorten.js';
+import { shorten } from '../messages/shorten.js';
 import { inUtc, isTime } from '../time.js';
 import { enumerate, reasons } from './lineMessages.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';

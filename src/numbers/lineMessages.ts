@@ -2,8 +2,8 @@
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Schema } from '../contract.js';
 import { printable } from '../fileError.js';
-import { shorten } from '../shorten.js';
-import { nearest } from '../suggestion.js';
+import { shorten } from '../messages/shorten.js';
+import { nearest } from '../messages/suggestion.js';
 
 /** Users fix the first few and try again. */
 const MAX_REASONS = 5;

@@ -4,7 +4,7 @@
  * parameters, as libpq and managed services write them (`postgres://user@/database?host=/cloudsql/name`).
  */
 import { isIPv6 } from 'node:net';
-import { nearest } from '../suggestion.js';
+import { nearest } from '../messages/suggestion.js';
 import { AddressError, TLS_PARAMETERS, TLS_VALUES, tlsOf } from './tls.js';
 
 const PARTS = /^(\w+:\/\/)([^/?#]*@)?([^/?#]*)([^?#]*)(?:\?([^#]*))?/;

@@ -1,7 +1,7 @@
 /** The faults of a request: all are counted, the first ones described. */
 import type { Fault } from '../../generated/types/models/index.js';
 import { contract } from '../contract.js';
-import { shorten } from '../shorten.js';
+import { shorten } from '../messages/shorten.js';
 
 const MAX_DESCRIBED = contract.components.schemas.Problem?.properties?.errors?.maxItems as number;
 

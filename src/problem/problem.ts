@@ -2,11 +2,11 @@
 import { STATUS_CODES } from 'node:http';
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
 import type { Fault, Problem } from '../../generated/types/models/index.js';
-import { encodeBody } from '../compression.js';
 import { contract } from '../contract.js';
 import { DatabaseUnavailable } from '../database/errors.js';
-import { shorten } from '../shorten.js';
-import { nearest } from '../suggestion.js';
+import { encodeBody } from '../http/compression.js';
+import { shorten } from '../messages/shorten.js';
+import { nearest } from '../messages/suggestion.js';
 import type { Faults } from './faults.js';
 
 /** The last part of a problem type's URI; each is listed in the contract's `x-problems`. */

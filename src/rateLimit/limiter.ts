@@ -14,11 +14,11 @@
  * let their quota pass beside the limit.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ConfigError } from '../config.js';
 import { causeOf } from '../database/errors.js';
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
+import { UserError } from '../userError.js';
 import { LocalLog } from './localLog.js';
 
 /** A store of counted requests that all instances share, and the register of these instances. Its clock decides. */
@@ -27,13 +27,13 @@ export interface LimitStore {
   /**
    * Counts a request of the client, unless it is over its limit.
    * @throws {StoreForgot} if this instance is not registered
-   * @throws {ConfigError} if waiting does not help
+   * @throws {UserError} if waiting does not help
    */
   count(client: string): Promise<Decision>;
   /**
    * Records that this instance is alive; resolves to how many were within `GONE_AFTER_MS`, and whether it was not among
    * them.
-   * @throws {ConfigError} where no waiting helps
+   * @throws {UserError} where no waiting helps
    */
   register(): Promise<{ instances: number; isNew: boolean }>;
   /** Removes this instance, which is about to end. */
@@ -106,7 +106,7 @@ export class RateLimiter {
 
   /**
    * Registers this instance, on all connections to the store; stops trying after a while.
-   * @throws {ConfigError} where no waiting helps
+   * @throws {UserError} where no waiting helps
    */
   async warmUp(): Promise<void> {
     const end = performance.now() + WARM_UP_TIMEOUT_MS;
@@ -118,7 +118,7 @@ export class RateLimiter {
         await inTime(this.#store.count('start'));
         return this.#answered(instances);
       } catch (error) {
-        if (error instanceof ConfigError) throw error;
+        if (error instanceof UserError) throw error;
         // A store that has just started may miss its statements' time limit at first, and then answer in time.
         if (performance.now() + WARM_UP_PAUSE_MS > end) return this.#failed(error);
         await sleep(WARM_UP_PAUSE_MS);

@@ -7,11 +7,11 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eq, sql } from 'drizzle-orm';
-import { ConfigError } from '../config.js';
 import { type Database, openDatabase } from '../database/connect.js';
 import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE } from '../database/errors.js';
 import { Generations } from '../database/generations.js';
 import { rateLimits } from '../database/schema.js';
+import { UserError } from '../userError.js';
 import { type Decision, GONE_AFTER_MS, type LimitStore, STORE_TIMEOUT_MS, StoreForgot } from './limiter.js';
 
 /** Milliseconds between sweeps of clients that have stopped sending, and before a failed sweep goes on. */
@@ -113,8 +113,8 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   };
 }
 
-function mayNotCount({ message }: Error): ConfigError {
-  return new ConfigError(
+function mayNotCount({ message }: Error): UserError {
+  return new UserError(
     `DATABASE_URL: the rate limit can't be counted: ${message}; grant its role what docs/operations.md lists, or set REDIS_URL`,
   );
 }

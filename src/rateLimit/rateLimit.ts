@@ -16,7 +16,7 @@ export interface RateLimit {
   count(client: string): Promise<Headers>;
   /**
    * Opens the connections to the store, so that the first requests are as fast as the later ones.
-   * @throws {ConfigError} if the store refuses, and waiting does not help
+   * @throws {UserError} if the store refuses, and waiting does not help
    */
   warmUp(): Promise<void>;
   close(): Promise<void>;

@@ -7,8 +7,8 @@
 import { randomUUID } from 'node:crypto';
 import { Redis, ReplyError } from 'ioredis';
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import { ConfigError } from '../config.js';
 import { codeOf } from '../database/errors.js';
+import { UserError } from '../userError.js';
 import { GONE_AFTER_MS, type LimitStore, StoreForgot, WINDOW_MS } from './limiter.js';
 
 const PREFIX = 'branded-phone-numbers:';
@@ -181,11 +181,11 @@ const REFUSALS: readonly [RegExp, string][] = [
   [/^(ERR_TLS|ERR_SSL|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)/, 'see "Redis" in docs/operations.md for TLS'],
 ];
 
-/** The error with its reason; a ConfigError if waiting does not help. */
+/** The error with its reason; a UserError if waiting does not help. */
 function explained(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   // Only the first sentence; what follows is Redis' own advice, or names a script by its digest.
   const reason = (error.message || codeOf(error)).replace(/(\. | script: ).*|\.$/s, '');
   const advice = REFUSALS.find(([pattern]) => pattern.test(error.message) || pattern.test(codeOf(error)))?.[1];
-  return advice === undefined ? new Error(reason) : new ConfigError(`REDIS_URL: ${reason}; ${advice}`);
+  return advice === undefined ? new Error(reason) : new UserError(`REDIS_URL: ${reason}; ${advice}`);
 }

@@ -1,8 +1,8 @@
 /** Messages for what the validator found, which say what to send instead. */
 import { parameters, resolve, type Schema } from '../contract.js';
+import { shorten } from '../messages/shorten.js';
+import { nearest } from '../messages/suggestion.js';
 import type { Faults } from '../problem/faults.js';
-import { shorten } from '../shorten.js';
-import { nearest } from '../suggestion.js';
 import { decodedAgain } from './encoding.js';
 
 /** One finding of express-openapi-validator. */

@@ -5,9 +5,9 @@
  */
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../contract.js';
+import { shorten } from '../messages/shorten.js';
+import { nearest, plain } from '../messages/suggestion.js';
 import type { Faults } from '../problem/faults.js';
-import { shorten } from '../shorten.js';
-import { nearest, plain } from '../suggestion.js';
 import { decode } from './encoding.js';
 import { describeNumber, PLAIN_DIGITS } from './faultMessages.js';
 

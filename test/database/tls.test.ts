@@ -4,9 +4,10 @@ import { chmodSync, chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ConfigError, readConfig } from '../../src/config.js';
+import { readConfig } from '../../src/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { inTransaction } from '../../src/database/transaction.js';
+import { UserError } from '../../src/userError.js';
 import { useCommand } from '../commands/command.js';
 import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { makeAuthority } from './certificates.js';
@@ -153,7 +154,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ],
     ['sslnegotiation=direct', /names sslnegotiation, which needs sslmode/],
   ])('is refused at the start for what has no effect: %s', (query, reason) => {
-    expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(ConfigError);
+    expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(UserError);
     expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(reason);
   });
 

@@ -2,11 +2,11 @@
 import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../src/config.js';
-import { openLog } from '../src/log.js';
-import { type Service, startService } from '../src/server.js';
-import { numberWith, write } from './numbers.js';
-import { useService } from './service.js';
+import { readConfig } from '../../src/config.js';
+import { openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
+import { numberWith, write } from '../numbers.js';
+import { useService } from '../service.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const parts = useService();

@@ -1,4 +1,4 @@
-import { contract } from './contract.js';
+import { contract } from '../contract.js';
 
 /** The most characters of a name or a value that are repeated in a message. */
 const MAX_SHOWN = contract.components.schemas.Fault?.properties?.parameter?.maxLength as number;

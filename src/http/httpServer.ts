@@ -4,9 +4,10 @@ import { createServer, IncomingMessage, type Server, ServerResponse } from 'node
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Express } from 'express';
-import { type Config, ConfigError } from './config.js';
-import { codeOf } from './database/errors.js';
-import { rawProblem } from './problem/problem.js';
+import type { Config } from '../config.js';
+import { codeOf } from '../database/errors.js';
+import { rawProblem } from '../problem/problem.js';
+import { UserError } from '../userError.js';
 
 /** Bytes of a request's line and headers: enough for 50 long values of each name filter. */
 const MAX_HEADER_BYTES = 128 * 1024;
@@ -59,7 +60,7 @@ export function createHttpServer(app: Express): Server {
   return server;
 }
 
-/** Listens at the host and port of the settings with these names. @throws {ConfigError} where it can't */
+/** Listens at the host and port of the settings with these names. @throws {UserError} where it can't */
 export async function listen(
   server: Server,
   config: Config,
@@ -71,10 +72,10 @@ export async function listen(
     await once(server, 'listening');
   } catch (error) {
     const code = codeOf(error);
-    if (code === 'EADDRINUSE') throw new ConfigError(`${place} is taken; choose another`);
-    if (code === 'EACCES') throw new ConfigError(`${place} needs more privileges; choose another`);
+    if (code === 'EADDRINUSE') throw new UserError(`${place} is taken; choose another`);
+    if (code === 'EACCES') throw new UserError(`${place} needs more privileges; choose another`);
     if (['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EINVAL'].includes(code)) {
-      throw new ConfigError(`${host} ${config[host]} is not an address of this machine`);
+      throw new UserError(`${host} ${config[host]} is not an address of this machine`);
     }
     throw error;
   }

@@ -4,9 +4,9 @@
  */
 import type { Request } from 'express';
 import type { Config } from '../config.js';
-import { isLoopback } from '../loopback.js';
+import { shorten } from '../messages/shorten.js';
 import { problem } from '../problem/problem.js';
-import { shorten } from '../shorten.js';
+import { isLoopback } from './loopback.js';
 
 /** Header lines of one request. */
 const MAX_HEADERS = 100;

@@ -1,9 +1,9 @@
 /** What is refused because too many requests run at once, and how a client that retries at once is slowed down. */
 import { Agent, get } from 'node:http';
 import { expect, it } from 'vitest';
-import { connectTo } from './connection.js';
-import { useListeningService } from './listening.js';
-import { until } from './until.js';
+import { connectTo } from '../connection.js';
+import { useListeningService } from '../listening.js';
+import { until } from '../until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const service = useListeningService({ MAX_REQUESTS_IN_FLIGHT: '1', REQUEST_TIMEOUT_SECONDS: '60' });

@@ -4,10 +4,11 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { type Config, ConfigError } from './config.js';
-import { descriptorLimit } from './descriptors.js';
-import type { Log } from './log.js';
-import { networkOf } from './request/client.js';
+import type { Config } from '../config.js';
+import { descriptorLimit } from '../descriptors.js';
+import type { Log } from '../log.js';
+import { networkOf } from '../request/client.js';
+import { UserError } from '../userError.js';
 
 /** A connection that has been idle this long may be closed for a new one; until then, its first request may be on its way. */
 const IDLE_GRACE_MS = 1000;
@@ -28,12 +29,12 @@ interface Connection {
 
 const otherDescriptors = (config: Config) => OTHER_DESCRIPTORS + 2 * (LIMIT_CONNECTIONS + config.DATABASE_CONNECTIONS);
 
-/** @throws {ConfigError} where the system's limit on open files leaves room for no client's connection */
+/** @throws {UserError} where the system's limit on open files leaves room for no client's connection */
 export function requireDescriptors(config: Config): void {
   const [allowed, least] = [descriptorLimit(), otherDescriptors(config) + 1];
   if (allowed >= least) return;
   const atLeast = `DATABASE_CONNECTIONS (${config.DATABASE_CONNECTIONS}) takes ${least}`;
-  throw new ConfigError(`the system allows ${allowed} open files (ulimit -n), which are too few: ${atLeast}`);
+  throw new UserError(`the system allows ${allowed} open files (ulimit -n), which are too few: ${atLeast}`);
 }
 
 /**

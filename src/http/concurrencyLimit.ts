@@ -3,8 +3,8 @@
  * could not be served in time. When many are refused, their connections get backpressure.
  */
 import type { Request, Response } from 'express';
-import type { Metrics } from './metrics.js';
-import { unavailable } from './problem/problem.js';
+import type { Metrics } from '../metrics.js';
+import { unavailable } from '../problem/problem.js';
 
 /** Refusals a second before backpressure begins; they take about a twentieth of a core. */
 const FREE_REFUSALS = 200;
