@@ -3,12 +3,33 @@ import { DrizzleQueryError } from 'drizzle-orm';
 import { codeOf } from '../database/errors.js';
 import { UserError } from '../userError.js';
 import { OutputError } from './output.js';
+import { Stopped } from './stop.js';
 
 /** What a shell reports for a program that SIGPIPE (13) ends, as `yes | head` does. */
 const READER_HAS_GONE = 128 + 13;
 
-/** Says on standard error what went wrong, and sets the exit status. */
-export function reportFailure(error: unknown): void {
+/** Does the work of the process, says on standard error what made it fail, and sets the exit status. */
+export async function runToItsEnd(work: () => Promise<unknown>): Promise<void> {
+  // Node ends once nothing is left that could happen, even if something is still awaited, with status 13 and no word.
+  const onNothingLeft = () => {
+    console.error('The command stopped halfway: it waits for what will never happen. This is a fault of the program.');
+    process.exitCode = 1;
+  };
+  process.once('beforeExit', onNothingLeft);
+  try {
+    await work();
+  } catch (error) {
+    reportFailure(error);
+  } finally {
+    process.off('beforeExit', onNothingLeft);
+  }
+}
+
+function reportFailure(error: unknown): void {
+  if (error instanceof Stopped) {
+    console.error(error.message);
+    process.exit(error.exitCode); // what was stopped may still be running
+  }
   if (error instanceof OutputError && error.code === 'EPIPE') {
     // The reader of the pipe has seen enough: nothing went wrong.
     process.exitCode = READER_HAS_GONE;

@@ -1,0 +1,33 @@
+/** The program `branded-phone-numbers` with its commands, each of which is a file beside this one. */
+import type { Command } from 'commander';
+import { contract } from '../contract.js';
+import { addCheck } from './check.js';
+import { CommandWithExamples } from './commandWithExamples.js';
+import { addDelete } from './delete.js';
+import { addExport } from './export.js';
+import { addImport } from './import.js';
+import { addKeys } from './keys.js';
+import { addMigrate } from './migrate.js';
+import { addServe } from './serve.js';
+
+/** The program, ready to parse the arguments of a command line. */
+export function createProgram(): Command {
+  const program = new CommandWithExamples('branded-phone-numbers')
+    .description(contract.info.summary)
+    .version(contract.info.version);
+  addServe(program);
+  addMigrate(program);
+  addImport(program);
+  addExport(program);
+  addDelete(program);
+  addCheck(program);
+  addKeys(program);
+  sayWhereHelpIs(program);
+  return program;
+}
+
+/** An argument error ends with a pointer to the help: printing all of it would make the reason scroll away. */
+function sayWhereHelpIs(command: Command, path = command.name()): void {
+  command.showHelpAfterError(`${path} --help shows how it is used`);
+  for (const each of command.commands) sayWhereHelpIs(each, `${path} ${each.name()}`);
+}
