@@ -1,6 +1,6 @@
 /** Changes by the lines of files, which `import` and `delete` make: all lines count, or none. */
 import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
-import { InputError } from '../numbers/lines.js';
+import { InputError, sentence } from '../numbers/lines.js';
 import { report } from './output.js';
 
 interface Options {
@@ -22,8 +22,7 @@ export async function changeByFiles(names: string[], { allowEmpty, wanted, make 
     console.error(`there was no ${wanted}; if that is right, pass --allow-empty`);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
-    const inPlace = (reason: string) => reason.replace(/\bline (\d+)/g, (_line, number) => files.place(Number(number)));
-    for (const { line, reason } of error.faults) console.error(`${files.place(line)}: ${inPlace(reason)}`);
+    for (const fault of error.faults) console.error(sentence(fault, files.place));
   }
   process.exitCode = 1;
 }

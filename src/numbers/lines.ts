@@ -7,34 +7,31 @@ export const MAX_LINE_BYTES = 4 * 1024 * 1024;
 /** Says everything that is wrong with a line, for whoever wrote it. */
 export class LineError extends Error {}
 
-/** A line that can't be used, and why. */
+/** Why a line can't be used. */
 export interface LineFault {
   line: number;
   reason: string;
+  /** The line that it contradicts, with which the sentence ends: "has another status than" on that line. */
+  earlier?: number;
 }
 
-/** The input has faults, so nothing was changed. The message has a line for each of them. */
+/** The most faults that are reported: if there are more, they usually have the same cause. */
+export const MAX_FAULTS = 100;
+
+/** The input has faults, so nothing was changed. It has the first of them, in the order of the lines. */
 export class InputError extends Error {
   readonly faults: LineFault[];
 
   constructor(faults: LineFault[]) {
-    super(faults.map(({ line, reason }) => `line ${line}: ${reason}`).join('\n'));
-    this.faults = faults;
+    const first = faults.toSorted((a, b) => a.line - b.line).slice(0, MAX_FAULTS);
+    super(first.map((fault) => sentence(fault)).join('\n'));
+    this.faults = first;
   }
 }
 
-/** Lines that one InputError names: if there are more, they usually have the same fault. */
-export const MAX_FAULTS = 100;
-
-/** The first of the faults, in the order of the lines, one for each line. */
-export function mergedFaults(...lists: LineFault[][]): LineFault[] {
-  const byLine = new Map<number, string>();
-  for (const { line, reason } of lists.flat()) {
-    const before = byLine.get(line);
-    byLine.set(line, before ? `${before}; ${reason}` : reason);
-  }
-  const faults = [...byLine].map(([line, reason]) => ({ line, reason }));
-  return faults.sort((a, b) => a.line - b.line).slice(0, MAX_FAULTS);
+/** A fault in words; `place` names a line. */
+export function sentence({ line, reason, earlier }: LineFault, place = (line: number) => `line ${line}`): string {
+  return `${place(line)}: ${reason}${earlier ? ` on ${place(earlier)}` : ''}`;
 }
 
 const LINE_FEED = 0x0a;

@@ -76,7 +76,7 @@ function value(text: string | null | undefined): string {
 export function contradictions(sql: TransactionSql): Promise<LineFault[]>[] {
   return [
     sql<LineFault[]>`
-      SELECT line, format('id %s is that of another number, on line %s', id, earlier) AS reason
+      SELECT line, format('id %s is that of another number,', id) AS reason, earlier
       FROM (
         SELECT
           line, id, phone_number,
@@ -91,8 +91,9 @@ export function contradictions(sql: TransactionSql): Promise<LineFault[]>[] {
     sql<LineFault[]>`
       SELECT
         line,
-        format('businessProfile %s has another %s than on line %s', business_profile_id,
-          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END, earlier) AS reason
+        format('businessProfile %s has another %s than', business_profile_id,
+          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END) AS reason,
+        earlier
       FROM (
         SELECT
           line, business_profile_id, business_name, business_status,

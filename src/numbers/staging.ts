@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import type { TransactionSql } from 'postgres';
 import type { Database } from '../database/connect.js';
 import { inTransaction } from '../database/transaction.js';
-import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS, mergedFaults } from './lines.js';
+import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import { lockOutWriters } from './locks.js';
 
 /** Characters of rows that are sent to PostgreSQL in one write. */
@@ -67,7 +67,7 @@ export async function changeByLines<T>(database: Database, input: Readable, chan
       await copy(sql, rows(), change.analyzed);
       await lockOutWriters(sql);
       const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
-      const found = mergedFaults(faults, ...(await Promise.all(contradictions)));
+      const found = [...faults, ...(await Promise.all(contradictions)).flat()];
       if (found.length > 0) throw new InputError(found);
       return change.write(sql);
     });
@@ -91,7 +91,7 @@ async function copy(sql: TransactionSql, rows: AsyncIterable<string>, analyzed: 
 
 function repeated(sql: TransactionSql, label: string): Promise<LineFault[]> {
   return sql`
-    SELECT line, format('%s%s is already on line %s', ${label}::text, phone_number, earlier) AS reason
+    SELECT line, ${label}::text || phone_number || ' is already' AS reason, earlier
     FROM (
       SELECT line, phone_number, min(line) OVER (PARTITION BY phone_number) AS earlier
       FROM staged

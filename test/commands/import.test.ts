@@ -33,6 +33,17 @@ describe('import', () => {
     expect(await stored()).toEqual([]);
   });
 
+  it('names the files of lines that contradict each other, and leaves what the lines hold as it is', async () => {
+    await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
+    await writeFile(inFolder('b.ndjson'), `${lines[1]}\n${lines[2]?.replace('{', '{"see line 2":1,')}\n`);
+    const { stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
+    expect(stderr.split('\n')).toEqual([
+      'b.ndjson line 1: phoneNumber +14155550101 is already on a.ndjson line 2',
+      expect.stringMatching(/^b\.ndjson line 2: see line 2 is not a member of a branded phone number/),
+      '',
+    ]);
+  });
+
   it.each([
     ['import', 'missing.ndjson', /^missing\.ndjson could not be read: there is no such file \(ENOENT\)\n$/],
     ['import', 'a-folder', /^a-folder could not be read: it is a folder; name a file \(EISDIR\)\n$/],

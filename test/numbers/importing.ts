@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
 import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { importNumbers } from '../../src/numbers/import.js';
-import { InputError } from '../../src/numbers/lines.js';
+import { InputError, sentence } from '../../src/numbers/lines.js';
 import { createDatabase } from '../database.js';
 
 export let database: Database;
@@ -86,7 +86,7 @@ export const faultsOf = async (file: string | Buffer | object[]) => {
   );
   if (!(error instanceof InputError)) throw error;
   expect(await stored()).toEqual([]);
-  return error.faults.map(({ line, reason }) => `${line}: ${reason}`);
+  return error.faults.map((fault) => sentence(fault).replace('line ', ''));
 };
 export const faultOf = async (item: unknown) => (await faultsOf(`${JSON.stringify(item)}\n`)).join('\n');
 
