@@ -56,7 +56,7 @@ export const planningOptions = {
 export function openDatabase(url: string, { connections = 10, statementTimeout = 0 }: Options = {}) {
   const [host = url] = hostsOf(url);
   const address = connectionOf(host);
-  const sockets = createSockets(address, connections);
+  const sockets = createSockets(address);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
   const client = postgres({
     ...options,

@@ -4,29 +4,31 @@
  * hundreds of times a second where a host accepts connections and closes them ("it accepts connections and closes them").
  */
 import { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '../postgresUrl/postgresUrl.js';
 
-/** The delay of each connection that replaces another one. */
-const RECONNECT_DELAY_MS = 50;
 /** A server's answer that refuses TLS: N. */
 const NO_TLS = 0x4e;
 /** How long the connections of a closed client may take to end on their own. */
 const CLOSE_TIMEOUT_MS = 200;
 
-/** The sockets of a client that has at most `connections` at once to one host. */
-export function createSockets({ hostname, place, options }: Connection, connections: number) {
+/** The sockets of a client to one host. */
+export function createSockets({ hostname, place, options }: Connection) {
   const sockets = new Set<Socket>();
-  let opened = 0;
   let isClosed = false;
+  const destroyAll = () => {
+    for (const socket of sockets) socket.destroy();
+  };
   return {
     /** Opens a socket, as postgres.js expects of its option `socket`. */
     async open(): Promise<Socket> {
-      if (++opened > connections) await sleep(RECONNECT_DELAY_MS, undefined, { ref: false });
       const socket = new Socket().setNoDelay(true);
       // No listener tells which ones have closed: for TLS, postgres.js removes them all.
       for (const old of sockets) if (old.destroyed) sockets.delete(old);
       sockets.add(socket);
+      // postgres.js waits before it connects again only where the last connection ended with an error.
+      socket.once('end', () => {
+        if (socket.bytesRead === 0) socket.destroy(closedUnanswered(hostname));
+      });
       // postgres.js would begin TLS regardless.
       if ('ssl' in options && typeof options.ssl === 'object') {
         socket.once('data', ([answer]: Buffer) => {
@@ -37,14 +39,19 @@ export function createSockets({ hostname, place, options }: Connection, connecti
       else socket.connect(place);
       return Object.assign(socket, { host: hostname });
     },
+    /** Cuts all connections: what was sent is rejected with CONNECTION_CLOSED, and the next statement opens new ones. */
+    reconnect: destroyAll,
     /** Destroys what is still open, soon after the client was ended: at once, TLS would emit an error that nobody handles. */
     close(): void {
       isClosed = true;
-      setTimeout(() => {
-        for (const socket of sockets) socket.destroy();
-      }, CLOSE_TIMEOUT_MS).unref();
+      setTimeout(destroyAll, CLOSE_TIMEOUT_MS).unref();
     },
   };
+}
+
+function closedUnanswered(hostname: string): Error {
+  const message = `PostgreSQL at ${hostname} closes its connections without an answer`;
+  return Object.assign(new Error(message), { code: 'CONNECTION_CLOSED' });
 }
 
 function withoutTls(hostname: string): Error {
