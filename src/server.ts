@@ -29,9 +29,9 @@ export interface Service {
   metricsUrl?: string;
   /**
    * Stops gracefully: becomes unready at once, goes on serving for `delay` seconds, then finishes the running requests,
-   * in 7 s at most. Once `hurry` is aborted, it waits for neither.
+   * in 7 s at most.
    */
-  close(delay?: number, hurry?: AbortSignal): Promise<void>;
+  close(delay?: number): Promise<void>;
 }
 
 /** All parts of a service that does not listen yet. */
@@ -105,10 +105,10 @@ export async function startService(config: Config, databaseUrl: string, log: Log
   return {
     url: urlOf(server, HOST),
     ...(METRICS_PORT === undefined ? {} : { metricsUrl: urlOf(operatorServer, METRICS_HOST) }),
-    async close(delay = 0, hurry = new AbortController().signal) {
+    async close(delay = 0) {
       beginStop();
-      await sleep(delay * 1000, undefined, { signal: hurry }).catch(() => {});
-      await finish(server, hurry);
+      await sleep(delay * 1000);
+      await finish(server);
       operatorServer.close();
       operatorServer.closeAllConnections();
       await close();

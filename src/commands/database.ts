@@ -43,13 +43,14 @@ export async function withDatabaseUrl(
     );
   }
   console.error(`database: embedded PostgreSQL in ${folder}`);
-  const embedded = await openEmbeddedPostgres(folder, { stop: stop.asked, hurry: stop.forced });
+  const embedded = await openEmbeddedPostgres(folder, { stop: stop.asked, hurry: stop.now });
   try {
     await use(embedded.url, await migrated(embedded.url));
   } catch (error) {
-    const reason = CONNECTION_BROKEN.test(codeOf(causeOf(error))) && (await embedded.crashReason());
-    if (reason) throw new UserError(`The embedded PostgreSQL ended its connections: ${reason}.`, { cause: error });
-    throw error;
+    if (!CONNECTION_BROKEN.test(codeOf(causeOf(error)))) throw error;
+    throw new UserError(`The embedded PostgreSQL has ended its connections; ${embedded.log} says why.`, {
+      cause: error,
+    });
   } finally {
     await embedded.close();
   }

@@ -42,7 +42,7 @@ async function serve(config: Config, url: string, role: Role, demo = false): Pro
   log.info(`${signal}: closing`);
   // Other signals come from a terminal, where there is no load balancer that has to notice first.
   const delay = signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0;
-  await unlessStopped(stop.forced, service.close(delay, stop.hurried));
+  await unlessStopped(stop.now, service.close(delay));
 }
 
 /** Counting requests in PostgreSQL takes writes, which a replica refuses. @throws {UserError} without another store */

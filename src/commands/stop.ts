@@ -1,7 +1,6 @@
 /**
  * The signals that end a command: SIGINT, SIGTERM and SIGHUP (the terminal was closed). The first asks for a clean
- * shutdown, the second to stop waiting for what is running, the third to end at once. None of them leaves an embedded
- * PostgreSQL running.
+ * shutdown, the second to end now. Neither leaves an embedded PostgreSQL running.
  */
 import { addAbortListener } from 'node:events';
 import { constants } from 'node:os';
@@ -25,11 +24,10 @@ export class Stopped extends Error {
   }
 }
 
-const requests = [new AbortController(), new AbortController(), new AbortController()];
-const [asked, hurried, forced] = requests.map(({ signal }) => signal) as [AbortSignal, AbortSignal, AbortSignal];
+const [first, second] = [new AbortController(), new AbortController()];
 
-/** Each is aborted, with {@link Stopped} as its reason, by the first, the second and the third signal. */
-export const stop = { asked, hurried, forced };
+/** Each is aborted, with {@link Stopped} as its reason, by the first and the second signal. */
+export const stop = { asked: first.signal, now: second.signal };
 
 /** Takes the signals over from here on. */
 export function listenForSignals(): void {
@@ -39,7 +37,7 @@ export function listenForSignals(): void {
     last = performance.now();
     // Writing to a closed terminal fails; that must not prevent a clean shutdown.
     if (signal === 'SIGHUP') for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
-    requests.find((request) => !request.signal.aborted)?.abort(new Stopped(signal));
+    (stop.asked.aborted ? second : first).abort(new Stopped(signal));
   };
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
 }

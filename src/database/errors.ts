@@ -43,9 +43,6 @@ export const TOO_MANY_CONNECTIONS = '53300';
 /** PostgreSQL's codes for missing rights, and for a value that a CHECK refuses. */
 export const INSUFFICIENT_PRIVILEGE = '42501';
 export const CHECK_VIOLATION = '23514';
-/** PostgreSQL's codes for a database that exists already: the second one where two sessions create it at once. */
-export const DATABASE_EXISTS = /^(42P04|23505)$/;
-
 /**
  * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use: the
  * operator has to migrate the database to what this version needs.

@@ -23,7 +23,6 @@ interface Ids {
 
 /**
  * The account for the data in `home`, which need not exist; its parent must.
- *
  * @throws Error whose message says why no account can be used
  */
 export async function accountFor(home: string, { postgres, environment }: Programs): Promise<Account> {
@@ -33,29 +32,26 @@ export async function accountFor(home: string, { postgres, environment }: Progra
     if (!found || self === undefined || found.uid === self) return { environment, prefix: [] };
     throw unusable(`can only use ${home} as its owner, the user with the id ${found.uid}. Run this as that user`);
   }
-  const owner = found ?? (await nobody());
-  const asOwner = { environment, owner, ids: { uid: owner.uid, gid: owner.gid }, prefix: [] };
+  const { uid, gid } = found ?? (await nobody());
+  const owner = { uid, gid };
+  const asOwner = { environment, owner, ids: owner, prefix: [] };
+  // For when only root may enter a folder above the data or the programs, as with /root. CAP_DAC_OVERRIDE lets another user
+  // in; `spawn` cannot give it. Without no_setuid_fixup, access(2) would ignore it.
+  const capability = ['--inh-caps=+dac_override', '--ambient-caps=+dac_override', '--securebits=+no_setuid_fixup'];
+  const prefix = ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups', ...capability];
+  const mayEnter = ['-c', 'test -x "$0" && test -x "$1"', postgres, dirname(home)];
   let obstacle: unknown;
-  for (const account of [asOwner, { environment, owner, prefix: letIntoClosedFolders(owner) }]) {
+  for (const account of [asOwner, { environment, owner, prefix }]) {
     try {
-      await run(account, '/bin/sh', ['-c', 'test -x "$0" && test -x "$1"', postgres, dirname(home)], '/');
+      await run(account, '/bin/sh', mayEnter, '/');
       return account;
     } catch (error) {
       obstacle = error;
     }
   }
   throw unusable(
-    `can run neither as root nor as the user with the id ${owner.uid} (${messageOf(obstacle)}). Run this as another user`,
+    `can run neither as root nor as the user with the id ${uid} (${messageOf(obstacle)}). Run this as another user`,
   );
-}
-
-/**
- * For when only root may enter a folder above the data or the programs, as with /root. CAP_DAC_OVERRIDE lets another user in;
- * `spawn` cannot give it. Without no_setuid_fixup, access(2) would ignore it.
- */
-function letIntoClosedFolders({ uid, gid }: Ids): string[] {
-  const capability = ['--inh-caps=+dac_override', '--ambient-caps=+dac_override', '--securebits=+no_setuid_fixup'];
-  return ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups', ...capability];
 }
 
 async function nobody(): Promise<Ids> {
@@ -78,12 +74,8 @@ export async function run(account: Account, program: string, args: string[], cwd
   let complaint = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (complaint += text));
   const listener = stop && addAbortListener(stop, () => child.kill('SIGINT'));
-  try {
-    const [code, signal] = await once(child, 'close');
-    if (code === 0) return;
-    stop?.throwIfAborted();
-    throw new Error(complaint.trim() || `${program} ended with ${code ?? signal}`);
-  } finally {
-    listener?.[Symbol.dispose]();
-  }
+  const [code, signal] = await once(child, 'close').finally(() => listener?.[Symbol.dispose]());
+  if (code === 0) return;
+  stop?.throwIfAborted();
+  throw new Error(complaint.trim() || `${program} ended with ${code ?? signal}`);
 }

@@ -5,30 +5,26 @@ import { chown, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } fr
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Account, run } from './account.js';
-import { lastLines, messageOf, unusable } from './failure.js';
+import { messageOf, unusable } from './failure.js';
 import type { Programs } from './programs.js';
 
-/** After a kill -9 PostgreSQL first replays its log, which takes seconds, not minutes. */
-export const POLL_INTERVAL_MS = 20;
-export const START_TIMEOUT_SECONDS = 60;
 const FAST_STOP_TIMEOUT_MS = 10_000;
 /** PostgreSQL itself kills its children after 5 s. */
 const IMMEDIATE_STOP_TIMEOUT_MS = 6_000;
+const POLL_INTERVAL_MS = 20;
 /** A larger log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
 /** Ports that are assigned to no program; if one is in use, another is tried. */
 const PORTS = [49_152, 65_536] as const;
-/** A server takes connections long before its lock file is this old. */
-const MAX_SILENT_START_MS = 5_000;
 
-const LOCKED = /postmaster\.pid" (?:already exists|is empty)/;
-/** Another process was faster or has the port, the children of a killed server have not ended yet, or the log is long. */
-const PASSING_FAILURE = /could not create any TCP|shared memory block .* still in use|did not start in time/;
+/** Another process was faster or has the port, or the children of a killed server have not ended yet. */
+const PASSING_FAILURE = /postmaster\.pid|could not create any TCP|shared memory block .* still in use/;
 
 /** All that is needed to start a server and connect to it. */
 export interface Cluster {
   /** Holds `data`, `password` and `log`. Programs run in it, as pg_ctl's shell would expand a `$` in a path. */
   home: string;
+  log: string;
   programs: Programs;
   account: Account;
   password: string;
@@ -51,7 +47,6 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
       ...['--pgdata=data', '--username=postgres', '--auth=scram-sha-256', '--pwfile=password'],
       // The same sort order on every machine.
       ...['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'],
-      ...['--set=max_connections=100', '--set=shared_buffers=128MB'],
       '--no-sync', // it holds no user data yet; the server syncs as usual
     ];
     await run(account, initdb, options, draft, stop);
@@ -60,7 +55,7 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
     await rm(draft, { recursive: true, force: true });
     stop.throwIfAborted();
     if (hasData(home)) return; // another process was faster
-    throw unusable(`cannot be set up in ${home}:\n${lastLines(messageOf(error), 10)}\nRepair what it names`, error);
+    throw unusable(`cannot be set up in ${home}:\n${lastLines(messageOf(error))}\nRepair what it names`, error);
   }
 }
 
@@ -86,33 +81,33 @@ const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
  * Starts the server, which is not taking connections, and waits until it is ready. Of several processes that try this,
  * PostgreSQL's lock file lets one through.
  *
- * @param stop ends it again if it is not ready yet
- * @returns why it did not start, if it is worth trying again
+ * @param stop ends it again if it is not ready yet; its reason is thrown
+ * @returns what prevented the start, if it may be over soon; what has to be repaired is thrown
  */
-export async function startServer(cluster: Cluster, stop: AbortSignal): Promise<string | undefined> {
-  const log = join(cluster.home, 'log');
-  if (logSize(cluster) > MAX_LOG_BYTES) await truncate(log); // not renamed: a server may be writing to it
-  const begin = logSize(cluster);
+export async function startServer({ home, log, programs, account }: Cluster, stop: AbortSignal) {
+  const size = () => statSync(log, { throwIfNoEntry: false })?.size ?? 0;
+  if (size() > MAX_LOG_BYTES) await truncate(log); // not renamed: a server may be writing to it
+  const begin = size();
   const options = `-p ${randomInt(...PORTS)} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
   try {
-    const args = ['start', '--pgdata=data', '--log=log', `--timeout=${START_TIMEOUT_SECONDS}`, `--options=${options}`];
-    await run(cluster.account, cluster.programs.pg_ctl, args, cluster.home, stop);
+    await run(account, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
     return undefined;
   } catch (error) {
     stop.throwIfAborted();
-    const reasons = lastLines((await logSince(cluster, begin)) || messageOf(error), 10);
-    if (LOCKED.test(reasons)) await removeStaleLock(cluster);
-    else if (!PASSING_FAILURE.test(reasons + messageOf(error))) {
-      throw unusable(`did not start:\n${reasons}\nIts log is ${log}. Repair what it names`, error);
-    }
-    return reasons;
+    const logged = (await readFile(log).catch(() => Buffer.of())).subarray(begin).toString();
+    const reasons = lastLines(logged || messageOf(error));
+    // Not removed here: two containers with one volume would end in two servers on the same data.
+    const remedy = reasons.includes('postmaster.pid')
+      ? `If no PostgreSQL uses this folder, on another machine or in another container either, delete ${lockFileOf(home)}`
+      : 'Repair what it names';
+    const failure = unusable(`did not start:\n${reasons}\nIts log is ${log}. ${remedy}`, error);
+    if (PASSING_FAILURE.test(reasons)) return failure;
+    throw failure;
   }
 }
 
-/** After a restart of the machine or container, the process that the lock file names can be any program. */
-async function removeStaleLock({ home }: Cluster): Promise<void> {
-  const lockFile = statSync(lockFileOf(home), { throwIfNoEntry: false });
-  if (lockFile && Math.abs(Date.now() - lockFile.mtimeMs) > MAX_SILENT_START_MS) await rm(lockFileOf(home));
+function lastLines(text: string): string {
+  return text.trimEnd().split('\n').slice(-10).join('\n');
 }
 
 /**
@@ -124,16 +119,15 @@ async function removeStaleLock({ home }: Cluster): Promise<void> {
  */
 export async function stopServer(cluster: Cluster, hurry: AbortSignal): Promise<void> {
   const { pid } = await lastPostmaster(cluster);
-  const isStoppedBy = async (signal: NodeJS.Signals, timeoutMs: number, isLate = () => false) => {
+  // In a container without an init, the process stays as a zombie; after a kill -9, the lock file does.
+  const isGone = async () => (await lastPostmaster(cluster)).pid !== pid || !isSent(0, pid);
+  const stopBy = async (signal: NodeJS.Signals, timeoutMs: number, isLate = () => false) => {
+    isSent(signal, pid);
     const deadline = Date.now() + timeoutMs;
-    for (let next: NodeJS.Signals | 0 = signal; Date.now() < deadline && !isLate(); next = 0) {
-      if ((await lastPostmaster(cluster)).pid !== pid || !isSent(next, pid)) return true;
-      await sleep(POLL_INTERVAL_MS);
-    }
-    return false;
+    while (Date.now() < deadline && !isLate() && !(await isGone())) await sleep(POLL_INTERVAL_MS);
   };
-  if (await isStoppedBy('SIGINT', FAST_STOP_TIMEOUT_MS, () => hurry.aborted)) return;
-  await isStoppedBy('SIGQUIT', IMMEDIATE_STOP_TIMEOUT_MS);
+  await stopBy('SIGINT', FAST_STOP_TIMEOUT_MS, () => hurry.aborted);
+  if (!(await isGone())) await stopBy('SIGQUIT', IMMEDIATE_STOP_TIMEOUT_MS);
 }
 
 function isSent(signal: NodeJS.Signals | 0, pid: number): boolean {
@@ -142,21 +136,4 @@ function isSent(signal: NodeJS.Signals | 0, pid: number): boolean {
   } catch {
     return false; // it has ended
   }
-}
-
-/** The size of the log in bytes, as a mark for {@link panicSince}. */
-export function logSize({ home }: Cluster): number {
-  return statSync(join(home, 'log'), { throwIfNoEntry: false })?.size ?? 0;
-}
-
-async function logSince({ home }: Cluster, begin: number): Promise<string> {
-  const log = await readFile(join(home, 'log')).catch(() => Buffer.of());
-  return log.subarray(begin).toString();
-}
-
-/** Why the server has panicked since its log had `begin` bytes, as it does when a full disk takes no more of its WAL. */
-export async function panicSince(cluster: Cluster, begin: number): Promise<string | undefined> {
-  const lines = (await logSince(cluster, begin)).split('\n');
-  const line = lines.findLast((each) => each.includes('PANIC:  '));
-  return line && `${line.slice(line.indexOf('PANIC'))}. Its log is ${join(cluster.home, 'log')}`;
 }

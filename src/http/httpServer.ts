@@ -81,15 +81,12 @@ export async function listen(
   }
 }
 
-/** Stops taking connections and waits for the running requests, within their limit; once `hurry` is aborted, no longer. */
-export async function finish(server: Server, hurry: AbortSignal): Promise<void> {
+/** Stops taking connections and waits for the running requests, within their limit. */
+export async function finish(server: Server): Promise<void> {
   const closed = once(server, 'close');
   server.close();
   server.closeIdleConnections();
-  const cut = () => server.closeAllConnections();
-  const late = setTimeout(cut, FINISH_TIMEOUT_MS);
-  hurry.addEventListener('abort', cut);
-  if (hurry.aborted) cut();
+  const late = setTimeout(() => server.closeAllConnections(), FINISH_TIMEOUT_MS);
   await closed;
   clearTimeout(late);
 }

@@ -21,7 +21,7 @@ describe('the embedded PostgreSQL', () => {
       ),
     ).toEqual([
       {
-        database: 'branded_phone_numbers',
+        database: 'postgres',
         encoding: 'UTF8',
         provider: 'b',
         locale: 'C.UTF-8',
