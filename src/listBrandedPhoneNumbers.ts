@@ -38,7 +38,7 @@ export function listBrandedPhoneNumbers({
 }: Parts): RequestHandler {
   return (request, response) => {
     if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
-    return concurrencyLimit.run(request, response, () => answer(request, response));
+    return concurrencyLimit.run(() => answer(request, response));
   };
 
   async function answer(request: Request, response: Response): Promise<void> {

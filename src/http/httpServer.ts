@@ -19,6 +19,8 @@ const ANSWER_TIMEOUT_MS = 20_000;
 const IDLE_TIMEOUT_MS = 75_000;
 /** At a stop, the time for running requests before they are cut. */
 const FINISH_TIMEOUT_MS = 5500;
+/** Requests that wait for earlier ones of their connection, over all connections: some 2 KB each. */
+const MAX_WAITING_REQUESTS = 10_000;
 
 const NO_TARGET = 'The target of the request is not an address.';
 
@@ -37,8 +39,27 @@ export function createHttpServer(app: Express): Server {
       // protocolCheck answers requests without a Host header with a problem.
       requireHostHeader: false,
     },
-    answer,
+    answerInTurn,
   );
+  const lastOf = new WeakMap<Duplex, ServerResponse>();
+  let waiting = 0;
+  // A connection's requests are answered one after the other, so that each connection has at most one answer in memory.
+  // Node gives a response the socket once those before it are sent, and from then on it is sure to be closed. One that
+  // still waits when the connection ends is never closed; its request is.
+  function answerInTurn(request: IncomingMessage, response: ServerResponse) {
+    const { socket } = request;
+    // What was read together is parsed to its end.
+    if (socket.destroyed) return;
+    lastOf.set(socket, response);
+    if (response.socket) return answer(request, response);
+    socket.pause();
+    response.once('socket', () => {
+      if (lastOf.get(socket) === response) socket.resume();
+      answer(request, response);
+    });
+    request.once('close', () => waiting--);
+    if (++waiting > MAX_WAITING_REQUESTS) socket.destroy();
+  }
   function answer(request: IncomingMessage, response: ServerResponse) {
     const late = setTimeout(() => response.socket?.destroy(), ANSWER_TIMEOUT_MS);
     response.once('close', () => {
@@ -52,7 +73,7 @@ export function createHttpServer(app: Express): Server {
   // Node would silently drop headers above its limit, and the last header is the one that a proxy has added.
   // protocolCheck refuses such requests; until then MAX_HEADER_BYTES bounds them.
   server.maxHeadersCount = 0;
-  server.on('checkExpectation', answer);
+  server.on('checkExpectation', answerInTurn);
   server.on('connect', (_request, socket) =>
     refuseRaw(socket, rawProblem('method-not-allowed', 405, 'This service is no proxy.')),
   );
