@@ -77,12 +77,8 @@ const collection = {
     { key: 'nextCursor', value: '', description: 'Set by "First page" and "Next page".' },
   ],
   auth: {
-    type: 'apikey',
-    apikey: [
-      { key: 'key', value: 'Authorization', type: 'string' },
-      { key: 'value', value: 'Bearer {{apiKey}}', type: 'string' },
-      { key: 'in', value: 'header', type: 'string' },
-    ],
+    type: 'bearer',
+    bearer: [{ key: 'token', value: '{{apiKey}}', type: 'string' }],
   },
   event: [script('test', "pm.test('The answer is a page', () => pm.response.to.have.status(200));")],
   item: [

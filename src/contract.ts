@@ -58,6 +58,8 @@ export interface Contract {
   openapi: string;
   info: { title: string; version: string; summary: string; description: string };
   paths: Record<string, Record<string, Operation>>;
+  /** The ways to authenticate, by the names of their schemes; the empty one is without a key. */
+  security: Record<string, string[]>[];
   components: { parameters: Record<string, Parameter>; schemas: Record<string, Schema>; [section: string]: unknown };
   'x-problems': Record<string, ProblemType>;
 }

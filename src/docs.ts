@@ -58,7 +58,7 @@ function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment): object {
     ...contract,
     info: contact ? { ...contract.info, contact } : contract.info,
     ...(PUBLIC_URL ? { servers: [{ url: PUBLIC_URL }] } : {}),
-    security: AUTH === 'api-key' ? [{ apiKey: [] }] : [],
+    security: AUTH === 'api-key' ? contract.security.filter((way) => Object.keys(way).length > 0) : [],
     components: AUTH === 'api-key' ? contract.components : withoutSchemes,
   };
 }

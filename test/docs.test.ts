@@ -80,7 +80,7 @@ describe('the document', () => {
     const { servers, security, info, components, ...rest } = await served({ AUTH: 'api-key' });
     const { securitySchemes } = parse(file).components;
     expect({ ...rest, servers, info, components, security: parse(file).security }).toEqual(parse(file));
-    expect(security).toEqual([{ apiKey: [] }]);
+    expect(security).toEqual([{ bearer: [] }, { apiKey: [] }]);
     expect(components.securitySchemes).toEqual(securitySchemes);
     expect([info.contact, servers]).toEqual([undefined, [expect.objectContaining({ url: '/' })]]);
   });

@@ -294,8 +294,9 @@ describe('trying it out', () => {
       await open();
       await page.click('.btn.authorize');
       expect(await barriers()).toEqual([]);
-      await page.fill('.auth-container input', `Bearer ${key}`);
-      await page.click('.auth-btn-wrapper .authorize');
+      const bearer = page.locator('.auth-container', { hasText: '(http, Bearer)' });
+      await bearer.locator('input').fill(key);
+      await bearer.locator('.auth-btn-wrapper .authorize').click();
       await page.click('.btn-done');
       expect((await execute()).headers().authorization).toBe(`Bearer ${key}`);
       expect(await statusShown()).toBe('200');
