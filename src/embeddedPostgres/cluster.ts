@@ -100,7 +100,8 @@ export async function startServer({ home, log, programs, account }: Cluster, sto
     const remedy = reasons.includes('postmaster.pid')
       ? `If no PostgreSQL uses this folder, on another machine or in another container either, delete ${lockFileOf(home)}`
       : 'Repair what it names';
-    const failure = unusable(`did not start:\n${reasons}\nIts log is ${log}. ${remedy}`, error);
+    const note = logged ? '' : ' It could not write into it: is there room on the disk?';
+    const failure = unusable(`did not start:\n${reasons}\nIts log is ${log}.${note} ${remedy}`, error);
     if (PASSING_FAILURE.test(reasons)) return failure;
     throw failure;
   }

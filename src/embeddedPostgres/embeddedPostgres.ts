@@ -32,8 +32,9 @@ export interface EmbeddedPostgres {
 
 /**
  * Opens the PostgreSQL whose data are in `folder`: makes the data if there are none, starts it or joins the one that
- * other processes use already. Takes about a second the first time. It listens on 127.0.0.1 only, on a free port that may differ from start to start, with a random
- * password. After a kill -9 PostgreSQL goes on running, and the next user takes it over.
+ * other processes use already. Takes about a second the first time. It listens on 127.0.0.1 only, on a free port that may
+ * differ from start to start, with a random password. After a kill -9 PostgreSQL goes on running, and the next user takes
+ * it over.
  *
  * @param folder created if missing; as root, what is made inside belongs to `nobody` (PostgreSQL refuses root)
  * @param stop aborts the start: its reason becomes the error, and PostgreSQL is stopped unless other processes use it
@@ -45,7 +46,7 @@ export async function openEmbeddedPostgres(
   { stop = NEVER, hurry = NEVER }: { stop?: AbortSignal; hurry?: AbortSignal } = {},
 ): Promise<EmbeddedPostgres> {
   const cluster = await preparedCluster(folder, stop);
-  const { url, session } = await joined(cluster, stop);
+  const session = await joined(cluster, stop);
   const leave = async () => {
     if (await session.leave()) await stopServer(cluster, hurry);
     await session.end();
@@ -56,7 +57,7 @@ export async function openEmbeddedPostgres(
   }
   let closed: Promise<void> | undefined;
   return {
-    url,
+    url: session.url,
     log: cluster.log,
     close: () => {
       closed ??= leave();
@@ -87,16 +88,15 @@ async function preparedCluster(folder: string, stop: AbortSignal): Promise<Clust
 }
 
 /** A session on the server, which is started first if nothing takes connections. */
-async function joined(cluster: Cluster, stop: AbortSignal): Promise<{ url: string; session: Session }> {
+async function joined(cluster: Cluster, stop: AbortSignal): Promise<Session> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
   let firstFailure = Number.POSITIVE_INFINITY;
   for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
     const { port } = await lastPostmaster(cluster);
-    const url = `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`;
     try {
-      if (port) return { url, session: await openSession(url) };
+      if (port) return await openSession(`postgres://postgres:${cluster.password}@127.0.0.1:${port}`);
     } catch (error) {
-      obstacle = error; // it may be just starting or stopping
+      obstacle = error; // it may be just starting or stopping, or another process is making the database
     }
     stop.throwIfAborted();
     if (!port || codeOf(obstacle) === 'ECONNREFUSED') {

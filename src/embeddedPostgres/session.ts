@@ -5,21 +5,27 @@
 import postgres from 'postgres';
 import { withDeadline } from '../deadline.js';
 
-/** The names of the sessions: the same in every version that may share a folder. */
+/** Names that are the same in every version that may share a folder: of the database, and of the sessions. */
+const DATABASE = 'branded_phone_numbers';
 const USING = 'branded-phone-numbers user';
 const LEAVING = 'branded-phone-numbers leaving';
 const ANSWER_TIMEOUT_MS = 5_000;
 
 export interface Session {
+  /** The address of the database. */
+  url: string;
   /** Says that this process leaves. Returns whether no other uses PostgreSQL: then it has to be stopped. */
   leave(): Promise<boolean>;
   end(): Promise<void>;
 }
 
-/** Opens a session at `url`. @throws the driver's error, or one that says that the server is about to be stopped */
-export async function openSession(url: string): Promise<Session> {
+/**
+ * Opens a session on the server at `address`, and makes the database if it is not there yet.
+ * @throws the driver's error, or one that says that the server is about to be stopped
+ */
+export async function openSession(address: string): Promise<Session> {
   let isUsing = false;
-  const sql = postgres(url, {
+  const sql = postgres(`${address}/postgres`, {
     max: 1,
     idle_timeout: 0,
     max_lifetime: null,
@@ -38,15 +44,21 @@ export async function openSession(url: string): Promise<Session> {
     await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
     return !(await isThere(USING));
   };
+  const makeDatabase = async () => {
+    const [found] = await sql`SELECT FROM pg_database WHERE datname = ${DATABASE}`;
+    if (!found) await sql`CREATE DATABASE ${sql(DATABASE)}`;
+  };
   try {
     // Who leaves says so, then looks who is there; who comes is there, then looks who leaves: one of them sees the other.
     if (await inTime(isThere(LEAVING))) throw new Error('another process is stopping it');
+    await inTime(makeDatabase());
     isUsing = true;
   } catch (error) {
     await end();
     throw error;
   }
   return {
+    url: `${address}/${DATABASE}`,
     leave() {
       isUsing = false;
       // A server that does not answer is of no use to others either.

@@ -21,7 +21,7 @@ describe('the embedded PostgreSQL', () => {
       ),
     ).toEqual([
       {
-        database: 'postgres',
+        database: 'branded_phone_numbers',
         encoding: 'UTF8',
         provider: 'b',
         locale: 'C.UTF-8',

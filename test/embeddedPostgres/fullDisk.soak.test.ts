@@ -38,31 +38,38 @@ describe.skipIf(!isMounted)('on a full disk an import', () => {
   });
 
   it.each([
-    ['before PostgreSQL starts', 0],
-    ['while the lines are read', 2 ** 20],
+    ['before PostgreSQL starts', 0, 1],
+    ['before PostgreSQL starts, not even in the log', 0, 4096],
+    ['while the lines are read', 2 ** 20, 1],
     // PostgreSQL panics if it is the write-ahead log that finds no room.
-    ...[24, 32, 40].map((megabytes): [string, number] => [
+    ...[24, 32, 40].map((megabytes): [string, number, number] => [
       `while the numbers are written into ${megabytes} MB`,
       megabytes * 2 ** 20,
+      1,
     ]),
-  ])('that finds no room %s says so or where PostgreSQL does, and changes nothing', async (_when, freeBytes) => {
-    await fillUpTo(freeBytes);
-    const { code, stdout, stderr } = await run('import', join(disk, 'large.ndjson'));
-    expect([code, stdout]).toEqual([1, '']);
-    // A PostgreSQL that has panicked can't say why; its log does.
-    expect(stderr).toMatch(/No space left on device|ended its connections; .*\/\.data\/postgres\/log says why/);
-    expect(stderr).not.toContain('    at ');
+  ])(
+    'that finds no room %s says so or where PostgreSQL does, and changes nothing',
+    async (_when, freeBytes, logged) => {
+      await fillUpTo(freeBytes, logged);
+      const { code, stdout, stderr } = await run('import', join(disk, 'large.ndjson'));
+      expect([code, stdout]).toEqual([1, '']);
+      // A PostgreSQL that has panicked can't say why; its log does.
+      expect(stderr).toMatch(
+        /No space left on device|is there room on the disk|connections; .*\/\.data\/postgres\/log says why/,
+      );
+      expect(stderr).not.toContain('    at ');
 
-    await rm(join(disk, 'filler'));
-    const after = await run('export');
-    expect(after.code, after.stderr).toBe(0);
-    expect(after.stdout).toBe(before);
-  });
+      await rm(join(disk, 'filler'));
+      const after = await run('export');
+      expect(after.code, after.stderr).toBe(0);
+      expect(after.stdout).toBe(before);
+    },
+  );
 });
 
-async function fillUpTo(freeBytes: number): Promise<void> {
-  // The log's last page has room for PostgreSQL's reason, as it nearly always does.
-  await truncate(join(disk, '.data', 'postgres', 'log'), 1);
+async function fillUpTo(freeBytes: number, loggedBytes: number): Promise<void> {
+  // A log's last page has room for PostgreSQL's reason, as it nearly always does, unless it ends with a page.
+  await truncate(join(disk, '.data', 'postgres', 'log'), loggedBytes);
   const { bavail, bsize } = await statfs(disk);
   await writeFile(join(disk, 'filler'), Buffer.alloc(bavail * bsize - freeBytes));
 }
