@@ -5,7 +5,7 @@ import { closeDatabase, type Database, openDatabase } from '../database/connect.
 import { CONNECTION_BROKEN, causeOf, codeOf } from '../database/errors.js';
 import { migrateDatabase, type Role } from '../database/migrations.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
-import { printable } from '../fileError.js';
+import { printable } from '../messages/shorten.js';
 import { migrationsFolder } from '../packageFolder.js';
 import { UserError } from '../userError.js';
 import { stop, unlessStopped } from './stop.js';

@@ -2,7 +2,7 @@
 import { InvalidArgumentError } from 'commander';
 import type { Database } from '../database/connect.js';
 import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../keys/keys.js';
-import { inUtc, isTime } from '../time.js';
+import { inUtc, isTime } from '../numbers/time.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { report, write } from './output.js';

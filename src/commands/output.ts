@@ -1,5 +1,5 @@
 /** Standard output: a command whose output can't be written has failed. */
-import { FileError } from '../fileError.js';
+import { FileError } from '../messages/fileError.js';
 
 /** Standard output could not be written; the code is EPIPE where the reader has gone. */
 export class OutputError extends FileError {

@@ -2,8 +2,7 @@
 import type { Readable } from 'node:stream';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
-import { printable } from '../fileError.js';
-import { shorten } from '../messages/shorten.js';
+import { printable, shorten } from '../messages/shorten.js';
 import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
 import { changeByLines } from './staging.js';
 

@@ -2,11 +2,13 @@
 import type { Readable } from 'node:stream';
 import type { Database } from '../database/connect.js';
 import { applyStaged } from './changes.js';
-import { hintOfFormat } from './format.js';
 import { readLine } from './line.js';
 import { InputError } from './lines.js';
 import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
 import { changeByLines } from './staging.js';
+
+/** Said once, instead of a fault for each of its lines. */
+const COMPRESSED = 'is compressed; an import takes it as gunzip --stdout FILE | branded-phone-numbers import -';
 
 /** How far an import is: first the input is read, then its content is written. */
 export interface Progress {
@@ -31,15 +33,12 @@ export async function importNumbers(
   const counts = { numbers: 0, carrierStatuses: 0 };
   const progress: Progress = { bytes: 0, lines: 0, written: 0 };
   const report = (change: Partial<Progress>) => onProgress({ ...Object.assign(progress, change) });
-  let isFirst = true;
   await changeByLines(database, input, {
     createTable,
     analyzed: ANALYZED,
     rowOf(line, bytes) {
       progress.lines = line;
-      const hint = isFirst ? hintOfFormat(bytes) : undefined;
-      if (hint) throw new InputError([{ line, reason: hint }]);
-      isFirst = false;
+      if (line === 1 && bytes[0] === 0x1f && bytes[1] === 0x8b) throw new InputError([{ line, reason: COMPRESSED }]);
       const number = readLine(bytes);
       counts.numbers++;
       counts.carrierStatuses += number.carrierStatuses.length;

@@ -2,7 +2,8 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { asFileError, FileError, onFile, printable } from '../fileError.js';
+import { FileError } from '../messages/fileError.js';
+import { printable } from '../messages/shorten.js';
 
 const LINE_FEED = 0x0a;
 
@@ -16,11 +17,11 @@ export interface InputFiles {
 
 /**
  * Opens files to be read one after the other; `-` is standard input.
- * @throws {FileError} when one of them does not exist or is not a file; the stream fails with one if reading fails
+ * @throws {FileError} when one of them does not exist; the stream fails with one if reading fails
  */
 export async function openInputFiles(names: readonly string[]): Promise<InputFiles> {
   if (names.indexOf('-') !== names.lastIndexOf('-')) {
-    throw new FileError('standard input', 'read', { code: '', message: 'it is named more than once' });
+    throw new FileError('standard input', 'read', new Error('it is named more than once'));
   }
   const sizes = await Promise.all(names.map((name) => (name === '-' ? undefined : sizeOf(name))));
   const starts: { name: string; line: number }[] = [];
@@ -51,8 +52,9 @@ export async function openInputFiles(names: readonly string[]): Promise<InputFil
 
 /** The size of a file in bytes; undefined for what has no size, such as a pipe. */
 async function sizeOf(name: string): Promise<number | undefined> {
-  const found = await onFile(name, 'read', () => stat(name));
-  if (found.isDirectory()) throw new FileError(name, 'read', { code: 'EISDIR' });
+  const found = await stat(name).catch((error: unknown) => {
+    throw new FileError(name, 'read', error);
+  });
   return found.isFile() ? found.size : undefined;
 }
 
@@ -66,7 +68,7 @@ async function* contentOf(name: string, size: number): AsyncGenerator<Buffer> {
       yield chunk;
     }
   } catch (error) {
-    throw asFileError(name === '-' ? 'standard input' : name, 'read', error);
+    throw new FileError(name === '-' ? 'standard input' : name, 'read', error);
   }
-  if (length < size) throw new FileError(name, 'read', { code: '', message: 'it became shorter meanwhile' });
+  if (length < size) throw new FileError(name, 'read', new Error('it became shorter meanwhile'));
 }

@@ -4,11 +4,10 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
 import { contract, resolve, type Schema } from '../contract.js';
-import { printable } from '../fileError.js';
-import { shorten } from '../messages/shorten.js';
-import { inUtc, isTime } from '../time.js';
+import { printable, shorten } from '../messages/shorten.js';
 import { enumerate, reasons } from './lineMessages.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';
+import { inUtc, isTime } from './time.js';
 
 type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 

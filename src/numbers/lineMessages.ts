@@ -1,8 +1,7 @@
 /** Messages that say what is wrong with a line of an import, and what to change. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Schema } from '../contract.js';
-import { printable } from '../fileError.js';
-import { shorten } from '../messages/shorten.js';
+import { printable, shorten } from '../messages/shorten.js';
 import { nearest } from '../messages/suggestion.js';
 
 /** Users fix the first few and try again. */

@@ -3,7 +3,7 @@ import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { type ConnectionOptions, checkServerIdentity, createSecureContext, type PeerCertificate } from 'node:tls';
-import { FileError } from '../fileError.js';
+import { FileError } from '../messages/fileError.js';
 
 /** Something that an address asks for can't be done; the message follows the name of the setting. */
 export class AddressError extends Error {}

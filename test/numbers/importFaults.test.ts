@@ -203,18 +203,7 @@ test('The message has a line for each fault', async () => {
   );
 });
 
-describe('a file that is not NDJSON is answered with one line that says what to do', () => {
-  test.each([
-    ['a page of the API', `{"items":[${JSON.stringify(number())}],"nextCursor":null}`, "jq -c '.items[]' FILE"],
-    ['a JSON array', JSON.stringify([number(), number()]), "jq -c '.[]' FILE"],
-    ['a JSON array over several lines', JSON.stringify([number()], null, 2), "jq -c '.[]' FILE"],
-    ['an item over several lines', JSON.stringify(number(), null, 2), 'jq -c . FILE'],
-    ['a compressed file', gzipSync(JSON.stringify(number())), 'gunzip --stdout FILE'],
-    ['UTF-16', Buffer.from(`\ufeff${JSON.stringify(number())}\n`, 'utf16le'), 'is UTF-16'],
-    ['CSV', `phoneNumber,internalName\n+14155550123,Main Line\n`, 'looks like CSV'],
-    ['CSV with semicolons', `\n"phoneNumber";"internalName"\n+14155550123;Main Line\n`, 'looks like CSV'],
-  ])('%s', async (_what, file, hint) => {
-    const faults = await faultsOf(file);
-    expect(faults).toEqual([expect.stringContaining(hint)]);
-  });
+test('A compressed file is answered with one line that says what to do', async () => {
+  const faults = await faultsOf(gzipSync(JSON.stringify(number())));
+  expect(faults).toEqual([expect.stringContaining('gunzip --stdout FILE')]);
 });

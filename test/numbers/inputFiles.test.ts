@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
-import { FileError } from '../../src/fileError.js';
+import { FileError } from '../../src/messages/fileError.js';
 import { openInputFiles } from '../../src/numbers/inputFiles.js';
 
 test('A file that becomes shorter while it is read is an error, and one that grows is read to its end', async () => {
