@@ -18,14 +18,14 @@ import { parseQueryString } from './queryString.js';
 type ValidParameters = Omit<ListBrandedPhoneNumbersRequest, 'nextCursor'> & { size: number };
 
 /** What a request asks for, but for the page's beginning. */
-interface Asked {
+interface Selection {
   size: number;
   filter: Filter;
   /** The parameters again, encoded as the contract says. */
   search: string;
 }
 
-export interface Query extends Asked {
+export interface Query extends Selection {
   /** The phone number after which the page begins; '' for the first page. */
   after: string;
 }
@@ -37,15 +37,15 @@ export interface Query extends Asked {
 export async function readQuery(url: string): Promise<Query> {
   const faults = new Faults();
   const { nextCursor, ...others } = parseQueryString(/\?(.*)/s.exec(url)?.[1] ?? '', faults);
-  const asked = await validated(others, faults);
+  const selection = await validated(others, faults);
   const cursor = typeof nextCursor === 'string' ? decodeCursor(nextCursor) : NO_CURSOR;
   if (faults.count > 0) {
     if (!cursor) faults.add('nextCursor', () => DAMAGED);
     throw invalidRequest(faults);
   }
   if (!cursor) throw invalidCursor(DAMAGED);
-  if (!cursor.isFor(asked.filter)) throw invalidCursor(OF_OTHER_FILTERS);
-  return { ...asked, after: cursor.after };
+  if (!cursor.isFor(selection.filter)) throw invalidCursor(OF_OTHER_FILTERS);
+  return { ...selection, after: cursor.after };
 }
 
 const NO_CURSOR: Cursor = { after: '', isFor: () => true };
@@ -61,21 +61,21 @@ export async function warmUpValidator(): Promise<void> {
  * Queries that were recently found valid: the pages of a walk differ only in their cursor, and most clients use few
  * filters. Validating takes some 20 µs, about a twelfth of a request's CPU time.
  */
-const knownValid = new LRUCache<string, Asked>({ max: 1000 });
+const knownValid = new LRUCache<string, Selection>({ max: 1000 });
 /** The longest query that is remembered, in characters. */
 const MAX_REMEMBERED_LENGTH = 1000;
 
 /** What the values of a query without its cursor ask for; adds what the validator finds to `faults`. */
-async function validated(values: Record<string, unknown>, faults: Faults): Promise<Asked> {
+async function validated(values: Record<string, unknown>, faults: Faults): Promise<Selection> {
   const key = JSON.stringify(values);
   const known = knownValid.get(key);
   if (known) return known;
   const findings = await validate(values);
   addFindings(findings, values, faults);
   const parameters = values as unknown as ValidParameters;
-  const asked = { size: parameters.size, filter: filterOf(parameters), search: searchOf(parameters) };
-  if (findings.length === 0 && key.length <= MAX_REMEMBERED_LENGTH) knownValid.set(key, asked);
-  return asked;
+  const selection = { size: parameters.size, filter: filterOf(parameters), search: searchOf(parameters) };
+  if (findings.length === 0 && key.length <= MAX_REMEMBERED_LENGTH) knownValid.set(key, selection);
+  return selection;
 }
 
 function searchOf(parameters: ValidParameters): string {
