@@ -10,19 +10,19 @@ const TIME_LIMITS = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_s
 /** This one came with PostgreSQL 17. */
 const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
 
+/** Does `work` in a transaction; what it throws undoes all of it. */
+export type Begin = <T>(isolation: Isolation, work: (sql: TransactionSql) => Promise<T>) => Promise<T>;
+
 /**
- * Does `work` in one transaction, on its own connection. If it fails, the connection is closed, which undoes everything:
- * postgres.js would send a ROLLBACK even if the connection itself has failed, and throw where nobody can catch it.
+ * Has `use` do one transaction after the other, on one connection of their own. Once one of them has failed, no other can
+ * begin: the connection is closed, which undoes everything. postgres.js would send a ROLLBACK even if the connection itself
+ * has failed, and throw where nobody can catch it.
  */
-export async function inTransaction<T>(
-  database: Database,
-  isolation: Isolation,
-  work: (sql: TransactionSql) => Promise<T>,
-): Promise<T> {
+export async function inTransactions<T>(database: Database, use: (begin: Begin) => Promise<T>): Promise<T> {
   const client = postgres({ ...(database.$client.options as object), max: 1, idle_timeout: 0, max_lifetime: null });
-  try {
-    return await new Promise<T>((resolve, reject) => {
-      const never = new Promise<T>(() => {});
+  const begin: Begin = (isolation, work) =>
+    new Promise((resolve, reject) => {
+      const never = new Promise<never>(() => {});
       const guarded = (sql: TransactionSql) =>
         liftTimeLimits(sql)
           .then(() => work(sql))
@@ -30,12 +30,18 @@ export async function inTransaction<T>(
             reject(error);
             return never;
           });
-      client.begin(`ISOLATION LEVEL ${isolation}`, guarded).then((result) => resolve(result as T), reject);
+      client.begin(`ISOLATION LEVEL ${isolation}`, guarded).then((result) => resolve(result as never), reject);
     });
+  try {
+    return await use(begin);
   } finally {
     await client.end({ timeout: 0 });
   }
 }
+
+/** Does `work` in one transaction, on its own connection. */
+export const inTransaction = <T>(database: Database, isolation: Isolation, work: (sql: TransactionSql) => Promise<T>) =>
+  inTransactions(database, (begin) => begin(isolation, work));
 
 /** Takes no snapshot yet, so that `work` sees the rows it locks first as they are once they are locked. */
 async function liftTimeLimits(sql: TransactionSql): Promise<void> {

@@ -1,7 +1,7 @@
 /** Derives everything again (drizzle/0001_derive.sql), finds what differed, and keeps the result or not. */
 import type { TransactionSql } from 'postgres';
 import type { Database } from '../database/connect.js';
-import { inTransaction, planForWholeTables } from '../database/transaction.js';
+import { inTransactions, planForWholeTables } from '../database/transaction.js';
 import { lockOutWriters } from './locks.js';
 
 /** Numbers for which the read model was wrong in one way: how many, and the first of them. */
@@ -11,8 +11,9 @@ export interface Difference {
   examples: string[];
 }
 
-/** Numbers that are derived together; meanwhile other writers wait, for about a second. */
-const BATCH_SIZE = 10_000;
+/** Numbers that are derived together, and postings that are deleted; meanwhile other writers wait, for about a second. */
+const NUMBERS = 2_000;
+const POSTINGS = 10_000;
 const MAX_EXAMPLES = 5;
 
 /**
@@ -22,60 +23,74 @@ const MAX_EXAMPLES = 5;
  */
 export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
   const items: Difference = { what: 'differ from what they are derived from', count: 0, examples: [] };
-  let last: string | null = '';
-  while (last !== null) {
-    const after: string = last;
-    const batch = await derive(database, keep, (sql) => deriveBatch(sql, after));
-    items.count += batch.count;
-    items.examples = [...items.examples, ...batch.examples].slice(0, MAX_EXAMPLES);
-    last = batch.last;
-  }
-  const postings = await derive(database, keep, deleteStrayPostings);
-  return [items, { what: 'stand in the index where they should not' as const, ...postings }].filter(
-    ({ count }) => count > 0,
-  );
-}
-
-/** What a step found; it runs in its own transaction, which is committed or rolled back. */
-function derive<T>(database: Database, keep: boolean, step: (sql: TransactionSql) => Promise<T>): Promise<T> {
-  return inTransaction(database, 'READ COMMITTED', async (sql) => {
-    await planForWholeTables(sql);
-    await lockOutWriters(sql);
-    await sql`SAVEPOINT before`;
-    const found = await step(sql);
-    if (!keep) await sql`ROLLBACK TO before`;
-    return found;
+  const postings: Difference = { what: 'stand in the index where they should not', count: 0, examples: [] };
+  await inTransactions(database, async (begin) => {
+    for (let last: string | null = ''; last !== null; ) {
+      const after: string = last;
+      const batch = await begin('READ COMMITTED', (sql) => deriveBatch(sql, after, keep));
+      items.count += batch.count;
+      items.examples = [...items.examples, ...batch.examples].slice(0, MAX_EXAMPLES);
+      last = batch.last;
+    }
+    const { total, ...found } = await begin('READ COMMITTED', findStrayPostings);
+    Object.assign(postings, found);
+    for (let done = 0; keep && done < total; done += POSTINGS) {
+      await begin('READ COMMITTED', (sql) => deleteStrayPostings(sql, done));
+    }
   });
+  return [items, postings].filter(({ count }) => count > 0);
 }
 
 /** Derives the next numbers after a phone number; `last` is the last of them, null where there are none. */
-async function deriveBatch(sql: TransactionSql, after: string) {
+async function deriveBatch(sql: TransactionSql, after: string, keep: boolean) {
+  await planForWholeTables(sql);
+  await lockOutWriters(sql);
+  await sql`SAVEPOINT before`;
   const [found] = await sql<[{ count: number; examples: string[]; last: string | null }]>`
     WITH batch AS MATERIALIZED (
-      (SELECT phone_number FROM branded_phone_numbers WHERE phone_number > ${after} ORDER BY 1 LIMIT ${BATCH_SIZE})
-      UNION (SELECT phone_number FROM items WHERE phone_number > ${after} ORDER BY 1 LIMIT ${BATCH_SIZE})
-      ORDER BY 1 LIMIT ${BATCH_SIZE}
+      (SELECT phone_number FROM branded_phone_numbers WHERE phone_number > ${after} ORDER BY 1 LIMIT ${NUMBERS})
+      UNION (SELECT phone_number FROM items WHERE phone_number > ${after} ORDER BY 1 LIMIT ${NUMBERS})
+      ORDER BY 1 LIMIT ${NUMBERS}
     ), derived AS MATERIALIZED (
       SELECT DISTINCT phone_number FROM derive(ARRAY(TABLE batch)) AS phone_number
     )
     SELECT
       (SELECT count(*)::int FROM derived), to_json(ARRAY(TABLE derived ORDER BY 1 LIMIT ${MAX_EXAMPLES})) AS examples,
       (SELECT max(phone_number) FROM batch) AS last`;
+  if (!keep) await sql`ROLLBACK TO before`;
   return found;
 }
 
 /**
- * Deletes postings under terms that their number's item does not have: derive() looks only at those that it has. Those of
- * numbers without an item have been counted already.
+ * Finds the postings under terms that their number's item does not have: derive() looks only at those that it has. Those of
+ * numbers without an item have been counted already. Others write meanwhile: one statement sees items and postings that
+ * belong together. They are kept for the connection's next transactions.
  */
-async function deleteStrayPostings(sql: TransactionSql) {
-  const [found] = await sql<[{ count: number; examples: string[] }]>`
-    WITH stray AS (
-      DELETE FROM postings WHERE NOT EXISTS (
-        SELECT FROM items WHERE items.phone_number = postings.phone_number AND postings.term_id = ANY (items.term_ids)
-      ) AND phone_number NOT IN (SELECT phone_number FROM branded_phone_numbers EXCEPT SELECT phone_number FROM items)
-      RETURNING phone_number
-    ), number AS MATERIALIZED (SELECT DISTINCT phone_number FROM stray)
-    SELECT (SELECT count(*)::int FROM number), to_json(ARRAY(TABLE number ORDER BY 1 LIMIT ${MAX_EXAMPLES})) AS examples`;
+async function findStrayPostings(sql: TransactionSql) {
+  await planForWholeTables(sql);
+  await sql`SET LOCAL work_mem = '128MB'`;
+  await sql`
+    CREATE TEMPORARY TABLE stray AS
+    SELECT row_number() OVER (ORDER BY term_id, phone_number) AS ordinal, term_id, phone_number
+    FROM postings
+    LEFT JOIN items USING (phone_number)
+    LEFT JOIN branded_phone_numbers AS number USING (phone_number)
+    WHERE CASE WHEN items.id IS NULL THEN number.id IS NULL ELSE term_id <> ALL (term_ids) END`;
+  await sql`ALTER TABLE stray ADD PRIMARY KEY (ordinal)`;
+  const [found] = await sql<[{ count: number; examples: string[]; total: number }]>`
+    SELECT count(DISTINCT phone_number)::int, count(*)::int AS total,
+      to_json(ARRAY(SELECT DISTINCT phone_number FROM stray ORDER BY 1 LIMIT ${MAX_EXAMPLES})) AS examples
+    FROM stray`;
   return found;
+}
+
+/** Deletes those of the next stray postings that are still stray once nobody else writes. */
+async function deleteStrayPostings(sql: TransactionSql, done: number): Promise<void> {
+  await lockOutWriters(sql);
+  await sql`
+    DELETE FROM postings USING stray
+    WHERE (postings.term_id, postings.phone_number) = (stray.term_id, stray.phone_number)
+      AND ordinal > ${done} AND ordinal <= ${done + POSTINGS} AND NOT EXISTS (
+        SELECT FROM items WHERE items.phone_number = stray.phone_number AND stray.term_id = ANY (items.term_ids)
+      )`;
 }

@@ -118,4 +118,13 @@ describe('check', () => {
     await sql().unsafe(`DELETE FROM items WHERE phone_number = ANY ('{${missing}}')`);
     expect(await command.run(['check'])).toMatchObject({ code: 1, stderr: differ(missing) });
   });
+
+  it('deletes postings that should not be there a batch at a time', async () => {
+    await sql()`INSERT INTO postings SELECT i, phone_number, id FROM items, generate_series(1, 3000) AS i`;
+    const found = stray(PHONE_NUMBERS);
+    const shown = found.replace(/(, \+\d+){4}\n$/, ', …\n');
+    expect(await command.run(['check'])).toMatchObject({ code: 1, stderr: shown });
+    expect(await command.run(['check', '--repair'])).toMatchObject({ code: 0, stdout: `repaired: ${shown}${RIGHT}` });
+    await expectDerivedToAgree(sql());
+  });
 });
