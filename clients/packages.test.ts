@@ -71,7 +71,7 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
   const tests = join(import.meta.dirname, 'python', 'test_client.py');
 
   /** The modules that are ours, or made from our templates; the others are the generator's. */
-  const modules = ['exceptions', 'exchange', 'filters', 'pages', 'api.branded_phone_numbers_api'];
+  const modules = ['exceptions', 'exchange', 'filters', 'pages', 'retries', 'api.branded_phone_numbers_api'];
   const path = async (module: string) => {
     const code = 'import branded_phone_numbers_client as c; print(c.__path__[0])';
     return join((await run(python, ['-c', code])).trim(), `${module.replace('.', '/')}.py`);

@@ -170,6 +170,76 @@ func TestReturnsAPageOfAProxyAsAnErrorThatSaysWhatItIs(t *testing.T) {
 	}
 }
 
+func TestReturnsA200ThatIsNoPageAsAnErrorThatShowsItsBeginning(t *testing.T) {
+	for step, start := range map[string]string{"login": "<h1>Log in</h1>" + strings.Repeat(".", 85), "other": `{"ok":true}`} {
+		_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
+		if err == nil || err.Error() != "200 Unexpected Answer: not a page of numbers: "+start {
+			t.Errorf("%s: %v", step, err)
+		}
+	}
+}
+
+func TestTakesAnAddressWithASlashAtItsEnd(t *testing.T) {
+	for _, url := range []string{os.Getenv("SERVICE_URL") + "/", os.Getenv("FAILING_URL") + "/go/ok/"} {
+		if page, _, err := list(api(url)).Size(1).Execute(); err != nil || len(page.Items) != 1 {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+func TestSendsAKey(t *testing.T) {
+	key := os.Getenv("API_KEY")
+	for _, ctx := range []context.Context{
+		context.WithValue(context.Background(), client.ContextAccessToken, key),
+		context.WithValue(context.Background(), client.ContextAPIKeys, map[string]client.APIKey{"apiKey": {Key: key}}),
+	} {
+		if _, _, err := api(os.Getenv("KEYED_URL")).ListBrandedPhoneNumbers(ctx).Execute(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := list(api(os.Getenv("KEYED_URL"))).Execute(); err == nil {
+		t.Error("no key was needed")
+	}
+}
+
+func TestTriesAgainOnlyIfToldTo(t *testing.T) {
+	steps := "503,break,502,504"
+	if page, _, err := list(api(badDay(steps))).Retry().Execute(); err != nil || len(page.Items) != 25 {
+		t.Error(err)
+	}
+	if _, _, err := list(api(badDay(steps))).Execute(); err == nil || err.Error() != "503 Bad Day: Try again." {
+		t.Error(err)
+	}
+}
+
+func TestFindsHeadersInAnyCase(t *testing.T) {
+	for _, name := range []string{"etag", "Etag", "ETag"} {
+		_, answer, err := list(api(os.Getenv("FAILING_URL") + "/go/" + name)).Execute()
+		if err != nil || !strings.HasPrefix(answer.Header.Get("ETag"), "W/") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPageIfChangedGivesAPageWithItsETagAndNilWhileItHasNotChanged(t *testing.T) {
+	for _, name := range []string{"etag", "Etag", "ETag"} {
+		proxied := api(os.Getenv("FAILING_URL") + "/go/" + name)
+		held, etag, err := list(proxied).Size(2).PageIfChanged("")
+		if err != nil || len(held.Items) != 2 || !strings.HasPrefix(etag, "W/") {
+			t.Fatalf("%s: %v, %v", name, etag, err)
+		}
+		if page, same, err := list(proxied).Size(2).PageIfChanged(etag); page != nil || same != etag || err != nil {
+			t.Errorf("%s: %v, %v, %v", name, page, same, err)
+		}
+		if page, other, err := list(proxied).Size(3).PageIfChanged(etag); err != nil || len(page.Items) != 3 || other == etag {
+			t.Errorf("%s: %v, %v", name, other, err)
+		}
+		if _, _, err := list(proxied).NextCursor("damaged").PageIfChanged(etag); err == nil {
+			t.Error("a damaged cursor is no error")
+		}
+	}
+}
+
 // hasty is a service whose requests end after 300 milliseconds.
 func hasty(url string) *client.BrandedPhoneNumbersAPIService {
 	configuration := client.NewConfiguration()
@@ -288,13 +358,14 @@ func TestEachNumberWaitsOutTheRateLimit(t *testing.T) {
 	}
 }
 
-func TestEachNumberAsksAgainAfterABrokenConnectionA503And429sOnAnyPage(t *testing.T) {
-	url := badDay("size=80,break,503,429,429-1,ok,half")
+func TestEachNumberAsksAgainAfterABrokenConnectionA502503Or504And429sOnAnyPage(t *testing.T) {
+	url := badDay("size=80,etag,break,503,429,429-1,ok,half,504,html")
 	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
 		t.Fatalf("%v, %v", numbers, err)
 	}
 	waited := waits(t, url)
-	if len(waited) != 7 || waited[0] < 490 || max(waited[1], waited[2]) > 900 || waited[3] < 990 || waited[5] < 490 {
+	if len(waited) != 9 || min(waited[0], waited[5]) < 490 || max(waited[1], waited[2], waited[6]) > 900 ||
+		waited[3] < 990 || waited[7] < 1990 {
 		t.Errorf("it waited %v", waited)
 	}
 }
@@ -331,7 +402,7 @@ func TestEachNumberGivesUpAfterFiveRequestsForAPage(t *testing.T) {
 }
 
 func TestEachNumberReturnsAtOnceWhatAskingAgainDoesNotHelp(t *testing.T) {
-	for _, step := range []string{"500", "html", "silent"} {
+	for _, step := range []string{"500", "login", "silent"} {
 		url := badDay(step)
 		if _, err := collect(list(hasty(url)).EachNumber()); err == nil || len(waits(t, url)) != 0 {
 			t.Errorf("%s: %v after %v", step, err, waits(t, url))

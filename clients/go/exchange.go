@@ -14,8 +14,8 @@ import (
 // requestLimit ends a request that is not fully answered, unless the configuration's HTTPClient has its own Timeout.
 const requestLimit = 30 * time.Second
 
-// exchange sends a request without a body and decodes its answer into answer. An answer other than 2xx is a
-// [*GenericOpenAPIError]; the response is returned with it, and its body can still be read.
+// exchange sends a request without a body and decodes its answer into answer. An answer other than the expected one
+// is a [*GenericOpenAPIError]; the response is returned with it, and its body can still be read.
 func (c *APIClient) exchange(ctx context.Context, path, method string, headers map[string]string, query url.Values, answer any) (*http.Response, error) {
 	if c.cfg.HTTPClient.Timeout == 0 {
 		var cancel context.CancelFunc
@@ -39,26 +39,36 @@ func (c *APIClient) exchange(ctx context.Context, path, method string, headers m
 	if response.StatusCode >= 300 {
 		return response, errorOf(response, body)
 	}
-	if err := c.decode(answer, body, response.Header.Get("Content-Type")); err != nil {
-		return response, &GenericOpenAPIError{body: body, error: err.Error()}
+	if json.Unmarshal(body, answer) != nil {
+		return response, errorOf(response, body)
 	}
 	return response, nil
 }
 
-// errorOf reads the problem that the service answers. A proxy on the way may answer anything: HTML, other JSON,
-// nothing.
+// errorOf reads the problem that the service answers.
 func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
 	var problem Problem
 	if err := json.Unmarshal(body, &problem); err != nil {
-		found := response.Header.Get("Content-Type")
-		if found == "" {
-			found = "no Content-Type"
-		}
-		message := fmt.Sprintf("%d Unexpected Answer: %s instead of application/problem+json", response.StatusCode, found)
-		return &GenericOpenAPIError{body: body, error: message}
+		return &GenericOpenAPIError{body: body, error: fmt.Sprintf("%d %s", response.StatusCode, unexpected(response, body))}
 	}
 	message := fmt.Sprintf("%d %s: %s", response.StatusCode, problem.Title, problem.Detail)
 	return &GenericOpenAPIError{body: body, error: message, model: problem}
+}
+
+// unexpected is what to call an answer that is neither a page nor a problem: a proxy on the way may answer anything.
+func unexpected(response *http.Response, body []byte) string {
+	if response.StatusCode == http.StatusNotModified {
+		return "Not Modified: PageIfChanged returns this as a value"
+	}
+	if response.StatusCode < 300 {
+		text := []rune(string(body))
+		return "Unexpected Answer: not a page of numbers: " + string(text[:min(100, len(text))])
+	}
+	found := response.Header.Get("Content-Type")
+	if found == "" {
+		found = "no Content-Type"
+	}
+	return "Unexpected Answer: " + found + " instead of application/problem+json"
 }
 
 // Problem returns what the service said, or nil if the answer is not a problem, such as a proxy's.

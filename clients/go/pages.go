@@ -3,32 +3,21 @@
 package brandedphonenumbers
 
 import (
-	"context"
-	"errors"
 	"iter"
 	"net/http"
-	"net/url"
-	"strconv"
-	"time"
 )
 
-const (
-	// tries is how many times a page is requested before its error is returned.
-	tries       = 5
-	longestWait = time.Minute
-)
-
-// EachNumber walks over every number that matches, page after page. After a 429, a 503 or a broken connection it waits
-// and tries again; a page is requested at most five times. An error ends the walk, and so does the request's context,
-// even while it waits.
+// EachNumber walks over every number that matches, page after page. After a 429, 502, 503, 504 or a broken connection it
+// waits and tries again; a page is requested at most five times. An error ends the walk, and so does the request's
+// context, even while it waits.
 func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNumber, error] {
 	return func(yield func(BrandedPhoneNumber, error) bool) {
-		request := r
+		request := r.Retry()
 		if request.size == nil {
 			request = request.Size(100)
 		}
 		for {
-			page, err := request.ask()
+			page, _, err := request.Execute()
 			if err != nil {
 				yield(BrandedPhoneNumber{}, err)
 				return
@@ -47,40 +36,16 @@ func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNu
 	}
 }
 
-func (r ApiListBrandedPhoneNumbersRequest) ask() (*BrandedPhoneNumberPage, error) {
-	for attempt := 1; ; attempt++ {
-		page, response, err := r.Execute()
-		if err == nil || attempt == tries || !isPassing(response, err) {
-			return page, err
-		}
-		select {
-		case <-r.ctx.Done():
-			return nil, context.Cause(r.ctx)
-		case <-time.After(waitAfter(response, attempt)):
-		}
+// PageIfChanged returns a page with its ETag; or nil and the same etag if it is still the one with this etag ("304 Not
+// Modified"). With an empty etag it is always the page.
+func (r ApiListBrandedPhoneNumbersRequest) PageIfChanged(etag string) (*BrandedPhoneNumberPage, string, error) {
+	r.ifNoneMatch = etag
+	page, response, err := r.Execute()
+	if response != nil && response.StatusCode == http.StatusNotModified {
+		return nil, etag, nil
 	}
-}
-
-// isPassing says whether the same request may succeed a little later.
-func isPassing(response *http.Response, err error) bool {
-	var broken *url.Error
-	if errors.As(err, &broken) {
-		return !broken.Timeout() && !errors.Is(err, context.Canceled)
+	if err != nil {
+		return nil, etag, err
 	}
-	return response != nil && (response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable)
-}
-
-// waitAfter is how long to wait: as the service says, in seconds or as a date (RFC 9110 section 10.2.3), or half a
-// second, doubled with each attempt.
-func waitAfter(response *http.Response, attempt int) time.Duration {
-	wait := 500 * time.Millisecond << (attempt - 1)
-	if response != nil {
-		value := response.Header.Get("Retry-After")
-		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-			wait = time.Duration(seconds) * time.Second
-		} else if date, err := http.ParseTime(value); err == nil {
-			wait = time.Until(date)
-		}
-	}
-	return min(wait, longestWait)
+	return page, response.Header.Get("ETag"), nil
 }

@@ -26,12 +26,12 @@ class ApiKeyError(OpenApiException, KeyError):
 
 
 class ApiException(OpenApiException):
-    """An answer other than 2xx; as text, ``<status> <title>: <detail>``."""
+    """An answer other than a page; as text, ``<status> <title>: <detail>``."""
 
-    status: Optional[int]
-    """The status code of the answer."""
+    status: int
+    """The status code of the answer; 0 without an answer."""
     headers: Optional[Mapping[str, str]]
-    """The headers of the answer."""
+    """The headers of the answer, found in any case."""
     body: Optional[str]
     """The body of the answer."""
     problem: Optional[Problem]
@@ -39,7 +39,7 @@ class ApiException(OpenApiException):
 
     def __init__(
         self,
-        status: Optional[int] = None,
+        status: int = 0,
         reason: Optional[str] = None,
         http_resp: Any = None,
         *,
@@ -72,6 +72,10 @@ class ApiException(OpenApiException):
             return f"{self.status} {self.problem.title}: {self.problem.detail}"
         if self.headers is None:
             return f"{self.reason}"
+        if self.status == 304:
+            return "304 Not Modified: page_if_changed returns this as a value"
+        if 200 <= self.status <= 299:
+            return f"{self.status} Unexpected Answer: not a page of numbers: {(self.body or '')[:100]}"
         found = self.headers.get("Content-Type") or "no Content-Type"
         return f"{self.status} Unexpected Answer: {found} instead of application/problem+json"
 

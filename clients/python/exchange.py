@@ -8,6 +8,7 @@ from urllib3.exceptions import HTTPError, TimeoutError
 
 from branded_phone_numbers_client.api_client import RequestSerialized
 from branded_phone_numbers_client.api_response import ApiResponse
+from branded_phone_numbers_client.exceptions import ApiException
 
 LIMIT = 30.0
 """Seconds that a request may take unless the caller says otherwise."""
@@ -35,12 +36,22 @@ def exchange(
     watch.daemon = True
     watch.start()
     try:
-        response.read()
+        body: bytes = response.read()
     except HTTPError as error:
         if monotonic() < end:
             raise
         raise TimeoutError(f"no complete answer within {seconds:g} seconds") from error
     finally:
         watch.cancel()
-    answer: ApiResponse[Any] = client.response_deserialize(response, types)
-    return answer
+    if not 200 <= response.status <= 299:
+        ApiException.from_response(http_resp=response, body=None, data=None)
+    try:
+        data = client.deserialize(body.decode(), types[str(response.status)], "application/json")
+        if data is None:
+            raise ValueError("null")
+    except (LookupError, TypeError, ValueError) as error:
+        raise ApiException(http_resp=response) from error
+    # Not validated, which would make a dict of the headers: these are found in any case.
+    return ApiResponse[Any].model_construct(
+        status_code=response.status, headers=response.headers, data=data, raw_data=body
+    )

@@ -1,24 +1,19 @@
-"""All pages as one walk, at the pace that the service allows."""
+"""Pages: all of them as one walk, at the pace that the service allows; and one, if it has changed."""
 
 import time
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
+from copy import copy
 from threading import Lock
-from typing import Callable, Iterator, Optional
+from typing import Callable, Iterator, NamedTuple, Optional
 from weakref import WeakKeyDictionary
 
 from typing_extensions import Unpack
-from urllib3.exceptions import NewConnectionError, ProtocolError, ProxyError
 
 from branded_phone_numbers_client.api.branded_phone_numbers_api import BrandedPhoneNumbersApi
 from branded_phone_numbers_client.exceptions import ApiException
 from branded_phone_numbers_client.filters import ListBrandedPhoneNumbers
 from branded_phone_numbers_client.models.branded_phone_number import BrandedPhoneNumber
 from branded_phone_numbers_client.models.branded_phone_number_page import BrandedPhoneNumberPage
-
-TRIES = 5
-"""How many times a page is requested before its error is raised."""
-LONGEST_WAIT = 60.0
+from branded_phone_numbers_client.retries import retrying
 
 
 def each_number(
@@ -30,50 +25,57 @@ def each_number(
 ) -> Iterator[BrandedPhoneNumber]:
     """Every number that matches the filters, page after page.
 
-    After a 429, a 503 or a broken connection it waits and tries again; a page is requested at most five times. The
-    filters are those of ``api.list_branded_phone_numbers``. Walks over the same ``api`` share ``requests_per_second``,
-    the most requests in any one second; the service allows 10. A request takes at most ``timeout`` seconds, by default 30.
+    After a 429, 502, 503, 504 or a broken connection it waits and tries again; a page is requested at most five times.
+    The filters are those of ``api.list_branded_phone_numbers``. Walks over the same ``api`` share
+    ``requests_per_second``, the most requests in any one second; the service allows 10. A request takes at most
+    ``timeout`` seconds, by default 30.
     """
+    once = copy(api)
+    once.retry = False
     request: ListBrandedPhoneNumbers = {"size": 100, **filters}
+
+    def send() -> BrandedPhoneNumberPage:
+        release = _take_turn(api, requests_per_second)
+        try:
+            return once.list_branded_phone_numbers(**request, _request_timeout=timeout)
+        finally:
+            release()
+
     while True:
-        page = _ask(api, requests_per_second, timeout, request)
+        page = retrying(send)
         yield from page.items
         if page.next_cursor is None:
             return
         request["next_cursor"] = page.next_cursor
 
 
-def _ask(
-    api: BrandedPhoneNumbersApi, per_second: int, timeout: Optional[float], request: ListBrandedPhoneNumbers
-) -> BrandedPhoneNumberPage:
-    attempt = 1
-    while True:
-        wait: Optional[float] = None
-        release = _take_turn(api, per_second)
-        try:
-            return api.list_branded_phone_numbers(**request, _request_timeout=timeout)
-        except ApiException as error:
-            if attempt == TRIES or error.status not in (429, 503):
-                raise
-            wait = _retry_after(error)
-        except (NewConnectionError, ProtocolError, ProxyError):
-            if attempt == TRIES:
-                raise
-        finally:
-            release()
-        time.sleep(min(0.5 * 2.0 ** (attempt - 1) if wait is None else wait, LONGEST_WAIT))
-        attempt += 1
+class TaggedPage(NamedTuple):
+    """A page, and the ``ETag`` that identifies this version of it."""
+
+    page: BrandedPhoneNumberPage
+    etag: Optional[str]
+    """``None`` if a proxy has removed it."""
 
 
-def _retry_after(error: ApiException) -> Optional[float]:
-    """Seconds, given as such or as a date (RFC 9110 section 10.2.3)."""
-    value = (error.headers or {}).get("Retry-After", "")
-    if value.isdecimal():
-        return float(value)
+def page_if_changed(
+    api: BrandedPhoneNumbersApi,
+    etag: Optional[str],
+    *,
+    timeout: Optional[float] = None,
+    **filters: Unpack[ListBrandedPhoneNumbers],
+) -> Optional[TaggedPage]:
+    """A page with its ``etag``; or ``None`` if it is still the one with this ``etag`` ("304 Not Modified").
+
+    Without an ``etag`` it is always the page.
+    """
+    headers = {"If-None-Match": etag} if etag else {}
     try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
-    except (ValueError, TypeError):
-        return None
+        answer = api.list_branded_phone_numbers_with_http_info(**filters, _headers=headers, _request_timeout=timeout)
+    except ApiException as error:
+        if error.status == 304:
+            return None
+        raise
+    return TaggedPage(answer.data, (answer.headers or {}).get("ETag"))
 
 
 # For each client: when each of the turns that a second holds is free again.

@@ -1,5 +1,6 @@
 """The wheel, installed and run against the live service."""
 
+import asyncio
 import json
 import os
 import time
@@ -20,11 +21,13 @@ from branded_phone_numbers_client import (
     Feature,
     StatusFilter,
 )
-from branded_phone_numbers_client.pages import each_number
+from branded_phone_numbers_client.pages import each_number, page_if_changed
 from urllib3.exceptions import TimeoutError
 
 SERVICE_URL = os.environ["SERVICE_URL"]
 LIMITED_URL = os.environ["LIMITED_URL"]
+KEYED_URL = os.environ["KEYED_URL"]
+API_KEY = os.environ["API_KEY"]
 GROWN_URL = os.environ["GROWN_URL"]
 FAILING_URL = os.environ["FAILING_URL"]
 SHAPES = json.loads(Path(os.environ["SHAPES"]).read_text())
@@ -89,6 +92,71 @@ def test_raises_a_page_of_a_proxy_as_an_error_that_says_what_it_is() -> None:
     assert str(raised.value) == "502 Unexpected Answer: text/html instead of application/problem+json"
     assert raised.value.problem is None
     assert raised.value.body is not None and "Bad Gateway" in raised.value.body
+
+
+@pytest.mark.parametrize("step, start", [("login", "<h1>Log in</h1>" + 85 * "."), ("other", '{"ok":true}')])
+def test_raises_a_200_that_is_no_page_as_an_error_that_shows_its_beginning(step: str, start: str) -> None:
+    with pytest.raises(ApiException) as raised:
+        client(f"{FAILING_URL}/python/{step}").list_branded_phone_numbers()
+    assert str(raised.value) == f"200 Unexpected Answer: not a page of numbers: {start}"
+
+
+def test_takes_an_address_with_a_slash_at_its_end() -> None:
+    for url in (f"{SERVICE_URL}/", f"{FAILING_URL}/python/ok/"):
+        assert len(client(url).list_branded_phone_numbers(size=1).items) == 1
+
+
+def test_sends_a_key() -> None:
+    for configuration in (
+        Configuration(host=KEYED_URL, access_token=API_KEY),
+        Configuration(host=KEYED_URL, api_key={"apiKey": API_KEY}),
+        Configuration(host=KEYED_URL, api_key={"apiKey": API_KEY}, api_key_prefix={"apiKey": "Bearer"}),
+    ):
+        assert len(BrandedPhoneNumbersApi(ApiClient(configuration)).list_branded_phone_numbers().items) == 25
+    with pytest.raises(ApiException, match="^401 Unauthorized: "):
+        client(KEYED_URL).list_branded_phone_numbers()
+
+
+def test_tries_again_only_if_told_to() -> None:
+    day = BadDay("503", "break", "502", "504")
+    assert len(BrandedPhoneNumbersApi(day.api.api_client, retry=True).list_branded_phone_numbers().items) == 25
+    with pytest.raises(ApiException, match="^503 Bad Day: Try again.$"):
+        BadDay("503").api.list_branded_phone_numbers()
+
+
+def test_works_with_asyncio() -> None:
+    async def ask() -> list[str]:
+        numbers = [f"+1415555{i:04}" for i in range(8)]
+        pages = [asyncio.to_thread(api.list_branded_phone_numbers, phone_number=number) for number in numbers]
+        return [item.phone_number for page in await asyncio.gather(*pages) for item in page.items]
+
+    async def walk() -> list[str]:
+        return [number.phone_number for number in await asyncio.to_thread(lambda: list(each_number(api)))]
+
+    assert asyncio.run(ask()) == ALL[:8]
+    assert asyncio.run(walk()) == ALL
+
+
+@pytest.mark.parametrize("name", ["etag", "Etag", "ETag"])
+def test_finds_headers_in_any_case(name: str) -> None:
+    answer = client(f"{FAILING_URL}/python/{name}").list_branded_phone_numbers_with_http_info()
+    assert answer.headers is not None
+    assert answer.headers["ETag"] == answer.headers["etag"] == answer.headers.get("Etag")
+    with pytest.raises(ApiException) as raised:
+        client(f"{FAILING_URL}/python/{name},503-1*").list_branded_phone_numbers()
+    assert raised.value.headers is not None and raised.value.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("name", ["etag", "Etag", "ETag"])
+def test_page_if_changed_gives_a_page_with_its_etag_and_none_while_it_has_not_changed(name: str) -> None:
+    proxied = client(f"{FAILING_URL}/python/{name}")
+    held = page_if_changed(proxied, None, size=2)
+    assert held is not None and [number.phone_number for number in held.page.items] == ALL[:2]
+    assert page_if_changed(proxied, held.etag, size=2) is None
+    newer = page_if_changed(proxied, held.etag, size=3)
+    assert newer is not None and len(newer.page.items) == 3
+    with pytest.raises(ApiException, match="^400 Invalid Cursor: "):
+        page_if_changed(proxied, held.etag, next_cursor="damaged")
 
 
 @pytest.mark.parametrize("step", ["silent", "stall"])
@@ -192,13 +260,14 @@ class BadDay:
         return [(later - earlier) / 1000 for earlier, later in zip(asked, asked[1:])]
 
 
-def test_each_number_asks_again_after_a_broken_connection_a_503_and_429s_on_any_page() -> None:
-    day = BadDay("size=80", "break", "503", "429", "429-1", "ok", "half")
+def test_each_number_asks_again_after_a_broken_connection_a_502_503_or_504_and_429s_on_any_page() -> None:
+    day = BadDay("size=80", "etag", "break", "503", "429", "429-1", "ok", "half", "504", "html")
     assert [number.phone_number for number in each_number(day.api)] == ALL
-    broken, unavailable, refused, limited, _, half, _ = day.waits()
+    broken, unavailable, refused, limited, _, half, timeout, html, _ = day.waits()
     assert min(broken, half) >= 0.49
-    assert max(unavailable, refused) < 0.9
+    assert max(unavailable, refused, timeout) < 0.9
     assert limited >= 0.99
+    assert html >= 1.99
 
 
 def test_each_number_waits_half_a_second_then_one_where_nobody_says_how_long() -> None:
@@ -218,11 +287,11 @@ def test_each_number_waits_until_the_time_that_the_answer_says() -> None:
 def test_each_number_gives_up_after_five_requests_for_a_page() -> None:
     day = BadDay("ok", "503*")
     with pytest.raises(ApiException, match="^503 Bad Day: Try again.$"):
-        list(each_number(day.api))
+        list(each_number(BrandedPhoneNumbersApi(day.api.api_client, retry=True)))
     assert len(day.waits()) == 5
 
 
-@pytest.mark.parametrize("step", ["500", "html", "silent"])
+@pytest.mark.parametrize("step", ["500", "login", "silent"])
 def test_each_number_raises_at_once_what_asking_again_does_not_help(step: str) -> None:
     day = BadDay(step)
     with pytest.raises((ApiException, TimeoutError)):

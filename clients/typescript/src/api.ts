@@ -1,37 +1,50 @@
 /** The generated operations, with a time limit for each request and errors that say what the service said. */
 import * as generated from './generated/index.js';
+import { retrying } from './retries.js';
 
 export interface ConfigurationParameters extends generated.ConfigurationParameters {
   /** How long a request may take until its answer is complete, in milliseconds; 30,000 by default. */
   timeout?: number;
+  /** Whether every request is tried again as those of `eachNumber` are; false by default. */
+  retry?: boolean;
 }
 
 export class Configuration extends generated.Configuration {
   readonly timeout: number;
+  readonly retry: boolean;
 
   constructor(parameters: ConfigurationParameters = {}) {
     super(parameters);
     this.timeout = parameters.timeout ?? 30_000;
+    this.retry = parameters.retry ?? false;
+  }
+
+  override get basePath(): string {
+    return super.basePath.replace(/\/+$/, '');
   }
 }
 
-/** An answer other than 2xx. Its message is `<status> <title>: <detail>`. */
+/** An answer other than a page. Its message is `<status> <title>: <detail>`. */
 export class ResponseError extends generated.ResponseError {
-  constructor(
-    response: Response,
-    /** What the service said; undefined if the answer is not a problem, such as a proxy's. */
-    readonly problem?: generated.Problem,
-  ) {
-    const found = response.headers.get('Content-Type') ?? 'no Content-Type';
-    super(
-      response,
-      problem
-        ? `${response.status} ${problem.title}: ${problem.detail}`
-        : `${response.status} Unexpected Answer: ${found} instead of application/problem+json`,
-    );
+  /** What the service said; undefined if the answer is not a problem, such as a proxy's. */
+  readonly problem?: generated.Problem;
+
+  constructor(response: Response, body: string) {
+    const problem = read(body, generated.instanceOfProblem, generated.ProblemFromJSON);
+    const { title, detail } = problem ?? unexpected(response, body);
+    super(response, `${response.status} ${title}: ${detail}`);
+    if (problem) this.problem = problem;
     // Printing it would bury the message in the members of a Response.
     Object.defineProperty(this, 'response', { enumerable: false });
   }
+}
+
+/** What to call an answer that is neither a page nor a problem: a proxy on the way may answer anything. */
+function unexpected({ status, ok, headers }: Response, body: string): { title: string; detail: string } {
+  if (status === 304) return { title: 'Not Modified', detail: 'pageIfChanged returns this as a value' };
+  const found = headers.get('Content-Type') ?? 'no Content-Type';
+  const detail = ok ? `not a page of numbers: ${body.slice(0, 100)}` : `${found} instead of application/problem+json`;
+  return { title: 'Unexpected Answer', detail };
 }
 
 export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
@@ -41,27 +54,46 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
     super(configuration);
   }
 
+  /** The same client, which sends a request once: for code that tries again itself. */
+  withoutRetry(): BrandedPhoneNumbersApi {
+    const once = this.withMiddleware<BrandedPhoneNumbersApi>();
+    once.configuration = Object.create(this.configuration, { retry: { value: false } });
+    return once;
+  }
+
   protected override async request(
     { query = {}, ...context }: generated.RequestOpts,
     initOverrides?: RequestInit | generated.InitOverrideFunction,
   ): Promise<Response> {
-    const limit = AbortSignal.timeout(this.configuration.timeout);
-    let signal = limit;
+    let aborted: AbortSignal | null | undefined;
     const withSignal: generated.InitOverrideFunction = async (given) => {
       const init = typeof initOverrides === 'function' ? await initOverrides(given) : initOverrides;
-      if (init?.signal) signal = AbortSignal.any([init.signal, limit]);
+      aborted = init?.signal;
+      return init ?? {};
+    };
+    const send = () => this.exchange({ ...context, query: withoutEmpty(query) }, withSignal);
+    return this.configuration.retry ? retrying(send, () => aborted) : send();
+  }
+
+  private async exchange(context: generated.RequestOpts, overrides: generated.InitOverrideFunction): Promise<Response> {
+    const limit = AbortSignal.timeout(this.configuration.timeout);
+    let signal = limit;
+    const withLimit: generated.InitOverrideFunction = async (given) => {
+      const init = await overrides(given);
+      if (init.signal) signal = AbortSignal.any([init.signal, limit]);
       return { ...init, signal };
     };
     try {
-      const answer = await super.request({ ...context, query: withoutEmpty(query) }, withSignal).catch((error) => {
+      const answer = await super.request(context, withLimit).catch((error) => {
         if (error instanceof generated.ResponseError) return error.response;
         throw error;
       });
       // The body is read here, so that a connection that breaks in the middle of it is noticed here, too.
       const body = await answer.arrayBuffer();
       const response = new Response(body.byteLength ? body : null, answer);
-      if (response.ok) return response;
-      throw new ResponseError(response, readProblem(new TextDecoder().decode(body)));
+      const text = new TextDecoder().decode(body);
+      if (response.ok && read(text, generated.instanceOfBrandedPhoneNumberPage, Boolean)) return response;
+      throw new ResponseError(response, text);
     } catch (error) {
       if (error instanceof ResponseError) throw error;
       signal.throwIfAborted();
@@ -76,11 +108,11 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
 const withoutEmpty = (query: generated.HTTPQuery): generated.HTTPQuery =>
   Object.fromEntries(Object.entries(query).filter(([, value]) => !(Array.isArray(value) && value.length === 0)));
 
-/** A proxy on the way may answer anything: HTML, other JSON, nothing. */
-function readProblem(body: string): generated.Problem | undefined {
+/** The text as what it should be; undefined if it is something else: HTML, other JSON, nothing. */
+function read<T>(text: string, isIt: (json: object) => boolean, from: (json: unknown) => T): T | undefined {
   try {
-    const read = JSON.parse(body);
-    return generated.instanceOfProblem(read) ? generated.ProblemFromJSON(read) : undefined;
+    const json = JSON.parse(text);
+    return isIt(json) ? from(json) : undefined;
   } catch {
     return undefined;
   }

@@ -1,11 +1,7 @@
-/** All pages as one walk, at the pace that the service allows. */
+/** Pages: all of them as one walk, at the pace that the service allows; and one, if it has changed. */
 import { type BrandedPhoneNumbersApi, ResponseError } from './api.js';
-import {
-  type BrandedPhoneNumber,
-  type BrandedPhoneNumberPage,
-  FetchError,
-  type ListBrandedPhoneNumbersRequest,
-} from './generated/index.js';
+import type { BrandedPhoneNumber, BrandedPhoneNumberPage, ListBrandedPhoneNumbersRequest } from './generated/index.js';
+import { retrying, sleep } from './retries.js';
 
 export interface WalkOptions {
   /** The most requests in any one second; walks over the same `api` share it. The service allows 10. */
@@ -14,54 +10,59 @@ export interface WalkOptions {
   signal?: AbortSignal;
 }
 
-/** How many times a page is requested before its error is thrown. */
-const TRIES = 5;
-const LONGEST_WAIT = 60_000;
-
 /**
- * Every number that matches `filters`, page after page. After a 429, a 503 or a broken connection it waits and tries
- * again; a page is requested at most five times.
+ * Every number that matches `filters`, page after page. After a 429, 502, 503, 504 or a broken connection it waits and
+ * tries again; a page is requested at most five times.
  */
 export async function* eachNumber(
   api: BrandedPhoneNumbersApi,
   filters: ListBrandedPhoneNumbersRequest = {},
-  options: WalkOptions = {},
+  { requestsPerSecond = 10, signal }: WalkOptions = {},
 ): AsyncGenerator<BrandedPhoneNumber, void, undefined> {
+  const once = api.withoutRetry();
   let page: BrandedPhoneNumberPage | undefined;
   do {
-    page = await ask(api, { size: 100, ...filters, ...(page && { nextCursor: page.nextCursor }) }, options);
+    const request = { size: 100, ...filters, ...(page && { nextCursor: page.nextCursor }) };
+    const send = async () => {
+      const release = await takeTurn(api, requestsPerSecond, signal);
+      try {
+        return await once.listBrandedPhoneNumbers(request, signal ? { signal } : undefined);
+      } finally {
+        release();
+      }
+    };
+    page = await retrying(send, () => signal);
     yield* page.items;
   } while (page.nextCursor !== null);
 }
 
-async function ask(
-  api: BrandedPhoneNumbersApi,
-  request: ListBrandedPhoneNumbersRequest,
-  { requestsPerSecond = 10, signal }: WalkOptions,
-): Promise<BrandedPhoneNumberPage> {
-  for (let attempt = 1; ; attempt++) {
-    const release = await takeTurn(api, requestsPerSecond, signal);
-    let wait = 500 * 2 ** (attempt - 1);
-    try {
-      return await api.listBrandedPhoneNumbers(request, signal ? { signal } : undefined);
-    } catch (error) {
-      if (attempt === TRIES) throw error;
-      if (error instanceof ResponseError) {
-        if (![429, 503].includes(error.response.status)) throw error;
-        wait = retryAfter(error.response) ?? wait;
-      } else if (!(error instanceof FetchError)) throw error;
-    } finally {
-      release();
-    }
-    await sleep(Math.min(wait, LONGEST_WAIT), signal);
-  }
+/** A page, and the `ETag` that identifies this version of it. */
+export interface TaggedPage {
+  page: BrandedPhoneNumberPage;
+  /** Null if a proxy has removed it. */
+  etag: string | null;
 }
 
-/** In milliseconds. It is sent in seconds, or as a date (RFC 9110 section 10.2.3). */
-function retryAfter({ headers }: Response): number | undefined {
-  const value = headers.get('Retry-After') ?? '';
-  const wait = /^\d+$/.test(value) ? 1000 * Number(value) : Date.parse(value) - Date.now();
-  return Number.isNaN(wait) ? undefined : Math.max(0, wait);
+/**
+ * A page with its `etag`; or undefined if it is still the one with this `etag` ("304 Not Modified"). Without an `etag`
+ * it is always the page.
+ */
+export async function pageIfChanged(
+  api: BrandedPhoneNumbersApi,
+  etag: string | null | undefined,
+  filters: ListBrandedPhoneNumbersRequest = {},
+  { signal }: { signal?: AbortSignal } = {},
+): Promise<TaggedPage | undefined> {
+  try {
+    const answer = await api.listBrandedPhoneNumbersRaw(filters, async ({ init }) => ({
+      headers: { ...init.headers, ...(etag && { 'If-None-Match': etag }) },
+      ...(signal && { signal }),
+    }));
+    return { page: await answer.value(), etag: answer.raw.headers.get('ETag') };
+  } catch (error) {
+    if (error instanceof ResponseError && error.response.status === 304) return undefined;
+    throw error;
+  }
 }
 
 /** For each client: when each of its turns is free again. It has as many turns as requests are allowed in a second. */
@@ -88,19 +89,4 @@ async function takeTurn(api: BrandedPhoneNumbersApi, perSecond: number, signal?:
     // The turns of running requests have no time yet: look again soon.
     await sleep(Math.min(50, ...free.slice(0, perSecond).map((time) => time - now)), signal);
   }
-}
-
-function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    signal?.throwIfAborted();
-    const end = () => {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    };
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', end);
-      resolve();
-    }, milliseconds);
-    signal?.addEventListener('abort', end, { once: true });
-  });
 }

@@ -2,7 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import type { BrandedPhoneNumber, ListBrandedPhoneNumbersRequest, Problem } from 'branded-phone-numbers-client';
-import { BrandedPhoneNumbersApi, Configuration, eachNumber, ResponseError } from 'branded-phone-numbers-client';
+import {
+  BrandedPhoneNumbersApi,
+  Configuration,
+  eachNumber,
+  pageIfChanged,
+  ResponseError,
+} from 'branded-phone-numbers-client';
 import { describe, expect, it } from 'vitest';
 
 interface Shape {
@@ -12,7 +18,8 @@ interface Shape {
   count: number;
 }
 
-const { SERVICE_URL = '', LIMITED_URL = '', GROWN_URL = '', FAILING_URL = '', SHAPES = '' } = process.env;
+const { SERVICE_URL = '', LIMITED_URL = '', KEYED_URL = '', GROWN_URL = '', FAILING_URL = '' } = process.env;
+const { API_KEY = '', SHAPES = '' } = process.env;
 const shapes: Shape[] = JSON.parse(readFileSync(SHAPES, 'utf8'));
 const client = (basePath: string, timeout?: number) =>
   new BrandedPhoneNumbersApi(new Configuration({ basePath, ...(timeout && { timeout }) }));
@@ -77,6 +84,35 @@ describe('The TypeScript client', () => {
     expect(await error.response.text()).toContain('Bad Gateway');
   });
 
+  it.each([
+    ['login', `<h1>Log in</h1>${'.'.repeat(85)}`],
+    ['other', '{"ok":true}'],
+  ])('throws a 200 that is no page as an error that shows its beginning: %s', async (step, start) => {
+    const error = await client(`${FAILING_URL}/typescript/${step}`)
+      .listBrandedPhoneNumbers()
+      .catch((thrown) => thrown);
+    expect(error).toBeInstanceOf(ResponseError);
+    expect(error.message).toBe(`200 Unexpected Answer: not a page of numbers: ${start}`);
+  });
+
+  it('takes an address with a slash at its end', async () => {
+    for (const url of [`${SERVICE_URL}/`, `${FAILING_URL}/typescript/ok/`])
+      expect((await client(url).listBrandedPhoneNumbers({ size: 1 })).items).toHaveLength(1);
+  });
+
+  it.each([{ accessToken: API_KEY }, { apiKey: API_KEY }])('sends a key: %o', async (key) => {
+    const keyed = new BrandedPhoneNumbersApi(new Configuration({ basePath: KEYED_URL, ...key }));
+    expect((await keyed.listBrandedPhoneNumbers()).items).toHaveLength(25);
+    await expect(client(KEYED_URL).listBrandedPhoneNumbers()).rejects.toThrow('401 Unauthorized');
+  });
+
+  it('tries again only if told to', async () => {
+    const url = () => `${FAILING_URL}/typescript-${crypto.randomUUID()}/503,break,502,504`;
+    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url(), retry: true }));
+    expect((await retrying.listBrandedPhoneNumbers()).items).toHaveLength(25);
+    await expect(client(url()).listBrandedPhoneNumbers()).rejects.toThrow('503 Bad Day: Try again.');
+  });
+
   it.each(['silent', 'stall'])('ends a request in time when the answer is %s', async (step) => {
     const started = performance.now();
     const asking = client(`${FAILING_URL}/typescript/${step}`, 300).listBrandedPhoneNumbers();
@@ -109,6 +145,36 @@ describe('The TypeScript client', () => {
       status: 'on hold',
       carrierStatuses: [{ feature: 'voicemailGreeting', detailedStatus: 'expired.optIn' }, {}],
     });
+  });
+});
+
+describe('pageIfChanged', () => {
+  it('gives a page with its ETag, and nothing while it has not changed', async () => {
+    const held = await pageIfChanged(api, undefined, { size: 2 });
+    expect(held?.page.items.map((number) => number.phoneNumber)).toEqual(['+14155550000', '+14155550001']);
+    expect(await pageIfChanged(api, held?.etag, { size: 2 })).toBeUndefined();
+    expect((await pageIfChanged(api, held?.etag, { size: 3 }))?.page.items).toHaveLength(3);
+  });
+
+  it.each(['etag', 'Etag', 'ETag'])('reads the header %s', async (name) => {
+    const proxied = client(`${FAILING_URL}/typescript/${name}`);
+    const held = await pageIfChanged(proxied, undefined);
+    expect(held?.etag).toMatch(/^W\/"/);
+    expect(await pageIfChanged(proxied, held?.etag)).toBeUndefined();
+  });
+
+  it('keeps the key, retries if told to, and ends when its signal is aborted', async () => {
+    const keyed = new BrandedPhoneNumbersApi(new Configuration({ basePath: KEYED_URL, accessToken: API_KEY }));
+    const held = await pageIfChanged(keyed, 'W/"old"');
+    expect(await pageIfChanged(keyed, held?.etag)).toBeUndefined();
+    const basePath = `${FAILING_URL}/typescript-${crypto.randomUUID()}/503,503-60`;
+    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath, retry: true }));
+    const waiting = pageIfChanged(retrying, held?.etag, {}, { signal: AbortSignal.timeout(300) });
+    await expect(waiting).rejects.toMatchObject({ name: 'TimeoutError' });
+  });
+
+  it('throws other errors', async () => {
+    await expect(pageIfChanged(api, undefined, { nextCursor: 'damaged' })).rejects.toThrow('400 Invalid Cursor');
   });
 });
 
@@ -188,14 +254,15 @@ describe('eachNumber', () => {
     };
   }
 
-  it('waits and tries again after a broken connection, a 503 and 429s, on any page', async () => {
-    const { url, waits } = badDay('size=80', 'break', '503', '429', '429-1', 'ok', 'half');
+  it('waits and tries again after a broken connection, a 502, 503 or 504 and 429s, on any page', async () => {
+    const { url, waits } = badDay('size=80', 'etag', 'break', '503', '429', '429-1', 'ok', 'half', '504', 'html');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
-    const [broken = 0, unavailable = 0, refused = 0, limited = 0, , half = 0, ...more] = await waits();
+    const [broken = 0, unavailable = 0, refused = 0, limited = 0, , half = 0, timeout = 0, html = 0] = await waits();
     expect(Math.min(broken, half)).toBeGreaterThanOrEqual(490);
-    expect(Math.max(unavailable, refused)).toBeLessThan(900);
+    expect(Math.max(unavailable, refused, timeout)).toBeLessThan(900);
     expect(limited).toBeGreaterThanOrEqual(990);
-    expect(more).toHaveLength(1);
+    expect(html).toBeGreaterThanOrEqual(1990);
+    expect(await waits()).toHaveLength(9);
   });
 
   it('waits half a second, then one, if the answer does not say how long', async () => {
@@ -214,11 +281,12 @@ describe('eachNumber', () => {
 
   it('gives up after five requests for a page', async () => {
     const { url, waits } = badDay('ok', '503*');
-    await expect(collect(eachNumber(client(url)))).rejects.toThrow('503 Bad Day: Try again.');
+    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url, retry: true }));
+    await expect(collect(eachNumber(retrying))).rejects.toThrow('503 Bad Day: Try again.');
     expect(await waits()).toHaveLength(5);
   });
 
-  it.each(['500', 'html', 'silent'])('throws at once where retrying does not help: %s', async (step) => {
+  it.each(['500', 'login', 'silent'])('throws at once where retrying does not help: %s', async (step) => {
     const { url, waits } = badDay(step);
     await expect(collect(eachNumber(client(url, 300)))).rejects.toThrow();
     expect(await waits()).toHaveLength(0);

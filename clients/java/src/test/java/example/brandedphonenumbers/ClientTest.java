@@ -29,6 +29,7 @@ import java.time.Duration;
 import java.time.OffsetDateTime;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -144,6 +145,65 @@ class ClientTest {
     assertTrue(error.getResponseBody().contains("Bad Gateway"));
   }
 
+  @TestFactory
+  Stream<DynamicTest> throwsA200ThatIsNoPageAsAnErrorThatShowsItsBeginning() {
+    var starts = Map.of("login", "<h1>Log in</h1>" + ".".repeat(85), "other", "{\"ok\":true}");
+    return starts.entrySet().stream().map(each -> DynamicTest.dynamicTest(each.getKey(), () -> {
+      var asked = client(FAILING_URL + "/java/" + each.getKey());
+      var error = assertThrows(ApiException.class, () -> asked.listBrandedPhoneNumbers(request().build()));
+      assertEquals("200 Unexpected Answer: not a page of numbers: " + each.getValue(), error.getMessage());
+      assertEquals(200, error.getCode());
+    }));
+  }
+
+  @Test
+  void takesAnAddressWithASlashAtItsEnd() {
+    for (var url : List.of(SERVICE_URL + "/", FAILING_URL + "/java/ok/"))
+      assertEquals(1, client(url).listBrandedPhoneNumbers(request().size(1).build()).getItems().size());
+  }
+
+  @Test
+  void sendsAKey() {
+    var client = new ApiClient();
+    client.updateBaseUri(System.getenv("KEYED_URL"));
+    client.setRequestInterceptor(request -> request.header("Authorization", "Bearer " + System.getenv("API_KEY")));
+    assertEquals(25, new BrandedPhoneNumbersApi(client).listBrandedPhoneNumbers(request().build()).getItems().size());
+  }
+
+  @Test
+  void triesAgainOnlyIfToldTo() {
+    var steps = "503,break,502,504";
+    assertEquals(25, client(badDay(steps)).withRetry().listBrandedPhoneNumbers(request().build()).getItems().size());
+    var error = assertThrows(ApiException.class, () -> client(badDay(steps)).listBrandedPhoneNumbers(request().build()));
+    assertEquals("503 Bad Day: Try again.", error.getMessage());
+  }
+
+  @TestFactory
+  Stream<DynamicTest> findsHeadersInAnyCase() {
+    return Stream.of("etag", "Etag", "ETag").map(name -> DynamicTest.dynamicTest(name, () -> {
+      var headers = client(FAILING_URL + "/java/" + name).listBrandedPhoneNumbersWithHttpInfo(request().build()).getHeaders();
+      assertTrue(headers.get("ETag").get(0).startsWith("W/"));
+      assertEquals(headers.get("ETag"), headers.get("etag"));
+      var error = assertThrows(ApiException.class,
+          () -> client(FAILING_URL + "/java/503-1*," + name).listBrandedPhoneNumbers(request().build()));
+      assertEquals("1", error.getResponseHeaders().firstValue("Retry-After").orElseThrow());
+    }));
+  }
+
+  @TestFactory
+  Stream<DynamicTest> pageIfChangedGivesAPageWithItsETagAndNothingWhileItHasNotChanged() {
+    return Stream.of("etag", "Etag", "ETag").map(name -> DynamicTest.dynamicTest(name, () -> {
+      var proxied = client(FAILING_URL + "/java/" + name);
+      var held = Pages.pageIfChanged(proxied, null, request().size(2).build()).orElseThrow();
+      assertEquals(ALL.get(1), held.getPage().getItems().get(1).getPhoneNumber());
+      assertTrue(Pages.pageIfChanged(proxied, held.getEtag(), request().size(2).build()).isEmpty());
+      var newer = Pages.pageIfChanged(proxied, held.getEtag(), request().size(3).build()).orElseThrow();
+      assertEquals(3, newer.getPage().getItems().size());
+      var damaged = request().nextCursor("damaged").build();
+      assertThrows(ApiException.class, () -> Pages.pageIfChanged(proxied, held.getEtag(), damaged));
+    }));
+  }
+
   /** A client whose requests end after 300 milliseconds. */
   static BrandedPhoneNumbersApi hasty(String url) {
     var client = new ApiClient().setReadTimeout(Duration.ofMillis(300));
@@ -224,13 +284,14 @@ class ClientTest {
   }
 
   @Test
-  void eachNumberAsksAgainAfterABrokenConnectionA503And429sOnAnyPage() throws Exception {
-    var url = badDay("size=80,break,503,429,429-1,ok,half");
+  void eachNumberAsksAgainAfterABrokenConnectionA502503Or504And429sOnAnyPage() throws Exception {
+    var url = badDay("size=80,etag,break,503,429,429-1,ok,half,504,html");
     assertEquals(ALL, collect(client(url), request()));
     var waits = waits(url);
-    assertEquals(7, waits.size());
+    assertEquals(9, waits.size());
     assertTrue(waits.get(0) >= 490 && waits.get(3) >= 990 && waits.get(5) >= 490, waits.toString());
-    assertTrue(waits.get(1) < 900 && waits.get(2) < 900, waits.toString());
+    assertTrue(waits.get(1) < 900 && waits.get(2) < 900 && waits.get(6) < 900, waits.toString());
+    assertTrue(waits.get(7) >= 1990, waits.toString());
   }
 
   @Test
@@ -250,14 +311,14 @@ class ClientTest {
   @Test
   void eachNumberGivesUpAfterFiveRequestsForAPage() throws Exception {
     var url = badDay("ok,503*");
-    var error = assertThrows(ApiException.class, () -> collect(client(url), request()));
+    var error = assertThrows(ApiException.class, () -> collect(client(url).withRetry(), request()));
     assertEquals("503 Bad Day: Try again.", error.getMessage());
     assertEquals(5, waits(url).size());
   }
 
   @TestFactory
   Stream<DynamicTest> eachNumberThrowsAtOnceWhatAskingAgainDoesNotHelp() {
-    return Stream.of("500", "html", "silent").map(step -> DynamicTest.dynamicTest(step, () -> {
+    return Stream.of("500", "login", "silent").map(step -> DynamicTest.dynamicTest(step, () -> {
       var url = badDay(step);
       assertThrows(ApiException.class, () -> collect(hasty(url), request()));
       assertEquals(List.of(), waits(url));

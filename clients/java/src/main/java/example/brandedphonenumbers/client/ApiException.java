@@ -31,7 +31,7 @@ public class ApiException extends RuntimeException {
   }
 
   /**
-   * An answer other than 2xx.
+   * An answer other than a page.
    *
    * @param code its status
    * @param responseHeaders its headers
@@ -42,14 +42,21 @@ public class ApiException extends RuntimeException {
   }
 
   private ApiException(int code, HttpHeaders responseHeaders, String responseBody, @Nullable Problem problem) {
-    super(problem == null
-        ? code + " Unexpected Answer: " + responseHeaders.firstValue("Content-Type").orElse("no Content-Type")
-            + " instead of application/problem+json"
-        : code + " " + problem.getTitle() + ": " + problem.getDetail());
+    super(code + " " + (problem == null
+        ? unexpected(code, responseHeaders, responseBody)
+        : problem.getTitle() + ": " + problem.getDetail()));
     this.code = code;
     this.responseHeaders = responseHeaders;
     this.responseBody = responseBody;
     this.problem = problem;
+  }
+
+  /** What to call an answer that is neither a page nor a problem. */
+  private static String unexpected(int code, HttpHeaders headers, String body) {
+    if (code == 304) return "Not Modified: pageIfChanged returns this as a value";
+    if (code / 100 == 2) return "Unexpected Answer: not a page of numbers: " + body.substring(0, Math.min(100, body.length()));
+    String found = headers.firstValue("Content-Type").orElse("no Content-Type");
+    return "Unexpected Answer: " + found + " instead of application/problem+json";
   }
 
   /** A proxy on the way may answer anything: HTML, other JSON, nothing. */

@@ -1,39 +1,29 @@
 package example.brandedphonenumbers.client;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import example.brandedphonenumbers.client.BrandedPhoneNumbersApi.APIListBrandedPhoneNumbersRequest;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumber;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumberPage;
-import java.io.IOException;
-import java.net.http.HttpTimeoutException;
-import java.time.DateTimeException;
-import java.time.Duration;
-import java.time.Instant;
-import java.time.ZonedDateTime;
-import java.time.format.DateTimeFormatter;
 import java.util.Collections;
 import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 import java.util.Spliterator;
 import java.util.Spliterators.AbstractSpliterator;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
+import javax.annotation.Nullable;
 
-/** All pages as one walk, at the pace that the service allows. */
+/** Pages: all of them as one walk, at the pace that the service allows; and one, if it has changed. */
 public final class Pages {
-  /** How many times a page is requested before its error is thrown. */
-  private static final int TRIES = 5;
-
-  private static final Duration LONGEST_WAIT = Duration.ofSeconds(60);
-
   private Pages() {}
 
   /**
-   * Every number that matches, page after page. After a 429, a 503 or a broken connection it waits and tries again; a page
-   * is requested at most five times.
+   * Every number that matches, page after page. After a 429, 502, 503, 504 or a broken connection it waits and tries
+   * again; a page is requested at most five times.
    *
    * @param api where to ask
    * @param request the filters, and optionally the size of a page and the cursor to start at
@@ -42,8 +32,59 @@ public final class Pages {
    */
   public static Stream<BrandedPhoneNumber> eachNumber(
       BrandedPhoneNumbersApi api, APIListBrandedPhoneNumbersRequest request) {
-    Walk walk = new Walk(api, request);
+    Walk walk = new Walk(api.withoutRetry(), request);
     return StreamSupport.stream(walk, false).onClose(walk.closed::countDown);
+  }
+
+  /** A page, and the {@code ETag} that identifies this version of it. */
+  public static final class TaggedPage {
+    private final BrandedPhoneNumberPage page;
+    private final @Nullable String etag;
+
+    private TaggedPage(BrandedPhoneNumberPage page, @Nullable String etag) {
+      this.page = page;
+      this.etag = etag;
+    }
+
+    /**
+     * The page.
+     *
+     * @return the page
+     */
+    public BrandedPhoneNumberPage getPage() {
+      return page;
+    }
+
+    /**
+     * Its {@code ETag}.
+     *
+     * @return the tag, or null if a proxy has removed it
+     */
+    public @Nullable String getEtag() {
+      return etag;
+    }
+  }
+
+  /**
+   * A page with its {@code ETag}; or nothing if it is still the one with this {@code etag} ("304 Not Modified").
+   *
+   * @param api where to ask
+   * @param etag the tag of the page at hand, or null for always the page
+   * @param request the filters, the size and the cursor of that page
+   * @return the page, or nothing
+   * @throws ApiException if there was no answer, or a problem
+   */
+  public static Optional<TaggedPage> pageIfChanged(
+      BrandedPhoneNumbersApi api, @Nullable String etag, APIListBrandedPhoneNumbersRequest request) {
+    try {
+      ApiResponse<BrandedPhoneNumberPage> answer =
+          api.listBrandedPhoneNumbersWithHttpInfo(request, etag == null ? null : Map.of("If-None-Match", etag));
+      List<String> tags = answer.getHeaders().get("ETag");
+      return Optional.of(new TaggedPage(answer.getData(), tags == null ? null : tags.get(0)));
+    } catch (ApiException e) {
+      if (e.getCode() == 304) return Optional.empty();
+      throw e;
+    }
   }
 
   private static final class Walk extends AbstractSpliterator<BrandedPhoneNumber> {
@@ -63,61 +104,13 @@ public final class Pages {
     public boolean tryAdvance(Consumer<? super BrandedPhoneNumber> action) {
       while (!items.hasNext()) {
         if (isLast) return false;
-        BrandedPhoneNumberPage page = ask();
+        BrandedPhoneNumberPage page = Retries.retrying(() -> api.listBrandedPhoneNumbers(request), closed);
         items = page.getItems().iterator();
         isLast = page.getNextCursor() == null;
         request = request.toBuilder().nextCursor(page.getNextCursor()).build();
       }
       action.accept(items.next());
       return true;
-    }
-
-    private BrandedPhoneNumberPage ask() {
-      for (int attempt = 1; ; attempt++) {
-        try {
-          return api.listBrandedPhoneNumbers(request);
-        } catch (ApiException e) {
-          if (attempt == TRIES || !isPassing(e)) throw e;
-          sleep(waitAfter(e, attempt));
-        }
-      }
-    }
-
-    private void sleep(Duration wait) {
-      try {
-        if (closed.await(wait.toMillis(), TimeUnit.MILLISECONDS)) throw new CancellationException("the stream was closed");
-      } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-        throw new ApiException(e);
-      }
-    }
-  }
-
-  /** Whether the same request may succeed a little later. */
-  private static boolean isPassing(ApiException error) {
-    Throwable cause = error.getCause();
-    if (cause == null) return error.getCode() == 429 || error.getCode() == 503;
-    return cause instanceof IOException
-        && !(cause instanceof HttpTimeoutException || cause instanceof JsonProcessingException);
-  }
-
-  /** As long as the service says, or half a second, doubled with each attempt. */
-  private static Duration waitAfter(ApiException error, int attempt) {
-    Duration doubling = Duration.ofMillis(500L << (attempt - 1));
-    if (error.getResponseHeaders() == null) return doubling;
-    Duration wait = error.getResponseHeaders().firstValue("Retry-After").map(Pages::readRetryAfter).orElse(doubling);
-    return wait.compareTo(LONGEST_WAIT) > 0 ? LONGEST_WAIT : wait;
-  }
-
-  /** Seconds, or a date (RFC 9110 section 10.2.3); null if it is neither. */
-  private static Duration readRetryAfter(String value) {
-    try {
-      if (value.matches("\\d{1,9}")) return Duration.ofSeconds(Long.parseLong(value));
-      ZonedDateTime date = ZonedDateTime.parse(value, DateTimeFormatter.RFC_1123_DATE_TIME);
-      Duration wait = Duration.between(Instant.now(), date);
-      return wait.isNegative() ? Duration.ZERO : wait;
-    } catch (DateTimeException e) {
-      return null;
     }
   }
 }
