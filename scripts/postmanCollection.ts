@@ -52,7 +52,24 @@ function request(name: string, given: QueryEntry[], description?: string) {
   };
 }
 
-const script = (listen: string, ...exec: string[]) => ({ listen, script: { type: 'text/javascript', exec } });
+const test = (code: string) => ({ listen: 'test', script: { type: 'text/javascript', exec: code.trim().split('\n') } });
+
+/** A collection is sent faster than the rate limit allows: what was refused is sent again, after the time that the answer says. */
+const RETRIES = `
+const tries = (pm.variables.get('tries') ?? 0) + 1;
+if ([429, 503].includes(pm.response.code) && tries < 5) {
+  pm.variables.set('tries', tries);
+  const seconds = Math.min(Number(pm.response.headers.get('Retry-After')) || 1, 60);
+  setTimeout(() => pm.execution.setNextRequest(pm.info.requestId), 1000 * seconds);
+} else {
+  pm.variables.unset('tries');
+  pm.test('The answer is a page', () => pm.response.to.have.status(200));
+}`;
+
+const CURSOR_OF_THE_PAGE = `
+if (pm.response.code === 200) {
+  pm.collectionVariables.set('nextCursor', pm.response.json().nextCursor ?? '');
+}`;
 
 function requestsOf({ name, description, examples = {} }: Parameter) {
   return {
@@ -80,12 +97,12 @@ const collection = {
     type: 'bearer',
     bearer: [{ key: 'token', value: '{{apiKey}}', type: 'string' }],
   },
-  event: [script('test', "pm.test('The answer is a page', () => pm.response.to.have.status(200));")],
+  event: [test(RETRIES)],
   item: [
     {
       name: 'A walk',
       description: 'Send "First page", then "Next page" until `nextCursor` is `null`.',
-      event: [script('test', "pm.collectionVariables.set('nextCursor', pm.response.json().nextCursor ?? '');")],
+      event: [test(CURSOR_OF_THE_PAGE)],
       item: [request('First page', []), request('Next page', [CURSOR])],
     },
     ...[...parameters.values()].filter(({ examples }) => examples).map(requestsOf),

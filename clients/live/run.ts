@@ -110,8 +110,8 @@ const others: Record<string, () => Omit<Run, 'name'>> = {
     ],
     // One assertion for each request.
     passed: /assertions │ +(\d+)/g,
-    // The service that asks for a key, since the collection always sends one.
-    options: ({ KEYED_URL, API_KEY }) => ['--env-var', `baseUrl=${KEYED_URL}`, '--env-var', `apiKey=${API_KEY}`],
+    // The service that asks for a key, since the collection always sends one, and that refuses most of what newman sends.
+    options: ({ BUSY_URL, API_KEY }) => ['--env-var', `baseUrl=${BUSY_URL}`, '--env-var', `apiKey=${API_KEY}`],
   }),
 };
 
@@ -142,7 +142,8 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
       const config = readConfig({ PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND: limit, AUTH: auth });
       return startService(config, postgres.url, openLog(config));
     };
-    const [service, limited, keyed] = [await start('0'), await start('10'), await start('0', 'api-key')];
+    const [service, limited] = [await start('0'), await start('10')];
+    const [keyed, busy] = [await start('0', 'api-key'), await start('3', 'api-key')];
     const [grown, failing] = [await startGrown(service.url), await startFailing(service.url)];
     await use({
       ...process.env,
@@ -151,13 +152,14 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
       GROWN_URL: grown.url,
       FAILING_URL: failing.url,
       KEYED_URL: keyed.url,
+      BUSY_URL: busy.url,
       API_KEY: key,
       SHAPES: join(root, 'clients', 'live', 'shapes.json'),
       CACHE: cache,
     });
     grown.close();
     failing.close();
-    await Promise.all([service.close(), limited.close(), keyed.close()]);
+    await Promise.all([service.close(), limited.close(), keyed.close(), busy.close()]);
   } finally {
     await postgres.close();
     rmSync(folder, { recursive: true, force: true });
