@@ -9,7 +9,7 @@ import { Generations } from './database/generations.js';
 import { Reader } from './database/reads.js';
 import { ReplicaLag } from './database/replicaLag.js';
 import { health } from './health.js';
-import { boundConnections, requireDescriptors } from './http/connections.js';
+import { boundConnections, mostConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
@@ -48,7 +48,7 @@ export interface OpenService {
 
 /** Opens the parts of the service on a migrated database. */
 export function openService(config: Config, databaseUrl: string, log: Log): OpenService {
-  requireDescriptors(config);
+  const most = mostConnections(config, log);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
   const connections = config.DATABASE_CONNECTIONS;
   const statementTimeout = Math.max(500, config.REQUEST_TIMEOUT_SECONDS * 1000 - STATEMENT_MARGIN_MS);
@@ -68,7 +68,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
   const healthRoutes = health(reader, isStopping, () => replicaLag.tooFarBehind());
   const app = createApp({ config, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
   const server = createHttpServer(app);
-  const endWatch = boundConnections(server, config, log);
+  boundConnections(server, most);
   return {
     server,
     operatorServer: createServer(operatorApp(metrics, healthRoutes)),
@@ -80,7 +80,6 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
       stopping = true;
     },
     async close() {
-      endWatch();
       replicaLag.close();
       await rateLimit.close();
       reader.close();
