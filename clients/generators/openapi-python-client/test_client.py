@@ -4,7 +4,7 @@ import os
 
 from branded_phone_numbers_client import Client
 from branded_phone_numbers_client.api.branded_phone_numbers.list_branded_phone_numbers import sync_detailed
-from branded_phone_numbers_client.models import Problem, StatusOrDetailedStatus
+from branded_phone_numbers_client.models import BrandedPhoneNumberPage, Problem, StatusOrDetailedStatus
 
 SERVICE_URL = os.environ["SERVICE_URL"]
 LIMITED_URL = os.environ["LIMITED_URL"]
@@ -16,6 +16,7 @@ def walk(**filters: object) -> list[str]:
     client, numbers = Client(base_url=SERVICE_URL), []
     while True:
         page = sync_detailed(client=client, size=50, **filters).parsed
+        assert isinstance(page, BrandedPhoneNumberPage)
         numbers += [item.phone_number for item in page.items]
         if page.next_cursor is None:
             return numbers
