@@ -20,7 +20,7 @@ afterAll(() => database.drop());
 
 it('is readable on a terminal: one line per event, with its time and level', async () => {
   // Without exec, some shells stay, and are ended by the Ctrl-C that they receive as well.
-  const serve = `exec ${process.execPath} ${join(packageFolder, 'dist/src/main.js')} serve`;
+  const serve = `exec '${process.execPath}' '${join(packageFolder, 'dist/src/main.js')}' serve`;
   const output = start('script', ['--quiet', '--return', '--command', serve, '/dev/null']);
   await ask(await listening(output));
   await until(() => output().includes('"status":200'), 'the request is logged');

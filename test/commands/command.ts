@@ -1,7 +1,7 @@
 /** The command as it is built and run: real processes, in a folder of their own. Each takes half a second of a core to start. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll } from 'vitest';
@@ -49,7 +49,7 @@ export function useCommand(): Commands {
         PATH: process.env.PATH ?? '',
         HOME: commands.folder,
         LOG_LEVEL: 'warn',
-        command: `${process.execPath} ${MAIN}`,
+        command: `${process.execPath} ${join(commands.folder, 'main.js')}`,
         ...given,
       },
     });
@@ -69,8 +69,11 @@ export function useCommand(): Commands {
   beforeAll(async () => {
     const database = await createDatabase();
     drop = database.drop;
+    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-command-'));
+    // For bash: a path without spaces, wherever the checkout is.
+    await symlink(MAIN, join(folder, 'main.js'));
     Object.assign(commands, {
-      folder: await mkdtemp(join(tmpdir(), 'branded-phone-numbers-command-')),
+      folder,
       databaseUrl: database.url,
       run: (args: string[], input = '') =>
         start(process.execPath, [MAIN, ...args], input, { DATABASE_URL: database.url }).finished,

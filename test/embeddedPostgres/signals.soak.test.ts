@@ -11,7 +11,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 import { until } from '../until.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
-const SERVE = `${process.execPath} ${MAIN} serve --demo`;
+const SERVE = `'${process.execPath}' '${MAIN}' serve --demo`;
 /** Tries of random signals. */
 const ROUNDS = 40;
 
@@ -50,7 +50,7 @@ describe('after signals at random times', () => {
       { numRuns: ROUNDS, endOnFailure: true },
     );
     const { code, stderr } = await finished(
-      start(`${process.execPath} ${MAIN} import ${join(packageFolder, 'demo/numbers.ndjson')}`),
+      start(`'${process.execPath}' '${MAIN}' import '${join(packageFolder, 'demo/numbers.ndjson')}'`),
     );
     expect(code, stderr()).toBe(0);
   });
@@ -58,7 +58,7 @@ describe('after signals at random times', () => {
 
 describe('a service', () => {
   it('stops with its terminal', async () => {
-    const terminal = start(`script --quiet --command '${SERVE}' /dev/null`);
+    const terminal = start(`script --quiet --command "${SERVE}" /dev/null`);
     await isServing(terminal);
     terminal.kill('SIGKILL');
     await until(async () => (await processesIn(folder)).length === 0, 'nothing runs', 20_000);
@@ -104,8 +104,7 @@ describe('a service', () => {
 });
 
 function start(command: string, environment: Record<string, string> = {}): ChildProcess {
-  const [file = '', ...args] = command.startsWith('script') ? ['sh', '-c', `exec ${command}`] : command.split(' ');
-  return spawn(file, args, {
+  return spawn('sh', ['-c', `exec ${command}`], {
     cwd: folder,
     env: { ...process.env, PORT: '0', HOME: folder, MAKEFLAGS: '', ...environment },
     detached: true,

@@ -21,7 +21,8 @@ const PAIRS = [
 
 let checkout: string;
 beforeEach(async () => {
-  checkout = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-checkout-'));
+  // Whatever a folder's name may hold.
+  checkout = await mkdtemp(join(tmpdir(), 'a checkout für Jörg-'));
 });
 afterEach(() => rm(checkout, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
 

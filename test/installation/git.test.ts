@@ -23,13 +23,13 @@ beforeAll(async () => {
   // npm 12 installs nothing from Git unless it is allowed to.
   environment = await withNodeAndNpm(22, 11);
   folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-git-'));
-  clone = join(folder, 'clone');
+  clone = join(folder, 'ein Klon für uns'); // whatever a folder's name may hold
   await run('git', ['clone', '--quiet', pathToFileURL(packageFolder).href, clone]);
 });
 afterAll(() => rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
 
 it('npm install from a Git repository gives a command that serves the demo', async () => {
-  const empty = join(folder, 'empty');
+  const empty = join(folder, 'an empty folder');
   await mkdir(empty);
   await run('npm', ['install', '--prefer-offline', `git+${pathToFileURL(clone).href}`], {
     cwd: empty,
