@@ -1,5 +1,7 @@
 /** `delete`: removes numbers from the database. */
+import { existsSync } from 'node:fs';
 import { deleteNumbers } from '../numbers/delete.js';
+import { UserError } from '../userError.js';
 import { changeByFiles } from './changes.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
@@ -15,8 +17,13 @@ export function addDelete(program: CommandWithExamples): void {
       'echo +14155550123 | branded-phone-numbers delete',
       'branded-phone-numbers export --status unregistered | jq -r .phoneNumber | branded-phone-numbers delete',
     )
-    .action((names: string[], { allowEmpty = false }: { allowEmpty?: boolean }) =>
-      withConfiguredDatabase((database) =>
+    .action(async (names: string[], { allowEmpty = false }: { allowEmpty?: boolean }) => {
+      const number = names.find((name) => /^\+?\d{7,15}$/.test(name) && !existsSync(name));
+      if (number) {
+        const right = `echo ${number} | branded-phone-numbers delete`;
+        throw new UserError(`delete reads phone numbers from files or from standard input: ${right}`);
+      }
+      await withConfiguredDatabase((database) =>
         changeByFiles(names.length > 0 ? names : ['-'], {
           allowEmpty,
           wanted: 'phone number to delete',
@@ -25,6 +32,6 @@ export function addDelete(program: CommandWithExamples): void {
             return { count, said: `deleted ${count} numbers` };
           },
         }),
-      ),
-    );
+      );
+    });
 }

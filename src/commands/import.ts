@@ -6,12 +6,24 @@ import { changeByFiles } from './changes.js';
 import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 
+/** A number as an import takes it: with all that it needs, and nothing more. */
+const ITEM = {
+  phoneNumber: '+14155550123',
+  businessProfile: { id: '6513270e-269e-4d37-b2a7-4de452e6b438', businessName: 'Circle Bank', status: 'approved' },
+  internalName: 'Mortgage Sales Line',
+  brandingNameShort: 'Circle Bank',
+  brandingNameLong: null,
+  reportingGroup: null,
+  carrierStatuses: [{ carrier: 'AT&T', feature: 'brandedCallerId', detailedStatus: 'approved.optIn' }],
+};
+
 export function addImport(program: CommandWithExamples): void {
   program
     .command('import')
     .description('import numbers from NDJSON files, an item of the API a line; all lines or none')
     .argument('<file...>', 'the files; - is standard input')
     .option('--allow-empty', 'succeed even if there are no numbers in the files')
+    .addHelpText('after', `\nA line of a file:\n  ${JSON.stringify(ITEM)}`)
     .examples(
       'branded-phone-numbers import numbers.ndjson',
       'branded-phone-numbers import january.ndjson february.ndjson',

@@ -19,7 +19,11 @@ export function addKeys(program: CommandWithExamples): void {
       'let the key see only the numbers of this business profile; repeatable',
       collectUuids,
     )
-    .option('--expires <when>', 'a time such as 2027-01-31T00:00:00Z, or a number of days or hours: 90d, 12h', timeOf)
+    .option(
+      '--expires <when>',
+      'a time such as 2027-01-31T00:00:00Z, a date (its beginning in UTC), or days or hours from now: 90d, 12h',
+      timeOf,
+    )
     .option('--json', 'show the key and what is kept of it as one line of JSON')
     .examples(
       "branded-phone-numbers keys create --name 'Circle Bank' --expires 90d",
@@ -108,14 +112,15 @@ function collectUuids(value: string, earlier: string[] | undefined): string[] {
 const HOUR_MS = 60 * 60 * 1000;
 const UNITS_MS: Record<string, number> = { h: HOUR_MS, d: 24 * HOUR_MS };
 
-/** Reads a future time, given as a time or as a duration from now. */
+/** Reads a time, given as such, as a date or as a duration from now; the database refuses one that is past. */
 function timeOf(text: string): Date {
   const [, count, unit = ''] = /^([1-9][0-9]{0,4})([hd])$/.exec(text) ?? [];
   if (count) return new Date(Date.now() + Number(count) * (UNITS_MS[unit] ?? 0));
-  if (!isTime(text)) {
+  const time = /^[-\d]{10}$/.test(text) ? `${text}T00:00:00Z` : text;
+  if (!isTime(time)) {
     throw new InvalidArgumentError(
-      'It must be a time of the years 1 to 9999 such as 2027-01-31T00:00:00Z, or days or hours: 90d, 12h.',
+      'It must be a time of the years 1 to 9999 such as 2027-01-31T00:00:00Z, a date, or days or hours: 90d, 12h.',
     );
   }
-  return new Date(inUtc(text));
+  return new Date(inUtc(time));
 }

@@ -38,6 +38,15 @@ describe('delete', () => {
     expect(await command.run(['delete'], '+14155550102\n')).toMatchObject({ code: 0, stdout: 'deleted 1 numbers\n' });
   });
 
+  it('says where it reads phone numbers from when it is given one as an argument', async () => {
+    const { code, stdout, stderr } = await command.run(['delete', '+14155550101']);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toBe(
+      'delete reads phone numbers from files or from standard input: echo +14155550101 | branded-phone-numbers delete\n',
+    );
+    expect(await numbersLeft()).toEqual(PHONE_NUMBERS);
+  });
+
   it('deletes none when one line is wrong, and says which, by its file if there are several', async () => {
     await writeFile(join(command.folder, 'a.txt'), '+14155550101\n+14155550102\n');
     await writeFile(join(command.folder, 'b.txt'), '+14155550199\n+14155550102\n');

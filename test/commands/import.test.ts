@@ -77,6 +77,13 @@ describe('import', () => {
     expect(await stored()).toEqual(['+14155550100', '+14155550101', '+14155550102']);
   });
 
+  it('takes the line that its help shows', async () => {
+    const { stdout } = await command.run(['import', '--help']);
+    const [, line = ''] = /A line of a file:\n(.*)\n/.exec(stdout) ?? [];
+    const imported = { code: 0, stdout: 'imported 1 numbers, 1 carrier statuses\n', stderr: '' };
+    expect(await command.run(['import', '-'], line)).toMatchObject(imported);
+  });
+
   it('fails if there is nothing to import, except with --allow-empty', async () => {
     const nothing = 'imported 0 numbers, 0 carrier statuses\n';
     const before = await stored();

@@ -50,6 +50,8 @@ describe('keys create', () => {
       JSON.parse((await command.run(['keys', 'create', '--json', ...args])).stdout);
     const byTime = await create('--name', 'by time', '--expires', '2199-01-31T01:00:00+01:00');
     expect(byTime).toMatchObject({ expiresAt: '2199-01-31T00:00:00.000Z', state: 'active', revokedAt: null });
+    const byDate = await create('--name', 'by date', '--expires', '2199-01-31');
+    expect(byDate).toMatchObject({ expiresAt: '2199-01-31T00:00:00.000Z' });
     const byDays = await create('--name', 'by days', '--expires', '90d', '--business-profile', PROFILE.toUpperCase());
     expect(byDays).toMatchObject({ key: expect.stringMatching(/^bpn_/), businessProfileIds: [PROFILE] });
     const days = (Date.parse(byDays.expiresAt) - Date.parse(byDays.createdAt)) / 86_400_000;
@@ -60,6 +62,7 @@ describe('keys create', () => {
   it.each([
     ['an empty name', ['--name', ''], /the name must have 1 to 255 characters, none of them a control character/],
     ['an expiry that is past', ['--name', 'late', '--expires', '2020-01-01T00:00:00Z'], /would have expired already/],
+    ['a day that is past', ['--name', 'late', '--expires', '2026-01-01'], /would have expired already/],
     ['an expiry that is no time', ['--name', 'x', '--expires', 'tomorrow'], /days or hours: 90d, 12h/],
     ['a day that no calendar has', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
     ['a time after the year 9999', ['--name', 'x', '--expires', '9999-12-31T23:59:59-05:00'], /the years 1 to 9999/],
