@@ -4,8 +4,8 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
 import { contract, resolve, type Schema } from '../contract.js';
+import { itemFaults } from '../messages/findings.js';
 import { printable, shorten } from '../messages/shorten.js';
-import { enumerate, reasons } from './lineMessages.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';
 import { inUtc, isTime } from './time.js';
 
@@ -23,10 +23,18 @@ export function readLine(bytes: Buffer): GivenNumber {
   if (!isUtf8(bytes)) throw new LineError('is not valid UTF-8');
   const text = bytes.toString();
   const item = withoutEmptyTexts(parse(text));
-  if (!isGivenNumber(item)) throw new LineError(reasons(isGivenNumber.errors ?? []));
+  if (!isGivenNumber(item)) throw new LineError(enumerate(itemFaults(isGivenNumber.errors ?? [])));
   const faults = [...repeatedMembers(item, text), ...repeatedEntries(item), ...loneSurrogates(item, text)];
   if (faults.length > 0) throw new LineError(enumerate(faults));
   return withTimesInUtc(item);
+}
+
+/** Users fix the first few and try again. */
+const MAX_REASONS = 5;
+
+function enumerate(faults: readonly string[]): string {
+  const more = faults.length - MAX_REASONS;
+  return faults.slice(0, MAX_REASONS).join('; ') + (more > 0 ? `; and ${more} more` : '');
 }
 
 function parse(text: string): unknown {

@@ -6,11 +6,11 @@ import {
   type ListBrandedPhoneNumbersRequest,
   listBrandedPhoneNumbers as operation,
 } from '../../generated/types/apis/index.js';
-import { contract } from '../contract.js';
+import { contract, parameters, resolve } from '../contract.js';
+import { parameterFault } from '../messages/findings.js';
 import { Faults } from '../problem/faults.js';
 import { invalidCursor, invalidRequest } from '../problem/problem.js';
 import { type Cursor, decodeCursor } from './cursor.js';
-import { addFindings, type Finding } from './faultMessages.js';
 import { type Filter, filterOf } from './filter.js';
 import { parseQueryString } from './queryString.js';
 
@@ -84,6 +84,34 @@ function searchOf(parameters: ValidParameters): string {
     for (const each of Array.isArray(value) ? value : [value]) search.append(name, String(each));
   }
   return String(search);
+}
+
+/** One finding of express-openapi-validator. */
+interface Finding {
+  /** Such as `/query/status/1`. */
+  path: string;
+  /** The keyword of JSON Schema that failed, then `.openapi.validation`. */
+  errorCode?: string;
+  message: string;
+}
+
+/** Adds the validator's findings about `query` to `faults`: one for each value, even if it fails several keywords. */
+function addFindings(findings: readonly Finding[], query: Record<string, unknown>, faults: Faults): void {
+  const seen = new Set<string>();
+  for (const { path, errorCode = '', message } of findings) {
+    const [, , name = '', index] = path.split('/');
+    const key = `${name}/${index ?? ''}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const [keyword = ''] = errorCode.split('.');
+    const sent = query[name];
+    const schema = parameters.get(name)?.schema;
+    faults.add(name, () => {
+      if (!schema) return message;
+      if (index === undefined) return parameterFault(keyword, schema, sent);
+      return parameterFault(keyword, resolve(schema.items ?? {}), (sent as unknown[])[Number(index)]);
+    });
+  }
 }
 
 type Validator = (query: Record<string, unknown>) => Promise<Finding[]>;
