@@ -41,7 +41,8 @@ export async function installedPrograms(spareFolder: string, from?: string): Pro
     await makeLink(join(installed, source), join(spareFolder, basename(target)));
   }
   const variable = process.platform === 'darwin' ? 'DYLD_LIBRARY_PATH' : 'LD_LIBRARY_PATH';
-  const searchPath = [spareFolder, process.env[variable]].filter(Boolean).join(':');
+  // Both: a library that is found by its link looks for others beside the link.
+  const searchPath = [spareFolder, join(installed, 'native', 'lib'), process.env[variable]].filter(Boolean).join(':');
   return { initdb, pg_ctl, postgres, environment: { [variable]: searchPath } };
 }
 
