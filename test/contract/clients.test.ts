@@ -2,7 +2,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { withParameterTable } from '../../scripts/parameterTable.js';
 import { contract, parameters } from '../../src/contract.js';
 
 const { version } = contract.info;
@@ -58,9 +57,4 @@ it('The description of the public reference has our parameters, by the same name
   const reference = parse(read('clients/reference/openapi.yaml'));
   const names = reference.paths['/v1/brandedPhoneNumbers'].get.parameters.map(({ name }: { name: string }) => name);
   expect(new Set(names)).toEqual(new Set(parameters.keys()));
-});
-
-it("The README's parameter table is that of the contract", () => {
-  const readme = read('README.md');
-  expect(withParameterTable(readme)).toBe(readme);
 });

@@ -1,8 +1,22 @@
-/** Every example in the contract fits its schema: the menus of the docs page and the partners' samples show them. */
+/** Every example of the contract: it fits its schema, and is word for word what the service takes or answers. */
+import { createReadStream, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import { describe, expect, it } from 'vitest';
-import { contract, resolve } from '../../src/contract.js';
+import { sql } from 'drizzle-orm';
+import request, { type Response } from 'supertest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { Problem } from '../../generated/types/models/index.js';
+import { contract, parameters, resolve } from '../../src/contract.js';
+import { createApiKey } from '../../src/keys/keys.js';
+import { importNumbers } from '../../src/numbers/import.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import type { ProblemName } from '../../src/problem/problem.js';
+import { expectDescribed, pageOf, problemOf } from '../answer.js';
+import { createDatabase } from '../database.js';
+import { service as failing, start } from '../faults/failingDatabase.js';
+import { openToxicProxy } from '../faults/toxicProxy.js';
+import { type TestService, useService } from '../service.js';
 
 interface Found {
   pointer: string;
@@ -17,7 +31,7 @@ ajv.addSchema(contract, 'contract');
 const pointerPart = (key: string) => key.replaceAll('~', '~0').replaceAll('/', '~1');
 
 /** Every example below `node` beside the pointer to its schema: a schema's own, a parameter's, a header's, a body's. */
-function examples(node: unknown, pointer = '#'): Found[] {
+function examplesIn(node: unknown, pointer = '#'): Found[] {
   if (typeof node !== 'object' || node === null) return [];
   const { schema, example, examples: several } = node as Record<string, unknown>;
   const at = schema ? `${pointer}/schema` : pointer;
@@ -28,13 +42,70 @@ function examples(node: unknown, pointer = '#'): Found[] {
     own.push({ pointer: `${pointer}/examples/${name}`, schema: at, value });
   }
   const below = Object.entries(node).filter(([key]) => key !== 'example' && key !== 'examples');
-  return [...own, ...below.flatMap(([key, child]) => examples(child, `${pointer}/${pointerPart(key)}`))];
+  return [...own, ...below.flatMap(([key, child]) => examplesIn(child, `${pointer}/${pointerPart(key)}`))];
 }
 
-const found = examples(contract);
+const found = examplesIn(contract);
+/** The examples of a component, as in `#/components/parameters/SizeParameter`. */
+const examplesOf = (component: string) => found.filter(({ pointer }) => pointer.startsWith(`${component}/`));
 
-describe('Every example is valid', () => {
-  it.each(found)('at $pointer', ({ schema, value }) => {
+const list = '/v1/brandedPhoneNumbers';
+const service = useService();
+const withLimit = useService({ RATE_LIMIT_PER_SECOND: '10' });
+const withKeys = useService({ AUTH: 'api-key' });
+
+beforeAll(() => importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson'))));
+
+const get = ({ app }: TestService, target: string) => request(app).get(target);
+const exampleOfHeader = (name: string) => String(examplesOf(`#/components/headers/${name}`)[0]?.value);
+const cursor = new URLSearchParams(exampleOfHeader('Link').slice(1).split(/[?>]/)[1]).get('nextCursor');
+
+/** How to make the service answer with each kind of problem. */
+const provoke: Record<ProblemName, () => Promise<unknown>> = {
+  'invalid-request': async () => problemOf(await get(service, `${list}?carier=AT%26T&size=0`)),
+  'invalid-cursor': async () => problemOf(await get(service, `${list}?status=approved&nextCursor=${cursor}`)),
+  unauthorized: async () => problemOf(await get(withKeys, list)),
+  'not-found': async () => problemOf(await get(service, list.toLowerCase())),
+  'method-not-allowed': async () => problemOf(await request(service.app).post(list)),
+  'misdirected-request': async () => problemOf(await get(service, list).set('Host', 'numbers.example.com')),
+  'rate-limit-exceeded': async () => {
+    const burst: Response[] = await Promise.all(Array.from({ length: 30 }, () => get(withLimit, list)));
+    return problemOf(burst.find(({ status }) => status === 429) as Response);
+  },
+  'internal-error': async () => {
+    const { key } = await createApiKey(withKeys.database, 'unlucky', { businessProfileIds: null });
+    // Nothing but a fault of ours lets the lookup of a key divide by zero.
+    await withKeys.database.execute(sql`ALTER TABLE api_keys RENAME TO keys`);
+    await withKeys.database.execute(sql`
+      CREATE VIEW api_keys AS
+      SELECT id, business_profile_ids, expires_at, revoked_at, last_used_on, (1 / length(left(hash, 0)))::text AS hash FROM keys`);
+    return problemOf(await get(withKeys, list).auth(key, { type: 'bearer' }));
+  },
+  unavailable: async () => {
+    const { url, drop } = await createDatabase();
+    const proxy = await openToxicProxy(Number(new URL(url).port));
+    await start(proxy.through(url));
+    proxy.behave('refusing');
+    const answer = await fetch(`${failing.url}${list}`);
+    await failing.close();
+    await proxy.close();
+    await drop();
+    return answer.json();
+  },
+};
+
+describe('Every example is valid, and each component has one:', () => {
+  const components = ['parameters', 'headers', 'responses'].flatMap((section) =>
+    Object.entries(contract.components[section as 'parameters'] as Record<string, { content?: object }>)
+      .filter(([name, { content }]) => name !== 'NextCursorParameter' && (section !== 'responses' || content))
+      .map(([name]) => `#/components/${section}/${name}`),
+  );
+
+  it.each(components)('%s', (component) => {
+    expect(examplesOf(component)).not.toEqual([]);
+  });
+
+  it.each(found)('$pointer', ({ schema, value }) => {
     const validate = ajv.getSchema(`contract${schema.replaceAll(/[^#/]+/g, encodeURIComponent)}`);
     expect(validate, `no schema at ${schema}`).toBeDefined();
     validate?.(value);
@@ -42,46 +113,100 @@ describe('Every example is valid', () => {
   });
 });
 
-it('The example of a 429 has no requests left, and that of a page has some', () => {
-  const example = (response: string) => {
-    const { headers } = resolve<{ headers: Record<string, { $ref: string }> }>({
-      $ref: `#/components/responses/${response}`,
-    });
-    return resolve<{ example?: string }>(headers.RateLimit ?? {}).example;
-  };
-  expect(example('RateLimitExceeded')).toMatch(/^"default";r=0;t=[1-9]$/);
-  expect(example('Listed')).toMatch(/^"default";r=[1-9];t=1$/);
-});
+describe('The example of a problem is what the service answers:', () => {
+  const shown = examplesOf('#/components/responses')
+    .map(({ value }) => value as Problem)
+    .filter(({ type }) => type);
 
-describe('There is an example of', () => {
-  const pointers = found.map(({ pointer }) => pointer);
-  const withExample = (prefix: string) => pointers.some((pointer) => pointer.startsWith(prefix));
-
-  it.each(Object.keys(contract.components.parameters).filter((name) => name !== 'NextCursorParameter'))(
-    'parameter %s',
-    (name) => {
-      expect(withExample(`#/components/parameters/${name}/examples/`)).toBe(true);
-    },
-  );
-
-  it.each(Object.keys(contract.components.headers as object))('header %s', (name) => {
-    expect(withExample(`#/components/headers/${name}/example`)).toBe(true);
+  it.each(shown)('$type', async (body) => {
+    expect(await provoke[body.type.replace('/problems/', '') as ProblemName]()).toEqual(body);
   });
 
-  it.each(Object.entries(contract.components.responses as object).filter(([, response]) => response.content))(
-    'answer %s',
-    (name) => {
-      expect(withExample(`#/components/responses/${name}/content`)).toBe(true);
-    },
+  it('each kind has one', () => {
+    const kinds = Object.keys(contract['x-problems']).map((name) => `/problems/${name}`);
+    expect(shown.map(({ type }) => type).sort()).toEqual(kinds.sort());
+  });
+});
+
+it('The example of a page is what the service answers to size=1 with the demo data, and its cursor works', async () => {
+  const answer = await get(service, `${list}?size=1`);
+  expect(answer.body).toEqual(examplesOf('#/components/responses/Listed')[0]?.value);
+  expect([answer.get('Link'), answer.get('ETag')]).toEqual([exampleOfHeader('Link'), exampleOfHeader('ETag')]);
+  const { body } = await get(service, `${list}?nextCursor=${answer.body.nextCursor}`).expect(200);
+  expect(body.items).toHaveLength(25);
+});
+
+it('The example of a 429 has no requests left, and that of a page has some', () => {
+  const shown = (response: string) => {
+    const { headers } = resolve<{ headers: { RateLimit: { $ref: string } } }>({
+      $ref: `#/components/responses/${response}`,
+    });
+    return examplesOf(headers.RateLimit.$ref)[0]?.value;
+  };
+  expect(shown('RateLimitExceeded')).toMatch(/^"default";r=0;t=[1-9]$/);
+  expect(shown('Listed')).toMatch(/^"default";r=[1-9];t=1$/);
+});
+
+/** How many numbers there are for a query, in pages of 100. */
+async function countOf(query = ''): Promise<number> {
+  let count = 0;
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const response = await get(service, `${list}?size=100&${query}${cursor && `&nextCursor=${cursor}`}`);
+    expect(response.status).toBe(200);
+    expectDescribed(response);
+    const { items, nextCursor } = pageOf(response);
+    count += items.length;
+    cursor = nextCursor;
+  }
+  return count;
+}
+
+/** More than a page, so that there is a next one to try, and few enough to show that the filter has an effect. */
+async function expectMoreThanAPageButNotAll(query: URLSearchParams): Promise<void> {
+  const found = await countOf(String(query));
+  expect(found).toBeGreaterThan(25);
+  expect(found).toBeLessThan((await countOf()) * 0.9);
+}
+
+const toQuery = (name: string, value: unknown) => [value].flat().map((each): [string, string] => [name, String(each)]);
+
+describe('Every example of a parameter is accepted, and its filter has an effect:', () => {
+  const examples = [...parameters.values()].flatMap(({ name, examples = {} }) =>
+    Object.values(examples).map(({ summary, value }) => ({ name, summary, value })),
   );
 
-  it.each(Object.entries(contract['x-problems']))(
-    'problem %s, with its title and status',
-    (name, { title, status }) => {
-      const bodies = found.map(({ value }) => value as Record<string, unknown>);
-      expect(bodies).toContainEqual(
-        expect.objectContaining({ type: `/problems/${name}`, title, status, message: title }),
-      );
-    },
-  );
+  it.each(examples)('$name: $summary', async ({ name, value }) => {
+    const query = new URLSearchParams(toQuery(name, value));
+    if (name === 'size') await get(service, `${list}?${query}`).expect(200);
+    else if (name === 'phoneNumber') expect(await countOf(String(query))).toBe(1);
+    else await expectMoreThanAPageButNotAll(query);
+  });
+});
+
+describe('Every request that /docs offers finds numbers:', () => {
+  const [operation] = Object.values(contract.paths).map(({ get }) => get);
+
+  it.each(operation?.['x-requests'] ?? [])('$summary', async ({ examples: chosen }) => {
+    const query = Object.entries(chosen).flatMap(([name, example]) =>
+      toQuery(name, parameters.get(name)?.examples?.[example]?.value),
+    );
+    expect(await countOf(String(new URLSearchParams(query)))).toBeGreaterThan(0);
+  });
+});
+
+describe('The demo data have', () => {
+  const closed = [...parameters.values()]
+    .map(({ name, schema }) => ({ name, values: resolve(schema.items ?? {}).enum ?? [] }))
+    .flatMap(({ name, values }) => values.map((value) => ({ name, value })));
+
+  it.each(closed)('more than a page of numbers with $name $value, and others', async ({ name, value }) => {
+    await expectMoreThanAPageButNotAll(new URLSearchParams([[name, value]]));
+  });
+});
+
+it('The first request of the README is answered as it says', async () => {
+  const readme = readFileSync(join(packageFolder, 'README.md'), 'utf8');
+  const [, target = '', answer] =
+    readme.match(/```sh\ncurl 'http:..127\.0\.0\.1:3000(.+)'\n```\n+```json\n(.+)\n```/) ?? [];
+  expect((await get(service, target)).text).toBe(answer);
 });
