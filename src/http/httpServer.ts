@@ -73,7 +73,6 @@ export function createHttpServer(app: Express): Server {
   // Node would silently drop headers above its limit, and the last header is the one that a proxy has added.
   // protocolCheck refuses such requests; until then MAX_HEADER_BYTES bounds them.
   server.maxHeadersCount = 0;
-  server.on('checkExpectation', answerInTurn);
   server.on('connect', (_request, socket) =>
     refuseRaw(socket, rawProblem('method-not-allowed', 405, 'This service is no proxy.')),
   );

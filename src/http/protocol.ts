@@ -10,14 +10,12 @@ import { isLoopback } from './loopback.js';
 
 /** Header lines of one request. */
 const MAX_HEADERS = 100;
-/** More characters than our longest path has if each of them is percent-encoded. */
-const MAX_PATH = 1000;
 /** The longest Accept-Encoding that is read; a longer one would take milliseconds, and is ignored. */
 const MAX_ACCEPT_ENCODING = 1000;
-/** A host as RFC 3986 section 3.2.2 has it, and a port. */
-const HOST = /^(\[[0-9a-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:\d*)?$/i;
-/** Characters that mean the same with and without percent-encoding (RFC 3986 section 2.3). */
-const UNRESERVED = /[\w.~-]/;
+/** The path of a target. Longer ones are not ours, and would cost more to normalize. */
+const PATH = /^[^?]{1,1000}(?=\?|$)/;
+/** Characters of a path that mean the same without percent-encoding (RFC 3986 section 2.3). */
+const NEEDLESSLY_ENCODED = /%(2[de]|3\d|[46][1-9a-f]|[57][0-9a]|5f|7e)/gi;
 
 /**
  * Creates the check of a request. It throws a problem if the request breaks a rule of HTTP, or is for another host while
@@ -32,14 +30,10 @@ export function protocolCheck(
 
   return (request) => {
     const { rawHeaders, httpVersion } = request;
-    if (rawHeaders.length / 2 > MAX_HEADERS) {
-      throw problem(
-        'invalid-request',
-        `The request has ${rawHeaders.length / 2} headers; at most ${MAX_HEADERS} are allowed.`,
-        {
-          status: 431,
-        },
-      );
+    const headers = rawHeaders.length / 2;
+    if (headers > MAX_HEADERS) {
+      const detail = `The request has ${headers} headers; at most ${MAX_HEADERS} are allowed.`;
+      throw problem('invalid-request', detail, { status: 431 });
     }
     const hosts = valuesOf('host', rawHeaders);
     // RFC 9112 section 3.2. And if there are two keys, a proxy in front may have checked the other one.
@@ -51,7 +45,6 @@ export function protocolCheck(
       throw problem('invalid-request', 'The request has no Host header.');
     // A target that names a host takes precedence over the header (RFC 9112 section 3.2.2).
     const host = /^https?:\/\/([^/?#]*)/i.exec(request.url)?.[1] ?? hosts[0];
-    if (host !== undefined && !HOST.test(host)) throw problem('invalid-request', 'The Host header is not a host.');
     // A web page can point its own name to this machine and read the answers (DNS rebinding); its name is then the Host.
     if (isPrivate && host !== undefined && !isServed(hostnameOf(host))) {
       throw problem(
@@ -59,11 +52,8 @@ export function protocolCheck(
         `Without keys and proxies this instance answers only localhost and loopback addresses, not ${shorten(host)}. To have it answer other names, set PUBLIC_URL to the one it is known by, or AUTH=api-key.`,
       );
     }
-    const expectation = request.get('Expect');
-    if (expectation !== undefined && expectation.toLowerCase() !== '100-continue') {
-      throw problem('invalid-request', 'Of Expect only 100-continue can be met.', { status: 417 });
-    }
-    if (request.url.includes('%')) request.url = normalized(request.url);
+    // Only the path: a query is decoded where it is read.
+    request.url = request.url.replace(PATH, (path) => path.replace(NEEDLESSLY_ENCODED, decodeURIComponent));
     const { 'accept-encoding': encodings = '' } = request.headers;
     if (encodings.length > MAX_ACCEPT_ENCODING) delete request.headers['accept-encoding'];
   };
@@ -80,15 +70,4 @@ function hostnameOf(host: string): string {
     .replace(/:\d*$/, '')
     .replace(/^\[|\]$/g, '')
     .toLowerCase();
-}
-
-/** The request's target, with no unreserved character of its path percent-encoded. Longer paths than ours stay as they are. */
-function normalized(target: string): string {
-  const end = target.includes('?') ? target.indexOf('?') : target.length;
-  if (end > MAX_PATH) return target;
-  const plain = target.slice(0, end).replace(/%[0-9a-f]{2}/gi, (code) => {
-    const character = String.fromCharCode(Number.parseInt(code.slice(1), 16));
-    return UNRESERVED.test(character) ? character : code;
-  });
-  return plain + target.slice(end);
 }
