@@ -5,7 +5,7 @@ import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/in
 import { encodeBody } from './http/compression.js';
 import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import type { Page, PageRequest } from './page/page.js';
-import { problem, unauthorized } from './problem/problem.js';
+import { problem, retrySecondsOf, unauthorized } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import type { Identify } from './request/apiKeys.js';
 import { encodeCursor } from './request/cursor.js';
@@ -36,9 +36,13 @@ export function listBrandedPhoneNumbers({
   readPage,
   timeoutMs,
 }: Parts): RequestHandler {
-  return (request, response) => {
-    if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
-    return concurrencyLimit.run(() => answer(request, response));
+  return async (request, response) => {
+    try {
+      await concurrencyLimit.run(() => answer(request, response));
+    } catch (error) {
+      if (!response.hasHeader('RateLimit')) response.set(rateLimit.uncounted(retrySecondsOf(error)));
+      throw error;
+    }
   };
 
   async function answer(request: Request, response: Response): Promise<void> {
@@ -47,6 +51,7 @@ export function listBrandedPhoneNumbers({
     response.locals.client = client.id;
     // Before anything else is done for the request: a client that is over its limit must cost next to nothing.
     response.set(await rateLimit.count(client.id));
+    if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
     if (refusal !== undefined) throw unauthorized(refusal);
     const query = await readQuery(request.url);
     const page = await readPage({ ...query, visibleProfiles: client.visibleProfiles }, end - performance.now());
@@ -88,9 +93,12 @@ function isKnown(opaqueTag: string, ifNoneMatch = ''): boolean {
   return ifNoneMatch === '*' || ifNoneMatch.includes(opaqueTag);
 }
 
-/** Adds the link to the next page, the same request with another cursor, unless it is too long. */
+/**
+ * Adds the link to the next page, the same request with another cursor, unless it is too long. It is relative, so that it
+ * leads there through a proxy that puts a path in front of ours.
+ */
 function linkToNext(response: Response, search: string, nextCursor: string): void {
-  const link = `<${operation.path}?${search}&nextCursor=${nextCursor}>; rel="next"`;
+  const link = `<?${search}&nextCursor=${nextCursor}>; rel="next"`;
   if (link.length <= MAX_LINK_BYTES) response.setHeader('Link', link);
 }
 

@@ -84,6 +84,12 @@ export function unavailable(detail: string, seconds = 1): ProblemError {
   });
 }
 
+/** The seconds after which a request that failed with this error may be tried again. */
+export function retrySecondsOf(error: unknown): number {
+  if (error instanceof DatabaseUnavailable) return error.retrySeconds;
+  return error instanceof ProblemError ? Number(error.headers['Retry-After'] ?? 1) : 1;
+}
+
 /** Answers requests that no route matched. */
 export const notFound: RequestHandler = (request) => {
   throw noSuchPath(request);

@@ -14,6 +14,8 @@ import { openRedisStore } from './redisStore.js';
 export interface RateLimit {
   /** Counts a request of `client`. Resolves to the limit's headers; rejects with the problem of a 429 where it may not pass. */
   count(client: string): Promise<Headers>;
+  /** The limit's headers for an answer without a count: none is left until `seconds` have passed. */
+  uncounted(seconds: number): Headers;
   /**
    * Opens the connections to the store, so that the first requests are as fast as the later ones.
    * @throws {UserError} if the store refuses, and waiting does not help
@@ -43,6 +45,7 @@ export function createRateLimit(
       if (!decision.allowed) throw refusalOf(decision, points);
       return headersOf(decision, points);
     },
+    uncounted: (seconds) => headersOf({ allowed: false, remaining: 0, waitMs: seconds * 1000 }, points),
     warmUp: () => limiter.warmUp(),
     close: () => limiter.close(),
   };
@@ -50,6 +53,7 @@ export function createRateLimit(
 
 const unlimited: RateLimit = {
   count: async () => ({}),
+  uncounted: () => ({}),
   async warmUp() {},
   async close() {},
 };

@@ -32,6 +32,46 @@ function newClient() {
   return { askFirst: (search = '') => get(first.app, search), askSecond: (search = '') => get(second.url, search) };
 }
 
+describe('answers beside pages', () => {
+  it('405 is counted like any request', async () => {
+    const left = await withinASecond(async () => {
+      const address = `203.0.113.${++clients}`;
+      const post = () => request(first.app).post(PATH).set('X-Forwarded-For', address);
+      const all = [];
+      for (let i = 0; i < 11; i++) all.push(await post());
+      return all.map((response) => [response.status, response.get('RateLimit')]);
+    });
+    const counted = Array.from({ length: 10 }, (_, i) => [405, `"default";r=${9 - i};t=1`]);
+    expect(left).toEqual([...counted, [429, '"default";r=0;t=1']]);
+  });
+
+  describe('503', () => {
+    const busy = useService({ RATE_LIMIT_PER_SECOND: '10', MAX_REQUESTS_IN_FLIGHT: '1' });
+    it('under overload leaves no request until Retry-After', async () => {
+      const responses = await Promise.all(Array.from({ length: 8 }, () => request(busy.app).get(PATH)));
+      const refused = responses.filter(({ status }) => status === 503);
+      expect(refused.length).toBeGreaterThan(0);
+      for (const response of refused) {
+        expectDescribed(response);
+        expect([response.get('RateLimit'), response.get('Retry-After')]).toEqual(['"default";r=0;t=1', '1']);
+        expect(response.get('RateLimit-Policy')).toBe('"default";q=10;w=1');
+      }
+    });
+
+    const keyed = useService({ RATE_LIMIT_PER_SECOND: '10', AUTH: 'api-key' });
+    it('where a key cannot be looked up does so, too', async () => {
+      await keyed.database.execute(sql`ALTER TABLE api_keys RENAME TO hidden`);
+      const response = await request(keyed.app)
+        .get(PATH)
+        .set('Authorization', `bpn_${'a'.repeat(43)}`);
+      await keyed.database.execute(sql`ALTER TABLE hidden RENAME TO api_keys`);
+      expectDescribed(response);
+      const retry = response.get('Retry-After');
+      expect([response.status, response.get('RateLimit')]).toEqual([503, `"default";r=0;t=${retry}`]);
+    });
+  });
+});
+
 describe('the rate limit', () => {
   it('lets 10 requests through and refuses the 11th, over two instances', async () => {
     const statuses = await withinASecond(async () => {
@@ -168,9 +208,9 @@ describe('the rate limit', () => {
 
   it('counts nothing but the operation', async () => {
     const { askFirst } = newClient();
-    const others = ['/healthz', '/nope', '/openapi.json'].map((path) => request(first.app).get(path));
-    const asked = [...others, request(first.app).post(PATH)];
-    for (const each of asked) await each.set('X-Forwarded-For', `203.0.113.${clients}`);
+    for (const path of ['/healthz', '/nope', '/openapi.json']) {
+      await request(first.app).get(path).set('X-Forwarded-For', `203.0.113.${clients}`);
+    }
     expect((await askFirst()).get('RateLimit')).toBe('"default";r=9;t=1');
   });
 });

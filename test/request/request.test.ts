@@ -306,8 +306,8 @@ describe('the link to the next page', () => {
 
   it('leads there, with the same filters', async () => {
     const response = await get(`?size=1&${names(30)}`);
-    const [, next = ''] = /^<([^>]+)>; rel="next"$/.exec(response.get('Link') ?? '') ?? [];
-    expect(pageOf(await request(service.app).get(next)).items).toMatchObject([{ phoneNumber: '+14155550124' }]);
+    const [, next = ''] = /^<(\?[^>]+)>; rel="next"$/.exec(response.get('Link') ?? '') ?? [];
+    expect(pageOf(await get(next)).items).toMatchObject([{ phoneNumber: '+14155550124' }]);
   });
 
   it('is left out above 4 KB, since many clients take no more than 16 KB of headers', async () => {
