@@ -85,7 +85,7 @@ CREATE TABLE "terms" (
 );
 --> statement-breakpoint
 ALTER TABLE "branded_phone_numbers" ADD CONSTRAINT "number_has_business_profile" FOREIGN KEY ("business_profile_id") REFERENCES "public"."business_profiles"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
-ALTER TABLE "carrier_statuses" ADD CONSTRAINT "carrier_status_has_number" FOREIGN KEY ("phone_number") REFERENCES "public"."branded_phone_numbers"("phone_number") ON DELETE cascade ON UPDATE cascade;--> statement-breakpoint
+ALTER TABLE "carrier_statuses" ADD CONSTRAINT "carrier_status_has_number" FOREIGN KEY ("phone_number") REFERENCES "public"."branded_phone_numbers"("phone_number") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "items_by_business_profile" ON "items" USING btree ("business_profile_id","phone_number","reporting_group","internal_name");--> statement-breakpoint
 CREATE INDEX "items_by_reporting_group" ON "items" USING btree ("reporting_group","phone_number","business_profile_id","internal_name");--> statement-breakpoint
 CREATE INDEX "items_by_internal_name" ON "items" USING btree ("internal_name","phone_number","business_profile_id","reporting_group");--> statement-breakpoint

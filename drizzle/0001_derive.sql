@@ -51,13 +51,12 @@ RETURN coalesce(to_json(value)::text, 'null');
 -- `phone_numbers` should be in order, so that no two writers wait for each other.
 --
 -- updated_at of an item moves forward whenever the item changes, and never back. A writer that gives a later time keeps it.
--- `renamed_at` is the updated_at of the items under whose phone numbers new ones of these were before.
 --
 -- Returns the phone numbers of which it wrote anything, once for each row.
 --
 -- Serves one number and a thousand by the same plan: indexes, and hashes of what they found. A plan of its own for each
 -- call takes four times as long for one number.
-CREATE FUNCTION derive(phone_numbers text[], renamed_at timestamptz DEFAULT NULL) RETURNS SETOF text
+CREATE FUNCTION derive(phone_numbers text[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = public, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_nestloop = off SET jit = off AS $$
@@ -105,14 +104,14 @@ BEGIN
           || ',"brandingNameLong":' || json_of(branding_name_long)
           || ',"reportingGroup":' || json_of(number.reporting_group) || ',"status":"' || list.status
           || '","carrierStatuses":[' || carrier_statuses || '],"createdAt":"' || rfc3339(created_at)
-          || '","updatedAt":"' AS tail, coalesce(old.updated_at, renamed_at) AS before
+          || '","updatedAt":"' AS tail
         OFFSET 0
       ) AS made
       CROSS JOIN LATERAL (SELECT CASE
-        WHEN before IS NULL OR number.updated_at > before THEN number.updated_at
-        WHEN (number.id, number.business_profile_id, tail || rfc3339(before) || '"}')
-          = (old.id, old.business_profile_id, old.item_tail) THEN before
-        ELSE least(greatest(now(), before + interval '1 millisecond'), '9999-12-31T23:59:59.999Z')
+        WHEN old.updated_at IS NULL OR number.updated_at > old.updated_at THEN number.updated_at
+        WHEN (number.id, number.business_profile_id, tail || rfc3339(old.updated_at) || '"}')
+          = (old.id, old.business_profile_id, old.item_tail) THEN old.updated_at
+        ELSE least(greatest(now(), old.updated_at + interval '1 millisecond'), '9999-12-31T23:59:59.999Z')
       END::timestamptz(3) AS moment OFFSET 0) AS dated
       WHERE number.phone_number = ANY (batch)
     ), written AS (
@@ -175,24 +174,30 @@ BEGIN
 END $$;
 --> statement-breakpoint
 
--- The sources have changed, by one row or a million: derives their numbers. An UPDATE may have renamed some, also to what
--- others of them were called before; then it has numbers that were not there before. Of the rows that derive returns, all at
--- its end, one is enough: PERFORM would keep them in memory.
+-- A phone number is a number's identity.
+CREATE FUNCTION refuse_rename() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE 'phone_number never changes: delete the row of % in % and insert one of %',
+    OLD.phone_number, TG_TABLE_NAME, NEW.phone_number USING ERRCODE = 'restrict_violation';
+END $$;
+--> statement-breakpoint
+CREATE TRIGGER refuse_rename BEFORE UPDATE ON branded_phone_numbers
+FOR EACH ROW WHEN (OLD.phone_number IS DISTINCT FROM NEW.phone_number) EXECUTE FUNCTION refuse_rename();
+CREATE TRIGGER refuse_rename BEFORE UPDATE ON carrier_statuses
+FOR EACH ROW WHEN (OLD.phone_number IS DISTINCT FROM NEW.phone_number) EXECUTE FUNCTION refuse_rename();
+--> statement-breakpoint
+
+-- The sources have changed, by one row or a million: derives their numbers. Of the rows that derive returns, all at its end,
+-- one is enough: PERFORM would keep them in memory.
 CREATE FUNCTION derive_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
-DECLARE
-  phone_numbers text[];
 BEGIN
-  IF TG_OP = 'UPDATE' THEN
-    phone_numbers := ARRAY(SELECT phone_number FROM changed UNION SELECT phone_number FROM before ORDER BY 1);
-    -- Neither EXCEPT, which keeps all of them in memory, nor a join, whose plan may be made for one row and used for all.
-    IF cardinality(phone_numbers) > (SELECT count(DISTINCT phone_number) FROM before) THEN
-      PERFORM derive(phone_numbers, (SELECT max(updated_at) FROM items WHERE phone_number = ANY (phone_numbers))) LIMIT 1;
-    ELSE
-      PERFORM derive(phone_numbers) LIMIT 1;
-    END IF;
-  ELSIF TG_OP <> 'TRUNCATE' THEN
+  IF TG_OP <> 'TRUNCATE' THEN
     PERFORM derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1)) LIMIT 1;
+  ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+    -- TRUNCATE sees what others have committed, but an old snapshot does not.
+    RAISE 'TRUNCATE needs the isolation level READ COMMITTED: begin the transaction with it'
+      USING ERRCODE = 'feature_not_supported';
   ELSIF EXISTS (SELECT FROM branded_phone_numbers) THEN
     PERFORM derive(ARRAY(SELECT phone_number FROM branded_phone_numbers ORDER BY 1)) LIMIT 1;
   ELSE
@@ -203,25 +208,18 @@ END $$;
 --> statement-breakpoint
 CREATE TRIGGER derive_inserted AFTER INSERT ON branded_phone_numbers
 REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
 CREATE TRIGGER derive_updated AFTER UPDATE ON branded_phone_numbers
-REFERENCING OLD TABLE AS before NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
+REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
 CREATE TRIGGER derive_deleted AFTER DELETE ON branded_phone_numbers
 REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
 CREATE TRIGGER derive_truncated AFTER TRUNCATE ON branded_phone_numbers
 FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
 CREATE TRIGGER derive_inserted AFTER INSERT ON carrier_statuses
 REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
 CREATE TRIGGER derive_updated AFTER UPDATE ON carrier_statuses
-REFERENCING OLD TABLE AS before NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
+REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
 CREATE TRIGGER derive_deleted AFTER DELETE ON carrier_statuses
 REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
 CREATE TRIGGER derive_truncated AFTER TRUNCATE ON carrier_statuses
 FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
 --> statement-breakpoint

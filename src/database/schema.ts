@@ -110,9 +110,7 @@ export const carrierStatuses = pgTable(
       name: 'carrier_status_has_number',
       columns: [t.phoneNumber],
       foreignColumns: [brandedPhoneNumbers.phoneNumber],
-    })
-      .onDelete('cascade')
-      .onUpdate('cascade'),
+    }).onDelete('cascade'),
     check('carrier_is_name', isName('carrier')),
     check('time_is_time', sql.raw(isTime('created_at'))),
   ],

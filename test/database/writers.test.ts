@@ -2,7 +2,7 @@
 import { finished } from 'node:stream/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { expectDerivedToAgree, items } from './derived.js';
-import { addNumber, PROFILE, first as sql, useSessions } from './sessions.js';
+import { addNumber, PROFILE, second, first as sql, useSessions } from './sessions.js';
 
 const PHONE = '+14155550123';
 
@@ -58,19 +58,14 @@ describe('A writer in SQL', () => {
     await expectDerivedToAgree(sql);
   });
 
-  it('renumbers a number together with its entries', async () => {
-    await sql`UPDATE branded_phone_numbers SET phone_number = '+19'`;
-    expect(await statuses()).toEqual([['+19', 'approved']]);
-    await expectDerivedToAgree(sql);
-  });
-
-  it('changes both numbers when an entry moves from one to the other', async () => {
-    await addNumber(sql, '+19');
-    await sql`UPDATE carrier_statuses SET phone_number = '+19'`;
-    expect(await statuses()).toEqual([
-      [PHONE, 'unregistered'],
-      ['+19', 'approved'],
-    ]);
+  it.each(['branded_phone_numbers', 'carrier_statuses'])('can’t change a phone number in %s', async (table) => {
+    await addNumber(sql, '+18');
+    await expect(
+      sql`UPDATE ${sql(table)} SET phone_number = '+19' WHERE phone_number = ${PHONE}`,
+    ).rejects.toMatchObject({
+      code: '23001',
+      message: `phone_number never changes: delete the row of ${PHONE} in ${table} and insert one of +19`,
+    });
     await expectDerivedToAgree(sql);
   });
 
@@ -82,6 +77,20 @@ describe('A writer in SQL', () => {
       [PHONE, 'unregistered'],
       ['+19', 'unregistered'],
     ]);
+    await expectDerivedToAgree(sql);
+  });
+
+  it.each(['REPEATABLE READ', 'SERIALIZABLE'])('can’t truncate under %s', async (isolation) => {
+    await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
+    await second`TABLE carrier_statuses`;
+    await addNumber(sql, '+19');
+    await addEntry('+19');
+    await expect(second`TRUNCATE branded_phone_numbers, carrier_statuses`).rejects.toMatchObject({
+      code: '0A000',
+      message: 'TRUNCATE needs the isolation level READ COMMITTED: begin the transaction with it',
+    });
+    await second`ROLLBACK`;
+    expect(await statuses()).toHaveLength(2);
     await expectDerivedToAgree(sql);
   });
 });
