@@ -29,7 +29,7 @@ export interface Service {
   metricsUrl?: string;
   /**
    * Stops gracefully: becomes unready at once, goes on serving for `delay` seconds, then finishes the running requests,
-   * in 7 s at most.
+   * in REQUEST_TIMEOUT_SECONDS and 2 s at most.
    */
   close(delay?: number): Promise<void>;
 }
@@ -67,7 +67,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
   const isStopping = () => stopping;
   const healthRoutes = health(reader, isStopping, () => replicaLag.tooFarBehind());
   const app = createApp({ config, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
-  const server = createHttpServer(app);
+  const server = createHttpServer(app, config.REQUEST_TIMEOUT_SECONDS * 1000);
   boundConnections(server, most);
   return {
     server,
@@ -107,7 +107,7 @@ export async function startService(config: Config, databaseUrl: string, log: Log
     async close(delay = 0) {
       beginStop();
       await sleep(delay * 1000);
-      await finish(server);
+      await finish(server, config.REQUEST_TIMEOUT_SECONDS * 1000);
       operatorServer.close();
       operatorServer.closeAllConnections();
       await close();

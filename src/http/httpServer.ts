@@ -11,21 +11,21 @@ import { UserError } from '../userError.js';
 
 /** Bytes of a request's line and headers: enough for 50 long values of each name filter. */
 const MAX_HEADER_BYTES = 128 * 1024;
-/** How long a client may take to send its headers, to send a whole request, and to receive a whole answer. */
+/** How long a client may take to send its headers, to send a whole request, and to receive the answer that is made for it. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const RECEIVE_TIMEOUT_MS = 15_000;
-const ANSWER_TIMEOUT_MS = 20_000;
+const TAKE_TIMEOUT_MS = 15_000;
 /** How long an idle connection is kept: longer than balancers keep theirs, so that the balancer closes it. */
 const IDLE_TIMEOUT_MS = 75_000;
-/** At a stop, the time for running requests before they are cut. */
-const FINISH_TIMEOUT_MS = 5500;
+/** At a stop, the time for running requests before they are cut, beside that in which they are answered. */
+const FINISH_MARGIN_MS = 500;
 /** Requests that wait for earlier ones of their connection, over all connections: some 2 KB each. */
 const MAX_WAITING_REQUESTS = 10_000;
 
 const NO_TARGET = 'The target of the request is not an address.';
 
-/** The HTTP server of the application, not yet listening. */
-export function createHttpServer(app: Express): Server {
+/** The HTTP server of an application that answers each request within `answerMs`, not yet listening. */
+export function createHttpServer(app: Express, answerMs: number): Server {
   // Express calls the last one for a target without a path; no handler sees that request.
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
   const server = createServer(
@@ -41,6 +41,8 @@ export function createHttpServer(app: Express): Server {
     },
     answerInTurn,
   );
+  // A client that has sent all that it will send still gets its answers; Node closes the connection after the last one.
+  Object.assign(server, { httpAllowHalfOpen: true });
   const lastOf = new WeakMap<Duplex, ServerResponse>();
   let waiting = 0;
   // A connection's requests are answered one after the other, so that each connection has at most one answer in memory.
@@ -61,7 +63,7 @@ export function createHttpServer(app: Express): Server {
     if (++waiting > MAX_WAITING_REQUESTS) socket.destroy();
   }
   function answer(request: IncomingMessage, response: ServerResponse) {
-    const late = setTimeout(() => response.socket?.destroy(), ANSWER_TIMEOUT_MS);
+    const late = setTimeout(() => response.socket?.destroy(), answerMs + TAKE_TIMEOUT_MS);
     response.once('close', () => {
       clearTimeout(late);
       // At a stop, the client may keep the connection whose request was running.
@@ -76,7 +78,16 @@ export function createHttpServer(app: Express): Server {
   server.on('connect', (_request, socket) =>
     refuseRaw(socket, rawProblem('method-not-allowed', 405, 'This service is no proxy.')),
   );
-  server.on('clientError', answerBrokenRequest);
+  const broken = new WeakSet<Duplex>();
+  server.on('clientError', (error, socket) => {
+    // What follows is broken, too.
+    if (broken.has(socket)) return;
+    broken.add(socket);
+    // Requests before it are answered first.
+    const last = lastOf.get(socket);
+    if (!last || last.closed || socket.destroyed) answerBrokenRequest(error, socket);
+    else last.once('close', () => socket.writable && answerBrokenRequest(error, socket));
+  });
   return server;
 }
 
@@ -101,12 +112,12 @@ export async function listen(
   }
 }
 
-/** Stops taking connections and waits for the running requests, within their limit. */
-export async function finish(server: Server): Promise<void> {
+/** Stops taking connections and waits for the running requests, which are answered within `answerMs`. */
+export async function finish(server: Server, answerMs: number): Promise<void> {
   const closed = once(server, 'close');
   server.close();
   server.closeIdleConnections();
-  const late = setTimeout(() => server.closeAllConnections(), FINISH_TIMEOUT_MS);
+  const late = setTimeout(() => server.closeAllConnections(), answerMs + FINISH_MARGIN_MS);
   await closed;
   clearTimeout(late);
 }

@@ -47,6 +47,25 @@ it('pipelined requests are answered in their order, each as if it came alone', a
   expect(statuses).toEqual([...Array(10).fill('200'), '429', '429', '404', '200']);
 });
 
+describe('requests that were sent are answered', () => {
+  it.each<[string, (socket: Socket) => unknown, string[]]>([
+    ['before the client closed its sending half', (socket) => socket.end(), ['200', '404']],
+    ['before bytes that are no request', (socket) => socket.write('garbage\r\n\r\n'), ['200', '404', '400']],
+    ['before half a request', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
+  ])('%s, and the connection is closed', async (_name, goOn, expected) => {
+    const socket = await open(limited);
+    let text = '';
+    socket.setEncoding('latin1').on('data', (chunk) => {
+      text += chunk;
+    });
+    socket.write(request(PAGE, '203.0.113.9') + request('/nowhere'));
+    goOn(socket);
+    // Sooner than an idle connection would be.
+    await once(socket, 'close', { signal: AbortSignal.timeout(5000) });
+    expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual(expected);
+  });
+});
+
 it('connections that are reset with 300 requests each give back all places under the concurrency limit', async () => {
   for (let i = 0; i < 7; i++) {
     const socket = await open(limited);

@@ -1,7 +1,9 @@
 /** Clients that connect and never send a whole request: each test waits for a limit of the service. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { connectTo } from '../connection.js';
 import { useListeningService } from '../listening.js';
 
 const service = useListeningService();
@@ -28,5 +30,20 @@ describe.concurrent('a client', () => {
 
   it('that says nothing at all is cut off', async () => {
     expect(await answerTo('')).toMatch(/^$|^HTTP\/1\.1 408 /);
+  });
+});
+
+describe('REQUEST_TIMEOUT_SECONDS above 20', () => {
+  const patient = useListeningService({ REQUEST_TIMEOUT_SECONDS: '30' });
+  it('is kept: an answer that takes 21 seconds is sent', async () => {
+    const sql = connectTo(patient.databaseUrl);
+    const answer = await sql.begin(async (transaction) => {
+      await transaction`LOCK items IN ACCESS EXCLUSIVE MODE`;
+      const asked = fetch(`${patient.url}/v1/brandedPhoneNumbers`);
+      await sleep(21_000);
+      return { asked };
+    });
+    expect((await answer.asked).status).toBe(200);
+    await sql.end();
   });
 });
