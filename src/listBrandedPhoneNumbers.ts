@@ -9,7 +9,7 @@ import { problem, retrySecondsOf, unauthorized } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import type { Identify } from './request/apiKeys.js';
 import { encodeCursor } from './request/cursor.js';
-import { type Query, readQuery } from './request/validation.js';
+import { type ListQuery, readQuery } from './request/validation.js';
 
 /** HEAD is answered like GET, without the body (RFC 9110 section 9.1). */
 const METHODS = ['GET', 'HEAD'];
@@ -59,7 +59,7 @@ export function listBrandedPhoneNumbers({
   }
 }
 
-async function send(request: Request, response: Response, query: Query, page: Page): Promise<void> {
+async function send(request: Request, response: Response, query: ListQuery, page: Page): Promise<void> {
   const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
   // The items are JSON already. Joined as bytes: to join the texts first would take three times as long.
   const tail = `],"nextCursor":${JSON.stringify(nextCursor)}}`;

@@ -22,7 +22,7 @@ import { type SQL, sql } from 'drizzle-orm';
 import type { Database } from '../database/connect.js';
 import type { Signal } from '../database/reads.js';
 import type { Filter } from '../request/filter.js';
-import { askedOf, type CandidateScan, nextStep, type Scan, type Step } from './plan.js';
+import { type CandidateScan, countsOf, nextStep, type Scan, type Step } from './plan.js';
 import { END, pageOfAll, pageOfCandidates, pageOfNumber, pageOfRanges, reachOf } from './statements.js';
 
 /** A page of the list. */
@@ -64,35 +64,46 @@ export function preparePages(
   database: Pick<Database, 'select'>,
   { costPerRow = COST_PER_ROW, growth = GROWTH } = {},
 ): ReadPage {
-  const { readPart, readReaches } = prepareStatements(database);
+  const { readPart, readReach } = prepareStatements(database);
 
-  return async ({ filter, visibleProfiles, after: start, size }, signal) => {
+  return async ({ filter, visibleProfiles, after, size }, signal) => {
     const businessProfiles = profilesOf(filter, visibleProfiles);
     if (businessProfiles?.length === 0) return NO_PAGE;
-    let asked = askedOf(filter, businessProfiles);
-    const values = { ...filter, businessProfiles, isByTerm: asked.terms !== null };
-    let page = NO_PAGE;
-    let after = start;
-    let driving: CandidateScan | undefined;
-    for (let batch = costPerRow * (size + 1); ; batch = Math.ceil(batch * growth)) {
+    signal?.throwIfAborted();
+    const counts = countsOf(filter, businessProfiles);
+    const values = { ...filter, businessProfiles, isByTerm: counts.terms !== null, after, size };
+    let batch = costPerRow * (size + 1);
+    const first = nextStep(counts, batch);
+    if (first.read !== 'candidates') return readPart(first, values);
+
+    const { scan, cost, terms = counts.terms } = await choose(first.scans, values);
+    signal?.throwIfAborted();
+    const candidates = { read: 'candidates', scan, hasSeveralAttributes: counts.attributes.size > 1 } as const;
+    let page = await readPart(candidates, { ...values, count: Math.ceil(batch / cost) });
+    while (!page.hasNext && page.until !== END) {
       signal?.throwIfAborted();
-      const step = nextStep(asked, batch);
-      const rest = { ...values, after, size: size - page.count };
-      if (step.read !== 'candidates') return joined(page, await readPart(step, rest));
-      if (!driving) {
-        const reaches = step.scans.length === 1 ? [] : await readReaches(step.scans, rest);
-        [driving] = [...reaches, ...step.scans] as [CandidateScan];
-        asked = { ...asked, terms: termsOf(reaches) ?? asked.terms };
-        signal?.throwIfAborted();
-      }
-      const { scan, cost } = driving;
-      const hasSeveralAttributes = asked.attributes.size > 1;
-      const part = await readPart({ ...step, scan, hasSeveralAttributes }, { ...rest, count: Math.ceil(batch / cost) });
-      page = joined(page, part);
-      if (page.hasNext || page.until === END) return page;
-      after = page.until;
+      batch = Math.ceil(batch * growth);
+      const next = nextStep({ ...counts, terms }, batch);
+      const rest = { ...values, after: page.until, size: size - page.count, count: Math.ceil(batch / cost) };
+      page = joined(page, await readPart(next.read === 'candidates' ? candidates : next, rest));
     }
+    return page;
   };
+
+  /** Of several scans, the one that reaches furthest at the same cost; and how many wanted terms exist, if one has shown it. */
+  async function choose(
+    scans: readonly CandidateScan[],
+    values: Values,
+  ): Promise<CandidateScan & { terms?: number | undefined }> {
+    const [only] = scans as [CandidateScan];
+    if (scans.length === 1) return only;
+    const reaches = await Promise.all(
+      scans.map(async (of) => ({ ...of, ...(await readReach(of.scan, { ...values, count: SAMPLE / of.cost })) })),
+    );
+    const ofTerms = reaches.find(({ scan }) => scan.of === 'postings' && scan.attribute === null);
+    const furthest = reaches.reduce((best, each) => (each.last > best.last ? each : best));
+    return { ...furthest, terms: ofTerms?.ranges };
+  }
 }
 
 /** A page, and up to which phone number it has all that match. */
@@ -113,24 +124,16 @@ function profilesOf({ businessProfileId }: Filter, visible: readonly string[] | 
   return visible === null || visible.includes(businessProfileId) ? [businessProfileId] : [];
 }
 
-interface Reach extends CandidateScan {
-  /** The phone number up to which the sample reaches; `END` where the scan has no more. */
+/** How far a scan reaches: up to which phone number its sample goes, `END` where it has no more, over how many ranges. */
+interface Reach {
   last: string;
   ranges: number;
 }
 
-/** Those that reach further first. */
-function byReach(one: Reach, other: Reach): number {
-  if (one.last === other.last) return 0;
-  return one.last > other.last ? -1 : 1;
-}
-
-/** How many of the wanted terms exist, if a scan has shown it. */
-function termsOf(reaches: readonly Reach[]): number | undefined {
-  return reaches.find(({ scan }) => scan.of === 'postings' && scan.attribute === null)?.ranges;
-}
-
-type Read = Exclude<Step, { read: 'candidates' }> | { read: 'candidates'; scan: Scan; hasSeveralAttributes: boolean };
+type Values = Record<string, unknown>;
+type Statement =
+  | Exclude<Step, { read: 'candidates' }>
+  | { read: 'candidates'; scan: Scan; hasSeveralAttributes: boolean };
 
 function prepareStatements(database: Pick<Database, 'select'>) {
   const pages = new Map<string, ReturnType<typeof preparePage>>();
@@ -156,7 +159,7 @@ function prepareStatements(database: Pick<Database, 'select'>) {
       .prepare(name);
   }
 
-  async function readPart(part: Read, values: Record<string, unknown>): Promise<Part> {
+  async function readPart(part: Statement, values: Values): Promise<Part> {
     const name = nameOf(part);
     const statement = pages.get(name) ?? preparePage(name, textOf(part));
     pages.set(name, statement);
@@ -164,7 +167,7 @@ function prepareStatements(database: Pick<Database, 'select'>) {
     return page;
   }
 
-  async function readReach(scan: Scan, values: Record<string, unknown>): Promise<Omit<Reach, keyof CandidateScan>> {
+  async function readReach(scan: Scan, values: Values): Promise<Reach> {
     const name = `reach of ${nameOfScan(scan)}`;
     const statement = reaches.get(name) ?? prepareReach(name, reachOf(scan));
     reaches.set(name, statement);
@@ -172,18 +175,10 @@ function prepareStatements(database: Pick<Database, 'select'>) {
     return reach;
   }
 
-  /** How far some scans reach at the same cost, the furthest first. */
-  async function readReaches(scans: readonly CandidateScan[], values: Record<string, unknown>): Promise<Reach[]> {
-    const reaches = await Promise.all(
-      scans.map(async (of) => ({ ...of, ...(await readReach(of.scan, { ...values, count: SAMPLE / of.cost })) })),
-    );
-    return reaches.sort(byReach);
-  }
-
-  return { readPart, readReaches };
+  return { readPart, readReach };
 }
 
-function textOf(part: Read): SQL {
+function textOf(part: Statement): SQL {
   switch (part.read) {
     case 'all':
       return pageOfAll;
@@ -196,7 +191,7 @@ function textOf(part: Read): SQL {
   }
 }
 
-function nameOf(part: Read): string {
+function nameOf(part: Statement): string {
   if (part.read === 'all' || part.read === 'number') return `page of ${part.read}`;
   const several = part.read === 'candidates' && part.hasSeveralAttributes ? ' with several attributes' : '';
   return `page of ${part.read} of ${nameOfScan(part.scan)}${several}`;

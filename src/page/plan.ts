@@ -19,7 +19,7 @@ export interface Scan {
 }
 
 /** What a filter asks for, counted. */
-export interface Asked {
+export interface Counts {
   phoneNumber: boolean;
   /** The attributes that the filter names, with the number of their values. */
   attributes: ReadonlyMap<Attribute, number>;
@@ -54,7 +54,7 @@ const COST_OF_COMPARED_RANGE = 8;
  * The next step towards a page. Where one index has exactly what is asked for, its ranges are read as soon as that costs
  * no more than `batch`, in tests of candidates; otherwise as many candidates are tested as that pays for.
  */
-export function nextStep({ phoneNumber, attributes, terms }: Asked, batch: number): Step {
+export function nextStep({ phoneNumber, attributes, terms }: Counts, batch: number): Step {
   if (phoneNumber) return { read: 'number' };
   if (attributes.size === 0 && terms === null) return { read: 'all' };
   const named = [...attributes.keys()];
@@ -86,7 +86,7 @@ export function nextStep({ phoneNumber, attributes, terms }: Asked, batch: numbe
 }
 
 /** Counts what is asked; `businessProfiles` are those of the filter that may be seen, null for all. */
-export function askedOf(filter: Filter, businessProfiles: readonly string[] | null): Asked {
+export function countsOf(filter: Filter, businessProfiles: readonly string[] | null): Counts {
   const values = { ...filter, businessProfiles };
   const attributes = ATTRIBUTES.flatMap((name) => {
     const list = values[name];

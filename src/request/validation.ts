@@ -25,7 +25,7 @@ interface Selection {
   search: string;
 }
 
-export interface Query extends Selection {
+export interface ListQuery extends Selection {
   /** The phone number after which the page begins; '' for the first page. */
   after: string;
 }
@@ -34,7 +34,7 @@ export interface Query extends Selection {
  * Reads the query of a request to `url`.
  * @throws the problem of a 400 that names every fault of the request
  */
-export async function readQuery(url: string): Promise<Query> {
+export async function readQuery(url: string): Promise<ListQuery> {
   const faults = new Faults();
   const { nextCursor, ...others } = parseQueryString(/\?(.*)/s.exec(url)?.[1] ?? '', faults);
   const selection = await validated(others, faults);

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus } from '../../generated/types/models/index.js';
-import { askedOf, maxTerms, nextStep } from '../../src/page/plan.js';
+import { countsOf, maxTerms, nextStep } from '../../src/page/plan.js';
 import { filterOf } from '../../src/request/filter.js';
 
 const BATCH = 832;
 const ids = (count: number) => Array.from({ length: count }, (_, index) => `${index}`);
 const stepFor = (request: ListBrandedPhoneNumbersRequest, batch = BATCH, profiles: string[] | null = null) =>
-  nextStep(askedOf(filterOf(request), profiles), batch);
+  nextStep(countsOf(filterOf(request), profiles), batch);
 
 describe('what a page is read from', () => {
   it('is all numbers, or the given one, whatever else is asked', () => {
