@@ -2,6 +2,7 @@
 import express, { type RequestHandler } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import type { Config } from './config.js';
+import type { Database } from './database/connect.js';
 import type { Reader } from './database/reads.js';
 import { docs } from './docs.js';
 import { createConcurrencyLimit } from './http/concurrencyLimit.js';
@@ -10,16 +11,17 @@ import { protocolCheck } from './http/protocol.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
-import type { PreparedStatements } from './preparedStatements.js';
+import { preparePages } from './page/page.js';
 import { answerProblem, notFound } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { identifyByAddress, identifyByApiKey } from './request/apiKeys.js';
-import { KEY_LOOKUP_TIMEOUT_MS } from './request/keyLookups.js';
+import { prepareFindKeys } from './request/keyLookups.js';
 import { failureLog, requestLog } from './requestLog.js';
 
 export interface Dependencies {
   config: Config;
-  reader: Reader<PreparedStatements>;
+  database: Database;
+  reader: Reader;
   rateLimit: RateLimit;
   log: Log;
   metrics: Metrics;
@@ -33,14 +35,19 @@ export interface Dependencies {
 const TIME_TO_ANSWER_MS = 500;
 
 /** Puts the application together. */
-export function createApp({ config, reader, rateLimit, log, metrics, isStopping, health }: Dependencies) {
-  const findKeys = (hashes: string[]) => reader.read((prepared) => prepared.findKeys(hashes), KEY_LOOKUP_TIMEOUT_MS);
+export function createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health }: Dependencies) {
+  const readPage = preparePages(database);
+  const findKeys = prepareFindKeys(database);
+  const timeoutMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - TIME_TO_ANSWER_MS;
   const listNumbers = listBrandedPhoneNumbers({
     concurrencyLimit: createConcurrencyLimit(config.MAX_REQUESTS_IN_FLIGHT, metrics),
-    identify: config.AUTH === 'api-key' ? identifyByApiKey(findKeys) : identifyByAddress,
+    identify:
+      config.AUTH === 'api-key'
+        ? identifyByApiKey((hashes) => reader.read(() => findKeys(hashes), timeoutMs))
+        : identifyByAddress,
     rateLimit,
-    readPage: (request, limitMs) => reader.read(({ readPage }, signal) => readPage(request, signal), limitMs),
-    timeoutMs: config.REQUEST_TIMEOUT_SECONDS * 1000 - TIME_TO_ANSWER_MS,
+    readPage: (request, limitMs) => reader.read((signal) => readPage(request, signal), limitMs),
+    timeoutMs,
   });
 
   const app = express();

@@ -51,7 +51,6 @@ const variables = {
   MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000)({ default: 256 }),
   MAX_CONNECTIONS: wholeNumber(1, 1_000_000)({ default: 2000 }),
   DATABASE_CONNECTIONS: wholeNumber(1, 1000)({ default: 10 }),
-  MAX_REPLICA_LAG_SECONDS: wholeNumber(0, 86_400)({ default: 30 }),
   DRAIN_SECONDS: wholeNumber(0, 60)({ default: 2 }),
   METRICS_PORT: wholeNumber(0, 65_535)({ default: undefined }),
   METRICS_HOST: text({ default: '127.0.0.1' }),

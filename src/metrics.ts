@@ -43,14 +43,6 @@ export function createMetrics(maxRequestsInFlight: number) {
     'MAX_REQUESTS_IN_FLIGHT: list requests that are worked on at most',
   );
   const queries = gauge('database_queries_in_flight', 'Queries that the database has not answered yet');
-  const failovers = counter(
-    'database_failovers_total',
-    'Times that new connections to the database took over, to the same host or another',
-  );
-  const replicaLag = gauge(
-    'database_replica_lag_seconds',
-    'How far the database is behind its primary; 0 where it is the primary itself',
-  );
   inFlightLimit.set(maxRequestsInFlight);
   storeUp.set(1);
   // A counter that first appears at 1 has not increased, as Prometheus sees it; so those that alerts use start at 0.
@@ -67,8 +59,6 @@ export function createMetrics(maxRequestsInFlight: number) {
     sweepFailed: () => sweepErrors.inc(),
     storeUp: (isUp: boolean) => storeUp.set(isUp ? 1 : 0),
     queries: (count: number) => queries.set(count),
-    failedOver: () => failovers.inc(),
-    replicaLag: (seconds: number) => replicaLag.set(seconds),
     /** Adds the metrics of the process itself: memory, event loop, garbage collection. */
     collectDefaults: () => collectDefaultMetrics({ register: registry }),
     contentType: registry.contentType,

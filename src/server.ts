@@ -4,23 +4,22 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type RequestHandler } from 'express';
 import { createApp } from './app.js';
 import type { Config } from './config.js';
-import { openDatabase } from './database/connect.js';
-import { Generations } from './database/generations.js';
+import { closeDatabase, openDatabase } from './database/connect.js';
 import { Reader } from './database/reads.js';
-import { ReplicaLag } from './database/replicaLag.js';
+import { prepareSchemaCheck } from './database/version.js';
 import { health } from './health.js';
 import { boundConnections, mostConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
-import { prepareStatements } from './preparedStatements.js';
+import { migrationsFolder } from './packageFolder.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
 import { warmUpValidator } from './request/validation.js';
 
-/** At a stop, the time for the connections to the database before they are cut. */
-const CLOSE_TIMEOUT_MS = 1000;
-/** PostgreSQL cancels a statement this long before the request's time is over, so that its error arrives in time. */
-const STATEMENT_MARGIN_MS = 1000;
+/** At a stop, seconds for the connections to the database before they are cut. */
+const CLOSE_TIMEOUT_SECONDS = 1;
+/** PostgreSQL cancels a statement of a page after this time; with ten million numbers, the slowest take 64 ms. */
+const STATEMENT_TIMEOUT_MS = 1000;
 
 export interface Service {
   /** Where it listens, such as `http://127.0.0.1:3000`. */
@@ -37,8 +36,8 @@ export interface Service {
 /** All parts of a service that does not listen yet. */
 export interface OpenService {
   server: Server;
-  /** Metrics and health, for the operator only. */
-  operatorServer: Server;
+  /** Metrics and health, for the operator only, if METRICS_PORT is set. */
+  operatorServer: Server | undefined;
   /** Makes the first requests as quick as the later ones. */
   warmUp(): Promise<void>;
   /** Makes the service unready, and ends its connections with their next answer. */
@@ -50,40 +49,33 @@ export interface OpenService {
 export function openService(config: Config, databaseUrl: string, log: Log): OpenService {
   const most = mostConnections(config, log);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
-  const connections = config.DATABASE_CONNECTIONS;
-  const statementTimeout = Math.max(500, config.REQUEST_TIMEOUT_SECONDS * 1000 - STATEMENT_MARGIN_MS);
-  const open = (host: string) => prepareStatements(openDatabase(host, { connections, statementTimeout }));
-  const generations = new Generations(databaseUrl, open, {
-    timeLimitMs: statementTimeout,
-    onFailover() {
-      metrics.failedOver();
-      log.warn('new connections to the database took over');
-    },
+  const database = openDatabase(databaseUrl, {
+    connections: config.DATABASE_CONNECTIONS,
+    statementTimeout: STATEMENT_TIMEOUT_MS,
   });
-  const reader = new Reader(generations, log, metrics);
+  const reader = new Reader(database, log, metrics);
+  const checkSchema = prepareSchemaCheck(database, migrationsFolder);
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
-  const replicaLag = new ReplicaLag(reader, config.MAX_REPLICA_LAG_SECONDS, log, metrics);
   let stopping = false;
   const isStopping = () => stopping;
-  const healthRoutes = health(reader, isStopping, () => replicaLag.tooFarBehind());
-  const app = createApp({ config, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
+  const healthRoutes = health(reader, checkSchema, isStopping);
+  const app = createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
   const server = createHttpServer(app, config.REQUEST_TIMEOUT_SECONDS * 1000);
   boundConnections(server, most);
   return {
     server,
-    operatorServer: createServer(operatorApp(metrics, healthRoutes)),
+    operatorServer: config.METRICS_PORT === undefined ? undefined : createServer(operatorApp(metrics, healthRoutes)),
     async warmUp() {
       await warmUpValidator();
-      await Promise.all([rateLimit.warmUp(), replicaLag.takeSample()]);
+      await rateLimit.warmUp();
     },
     beginStop() {
       stopping = true;
     },
     async close() {
-      replicaLag.close();
       await rateLimit.close();
       reader.close();
-      await generations.close(CLOSE_TIMEOUT_MS);
+      await closeDatabase(database, CLOSE_TIMEOUT_SECONDS);
     },
   };
 }
@@ -91,25 +83,24 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
 /** Starts the service on a migrated database. */
 export async function startService(config: Config, databaseUrl: string, log: Log): Promise<Service> {
   const { server, operatorServer, warmUp, beginStop, close } = openService(config, databaseUrl, log);
-  const { HOST, METRICS_HOST, METRICS_PORT } = config;
   try {
     await warmUp();
     await listen(server, config, ['HOST', 'PORT']);
-    if (METRICS_PORT !== undefined) await listen(operatorServer, config, ['METRICS_HOST', 'METRICS_PORT']);
+    if (operatorServer) await listen(operatorServer, config, ['METRICS_HOST', 'METRICS_PORT']);
   } catch (error) {
     server.close();
     await close();
     throw error;
   }
   return {
-    url: urlOf(server, HOST),
-    ...(METRICS_PORT === undefined ? {} : { metricsUrl: urlOf(operatorServer, METRICS_HOST) }),
+    url: urlOf(server, config.HOST),
+    ...(operatorServer ? { metricsUrl: urlOf(operatorServer, config.METRICS_HOST) } : {}),
     async close(delay = 0) {
       beginStop();
       await sleep(delay * 1000);
       await finish(server, config.REQUEST_TIMEOUT_SECONDS * 1000);
-      operatorServer.close();
-      operatorServer.closeAllConnections();
+      operatorServer?.close();
+      operatorServer?.closeAllConnections();
       await close();
     },
   };

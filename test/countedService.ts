@@ -5,11 +5,9 @@ import { afterAll, afterEach, beforeAll } from 'vitest';
 import { createApp } from '../src/app.js';
 import { readConfig } from '../src/config.js';
 import { closeDatabase, type Database, openDatabase } from '../src/database/connect.js';
-import { Generations } from '../src/database/generations.js';
 import { Reader, type Signal } from '../src/database/reads.js';
 import { openLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
-import { type PreparedStatements, prepareStatements } from '../src/preparedStatements.js';
 import { createRateLimit } from '../src/rateLimit/rateLimit.js';
 import { warmUpValidator } from '../src/request/validation.js';
 import { createDatabase } from './database.js';
@@ -17,12 +15,9 @@ import { createDatabase } from './database.js';
 const PATH = '/v1/brandedPhoneNumbers';
 const log = openLog({ LOG_LEVEL: 'silent' });
 
-class CountingReader extends Reader<PreparedStatements> {
+class CountingReader extends Reader {
   reads = 0;
-  override async read<T>(
-    query: (prepared: PreparedStatements, signal: Signal) => PromiseLike<T>,
-    limit: number,
-  ): Promise<T> {
+  override async read<T>(query: (signal: Signal) => PromiseLike<T>, limit: number): Promise<T> {
     this.reads++;
     return super.read(query, limit);
   }
@@ -60,21 +55,20 @@ export function useCountedServices() {
   async function open(url: string, environment: Record<string, string>): Promise<CountedService> {
     const config = readConfig({ TRUST_PROXY: '1', ...environment });
     const metrics = createMetrics(256);
-    const open = (host: string) => prepareStatements(openDatabase(host));
-    const generations = new Generations(url, open, { timeLimitMs: 4000 });
-    const reader = new CountingReader(generations, log, metrics);
+    const database = openDatabase(url);
+    const reader = new CountingReader(database, log, metrics);
     const rateLimit = createRateLimit(config, url, log, metrics);
     await warmUpValidator();
     await rateLimit.warmUp();
     const health = { isStopping: () => false, health: () => {} };
-    const app = createApp({ config, reader, rateLimit, log, metrics, ...health });
+    const app = createApp({ config, database, reader, rateLimit, log, metrics, ...health });
     const server = createServer(app);
     closing.push(async () => {
       server.close();
       server.closeAllConnections();
       await rateLimit.close();
       reader.close();
-      await generations.close(0);
+      await closeDatabase(database, 0);
     });
     return {
       reader,

@@ -34,7 +34,7 @@ const MAX_RECONNECT_DELAY = 0.5;
 
 interface Options {
   connections?: number;
-  /** Milliseconds after which PostgreSQL itself cancels a statement; 0 for never. */
+  /** Milliseconds after which PostgreSQL itself cancels a statement, and a silent connection is dead soon after; 0 for never. */
   statementTimeout?: number;
 }
 
@@ -52,11 +52,11 @@ export const planningOptions = {
   jit: 'off',
 } as const;
 
-/** Opens a pool of `connections` on the first host of `url`; nothing is sent before the first query. */
+/** Opens a pool of `connections` on `url`; nothing is sent before the first query. */
 export function openDatabase(url: string, { connections = 10, statementTimeout = 0 }: Options = {}) {
   const [host = url] = hostsOf(url);
   const address = connectionOf(host);
-  const sockets = createSockets(address);
+  const sockets = createSockets(address, statementTimeout);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
   const client = postgres({
     ...options,

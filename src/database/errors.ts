@@ -35,9 +35,6 @@ export function withoutValues(error: Error): object {
   return { type, code, severity, routine, ...names, stack: stack.replace(message, code) };
 }
 
-/** The form of PostgreSQL's own codes. */
-export const SQLSTATE = /^[0-9A-Z]{5}$/;
-
 /** PostgreSQL's code for a connection beyond its max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
 /** PostgreSQL's codes for missing rights, and for a value that a CHECK refuses. */

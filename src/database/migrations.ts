@@ -2,7 +2,6 @@
 import { sql } from 'drizzle-orm';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import { withDeadline } from '../deadline.js';
-import { hostsOf } from '../postgresUrl/postgresUrl.js';
 import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
 import { prepareSchemaCheck } from './version.js';
@@ -10,41 +9,26 @@ import { prepareSchemaCheck } from './version.js';
 /** The key of an advisory lock: any number that no other program on the database uses for one. */
 const MIGRATION_LOCK = 7_245_983;
 
-/** How long a host may take to answer at all: the driver itself waits forever for one that closes every connection. */
+/** How long a server may take to answer at all: the driver itself waits forever for one that closes every connection. */
 const ANSWER_TIMEOUT_MS = 5000;
 
 /** Whether a server takes writes. */
 export type Role = 'primary' | 'replica';
 
 /**
- * Brings the schema up to date by the migrations in `migrationsFolder`, on the first host of `url` that takes writes.
- * Several instances may call it at once: one migrates, the others wait for it. Where only replicas answer, their schema
- * has to be up to date already.
- * @returns what was found: a primary, which is migrated now, or only a replica
- * @throws {UserError} where there are only replicas, whose primary has to be migrated first, or where the encoding of a
- *   host's database is not UTF8, which can't hold every name
+ * Brings the schema at `url` up to date by the migrations in `migrationsFolder`. Several instances may call it at once: one
+ * migrates, the others wait for it. The schema of a replica has to be up to date already.
+ * @returns what was found: a primary, which is migrated now, or a replica
+ * @throws {UserError} for a replica whose primary has to be migrated first, or a database whose encoding is not UTF8, which
+ *   can't hold every name
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
-  let replica: string | undefined;
-  let failure: unknown;
-  for (const host of hostsOf(url)) {
-    const role = await withConnection(host, (database) =>
-      withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer),
-    ).catch((error) => {
-      if (error instanceof UserError) throw error;
-      failure ??= error;
-    });
-    if (role === 'primary') {
-      // Migrating needs rights on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-      if (await findMissing(host, migrationsFolder)) await migratePrimary(host, migrationsFolder);
-      return role;
-    }
-    if (role === 'replica') replica ??= host;
-  }
-  if (!replica) throw failure;
-  const missing = await findMissing(replica, migrationsFolder);
-  if (missing) throw new UserError(`DATABASE_URL is a replica, and only its primary can be migrated: ${missing}`);
-  return 'replica';
+  const role = await withConnection(url, (database) => withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer));
+  // Migrating needs rights on the whole database, even with nothing to do; serving needs few (docs/operations.md).
+  const missing = await findMissing(url, migrationsFolder);
+  if (missing && role === 'primary') await migratePrimary(url, migrationsFolder);
+  else if (missing) throw new UserError(`DATABASE_URL is a replica, and only its primary can be migrated: ${missing}`);
+  return role;
 }
 
 function findMissing(url: string, migrationsFolder: string): Promise<string | undefined> {

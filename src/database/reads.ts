@@ -1,35 +1,38 @@
 /**
- * Reads from the database, each with a deadline. A read whose connection breaks is sent again until its deadline, and on
- * each new generation of connections, since reading twice does no harm; the first answer counts. One that is late, or that
- * the database can't do, rejects with `DatabaseUnavailable`.
+ * Reads from the database, each with a deadline. A read whose connection breaks is sent again until then, since reading
+ * twice does no harm. While connections break and nothing is answered, only one read at a time is sent from time to time,
+ * and those that have waited for two seconds are given up.
  */
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
+import type { Database } from './connect.js';
 import { CONNECTION_BROKEN, causeOf, codeOf, DatabaseUnavailable, NOT_MIGRATED, UNABLE } from './errors.js';
-import type { Generation, Generations, Prepared } from './generations.js';
 
 /** Milliseconds between checks of the waiting reads. */
-const SEND_INTERVAL_MS = 50;
-/** Milliseconds that a read waits for an old generation before it is sent to the current one, too. */
-const LONG_WAIT_MS = 500;
+const CHECK_INTERVAL_MS = 50;
+/** Milliseconds that a read waits for a database that can't be reached. */
+const OUTAGE_WAIT_MS = 2000;
+/** While nothing is answered: milliseconds between reads that are sent, and how many the driver may hold. */
+const TRY_INTERVAL_MS = 300;
+const MAX_TRIES = 4;
 
 /** The part of an AbortSignal that queries use. */
 export type Signal = Pick<AbortSignal, 'aborted' | 'throwIfAborted'>;
 
 /** A query that only reads; once the signal is aborted, its result is no longer needed. */
-type Query<P, T> = (prepared: P, signal: Signal) => PromiseLike<T>;
+type Query<T> = (signal: Signal) => PromiseLike<T>;
 
 /** One read, which may be sent several times. A real AbortSignal is slower to create, and its event is not needed. */
-class Read<P extends Prepared> implements Signal {
+class Read implements Signal {
   readonly since = performance.now();
-  readonly query: Query<P, void>;
+  readonly query: Query<void>;
   readonly reject: (reason: Error) => void;
   aborted = false;
-  /** The generation that may still answer it; undefined where it has to be sent again. */
-  sentTo: Generation<P> | undefined;
+  isSent = false;
+  sentAt = 0;
 
-  constructor(query: Query<P, void>, reject: (reason: Error) => void) {
+  constructor(query: Query<void>, reject: (reason: Error) => void) {
     this.query = query;
     this.reject = reject;
   }
@@ -39,8 +42,8 @@ class Read<P extends Prepared> implements Signal {
   }
 }
 
-export class Reader<P extends Prepared> {
-  readonly #generations: Generations<P>;
+export class Reader {
+  readonly #sockets: Database['sockets'];
   readonly #log: Log;
   readonly #metrics: Metrics;
   readonly #timer: NodeJS.Timeout;
@@ -48,26 +51,32 @@ export class Reader<P extends Prepared> {
    * Those that are not answered yet. Not a Set: V8 links the tables that a Set has outgrown, and through them each page that
    * was read would stay in memory until the next full garbage collection.
    */
-  readonly #reads: Read<P>[] = [];
+  readonly #reads: Read[] = [];
+  /** What the driver has, reads that were given up included, and when it got the last one. */
+  readonly #sent: Read[] = [];
+  #lastSent = 0;
+  #lastAnswer = 0;
+  /** Why the last connection broke, if nothing was answered since. */
+  #failure: Error | undefined;
   #isDown = false;
 
-  constructor(generations: Generations<P>, log: Log, metrics: Metrics) {
-    this.#generations = generations;
+  constructor({ sockets }: Database, log: Log, metrics: Metrics) {
+    this.#sockets = sockets;
     this.#log = log;
     this.#metrics = metrics;
-    this.#timer = setInterval(() => this.#sendAgain(), SEND_INTERVAL_MS).unref();
+    this.#timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
   }
 
   /**
    * Runs `query`, which only reads, within `limitMs` milliseconds; then its signal is aborted.
-   * @throws {DatabaseUnavailable} when there is no answer in that time
+   * @throws {DatabaseUnavailable} when there is no answer in that time, or the database can't be reached or can't answer
    */
-  async read<T>(query: Query<P, T>, limitMs: number): Promise<T> {
-    let read!: Read<P>;
+  async read<T>(query: Query<T>, limitMs: number): Promise<T> {
+    let read!: Read;
     const answer = new Promise<T>((resolve, reject) => {
-      read = new Read((prepared, signal) => query(prepared, signal).then(resolve), reject);
+      read = new Read((signal) => query(signal).then(resolve), reject);
       this.#reads.push(read);
-      if (!this.#isDown) void this.#send(read);
+      if (!this.#failure) void this.#send(read);
     });
     this.#metrics.queries(this.#reads.length);
     try {
@@ -83,31 +92,55 @@ export class Reader<P extends Prepared> {
     clearInterval(this.#timer);
   }
 
-  async #send(read: Read<P>): Promise<void> {
-    const { current } = this.#generations;
-    read.sentTo = current;
+  async #send(read: Read): Promise<void> {
+    read.isSent = true;
+    this.#sent.push(read);
+    this.#lastSent = read.sentAt = performance.now();
     try {
-      await current.ask((prepared) => read.query(prepared, read));
+      await read.query(read);
+      this.#answered();
     } catch (error) {
-      // The next generation may still answer.
-      if (read.sentTo !== current) return;
       const reason = causeOf(error);
-      if (CONNECTION_BROKEN.test(codeOf(reason))) read.sentTo = undefined;
-      else read.reject(this.#failureOf(reason));
+      if (CONNECTION_BROKEN.test(codeOf(reason))) {
+        read.isSent = false;
+        // The first one that breaks is sent again at once.
+        if (!this.#failure) this.#lastSent = 0;
+        this.#failure = reason;
+      } else {
+        this.#answered();
+        read.reject(this.#failureOf(reason));
+      }
+    } finally {
+      this.#sent.splice(this.#sent.indexOf(read), 1);
     }
   }
 
-  #sendAgain(): void {
-    const { current, outage } = this.#generations;
-    if (outage && !this.#isDown)
-      this.#log.error({ code: codeOf(outage), reason: outage.message }, 'the database does not answer');
-    if (!outage && this.#isDown) this.#log.info('the database answers again');
-    this.#isDown = outage !== undefined;
-    // Otherwise they would fill the queues of connections that nobody answers on.
-    if (this.#isDown) return;
-    const longAgo = performance.now() - LONG_WAIT_MS;
-    for (const read of this.#reads)
-      if (!read.sentTo || (read.sentTo !== current && read.since < longAgo)) void this.#send(read);
+  #answered(): void {
+    this.#lastAnswer = performance.now();
+    if (!this.#failure) return;
+    this.#failure = undefined;
+    if (this.#isDown) this.#log.info('the database answers again');
+    this.#isDown = false;
+    this.#check();
+  }
+
+  #check(): void {
+    const now = performance.now();
+    if (this.#sent.some(({ sentAt }) => now - sentAt > this.#sockets.answerLimitMs)) this.#sockets.overdue();
+    const waiting = this.#reads.filter(({ isSent }) => !isSent);
+    // All of them would fill the driver's queue, which it never empties while it can't connect.
+    const isTooSoon = this.#sent.length >= MAX_TRIES || now - this.#lastSent < TRY_INTERVAL_MS;
+    const next = this.#failure ? waiting.slice(0, isTooSoon ? 0 : 1) : waiting;
+    for (const read of next) void this.#send(read);
+    if (!this.#failure || now - this.#lastAnswer < OUTAGE_WAIT_MS) return;
+    for (const read of this.#reads) if (now - read.since > OUTAGE_WAIT_MS) this.#giveUp(read, this.#failure);
+  }
+
+  #giveUp(read: Read, reason: Error): void {
+    if (!this.#isDown)
+      this.#log.error({ code: codeOf(reason), reason: reason.message }, 'the database does not answer');
+    this.#isDown = true;
+    read.reject(new DatabaseUnavailable("The database can't be reached."));
   }
 
   #failureOf(reason: Error): Error {

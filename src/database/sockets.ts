@@ -1,30 +1,73 @@
 /**
- * The sockets of a client's connections. Two faults need them (the names are those of the fault table in
- * docs/operations.md): postgres.js can't destroy a connection that was cut silently ("it hangs"), and it tries again
- * hundreds of times a second where a host accepts connections and closes them ("it accepts connections and closes them").
+ * The sockets of a client's connections, and how a dead one is found. postgres.js waits forever on a connection that was cut
+ * silently. But PostgreSQL cancels a statement at its time limit, so a socket that was asked something and stays silent for
+ * longer is dead, and probably the others, too: all are cut, and what waited on them can be asked again.
  */
 import { Socket } from 'node:net';
 import type { Connection } from '../postgresUrl/postgresUrl.js';
 
+const CHECK_INTERVAL_MS = 100;
+/** What a server and a network may add to a statement's time limit. */
+const ANSWER_MARGIN_MS = 500;
 /** A server's answer that refuses TLS: N. */
 const NO_TLS = 0x4e;
 /** How long the connections of a closed client may take to end on their own. */
 const CLOSE_TIMEOUT_MS = 200;
 
-/** The sockets of a client to one host. */
-export function createSockets({ hostname, place, options }: Connection) {
-  const sockets = new Set<Socket>();
+/** What the checks have seen of a socket. */
+interface Seen {
+  read: number;
+  written: number;
+  /** Whether it owes an answer: perhaps, where bytes came and went between two checks. */
+  owes: 'nothing' | 'perhaps' | 'an answer';
+  /** Checks since it was read, or asked. */
+  silentChecks: number;
+}
+
+/**
+ * The sockets of a client to one host, whose statements PostgreSQL cancels after `statementTimeout` milliseconds; with 0,
+ * none is ever taken for dead.
+ */
+export function createSockets({ hostname, place, options }: Connection, statementTimeout: number) {
+  const sockets = new Map<Socket, Seen>();
+  const answerLimitMs = statementTimeout + ANSWER_MARGIN_MS;
+  const maxSilentChecks = answerLimitMs / CHECK_INTERVAL_MS;
+  const checks = statementTimeout > 0 ? setInterval(check, CHECK_INTERVAL_MS).unref() : undefined;
   let isClosed = false;
-  const destroyAll = () => {
-    for (const socket of sockets) socket.destroy();
-  };
+
+  /** Counts checks, not time: after a stall of this process, an answer may have come that was not read yet. */
+  function check(): void {
+    for (const [{ bytesRead: read, bytesWritten: written }, seen] of sockets) {
+      const isAsked = written > seen.written;
+      if (read > seen.read) Object.assign(seen, { owes: isAsked ? 'perhaps' : 'nothing', silentChecks: 0 });
+      else if (isAsked && seen.owes !== 'an answer') Object.assign(seen, { owes: 'an answer', silentChecks: 0 });
+      else seen.silentChecks++;
+      Object.assign(seen, { read, written });
+    }
+    if (isAnySilent('an answer')) reconnect();
+  }
+
+  function isAnySilent(...owing: Seen['owes'][]): boolean {
+    return [...sockets].some(
+      ([{ destroyed }, { owes, silentChecks }]) =>
+        !destroyed && silentChecks >= maxSilentChecks && owing.includes(owes),
+    );
+  }
+
+  /** What was sent is rejected with CONNECTION_CLOSED, and the next statement opens new connections. */
+  function reconnect(): void {
+    for (const socket of sockets.keys()) socket.destroy();
+  }
+
   return {
+    /** Milliseconds after which an answer is overdue. */
+    answerLimitMs,
     /** Opens a socket, as postgres.js expects of its option `socket`. */
     async open(): Promise<Socket> {
       const socket = new Socket().setNoDelay(true);
       // No listener tells which ones have closed: for TLS, postgres.js removes them all.
-      for (const old of sockets) if (old.destroyed) sockets.delete(old);
-      sockets.add(socket);
+      for (const old of sockets.keys()) if (old.destroyed) sockets.delete(old);
+      sockets.set(socket, { read: 0, written: 0, owes: 'nothing', silentChecks: 0 });
       // postgres.js waits before it connects again only where the last connection ended with an error.
       socket.once('end', () => {
         if (socket.bytesRead === 0) socket.destroy(closedUnanswered(hostname));
@@ -39,12 +82,16 @@ export function createSockets({ hostname, place, options }: Connection) {
       else socket.connect(place);
       return Object.assign(socket, { host: hostname });
     },
-    /** Cuts all connections: what was sent is rejected with CONNECTION_CLOSED, and the next statement opens new ones. */
-    reconnect: destroyAll,
+    reconnect,
+    /** To be called while an answer is overdue: then it may be at a socket that perhaps owes one. */
+    overdue(): void {
+      if (isAnySilent('an answer', 'perhaps')) reconnect();
+    },
     /** Destroys what is still open, soon after the client was ended: at once, TLS would emit an error that nobody handles. */
     close(): void {
       isClosed = true;
-      setTimeout(destroyAll, CLOSE_TIMEOUT_MS).unref();
+      clearInterval(checks);
+      setTimeout(reconnect, CLOSE_TIMEOUT_MS).unref();
     },
   };
 }

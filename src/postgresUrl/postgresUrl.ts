@@ -1,7 +1,7 @@
 /**
- * Addresses of PostgreSQL. One may name several hosts, `postgres://user@first:5432,second:5432/database`; a host may be the
- * folder of a Unix socket, percent-encoded (`postgres://user@%2Frun%2Fpostgresql/database`); and hosts may come as
- * parameters, as libpq and managed services write them (`postgres://user@/database?host=/cloudsql/name`).
+ * Addresses of PostgreSQL. A host may be the folder of a Unix socket, percent-encoded
+ * (`postgres://user@%2Frun%2Fpostgresql/database`), and may come as a parameter, as libpq and managed services write it
+ * (`postgres://user@/database?host=/cloudsql/name`).
  */
 import { isIPv6 } from 'node:net';
 import { nearest } from '../messages/suggestion.js';
@@ -32,7 +32,6 @@ export function hostsOf(url: string): string[] {
 
 /** The only values of some parameters that can be done. */
 const VALUES: Record<string, readonly string[]> = {
-  target_session_attrs: ['any', 'read-write', 'read-only', 'primary', 'standby', 'prefer-standby'],
   prepare: ['true', 'false'],
   channel_binding: ['disable', 'prefer'],
   gssencmode: ['disable', 'prefer'],
@@ -64,7 +63,6 @@ export function connectionOf(hostUrl: string): Connection {
   const host = url.hostname.replace(/^\[|\]$/g, '');
   const port = Number(url.port || 5432);
   const tls = tlsOf(host, parameters);
-  const attributes = parameters.get('target_session_attrs');
   const options = parameters.get('options');
   return {
     hostname: url.hostname,
@@ -80,7 +78,6 @@ export function connectionOf(hostUrl: string): Connection {
       ssl: folder ? false : tls,
       sslnegotiation: parameters.get('sslnegotiation') === 'direct' ? 'direct' : null,
       prepare: parameters.get('prepare') !== 'false',
-      ...(attributes && attributes !== 'any' ? { target_session_attrs: attributes } : {}),
       ...(options ? { connection: { options } } : {}),
     },
   };
@@ -113,7 +110,6 @@ const VARIABLES: Record<string, string> = {
   PGPASSWORD: 'password',
   PGDATABASE: 'dbname',
   PGOPTIONS: 'options',
-  PGTARGETSESSIONATTRS: 'target_session_attrs',
   PGSSLMODE: 'sslmode',
   PGSSLROOTCERT: 'sslrootcert',
   PGSSLCERT: 'sslcert',
@@ -129,6 +125,7 @@ const VARIABLES: Record<string, string> = {
   PGREQUIREPEER: 'requirepeer',
   PGREQUIRESSL: 'requiressl',
   PGHOSTADDR: 'hostaddr',
+  PGTARGETSESSIONATTRS: 'target_session_attrs',
   PGSERVICE: 'service',
 };
 
@@ -172,8 +169,12 @@ export function faultOfUrl(url: string, protocols: readonly string[]): string | 
 export function faultOfPostgresUrl(url: string): string | undefined {
   const fault = faultOfUrl(url, ['postgres:', 'postgresql:']);
   if (fault) return fault;
+  const hosts = hostsOf(url);
+  if (hosts.length > 1) {
+    return 'names more than one host: name one address, behind which HAProxy finds the server (deploy/haproxy)';
+  }
   try {
-    for (const host of hostsOf(url)) connectionOf(host);
+    for (const host of hosts) connectionOf(host);
     return undefined;
   } catch (error) {
     if (error instanceof AddressError) return error.message;

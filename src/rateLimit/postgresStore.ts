@@ -7,9 +7,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { eq, sql } from 'drizzle-orm';
-import { type Database, openDatabase } from '../database/connect.js';
+import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE } from '../database/errors.js';
-import { Generations } from '../database/generations.js';
 import { rateLimits } from '../database/schema.js';
 import { UserError } from '../userError.js';
 import { type Decision, GONE_AFTER_MS, type LimitStore, STORE_TIMEOUT_MS, StoreForgot } from './limiter.js';
@@ -21,8 +20,6 @@ const SWEEP_RETRY_MS = 10_000;
 const SWEEP_BATCH = 200;
 /** A separate pool: the list's queries must not wait behind a client's locked row, nor the other way round. */
 const CONNECTIONS = 3;
-/** A busy machine may be late, though PostgreSQL cancels what takes longer than `STORE_TIMEOUT_MS`. */
-const TIME_LIMIT_MS = 1000;
 
 /** A request to be counted with the next statement. */
 interface Waiting {
@@ -32,11 +29,9 @@ interface Waiting {
 
 /** Opens the store of a limit of `points` requests in any one second, on a migrated database. */
 export function openPostgresStore(url: string, points: number, onSweepFailure: (reason: Error) => void): LimitStore {
-  const open = (host: string) => {
-    const database = openDatabase(host, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
-    return { database, countAll: prepareCount(database, points), registerInstance: prepareRegister(database) };
-  };
-  const generations = new Generations(url, open, { timeLimitMs: TIME_LIMIT_MS });
+  const database = openDatabase(url, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
+  const countAll = prepareCount(database, points);
+  const registerInstance = prepareRegister(database);
   const instance = `instance:${randomUUID()}`;
   const closing = new AbortController();
   let waiting = new Map<string, Waiting[]>();
@@ -48,7 +43,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     const clients = [...batch.keys()].sort();
     const numbers = clients.map((client) => batch.get(client)?.length);
     try {
-      for (const row of await ask(({ countAll }) => countAll.execute({ clients, numbers, instance }))) {
+      for (const row of await ask(countAll.execute({ clients, numbers, instance }))) {
         for (const [i, { resolve, reject }] of (batch.get(row.client) ?? []).entries()) {
           const later = Math.max(0, row.counted - 1 - i);
           if (row.isKnown) resolve({ allowed: i < row.counted, remaining: row.remaining + later, waitMs: row.waitMs });
@@ -60,10 +55,12 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     }
   }
 
-  function ask<T>(question: (prepared: ReturnType<typeof open>) => PromiseLike<T>): Promise<T> {
-    return generations.current.ask(question).catch((error) => {
+  async function ask<T>(answer: PromiseLike<T>): Promise<T> {
+    try {
+      return await answer;
+    } catch (error) {
       throw codeOf(causeOf(error)) === INSUFFICIENT_PRIVILEGE ? mayNotCount(causeOf(error)) : error;
-    });
+    }
   }
 
   async function sweepUntilClosed(): Promise<void> {
@@ -73,7 +70,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
       try {
         do {
           const after: string = last ?? '';
-          last = await ask(({ database }) => sweepAfter(database, after));
+          last = await ask(sweepAfter(database, after));
         } while (last !== null);
       } catch (error) {
         if (!closing.signal.aborted) onSweepFailure(causeOf(error));
@@ -96,19 +93,17 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
       });
     },
     async register() {
-      const [row = { instances: 1, isNew: true }] = await ask(({ registerInstance }) =>
-        registerInstance.execute({ instance }),
-      );
+      const [row = { instances: 1, isNew: true }] = await ask(registerInstance.execute({ instance }));
       return row;
     },
     async leave() {
-      await ask(({ database }) => database.delete(rateLimits).where(eq(rateLimits.client, instance)));
+      await ask(database.delete(rateLimits).where(eq(rateLimits.client, instance)));
     },
-    /** Generations replace themselves. */
+    /** Connections replace themselves. */
     reopen() {},
     async close() {
       closing.abort();
-      await generations.close(1000);
+      await closeDatabase(database, 1);
     },
   };
 }

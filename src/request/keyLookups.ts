@@ -11,7 +11,6 @@ import type { Client } from './client.js';
 
 /** How long the result of a look-up is used; with the time of the next one, which a request waits for, less than 5 s. */
 export const KEY_TTL_MS = 4000;
-export const KEY_LOOKUP_TIMEOUT_MS = 500;
 /** From the start of a look-up to the start of the next, at least. */
 const INTERVAL_MS = 10;
 
@@ -32,25 +31,33 @@ type Found = ReadonlyMap<string, KnownKey>;
 export type FindKeys = (hashes: string[]) => Promise<Found>;
 
 /**
- * The look-up of a key by its hash, which resolves to undefined for a key that is unknown or revoked.
- * It waits at most `KEY_LOOKUP_TIMEOUT_MS` for the statement before, and as long for its own.
+ * The look-up of a key by its hash, which resolves to undefined for a key that is unknown or revoked. It waits for the
+ * statement before, and rejects as that does, since its own would fare no better.
  */
 export function lookUpTogether(findKeys: FindKeys): (hash: string) => Promise<KnownKey | undefined> {
-  let previous: Promise<unknown> = Promise.resolve();
+  let running: Promise<unknown> | undefined;
   let next: { hashes: Set<string>; found: Promise<Found> } | undefined;
 
-  function planNext() {
-    const hashes = new Set<string>();
-    const found = previous.then(() => {
+  async function findNext(hashes: Set<string>): Promise<Found> {
+    try {
+      await running;
+    } finally {
       next = undefined;
-      return findKeys([...hashes]);
+    }
+    const found = findKeys([...hashes]);
+    running = Promise.allSettled([found, sleep(INTERVAL_MS)]).then(() => {
+      running = undefined;
+      return found;
     });
-    previous = previous.then(() => Promise.allSettled([found, sleep(INTERVAL_MS)]));
-    return { hashes, found };
+    running.catch(() => {});
+    return found;
   }
 
   return async (hash) => {
-    next ??= planNext();
+    if (!next) {
+      const hashes = new Set<string>();
+      next = { hashes, found: findNext(hashes) };
+    }
     next.hashes.add(hash);
     return (await next.found).get(hash);
   };
@@ -60,17 +67,17 @@ export function lookUpTogether(findKeys: FindKeys): (hash: string) => Promise<Kn
 const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
 
 /**
- * Records that keys were used today, which `keys list` shows: one write a day, for which no request waits. If it fails, as
- * on a replica or without the privilege, the next look-up tries again; the key works regardless.
+ * Records that keys were used today, which `keys list` shows: one write a day, for which no request waits, and which waits
+ * for no row that somebody has locked. If it fails, as on a replica or without the privilege, the next look-up tries again;
+ * the key works regardless.
  */
-function noteUse(database: Database, keys: { id: string }[]): void {
-  if (keys.length === 0) return;
-  const ids = keys.map(({ id }) => id);
-  database
-    .update(apiKeys)
-    .set({ lastUsedOn: TODAY })
+async function noteUse(database: Database, ids: string[]): Promise<void> {
+  const free = database
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
     .where(inArray(apiKeys.id, ids))
-    .catch(() => {});
+    .for('update', { skipLocked: true });
+  await database.update(apiKeys).set({ lastUsedOn: TODAY }).where(inArray(apiKeys.id, free));
 }
 
 /** Prepares the statement that finds keys by their hashes. */
@@ -88,14 +95,22 @@ export function prepareFindKeys(database: Database): FindKeys {
     .from(apiKeys)
     .where(and(sql`${apiKeys.hash} = ANY (${sql.placeholder('hashes')}::text[])`, isNull(apiKeys.revokedAt)))
     .prepare('find keys');
+  let isNoting = false;
 
   return async (hashes) => {
     const asked = performance.now();
     const rows = await find.execute({ hashes });
-    noteUse(
-      database,
-      rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0),
-    );
+    const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
+    // One at a time: a lock on the whole table would hold all connections.
+    if (used.length > 0 && !isNoting) {
+      isNoting = true;
+      void noteUse(
+        database,
+        used.map(({ id }) => id),
+      )
+        .catch(() => {})
+        .finally(() => (isNoting = false));
+    }
     return new Map(
       rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
         hash,

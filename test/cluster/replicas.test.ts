@@ -15,8 +15,6 @@ import { type Cluster, missingPrograms, startCluster } from './cluster.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const MAX_LAG_SECONDS = 2;
-/** Seconds until HAProxy sends nothing more to a replica too far behind: a sample, a check, and a busy machine. */
-const NOTICE_SECONDS = 4;
 /** Each has its own address and so its own limit. */
 const CLIENTS = 30;
 
@@ -32,8 +30,7 @@ describe.skipIf(missingPrograms.length > 0)('a cluster that reads from replicas'
   let phoneNumber: string;
 
   beforeAll(async () => {
-    const environment = { MAX_REPLICA_LAG_SECONDS: String(MAX_LAG_SECONDS) };
-    cluster = await startCluster({ readsFrom: 'replicas', environment });
+    cluster = await startCluster({ readsFrom: 'replicas' });
     const database = openDatabase(cluster.primary.url);
     await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
     await closeDatabase(database);
@@ -85,7 +82,6 @@ describe.skipIf(missingPrograms.length > 0)('a cluster that reads from replicas'
     return answers;
   }
 
-  const statuses = () => Promise.all(cluster.instanceUrls.map(async (url) => (await fetch(`${url}/readyz`)).status));
   const oldest = (answers: Answer[]) => Math.max(...answers.flatMap(({ age }) => (age > 0 ? [age] : [])));
   const failed = (answers: Answer[]) => answers.filter(({ status }) => status !== 200);
 
@@ -100,34 +96,5 @@ describe.skipIf(missingPrograms.length > 0)('a cluster that reads from replicas'
     console.log(`replicas: ${answers.length} answers in 5 s, the oldest ${oldest(answers).toFixed(2)} s behind`);
     expect(failed(answers)).toEqual([]);
     expect(oldest(answers)).toBeLessThan(MAX_LAG_SECONDS);
-  });
-
-  it('stays ready while nobody writes', async () => {
-    await sleep((MAX_LAG_SECONDS + 2) * 1000);
-    expect(await statuses()).toEqual([200, 200, 200]);
-  });
-
-  it('loses the instances of a replica that falls behind until it catches up, and fails no request', async () => {
-    const [behind] = cluster.replicas;
-    const onReplica = connectTo(behind.url);
-    const answers = await loadWhile(async () => {
-      await onReplica`SELECT pg_wal_replay_pause()`;
-      await sleep((MAX_LAG_SECONDS + NOTICE_SECONDS) * 1000);
-      expect(await statuses()).toEqual([503, 200, 503]);
-      // From the other replica alone.
-      const late = await ask(0);
-      expect(late.age).toBeLessThan(MAX_LAG_SECONDS);
-      await sleep(3000);
-      await onReplica`SELECT pg_wal_replay_resume()`;
-      for (let attempt = 0; (await statuses()).includes(503); attempt++) {
-        if (attempt === 100) throw new Error('they do not become ready');
-        await sleep(100);
-      }
-    });
-    await onReplica.end();
-    console.log(`a replica falls behind: ${answers.length} answers, the oldest ${oldest(answers).toFixed(2)} s behind`);
-    expect(failed(answers)).toEqual([]);
-    expect(oldest(answers)).toBeGreaterThan(1);
-    expect(oldest(answers)).toBeLessThan(MAX_LAG_SECONDS + NOTICE_SECONDS);
   });
 });

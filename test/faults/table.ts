@@ -43,14 +43,10 @@ const server = await startPostgres({ max_connections: '40' });
 await migrateDatabase(server.url, migrationsFolder);
 await fill(server.url);
 const proxy = await openToxicProxy(server.port);
-const other = await openToxicProxy(server.port);
 const redis = hasRedis ? await startRedis() : undefined;
 const redisProxy = redis && (await openToxicProxy(redis.port));
 
 const throughProxy = { DATABASE_URL: proxy.through(server.url) };
-const bothHosts = {
-  DATABASE_URL: throughProxy.DATABASE_URL.replace(`:${proxy.port}`, `:${proxy.port},127.0.0.1:${other.port}`),
-};
 const behave = (behaviour: Parameters<typeof proxy.behave>[0]) => () => proxy.behave(behaviour);
 const pass = behave('passing');
 
@@ -103,8 +99,6 @@ const faults: Fault[] = [
     },
     end: () => others?.leave(),
   },
-  { name: 'the first host of two is gone', environment: bothHosts, begin: behave('refusing'), end: pass },
-  { name: 'the first host of two hangs', environment: bothHosts, begin: behave('silent'), end: pass },
   {
     name: 'the limit’s rows in PostgreSQL are locked',
     begin: hold('LOCK rate_limits IN ACCESS EXCLUSIVE MODE'),
@@ -155,7 +149,7 @@ if (isChosen(OVERLOAD)) {
   console.log(note);
 }
 if (words.length === 0) write(rows, notes);
-await Promise.all([proxy.close(), other.close(), redisProxy?.close(), redis?.kill()]);
+await Promise.all([proxy.close(), redisProxy?.close(), redis?.kill()]);
 await server.remove();
 process.exit();
 

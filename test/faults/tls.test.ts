@@ -7,7 +7,6 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { Generations } from '../../src/database/generations.js';
 import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { openToxicProxy } from './toxicProxy.js';
@@ -46,26 +45,30 @@ describe.skipIf(!hasOpenssl)('connections under TLS', () => {
     await closeDatabase(strict, 0);
   });
 
-  it.each(['passing', 'silent', 'refusing'] as const)('can be abandoned while the network is %s', async (behaviour) => {
+  it.each(['silent', 'refusing'] as const)('are replaced after the network was %s', async (behaviour) => {
     const proxy = await openToxicProxy(server.port);
-    const open = (host: string) => ({ database: openDatabase(host) });
-    const generations = new Generations(`${proxy.through(server.url)}?sslmode=require`, open, { timeLimitMs: 1000 });
-    const ask = (seconds: number) =>
-      generations.current
-        .ask(({ database }) => database.$client`SELECT pg_sleep(${seconds})`)
-        .then(
-          () => 'answered',
-          () => 'failed',
-        );
-    const sleepers = Array.from({ length: 4 }, () => ask(30));
-    await sleep(500);
+    const database = openDatabase(`${proxy.through(server.url)}?sslmode=require`, { statementTimeout: 1000 });
+    const ask = () => database.$client`SELECT pg_sleep(0.1)`.then(() => 'answered');
+    expect(await Promise.all(Array.from({ length: 4 }, ask))).toEqual(Array(4).fill('answered'));
+    const asked = Promise.allSettled(Array.from({ length: 4 }, ask));
     proxy.behave(behaviour);
-    await sleep(1500);
+    for (const outcome of await asked)
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { code: expect.stringMatching(/CLOSED|RESET/) } });
     proxy.behave('passing');
-    await until(async () => (await ask(0)) === 'answered', 'a query is answered again');
-    expect(await Promise.all(sleepers)).toEqual(Array(4).fill('failed'));
-    await generations.close(1000);
+    await until(async () => (await ask().catch(() => '')) === 'answered', 'a query is answered again');
+    await closeDatabase(database);
     await sleep(500);
     await proxy.close();
+  });
+
+  it('that are idle, or asked and answered, are kept', async () => {
+    const database = openDatabase(`${server.url}?sslmode=require`, { connections: 1, statementTimeout: 500 });
+    const processes = new Set<number>();
+    for (let i = 0; i < 12; i++, await sleep(i % 4 === 0 ? 1500 : 50)) {
+      const [row] = await database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(0.3)`;
+      processes.add(row?.pid);
+    }
+    expect(processes.size).toBe(1);
+    await closeDatabase(database);
   });
 });
