@@ -1,6 +1,7 @@
 /** Problems as answers: `application/problem+json` (RFC 9457), of the types that the contract lists. */
 import { STATUS_CODES } from 'node:http';
 import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
+import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import type { Fault, Problem } from '../../generated/types/models/index.js';
 import { contract } from '../contract.js';
 import { DatabaseUnavailable } from '../database/errors.js';
@@ -95,7 +96,14 @@ export const notFound: RequestHandler = (request) => {
   throw noSuchPath(request);
 };
 
+/** A phone number behind the operation's path, where other APIs have it. */
+const NUMBER_IN_PATH = new RegExp(`^${operation.path}/(?:[+]|%2B)?([1-9]\\d{1,14})$`, 'i');
+
 function noSuchPath(request: Request): ProblemError {
+  const [, digits] = NUMBER_IN_PATH.exec(request.path) ?? [];
+  if (digits) {
+    return problem('not-found', `A number is asked for by a parameter: ${operation.path}?phoneNumber=%2B${digits}.`);
+  }
   const known = nearest(request.path, Object.keys(contract.paths));
   return problem(
     'not-found',

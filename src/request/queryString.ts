@@ -24,7 +24,7 @@ export function parseQueryString(text: string, faults: Faults): Record<string, s
     faults.add('', () => `has more than ${MAX_PAIRS} pairs of a name and a value`);
     return values;
   }
-  for (const pair of pairs) {
+  for (const [index, pair] of pairs.entries()) {
     const [, rawName = '', rawValue = ''] = /^([^=]*)=?(.*)$/s.exec(pair) ?? [];
     const name = decode(rawName);
     if (name === undefined) {
@@ -33,7 +33,7 @@ export function parseQueryString(text: string, faults: Faults): Record<string, s
     }
     const parameter = parameters.get(name);
     if (!parameter) {
-      faults.add(name, () => unknown(shorten(name)));
+      faults.add(name, () => unknown(shorten(name), pair.includes('=') ? undefined : `${pairs[index - 1]}%26${pair}`));
       continue;
     }
     const value = decode(rawValue);
@@ -67,11 +67,13 @@ const synonyms = new Map(
   [...parameters].flatMap(([name, parameter]) => (parameter['x-synonyms'] ?? []).map((other) => [plain(other), name])),
 );
 
-function unknown(name: string): string {
+/** `joined` is a name without a value and the pair before it, as one pair: `AT&T` means that unless its & is encoded. */
+function unknown(name: string, joined?: string): string {
   const bare = name.endsWith(']') ? name.slice(0, name.indexOf('[')) : name;
   const meant = synonyms.get(plain(name)) ?? synonyms.get(plain(bare)) ?? nearest(bare, parameters.keys());
   const isList = parameters.get(meant ?? '')?.schema.type === 'array';
   if (isList && name.endsWith(']')) return `is not a parameter; repeat ${meant} without brackets`;
+  if (!meant && joined?.includes('=')) return `is not a parameter; an & in a value is sent as %26: ${shorten(joined)}`;
   return `is not a parameter${meant ? `; did you mean ${meant}?` : `; there are ${[...parameters.keys()].join(', ')}`}`;
 }
 

@@ -332,6 +332,30 @@ describe('other addresses and methods', () => {
     expect(response.status).toBe(404);
   });
 
+  it.each(['+', '%2B', ''])(
+    'a number in the path, behind "%s", is 404, and the answer names the parameter',
+    async (plus) => {
+      const response = await request(service.app).get(`/v1/brandedPhoneNumbers/${plus}14155550123`);
+      expectDescribed(response);
+      expect(problemOf(response)).toMatchObject({
+        status: 404,
+        detail: expect.stringContaining('/v1/brandedPhoneNumbers?phoneNumber=%2B14155550123.'),
+      });
+    },
+  );
+
+  it('an & in a value that is not encoded is 400, and the answer shows how it is', async () => {
+    for (const [sent, corrected] of [
+      ['carrier=AT&T&feature=brandedCallerId', 'carrier=AT%26T'],
+      ['internalName=Smith+&+Sons', 'internalName=Smith+%26+Sons'],
+    ]) {
+      const { errors } = problemOf(await get(`?${sent}`));
+      const detail = `is not a parameter; an & in a value is sent as %26: ${corrected}`;
+      expect(errors).toEqual([expect.objectContaining({ detail })]);
+    }
+    expect(problemOf(await get('?carrier=Verizon&sise')).detail).toContain('did you mean size?');
+  });
+
   it('an address in the wrong case is 404, and the answer names the right one', async () => {
     expect(problemOf(await request(service.app).get('/v1/brandedphonenumbers')).detail).toContain(
       '/v1/brandedPhoneNumbers?',
