@@ -2,7 +2,6 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import compression from 'compression';
 import express, { type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
 import { dump } from 'js-yaml';
@@ -10,7 +9,7 @@ import { dump } from 'js-yaml';
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
 import type { Config } from './config.js';
 import { contract } from './contract.js';
-import { MIN_COMPRESSED_BYTES } from './http/compression.js';
+import { keptBody } from './http/compression.js';
 import { packageFolder } from './packageFolder.js';
 import { noSuchProblem, problemList, problemPage } from './problem/pages.js';
 
@@ -24,26 +23,24 @@ export function docs(config: Deployment): Router {
   const document = documentFor(config);
   const router = express.Router({ caseSensitive: true, strict: true });
   router.get('/', redirectTo('./docs'));
-  router.get('/docs', ...forReaders, text('text/html', readFileSync(join(browserFolder, 'docs.html'), 'utf8')));
+  router.get('/docs', securityHeaders, file(browserFolder, 'docs.html'));
   router.get('/docs/', redirectTo('../docs'));
   for (const [root, name] of assets) {
-    router.get(`/docs/${name}`, ...forReaders, (_request, response) => response.sendFile(name, { root }));
+    router.get(`/docs/${name}`, securityHeaders, file(root, name));
   }
   router.get(
     '/openapi.yaml',
-    ...forReaders,
+    securityHeaders,
     readableEverywhere,
     text('application/yaml', dump(document, { lineWidth: -1 })),
   );
-  router.get('/openapi.json', ...forReaders, readableEverywhere, text('application/json', JSON.stringify(document)));
-  router.get('/problems', ...forReaders, text('text/html', problemList()));
+  router.get('/openapi.json', securityHeaders, readableEverywhere, text('application/json', JSON.stringify(document)));
+  router.get('/problems', securityHeaders, text('text/html', problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
-    router.get(`/problems/${name}`, ...forReaders, text('text/html', problemPage(name)));
+    router.get(`/problems/${name}`, securityHeaders, text('text/html', problemPage(name)));
   }
   router.get('/problems/', redirectTo('../problems'));
-  router.get('/problems/:unknown', onlyForPeople, ...forReaders, (_request, response) => {
-    response.status(404).type('text/html').send(noSuchProblem());
-  });
+  router.get('/problems/:unknown', onlyForPeople, securityHeaders, text('text/html', noSuchProblem(), 404));
   return router;
 }
 
@@ -92,19 +89,6 @@ const securityHeaders = helmet({
   strictTransportSecurity: false,
 });
 
-const compress = compression({
-  threshold: MIN_COMPRESSED_BYTES,
-  // By default it would not compress YAML; everything served here is text. It calls this just before sending the headers.
-  filter: (request, response) => {
-    // For HEAD it would send the length without compression, which GET would not send (RFC 9110, section 8.6).
-    if (request.method === 'HEAD' && request.headers['accept-encoding']) response.removeHeader('Content-Length');
-    return true;
-  },
-});
-
-/** The middleware of every page and file here. */
-const forReaders: RequestHandler[] = [securityHeaders, compress];
-
 /** Lets tools that run in the browser, on pages of other hosts, read the document. */
 const readableEverywhere: RequestHandler = (_request, response, next) => {
   response.set('Access-Control-Allow-Origin', '*');
@@ -115,12 +99,17 @@ function redirectTo(place: string): RequestHandler {
   return (_request, response) => response.redirect(303, place);
 }
 
-/** Answers with a text that never changes while the process runs; Express makes it a 304 where the ETag matches. */
-function text(type: string, content: string): RequestHandler {
+const file = (folder: string, name: string) => text(name, readFileSync(join(folder, name)));
+
+/** Answers with a text that never changes while the process runs; `type` is a media type or a file's name. */
+function text(type: string, content: string | Buffer, status = 200): RequestHandler {
+  const encode = keptBody(Buffer.from(content));
   // Weak: it is the same for every encoding.
   const etag = `W/"${createHash('sha256').update(content).digest('base64url')}"`;
-  return (_request, response) => {
-    response.set({ ETag: etag, 'Cache-Control': 'no-cache' }).type(type).send(content);
+  return async (request, response) => {
+    response.status(status).set({ ETag: etag, 'Cache-Control': 'no-cache' }).vary('Accept-Encoding').type(type);
+    if (request.fresh) response.status(304).end();
+    else response.send(await encode(request, response));
   };
 }
 

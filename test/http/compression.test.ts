@@ -1,7 +1,7 @@
 /** What is sent to clients that ask for compression, and to those that don't. */
 import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
 import { readConfig } from '../../src/config.js';
 import { openLog } from '../../src/log.js';
 import { type Service, startService } from '../../src/server.js';
@@ -122,4 +122,18 @@ describe('other answers above 1 KB', () => {
       expect(byHead.headers['content-length']).toMatch(/^\d+$/);
     },
   );
+});
+
+test('a file of /docs is compressed once: twenty more requests take less time of the CPU than the first', async () => {
+  const cpuOf = async (count: number) => {
+    const before = process.cpuUsage();
+    for (let i = 0; i < count; i++) {
+      const { body } = await ask('/docs/swagger-ui-bundle.js', { 'Accept-Encoding': 'br' });
+      expect(body.length).toBeLessThan(500_000);
+    }
+    const { user, system } = process.cpuUsage(before);
+    return user + system;
+  };
+  const first = await cpuOf(1);
+  expect(await cpuOf(20)).toBeLessThan(first);
 });
