@@ -23,19 +23,9 @@ export function createMetrics(maxRequestsInFlight: number) {
     buckets: [0.001, 0.005, 0.025, 0.1, 0.25],
     registers,
   });
-  const storeErrors = new Counter({
-    name: 'rate_limit_store_errors_total',
-    help: 'Requests to the store of the rate limit that failed or came too late',
-    labelNames: ['store'],
-    registers,
-  });
-  const sweepErrors = counter(
-    'rate_limit_sweep_errors_total',
-    'Times that idle clients could not be removed from the table rate_limits',
-  );
-  const storeUp = gauge(
-    'rate_limit_store_up',
-    '0 while this instance limits on its own, since the store of the rate limit fails',
+  const storeErrors = counter(
+    'rate_limit_store_errors_total',
+    'Requests to the store of the rate limit that failed or came too late',
   );
   const inFlight = gauge('http_requests_in_flight', 'List requests being worked on');
   const inFlightLimit = gauge(
@@ -44,7 +34,6 @@ export function createMetrics(maxRequestsInFlight: number) {
   );
   const queries = gauge('database_queries_in_flight', 'Queries that the database has not answered yet');
   inFlightLimit.set(maxRequestsInFlight);
-  storeUp.set(1);
   // A counter that first appears at 1 has not increased, as Prometheus sees it; so those that alerts use start at 0.
   for (const status of [200, 429, 500, 503]) durations.zero({ route: 'list', status });
   durations.zero({ route: 'other', status: 500 });
@@ -55,9 +44,7 @@ export function createMetrics(maxRequestsInFlight: number) {
     inFlight: (count: number) => inFlight.set(count),
     limited: (allowed: boolean, seconds: number) =>
       decisions.observe({ decision: allowed ? 'passed' : 'refused' }, seconds),
-    storeFailed: (store: string) => storeErrors.inc({ store }),
-    sweepFailed: () => sweepErrors.inc(),
-    storeUp: (isUp: boolean) => storeUp.set(isUp ? 1 : 0),
+    storeFailed: () => storeErrors.inc(),
     queries: (count: number) => queries.set(count),
     /** Adds the metrics of the process itself: memory, event loop, garbage collection. */
     collectDefaults: () => collectDefaultMetrics({ register: registry }),

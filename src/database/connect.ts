@@ -71,6 +71,8 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
     connection: {
       // Not PostgreSQL's default, "$user", public: a schema with the role's name would hide the tables, or receive them.
       search_path: 'public',
+      // Whatever the database's default is: stricter ones make writers fail that come at once, as those that count requests.
+      default_transaction_isolation: 'read committed',
       ...planningOptions,
       ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
       ...connection,

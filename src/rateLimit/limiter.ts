@@ -1,51 +1,32 @@
 /**
- * Decides which requests may pass, in bounded time, whatever the shared store does.
+ * Decides which requests may pass, in bounded time, whatever the shared store does. A request passes if this instance has let
+ * fewer than the limit of its client pass in the last second, and the store has room for it as well, or can't be asked. So
+ * each instance keeps the limit alone while the store is down, and goes on without a gap.
  *
- * While the store answers, it decides. In an outage each instance keeps to a quota as well: the limit divided by the number
- * of instances. An outage begins when the store fails, or no longer knows this instance, because it came back empty; it ends
- * when the store has answered without a failure for long enough. To let no more than the limit pass in any second:
- * - in the outage's first second, if there are several instances, nobody passes, since no instance knows what the others
- *   let pass in the second before; a single instance knows, and goes on without a gap;
- * - a request that is within the quota has to pass the store, too, as soon as it answers again: the store knows nothing of
- *   what passed meanwhile, and the instances notice its return at different times;
- * - the number of instances doesn't fall until all of them have had time to register again.
+ * Why not with rate-limiter-flexible's own parts: its `insuranceLimiter` would be a `RateLimiterMemory`, whose fixed windows
+ * let almost twice the limit pass around their edge, and which begins at 0 when the store fails; its
+ * `inMemoryBlockOnConsumed` looks at all blocked clients whenever it adds one (1.4 s of CPU for 20,000); its
+ * `RLWrapperTimeouts` takes an answer for late that came in time, while the instance was busy.
  *
- * Known limitation: if the store answers some instances but not others for more than a second, those that it does not answer
- * let their quota pass beside the limit.
+ * Known limitation: N instances that can't ask the store let up to N times the limit pass.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LRUCache } from 'lru-cache';
+import { RateLimiterRes } from 'rate-limiter-flexible';
 import { causeOf } from '../database/errors.js';
-import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { UserError } from '../userError.js';
-import { LocalLog } from './localLog.js';
 
-/** A store of counted requests that all instances share, and the register of these instances. Its clock decides. */
+/** What all instances count in: a sliding log of each client's requests, by one clock. */
 export interface LimitStore {
   readonly kind: string;
   /**
-   * Counts a request of the client, unless it is over its limit.
-   * @throws {StoreForgot} if this instance is not registered
+   * Counts a request of the client; rejects with the result if the client is over its limit.
    * @throws {UserError} if waiting does not help
    */
-  count(client: string): Promise<Decision>;
-  /**
-   * Records that this instance is alive; resolves to how many were within `GONE_AFTER_MS`, and whether it was not among
-   * them.
-   * @throws {UserError} where no waiting helps
-   */
-  register(): Promise<{ instances: number; isNew: boolean }>;
-  /** Removes this instance, which is about to end. */
-  leave(): Promise<void>;
-  /** Replaces connections that may hang. */
-  reopen(): void;
+  consume(client: string): Promise<RateLimiterRes>;
   close(): Promise<void>;
-}
-
-/** The store has lost what it knew of this instance, and so perhaps what it has counted. */
-export class StoreForgot extends Error {
-  override message = 'it has lost what it counted';
 }
 
 export interface Decision {
@@ -60,40 +41,31 @@ export interface Decision {
 export const WINDOW_MS = 1000;
 /** How long the store may take to answer, so that a request is decided within 250 ms even on a busy machine. */
 export const STORE_TIMEOUT_MS = 150;
-/** Milliseconds between heartbeats, which register an instance and try a store that has failed. */
-const HEARTBEAT_MS = 400;
-/** Milliseconds for which an instance still counts after its last heartbeat. */
-export const GONE_AFTER_MS = 6000;
-/** Milliseconds within which every instance notices that the store answers, and registers. */
-const REGISTRATION_MS = 1000;
-/** A start sends this many heartbeats at once, and again after a pause if none was answered, until the time is up. */
-const WARM_CONNECTIONS = 3;
+/** More clients than an instance can answer in a window; beyond, the one that asked longest ago is forgotten. */
+const MAX_CLIENTS = 50_000;
+/** A start asks the store again after a pause if it did not answer, until the time is up. */
 const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
+/** Clients that nobody is. So many that each node of a Redis Cluster, which is not supported, refuses one of them. */
+const NOBODIES = Array.from({ length: 16 }, (_, i) => `start ${i}`);
+/** A reason for which the store fails is logged again after this time. */
+const LOG_INTERVAL_MS = 60_000;
 
-interface Outage {
-  /** When the store last stopped answering this instance, and when it first did. */
-  since: number;
-  begin: number;
-  /** Why the store failed; each reason is logged once. */
-  reasons: Set<string>;
+/** A request that this instance let pass: when it came, and when the store said that it was counted, if it did. */
+interface Passed {
+  came: number;
+  counted: number;
 }
 
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  readonly #local = new LocalLog(WINDOW_MS);
+  /** What passed here in the last window and before, and who is over the limit in the store. */
+  readonly #passed = new LRUCache<string, readonly Passed[]>({ max: MAX_CLIENTS });
+  readonly #over = new LRUCache<string, true>({ max: MAX_CLIENTS });
+  readonly #logged = new LRUCache<string, true>({ max: 100, ttl: LOG_INTERVAL_MS });
   readonly #log: Log;
   readonly #metrics: Metrics;
-  readonly #heart: NodeJS.Timeout;
-  /** Undefined until this instance knows all the others. */
-  #instances: number | undefined;
-  #isRegistered = false;
-  #outage: Outage | undefined;
-  /** Since when the store has answered without a failure. */
-  #answeringSince: number | undefined;
-  #lastAnswer = 0;
-  #closed = false;
 
   /** A limit of `points` requests in a window, shared through `store`, which is closed with the limiter. */
   constructor(store: LimitStore, points: number, log: Log, metrics: Metrics) {
@@ -101,174 +73,99 @@ export class RateLimiter {
     this.#points = points;
     this.#log = log;
     this.#metrics = metrics;
-    this.#heart = setInterval(() => this.#beat(), HEARTBEAT_MS).unref();
   }
 
   /**
-   * Registers this instance, on all connections to the store; stops trying after a while.
+   * Asks the store until it answers; stops trying after a while.
    * @throws {UserError} where no waiting helps
    */
   async warmUp(): Promise<void> {
-    const end = performance.now() + WARM_UP_TIMEOUT_MS;
-    while (true) {
+    for (const end = performance.now() + WARM_UP_TIMEOUT_MS; ; await sleep(WARM_UP_PAUSE_MS)) {
       try {
-        const beats = Array.from({ length: WARM_CONNECTIONS }, () => this.#register());
-        const [instances = 1] = await inTime(Promise.all(beats));
-        // Counting needs different privileges than registering.
-        await inTime(this.#store.count('start'));
-        return this.#answered(instances);
+        return void (await Promise.all(NOBODIES.map((client) => this.#ask(client))));
       } catch (error) {
+        if (error instanceof RateLimiterRes) return;
         if (error instanceof UserError) throw error;
-        // A store that has just started may miss its statements' time limit at first, and then answer in time.
-        if (performance.now() + WARM_UP_PAUSE_MS > end) return this.#failed(error);
-        await sleep(WARM_UP_PAUSE_MS);
+        if (performance.now() > end) return this.#failed(error);
       }
     }
   }
 
   /** Decides within 250 ms whether a request of `client` passes, and counts it if so. Never rejects. */
   async decide(client: string): Promise<Decision> {
-    const asked = performance.now();
-    const blockedMs = this.#local.blockedFor(client);
-    let decision = blockedMs > 0 ? refused(blockedMs) : this.#decideAlone(client);
-    if (decision.allowed && (!this.#outage || this.#answeringSince !== undefined)) {
-      const answer = await this.#ask(client, asked);
-      // The store answers many requests together, and the outage may have begun meanwhile.
-      decision = both(answer, this.#decideAlone(client));
-    }
-    if (decision.allowed) this.#local.admit(client, asked);
-    this.#metrics.limited(decision.allowed, (performance.now() - asked) / 1000);
+    const came = performance.now();
+    const decision = await this.#decide(client, came);
+    this.#metrics.limited(decision.allowed, (performance.now() - came) / 1000);
     return decision;
   }
 
-  async close(): Promise<void> {
-    this.#closed = true;
-    clearInterval(this.#heart);
-    // In an outage, too: a heartbeat may have recorded this instance, though its answer was late.
-    await inTime(this.#store.leave()).catch(() => {});
-    await this.#store.close();
+  close(): Promise<void> {
+    return this.#store.close();
   }
 
-  /** What the store says; undefined if this instance has to decide. */
-  async #ask(client: string, asked: number): Promise<Decision | undefined> {
+  async #decide(client: string, came: number): Promise<Decision> {
+    const overMs = this.#over.getRemainingTTL(client);
+    if (overMs > 0) return refused(overMs);
+    const others = this.#recent(client, came);
+    const waitMs = (others[0]?.came ?? came) + WINDOW_MS - came;
+    if (others.length >= this.#points) return refused(waitMs);
+    const request = { came, counted: Number.POSITIVE_INFINITY };
+    this.#passed.set(client, [...others, request]);
+    const remaining = this.#points - others.length - 1;
     try {
-      const answer = await inTime(this.#store.count(client));
-      this.#lastAnswer = performance.now();
-      // What is left of a wait that began when the store answered, which was after `asked`.
-      const waitMs = Math.min(Math.max(0, answer.waitMs - (this.#lastAnswer - asked)), WINDOW_MS);
-      // Until its oldest request leaves the window, the store could give no other answer.
-      if (!answer.allowed) this.#local.block(client, waitMs);
-      return { ...answer, waitMs };
+      const answer = await this.#ask(client);
+      request.counted = performance.now();
+      // Answered before this one came, and not out of the store's window by now.
+      const isKnown = ({ came: before, counted }: Passed) => counted < came && before > request.counted - WINDOW_MS;
+      // The store was emptied or its clock was set, so it has forgotten what other instances have let pass, too.
+      if (answer.consumedPoints <= others.filter(isKnown).length) return this.#refuse(client, request, WINDOW_MS);
+      return { allowed: true, remaining: Math.min(answer.remainingPoints, remaining), waitMs: answer.msBeforeNext };
     } catch (error) {
-      // Others were answered meanwhile, so the store is up. It may have counted this one; a single instance knows the rest.
-      const isUp = this.#lastAnswer > asked && !(error instanceof StoreForgot);
-      if (!isUp) this.#failed(error);
-      else this.#metrics.storeFailed(this.#store.kind);
-      return isUp && this.#instances !== 1 ? refused(WINDOW_MS) : undefined;
-    }
-  }
-
-  /** What this instance allows on its own: its quota, but nothing in the first second of an outage. */
-  #decideAlone(client: string): Decision {
-    const pauseMs = this.#pauseMs;
-    if (pauseMs > 0) return refused(pauseMs);
-    const remaining = this.#quota - this.#local.count(client) - 1;
-    return { allowed: remaining >= 0, remaining: Math.max(0, remaining), waitMs: this.#local.wait(client) };
-  }
-
-  /** Milliseconds for which nobody passes. */
-  get #pauseMs(): number {
-    if (!this.#outage || this.#instances === 1) return 0;
-    return this.#outage.since + WINDOW_MS - performance.now();
-  }
-
-  /** In an outage at least one request, so that it serves at all; one if nothing is known. */
-  get #quota(): number {
-    if (!this.#outage) return this.#points;
-    return Math.max(1, Math.floor(this.#points / (this.#instances ?? this.#points)));
-  }
-
-  async #beat(): Promise<void> {
-    const asked = performance.now();
-    try {
-      this.#answered(await inTime(this.#register()));
-    } catch (error) {
-      // A late one says little: the next request will notice.
-      if (!this.#outage && (error instanceof NoAnswer || this.#lastAnswer > asked)) return;
+      if (error instanceof RateLimiterRes) return this.#refuse(client, request, error.msBeforeNext);
       this.#failed(error);
-      this.#store.reopen();
+      return { allowed: true, remaining, waitMs };
     }
   }
 
-  /** Resolves to how many instances there are; rejects where the store knew this one before and does not any more. */
-  async #register(): Promise<number> {
-    const wasRegistered = this.#isRegistered;
-    const { instances, isNew } = await this.#store.register();
-    this.#isRegistered = true;
-    // However late it came, so that on a busy machine each instance knows of the others when the store fails.
-    if (this.#instances !== undefined) this.#instances = Math.max(this.#instances, instances);
-    if (wasRegistered && isNew) throw new StoreForgot();
-    return instances;
+  /** What the store says, in time. */
+  #ask(client: string): Promise<RateLimiterRes> {
+    return new Promise((resolve, reject) => {
+      const late = () => reject(new Error(`no answer within ${STORE_TIMEOUT_MS} ms`));
+      // What has arrived meanwhile is read between a timer and setImmediate.
+      const timer = setTimeout(() => setImmediate(late), STORE_TIMEOUT_MS);
+      const settled = () => clearTimeout(timer);
+      this.#store.consume(client).then(resolve, reject).finally(settled);
+    });
   }
 
-  /** Learns from the store's answer to a heartbeat how many instances there are. */
-  #answered(instances: number): void {
-    this.#lastAnswer = performance.now();
-    this.#answeringSince ??= this.#lastAnswer;
-    const answering = this.#lastAnswer - this.#answeringSince;
-    // Then the store has counted what every instance let pass in the last second.
-    if (this.#outage && answering >= REGISTRATION_MS + WINDOW_MS) this.#endOutage(this.#outage);
-    const knowsAll = answering >= (this.#instances === undefined ? REGISTRATION_MS : GONE_AFTER_MS);
-    if (knowsAll && !this.#outage) this.#instances = instances;
+  /** The requests of the client that passed here in the window before `now`. */
+  #recent(client: string, now: number): readonly Passed[] {
+    return (this.#passed.get(client) ?? []).filter(({ came }) => came > now - WINDOW_MS);
+  }
+
+  /** Refuses `request`, and what else the client sends before the store could let it pass. */
+  #refuse(client: string, request: Passed, storeMs: number): Decision {
+    const waitMs = Math.min(Math.max(1, storeMs), WINDOW_MS);
+    this.#passed.set(
+      client,
+      this.#recent(client, request.came).filter((each) => each !== request),
+    );
+    this.#over.set(client, true, { ttl: waitMs });
+    return refused(waitMs);
   }
 
   #failed(error: unknown): void {
-    if (this.#closed) return;
-    this.#metrics.storeFailed(this.#store.kind);
-    const now = performance.now();
-    const wasAnswering = this.#answeringSince !== undefined;
-    this.#answeringSince = undefined;
-    if (!this.#outage) {
-      this.#outage = { since: now, begin: now, reasons: new Set() };
-      this.#metrics.storeUp(false);
-    } else if (wasAnswering) {
-      // If it was only late here, it may still answer the others.
-      this.#outage.since = now;
-    }
-    const reason = causeOf(error).message;
-    if (this.#outage.reasons.has(reason)) return;
-    this.#outage.reasons.add(reason);
+    this.#metrics.storeFailed();
+    const { message: reason } = causeOf(error);
+    if (this.#logged.has(reason)) return;
+    this.#logged.set(reason, true);
     this.#log.error(
-      { store: this.#store.kind, reason, quota: this.#quota },
-      'the rate limit store failed: each client is limited to its quota of this instance',
+      { store: this.#store.kind, reason },
+      'the rate limit store failed: each instance counts on its own',
     );
   }
-
-  #endOutage({ begin }: Outage): void {
-    const seconds = Math.round((performance.now() - begin) / 100) / 10;
-    this.#outage = undefined;
-    this.#metrics.storeUp(true);
-    this.#log.info({ store: this.#store.kind, seconds }, 'the rate limit store answers again');
-  }
-}
-
-/** Passes what both this instance and the store, if it has answered, let pass. */
-function both(answer: Decision | undefined, own: Decision): Decision {
-  if (!answer || (answer.allowed && !own.allowed)) return own;
-  // The store has counted more than the limit if another instance has a higher one, as while the setting is changed.
-  return { ...answer, remaining: Math.max(0, Math.min(answer.remaining, own.remaining)) };
 }
 
 function refused(waitMs: number): Decision {
   return { allowed: false, remaining: 0, waitMs };
-}
-
-function inTime<T>(answer: Promise<T>): Promise<T> {
-  return withDeadline(answer, STORE_TIMEOUT_MS, noAnswer);
-}
-
-class NoAnswer extends Error {}
-
-function noAnswer(): Error {
-  return new NoAnswer(`no answer within ${STORE_TIMEOUT_MS} ms`);
 }

@@ -6,10 +6,13 @@
 import type { Config } from '../config.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import { type Headers, headersOf, refusalOf } from './headers.js';
-import { RateLimiter } from './limiter.js';
+import { problem } from '../problem/problem.js';
+import { type Decision, RateLimiter, WINDOW_MS } from './limiter.js';
 import { openPostgresStore } from './postgresStore.js';
 import { openRedisStore } from './redisStore.js';
+
+/** Header fields by their names. */
+type Headers = Readonly<Record<string, string>>;
 
 export interface RateLimit {
   /** Counts a request of `client`. Resolves to the limit's headers; rejects with the problem of a 429 where it may not pass. */
@@ -35,15 +38,20 @@ export function createRateLimit(
   const store = REDIS_URL
     ? openRedisStore(REDIS_URL, points)
     : openPostgresStore(databaseUrl, points, (reason) => {
-        metrics.sweepFailed();
+        metrics.storeFailed();
         log.error({ reason: reason.message }, 'idle clients could not be removed from rate_limits');
       });
   const limiter = new RateLimiter(store, points, log, metrics);
   return {
     async count(client) {
       const decision = await limiter.decide(client);
-      if (!decision.allowed) throw refusalOf(decision, points);
-      return headersOf(decision, points);
+      const headers = headersOf(decision, points);
+      if (decision.allowed) return headers;
+      const seconds = wholeSeconds(decision.waitMs);
+      const pause = `${seconds} second${seconds === 1 ? '' : 's'}`;
+      throw problem('rate-limit-exceeded', `At most ${points} requests in any one second. Try again in ${pause}.`, {
+        headers: { ...headers, 'Retry-After': String(seconds) },
+      });
     },
     uncounted: (seconds) => headersOf({ allowed: false, remaining: 0, waitMs: seconds * 1000 }, points),
     warmUp: () => limiter.warmUp(),
@@ -57,3 +65,16 @@ const unlimited: RateLimit = {
   async warmUp() {},
   async close() {},
 };
+
+/** The headers of draft-ietf-httpapi-ratelimit-headers for a limit of `points` requests in a window. */
+function headersOf({ remaining, waitMs }: Decision, points: number): Headers {
+  return {
+    'RateLimit-Policy': `"default";q=${points};w=${WINDOW_MS / 1000}`,
+    RateLimit: `"default";r=${remaining};t=${wholeSeconds(waitMs)}`,
+  };
+}
+
+/** Rounded up, so that a client that waits that long is let through. */
+function wholeSeconds(milliseconds: number): number {
+  return Math.max(1, Math.ceil(milliseconds / 1000));
+}

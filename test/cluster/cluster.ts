@@ -192,7 +192,7 @@ async function everyInstanceIsReady(ports: number[]): Promise<void> {
  */
 function pgbouncer(port: number, target: number, users: string): string {
   return `[databases]
-postgres = host=127.0.0.1 port=${target} dbname=postgres user=postgres connect_query='SET search_path = public; SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_bitmapscan = off; SET enable_seqscan = off; SET statement_timeout = 4000'
+postgres = host=127.0.0.1 port=${target} dbname=postgres user=postgres connect_query='SET search_path = public; SET default_transaction_isolation = "read committed"; SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_bitmapscan = off; SET enable_seqscan = off; SET statement_timeout = 4000'
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = ${port}
@@ -205,7 +205,7 @@ default_pool_size = 20
 server_login_retry = 1
 server_connect_timeout = 2
 query_wait_timeout = 3
-ignore_startup_parameters = search_path,plan_cache_mode,jit,enable_bitmapscan,enable_seqscan,statement_timeout,extra_float_digits
+ignore_startup_parameters = search_path,default_transaction_isolation,plan_cache_mode,jit,enable_bitmapscan,enable_seqscan,statement_timeout,extra_float_digits
 `;
 }
 

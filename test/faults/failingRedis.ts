@@ -13,7 +13,6 @@ export function useFailingRedis(): void {
   });
   beforeEach(async () => {
     proxy = await openToxicProxy(redis.port);
-    // An instance that could not reach Redis when it stopped counts for some seconds more.
     await redis.clear();
   });
   afterEach(() => proxy.close());

@@ -40,9 +40,6 @@ export async function start(count: number, environment: Record<string, string>, 
   for (let i = 0; i < count; i++) instances.push(await startService(config, url, openLog(config)));
 }
 
-/** Until each instance has heard of the others, by their heartbeats. */
-export const heardOfEachOther = () => sleep(2000);
-
 export async function ask(instance: Service | undefined, client: string): Promise<Answer> {
   const sent = performance.now();
   const response = await fetch(`${instance?.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });

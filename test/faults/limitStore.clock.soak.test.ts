@@ -14,7 +14,6 @@ import {
   databaseUrl,
   decidesInTime,
   flood,
-  heardOfEachOther,
   instances,
   metric,
   newClient,
@@ -58,41 +57,33 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
     ['is killed and started empty', () => redis.kill(), () => redis.start()],
   ];
   it.each(faults)(
-    'when it %s, every request is decided in time, none beyond the limit, and it recovers',
+    'when it %s, every request is decided in time, each instance keeps the limit, and it recovers',
     async (_name, begin, end) => {
       await start(3, { REDIS_URL: proxy.through(redis.url) });
-      await heardOfEachOther();
-      const answers: Promise<Answer[]> = flood(newClient(), 7.5, 60);
+      const answers: Promise<Answer[]> = flood(newClient(), 5.5, 90);
       await sleep(1500);
       await begin();
+      const begun = performance.now();
       await sleep(2500);
       await end();
-      await sleep(2500);
-      // The quotas of three instances make nine; only the shared limit gives ten.
       const all = await answers;
       expect(statusesOf(all)).toEqual([200, 429]);
-      expect(mostInASecond(all)).toBeLessThanOrEqual(10);
+      expect(mostInASecond(all)).toBeLessThanOrEqual(30);
+      expect(mostInASecond(all.filter(({ came }) => came < begun))).toBeLessThanOrEqual(10);
+      // Each instance of three on its own lets more pass than all of them together before.
+      const meanwhile = all.filter(({ sent }) => sent > begun + 500 && sent < begun + 2000);
+      expect(countOf(meanwhile, 200)).toBeGreaterThan(20);
       // The page itself takes part of it.
       expect(await decidesInTime()).toBe(true);
       expect(await metric('rate_limit_store_errors_total')).toBeGreaterThan(0);
-      expect(await metric('rate_limit_store_up')).toBe(1);
-      // In the outage, after its first second, each instance goes on with its quota of three.
-      const begun = all[0]?.sent ?? 0;
-      const between = (from: number, to: number) =>
-        countOf(
-          all.filter(({ sent }) => sent > begun + from && sent < begun + to),
-          200,
-        );
-      expect(between(2700, 3900)).toBeGreaterThanOrEqual(3);
       await sleep(1100);
       expect(countOf(await withinASecond(() => together(newClient(), 30)), 200)).toBe(10);
     },
   );
 
-  it('when it is late for one of three instances, now and then, none pass beyond the limit', async () => {
+  it('when it is late for one of three instances, now and then, that one adds its own limit at most', async () => {
     await start(2, { REDIS_URL: redis.url });
     await start(1, { REDIS_URL: proxy.through(redis.url) });
-    await heardOfEachOther();
     const spells = fc.sample(
       fc.record({ lateMs: fc.integer({ min: 50, max: 250 }), inTimeMs: fc.integer({ min: 900, max: 1500 }) }),
       {
@@ -107,8 +98,9 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
       proxy.behave('passing');
       await sleep(inTimeMs);
     }
-    expect(mostInASecond(await answers)).toBeLessThanOrEqual(10);
-    expect(countOf(await answers, 200)).toBeGreaterThanOrEqual(100);
+    expect(mostInASecond(await answers)).toBeLessThanOrEqual(20);
+    // Nobody is refused because the store is late.
+    expect(countOf(await answers, 200)).toBeGreaterThanOrEqual(150);
   });
 
   it('when its memory is full, a limit still holds', async () => {
@@ -118,36 +110,32 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
     const all = await flood(newClient(), 3);
     expect(statusesOf(all)).toEqual([200, 429]);
     expect(mostInASecond(all)).toBeLessThanOrEqual(10);
-    expect(await metric('rate_limit_store_up')).toBe(0);
     await redis.kill();
     await redis.start();
   });
 
-  it('an instance that has never reached it lets each client send one request a second', async () => {
+  it('an instance that has never reached it keeps the limit on its own', async () => {
     proxy.behave('refusing');
     await start(1, { REDIS_URL: proxy.through(redis.url) });
-    await sleep(1200);
     const all = await flood(newClient(), 3);
-    // One a second, and nobody in the first.
-    expect(mostInASecond(all)).toBeLessThanOrEqual(1);
-    expect(countOf(all, 200)).toBeGreaterThanOrEqual(1);
+    expect(mostInASecond(all)).toBeLessThanOrEqual(10);
+    expect(countOf(all, 200)).toBeGreaterThanOrEqual(20);
   });
 });
 
 describe('with PostgreSQL as the store', () => {
-  it('half-open connections are replaced, and then no request is refused that should pass', async () => {
+  it('half-open connections are replaced', async () => {
     const proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
     await start(2, {}, proxy.through(databaseUrl));
-    await heardOfEachOther();
     proxy.forgetConnections();
     for (let i = 0; i < 20; i++) {
       await ask(instances[i % 2], newClient());
       await sleep(100);
     }
-    await sleep(3500);
-    const later: Answer[] = [];
-    for (let i = 0; i < 20; i++) later.push(await ask(instances[i % 2], newClient()));
-    expect(later.map(({ status }) => status)).toEqual(Array(20).fill(200));
+    const failures = await metric('rate_limit_store_errors_total');
+    expect(failures).toBeGreaterThan(0);
+    for (let i = 0; i < 20; i++) expect((await ask(instances[0], newClient())).status).toBe(200);
+    expect(await metric('rate_limit_store_errors_total')).toBe(failures);
     await Promise.all(instances.splice(0).map((instance) => instance.close()));
     await proxy.close();
   });
@@ -165,7 +153,7 @@ describe('with PostgreSQL as the store', () => {
     expect(statusesOf(all)).toEqual([200, 429]);
     expect(mostInASecond(all)).toBeLessThanOrEqual(10);
     expect(await decidesInTime()).toBe(true);
-    await sleep(3100);
+    await sleep(1100);
     expect(countOf(await withinASecond(() => together(newClient(), 20)), 200)).toBe(10);
   });
 });

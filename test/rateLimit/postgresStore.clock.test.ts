@@ -1,13 +1,17 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { like, type SQL, sql } from 'drizzle-orm';
+import { RateLimiterRes } from 'rate-limiter-flexible';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { codeOf } from '../../src/database/errors.js';
 import { rateLimits } from '../../src/database/schema.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
-import { type LimitStore, StoreForgot } from '../../src/rateLimit/limiter.js';
+import type { LimitStore } from '../../src/rateLimit/limiter.js';
 import { openPostgresStore } from '../../src/rateLimit/postgresStore.js';
 import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
 import { createDatabase } from '../database.js';
+import { until } from '../until.js';
 
 let store: LimitStore;
 let database: Database;
@@ -18,7 +22,6 @@ beforeAll(async () => {
   ({ url, drop } = await createDatabase());
   database = openDatabase(url);
   store = openPostgresStore(url, 10, failSweep);
-  await store.register();
 });
 afterAll(async () => {
   await store.close();
@@ -30,7 +33,16 @@ const failSweep = (reason: Error) => {
   throw reason;
 };
 
-const hasPassed = async (client: string) => (await store.count(client)).allowed;
+/** Counts a request: whether it passes, what is left, and how long to wait. */
+async function count(client: string, counting = store) {
+  const result = await counting.consume(client).catch((reason) => {
+    if (reason instanceof RateLimiterRes) return reason;
+    throw reason;
+  });
+  const { consumedPoints, remainingPoints: remaining, msBeforeNext: waitMs } = result;
+  return { allowed: consumedPoints <= 10, remaining, waitMs };
+}
+const hasPassed = async (client: string) => (await count(client)).allowed;
 
 it('counts requests that come together in one statement, each for its own client', async () => {
   const busy = Array.from({ length: 15 }, () => hasPassed('together:busy'));
@@ -46,16 +58,15 @@ it('counts requests that come together in one statement, each for its own client
 
 it('never deadlocks with another instance, in whatever order their clients come', async () => {
   const other = openPostgresStore(url, 10, failSweep);
-  await other.register();
+  await until(() => other.consume('first').then(Boolean, () => false));
   const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
   const counts: Promise<unknown>[] = [];
   for (let round = 0; round < 5; round++) {
-    counts.push(...clients.map((client) => store.count(client)));
-    counts.push(...[...clients].reverse().map((client) => other.count(client)));
+    counts.push(...clients.map((client) => count(client)));
+    counts.push(...[...clients].reverse().map((client) => count(client, other)));
     await new Promise((resolve) => setTimeout(resolve, 1));
   }
   const ends = await Promise.allSettled(counts);
-  await other.leave();
   await other.close();
   expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
 });
@@ -70,57 +81,69 @@ describe('after the clock of the database was set back', () => {
 
   it('a client that has used up its second waits for a second at most, not for the step', async () => {
     await setLog('step:client', sql`array_fill(${ahead}, ARRAY[10])`);
-    const { allowed, remaining, waitMs } = await store.count('step:client');
+    const { allowed, remaining, waitMs } = await count('step:client');
     expect([allowed, remaining]).toEqual([false, 0]);
     expect(waitMs).toBeGreaterThan(900);
     expect(waitMs).toBeLessThanOrEqual(1000);
     await new Promise((resolve) => setTimeout(resolve, 1010));
     expect(await hasPassed('step:client')).toBe(true);
   });
-
-  it('an instance that ended before counts no more', async () => {
-    await setLog('instance:gone', sql`ARRAY[${ahead}]`);
-    expect(await store.register()).toMatchObject({ instances: 1 });
-  });
 });
 
 it('tells each of the requests that come together what is left after it', async () => {
-  const decisions = await Promise.all(Array.from({ length: 12 }, () => store.count('in order')));
+  const decisions = await Promise.all(Array.from({ length: 12 }, () => count('in order')));
   expect(decisions.map(({ remaining }) => remaining)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]);
   expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
 });
 
 it('counts beside an instance of another version, which writes such rows itself', async () => {
-  await database.execute(sql`INSERT INTO rate_limits VALUES
-    ('another', array_fill(clock_timestamp(), ARRAY[9]), 9), ('instance:another', ARRAY[clock_timestamp()], 1)`);
-  expect(await store.count('another')).toMatchObject({ allowed: true, remaining: 0 });
-  expect(await store.count('another')).toMatchObject({ allowed: false });
+  await database.execute(sql`INSERT INTO rate_limits VALUES ('another', array_fill(clock_timestamp(), ARRAY[9]), 9)`);
+  expect(await count('another')).toMatchObject({ allowed: true, remaining: 0 });
+  expect(await count('another')).toMatchObject({ allowed: false });
   const written = await database.execute(sql`
     SELECT cardinality(requests) AS requests, counted FROM rate_limits WHERE client = 'another'`);
   expect([...written]).toEqual([{ requests: 10, counted: 0 }]);
-  expect(await store.register()).toMatchObject({ instances: 2 });
-  await database.delete(rateLimits);
-  await store.register();
 });
 
 it('counts beside an instance with a higher limit, as while the setting is changed', async () => {
   const other = openPostgresStore(url, 20, failSweep);
-  await other.register();
-  const passed = await Promise.all(Array.from({ length: 15 }, () => other.count('shared')));
-  expect(passed.every(({ allowed }) => allowed)).toBe(true);
-  expect(await store.count('shared')).toMatchObject({ allowed: false });
-  expect(await other.count('shared')).toMatchObject({ allowed: true, remaining: 4 });
-  await other.leave();
+  await Promise.all(Array.from({ length: 15 }, () => other.consume('shared')));
+  expect(await count('shared')).toMatchObject({ allowed: false });
+  expect(await other.consume('shared')).toMatchObject({ remainingPoints: 4 });
   await other.close();
 });
 
-describe('a store that came back empty, as after a crash of PostgreSQL,', () => {
-  it('counts nothing for an instance until that has registered again, and says so once', async () => {
-    await database.delete(rateLimits);
-    await expect(store.count('forgotten')).rejects.toThrow(StoreForgot);
-    expect(await store.register()).toEqual({ instances: 1, isNew: true });
-    expect(await store.register()).toEqual({ instances: 1, isNew: false });
-    expect((await store.count('forgotten')).allowed).toBe(true);
+describe('whatever the database’s defaults are:', () => {
+  const set = (setting: string) =>
+    database.execute(sql.raw(`ALTER DATABASE "${new URL(url).pathname.slice(1)}" ${setting}`));
+
+  it('a stricter isolation fails no count of instances that count at once', async () => {
+    await set("SET default_transaction_isolation = 'repeatable read'");
+    const stores = [1, 2, 3].map(() => openPostgresStore(url, 1000, failSweep));
+    const codes: Promise<string>[] = [];
+    for (let round = 0; round < 60; round++) {
+      codes.push(...stores.map((each) => each.consume('isolated').then(() => 'counted', codeOf)));
+      await sleep(5);
+    }
+    const ends = new Set(await Promise.all(codes));
+    await Promise.all(stores.map((each) => each.close()));
+    await set('RESET default_transaction_isolation');
+    expect(ends).toContain('counted');
+    expect(ends).not.toContain('40001');
+  });
+
+  it('connections that may only read, as those to a standby, are replaced until they may write', async () => {
+    await set('SET default_transaction_read_only = on');
+    const moved = openPostgresStore(url, 10, () => {});
+    await until(() =>
+      moved.consume('moved').then(
+        () => false,
+        (error) => codeOf(error) === '25006',
+      ),
+    );
+    await set('RESET default_transaction_read_only');
+    await until(() => moved.consume('moved').then(Boolean, () => false), 'it counts', 3000);
+    await moved.close();
   });
 });
 

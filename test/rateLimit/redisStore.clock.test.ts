@@ -1,10 +1,12 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Redis } from 'ioredis';
+import { RateLimiterRes } from 'rate-limiter-flexible';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
-import { type LimitStore, RateLimiter, StoreForgot } from '../../src/rateLimit/limiter.js';
+import { type LimitStore, RateLimiter } from '../../src/rateLimit/limiter.js';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
 import { hasRedis, startRedis, type TestRedis } from '../redis.js';
 import { until } from '../until.js';
@@ -21,7 +23,7 @@ beforeAll(async () => {
   server = await startRedis();
   redis = new Redis(server.url);
   store = openRedisStore(server.url, 10);
-  await store.register();
+  await until(() => store.consume('first').then(Boolean, () => false));
 });
 afterAll(async () => {
   await store?.close();
@@ -29,45 +31,38 @@ afterAll(async () => {
   await server?.kill();
 });
 
-describe.skipIf(!hasRedis)('after the clock of Redis was set back', () => {
-  const tenMinutes = 600_000;
+/** Counts a request: how many there are with it in the window, what is left, and how long to wait. */
+async function count(client: string) {
+  const { consumedPoints, remainingPoints, msBeforeNext } = await store.consume(client).catch((reason) => {
+    if (reason instanceof RateLimiterRes) return reason;
+    throw reason;
+  });
+  return { allowed: consumedPoints <= 10, remaining: remainingPoints, waitMs: msBeforeNext };
+}
 
-  it('a client that has used up its second waits for a second at most, not for the step', async () => {
-    const ahead = (Date.now() + tenMinutes) * 1000;
+describe.skipIf(!hasRedis)('the store in Redis', () => {
+  it('lets a client wait for a second at most after the clock of Redis was set back, not for the step', async () => {
+    const ahead = (Date.now() + 600_000) * 1000;
     await redis.rpush('branded-phone-numbers:limit:step', ...Array(10).fill(ahead));
-    const { allowed, remaining, waitMs } = await store.count('step');
+    const { allowed, remaining, waitMs } = await count('step');
     expect([allowed, remaining]).toEqual([false, 0]);
     expect(waitMs).toBeGreaterThan(900);
     expect(waitMs).toBeLessThanOrEqual(1000);
-    await new Promise((resolve) => setTimeout(resolve, 1010));
-    expect((await store.count('step')).remaining).toBe(9);
+    await sleep(1010);
+    expect((await count('step')).remaining).toBe(9);
   });
 
-  it('an instance that ended before counts no more', async () => {
-    await redis.zadd('branded-phone-numbers:instances', Date.now() + tenMinutes, 'gone');
-    expect(await store.register()).toMatchObject({ instances: 1 });
+  it('counts what an instance of another version has counted', async () => {
+    await redis.rpush('branded-phone-numbers:limit:shared', ...Array(9).fill(Date.now() * 1000));
+    expect(await count('shared')).toMatchObject({ allowed: true, remaining: 0 });
+    expect(await count('shared')).toMatchObject({ allowed: false });
   });
-});
 
-describe.skipIf(!hasRedis)('beside an instance of another version', () => {
-  it('what that one has counted counts, and so does the instance', async () => {
-    const others = Array.from({ length: 9 }, () => Date.now() * 1000);
-    await redis.rpush('branded-phone-numbers:limit:shared', ...others);
-    expect(await store.count('shared')).toMatchObject({ allowed: true, remaining: 0 });
-    expect(await store.count('shared')).toMatchObject({ allowed: false });
-    await redis.zadd('branded-phone-numbers:instances', Date.now(), 'another');
-    expect(await store.register()).toMatchObject({ instances: 2 });
-    await redis.zrem('branded-phone-numbers:instances', 'another');
-  });
-});
-
-describe.skipIf(!hasRedis)('a store that came back empty', () => {
-  it('counts nothing for an instance until that has registered again, and says so once', async () => {
-    await redis.flushall();
-    await expect(store.count('forgotten')).rejects.toThrow(StoreForgot);
-    expect(await store.register()).toEqual({ instances: 1, isNew: true });
-    expect(await store.register()).toEqual({ instances: 1, isNew: false });
-    expect((await store.count('forgotten')).allowed).toBe(true);
+  it('that hangs is asked on a new connection, and counts again soon after', async () => {
+    server.pause();
+    const failing = until(() => store.consume('hung').then(() => false, Boolean), 'the connection is given up', 2000);
+    await failing.finally(() => server.resume());
+    await until(() => count('after it hung').then(Boolean, () => false), 'it counts', 1500);
   });
 });
 
