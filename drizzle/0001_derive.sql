@@ -187,12 +187,45 @@ CREATE TRIGGER refuse_rename BEFORE UPDATE ON carrier_statuses
 FOR EACH ROW WHEN (OLD.phone_number IS DISTINCT FROM NEW.phone_number) EXECUTE FUNCTION refuse_rename();
 --> statement-breakpoint
 
+-- branded_phone_numbers is the gate of all sources: who locks it keeps every writer out, and needs no second lock.
+CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+BEGIN
+  LOCK TABLE branded_phone_numbers IN ROW SHARE MODE;
+  RETURN NULL;
+END $$;
+--> statement-breakpoint
+CREATE TRIGGER pass_gate BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON carrier_statuses
+FOR EACH STATEMENT EXECUTE FUNCTION pass_gate();
+CREATE TRIGGER pass_gate BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON business_profiles
+FOR EACH STATEMENT EXECUTE FUNCTION pass_gate();
+--> statement-breakpoint
+
+-- Numbers that a transaction has put off deriving, by `SET LOCAL branded_phone_numbers.defer = 'on'`: an import changes each
+-- in several statements. They are derived at `SET CONSTRAINTS derive_deferred IMMEDIATE`, or else at the commit, so that
+-- nobody can leave the read model wrong.
+CREATE UNLOGGED TABLE deferred (phone_numbers text[] COLLATE "C");
+CREATE FUNCTION derive_deferred() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DECLARE
+  phone_numbers text[];
+BEGIN
+  WITH taken AS (DELETE FROM deferred RETURNING deferred.phone_numbers)
+  SELECT ARRAY(SELECT DISTINCT unnest(taken.phone_numbers) FROM taken ORDER BY 1) INTO phone_numbers;
+  PERFORM derive(phone_numbers) LIMIT 1;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER derive_deferred AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION derive_deferred();
+--> statement-breakpoint
+
 -- The sources have changed, by one row or a million: derives their numbers. Of the rows that derive returns, all at its end,
 -- one is enough: PERFORM would keep them in memory.
 CREATE FUNCTION derive_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
 BEGIN
-  IF TG_OP <> 'TRUNCATE' THEN
+  IF TG_OP <> 'TRUNCATE' AND current_setting('branded_phone_numbers.defer', true) = 'on' THEN
+    INSERT INTO deferred SELECT array_agg(DISTINCT phone_number) FROM changed HAVING count(*) > 0;
+  ELSIF TG_OP <> 'TRUNCATE' THEN
     PERFORM derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1)) LIMIT 1;
   ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
     -- TRUNCATE sees what others have committed, but an old snapshot does not.

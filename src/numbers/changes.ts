@@ -1,25 +1,28 @@
 /** What an import changes in the tables, once all its lines are staged and valid: a few statements for all of them. */
 import type { TransactionSql } from 'postgres';
 
-/** The fraction of the time, measured on a first import, that passes before deriving begins. */
-const DONE_BEFORE_DERIVING = 0.4;
-/** Numbers that are derived between progress reports. */
-const BATCH_SIZE = 10_000;
+/** Numbers that are written and derived between progress reports. */
+const STEP_SIZE = 10_000;
 
 /**
- * Brings the sources in line with what is staged, without writing unchanged rows, and derives what it wrote.
+ * Brings the sources in line with what is staged, without writing unchanged rows, and derives what it wrote: once, not after
+ * each kind of change (drizzle/0001_derive.sql).
  * @param onProgress is called now and then with the fraction that is done, 0 to 1
  */
 export async function applyStaged(sql: TransactionSql, onProgress: (part: number) => void): Promise<void> {
   await upsertBusinessProfiles(sql);
-  await findChanges(sql);
-  const isDerivedHere = await ownsSources(sql);
-  if (isDerivedHere) await switchTriggers(sql, 'DISABLE');
-  await writeChanges(sql);
-  if (!isDerivedHere) return;
-  onProgress(DONE_BEFORE_DERIVING);
-  await deriveChanged(sql, (part) => onProgress(DONE_BEFORE_DERIVING + (1 - DONE_BEFORE_DERIVING) * part));
-  await switchTriggers(sql, 'ENABLE');
+  const steps = await findChanges(sql);
+  await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
+  // Or each step would read all numbers.
+  await sql`SET LOCAL enable_seqscan = off`;
+  for (let step = 0; step < steps; step++) {
+    await sql`SET CONSTRAINTS derive_deferred DEFERRED`;
+    await writeChanges(sql, step);
+    // Where somebody has switched off the triggers on the sources, too.
+    await sql`INSERT INTO deferred SELECT array_agg(phone_number) FROM changed WHERE step = ${step}`;
+    await sql`SET CONSTRAINTS derive_deferred IMMEDIATE`;
+    onProgress((step + 1) / steps);
+  }
 }
 
 async function upsertBusinessProfiles(sql: TransactionSql): Promise<void> {
@@ -33,11 +36,15 @@ async function upsertBusinessProfiles(sql: TransactionSql): Promise<void> {
 /**
  * Finds the numbers that are new or differ in anything, and fills in what the lines leave out. An `updated_at` earlier than
  * the number's does not count: the item's moves forward anyway.
+ * @returns in how many steps they should be written. There are two passes over the numbers, each in order: PostgreSQL splits
+ * the pages of an index in half as the first one adds to the end of each range, and the second one, with a little less than
+ * half of the numbers, fills them up. The postings' indexes take seven tenths of the space that they take after one pass.
  */
-async function findChanges(sql: TransactionSql): Promise<void> {
+async function findChanges(sql: TransactionSql): Promise<number> {
   await sql`
     CREATE TEMPORARY TABLE changed ON COMMIT DROP AS
     SELECT
+      (row_number() OVER (ORDER BY hashtext(staged.phone_number) % 10 > 0, staged.phone_number) - 1) / ${STEP_SIZE} AS step,
       staged.phone_number, number.phone_number IS NULL AS is_new, coalesce(staged.id, number.id, gen_random_uuid()) AS id,
       staged.business_profile_id, staged.internal_name, staged.branding_name_short, staged.branding_name_long,
       staged.reporting_group, coalesce(staged.created_at, number.created_at, now()) AS created_at,
@@ -73,18 +80,22 @@ async function findChanges(sql: TransactionSql): Promise<void> {
               (given.carrier, given.feature, given.detailed_status)
             AND entry.created_at = coalesce(given.created_at, entry.created_at)
         )
-      )
-    ORDER BY phone_number`;
-  await sql`ANALYZE changed (phone_number, is_new)`;
+      )`;
+  await sql`CREATE INDEX ON changed (step)`;
+  await sql`ANALYZE changed (step, phone_number, is_new)`;
+  const [{ steps }] = await sql<[{ steps: number }]>`SELECT coalesce(max(step) + 1, 0)::int AS steps FROM changed`;
+  return steps;
 }
 
 /**
- * Writes what differs, numbers and entries in one statement: where triggers derive the numbers, they see them as they will
- * be, so a given `updated_at` stays. New rows can't conflict, and checking for a conflict would cost a fifth of the time.
+ * Writes what differs in a step, numbers and entries in one statement. New rows can't conflict, and checking for a conflict
+ * would cost a fifth of the time.
  */
-async function writeChanges(sql: TransactionSql): Promise<void> {
+async function writeChanges(sql: TransactionSql, step: number): Promise<void> {
   await sql`
-    WITH new_numbers AS (
+    WITH changed AS MATERIALIZED (
+      SELECT * FROM pg_temp.changed WHERE step = ${step}
+    ), new_numbers AS (
       INSERT INTO branded_phone_numbers (
         phone_number, id, business_profile_id, internal_name, branding_name_short, branding_name_long, reporting_group,
         created_at, updated_at
@@ -115,45 +126,4 @@ async function writeChanges(sql: TransactionSql): Promise<void> {
     ON CONFLICT (phone_number, carrier, feature) DO UPDATE
       SET detailed_status = excluded.detailed_status, created_at = excluded.created_at
     WHERE (entry.detailed_status, entry.created_at) <> (excluded.detailed_status, excluded.created_at)`;
-}
-
-/** The tables whose triggers derive, and these triggers; an operator's own stay as they are. */
-const SOURCES = ['branded_phone_numbers', 'carrier_statuses'];
-const DERIVING = ['derive_inserted', 'derive_updated', 'derive_deleted'];
-
-/** Whether the role may switch off triggers, which only the tables' owner may; for any other role the triggers derive. */
-async function ownsSources(sql: TransactionSql): Promise<boolean> {
-  const [row] = await sql<[{ owns: boolean }]>`
-    SELECT bool_and(pg_has_role(relowner, 'USAGE')) AS owns FROM pg_class WHERE oid = ANY (${SOURCES}::text[]::regclass[])`;
-  return row.owns;
-}
-
-/**
- * Switches off those triggers on the sources until the import's writing is done or undone: they would derive the numbers
- * after each statement, and the import does it once.
- */
-async function switchTriggers(sql: TransactionSql, state: 'ENABLE' | 'DISABLE'): Promise<void> {
-  for (const table of SOURCES) {
-    const changes = DERIVING.map((trigger) => `${state} TRIGGER ${trigger}`);
-    await sql`ALTER TABLE ${sql(table)} ${sql.unsafe(changes.join(', '))}`;
-  }
-}
-
-/**
- * Derives what was written, in two passes, each in order: PostgreSQL splits the pages of an index in half as the first one
- * adds to the end of each range, and the second one, with a little less than half of the numbers, fills them up. The
- * indexes of the postings take seven tenths of the space that they take after one pass.
- */
-async function deriveChanged(sql: TransactionSql, onProgress: (part: number) => void): Promise<void> {
-  const [{ total }] = await sql<[{ total: number }]>`SELECT count(*)::int AS total FROM changed`;
-  await sql`
-    DECLARE changed_numbers NO SCROLL CURSOR FOR
-    SELECT phone_number FROM changed ORDER BY hashtext(phone_number) % 10 > 0, phone_number`;
-  for (let done = 0; done < total; ) {
-    const rows = await sql<{ phone_number: string }[]>`FETCH ${sql.unsafe(String(BATCH_SIZE))} FROM changed_numbers`;
-    // Not the rows themselves, of which each number has several.
-    await sql`SELECT count(*) FROM derive(${`{${rows.map(({ phone_number }) => phone_number)}}`}::text[])`;
-    done += rows.length;
-    onProgress(done / total);
-  }
 }

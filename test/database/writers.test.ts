@@ -30,6 +30,22 @@ describe('A writer in SQL', () => {
     await expectDerivedToAgree(sql);
   });
 
+  it('may have several statements derived at once, at the latest when it commits', async () => {
+    const updatedAt = '2026-02-03T16:49:02.748Z';
+    await sql.begin(async (transaction) => {
+      await transaction`SET LOCAL branded_phone_numbers.defer = 'on'`;
+      await transaction`
+        INSERT INTO branded_phone_numbers (phone_number, business_profile_id, updated_at)
+        VALUES ('+19', ${PROFILE}, ${updatedAt})`;
+      await transaction`INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'rejected.optIn')`;
+      await transaction`DELETE FROM branded_phone_numbers WHERE phone_number = ${PHONE}`;
+      expect(await transaction`SELECT FROM items`).toHaveLength(1);
+    });
+    expect(await items(sql)).toMatchObject([{ phoneNumber: '+19', status: 'rejected', updatedAt }]);
+    expect(await sql`SELECT FROM deferred`).toHaveLength(0);
+    await expectDerivedToAgree(sql);
+  });
+
   it('keeps the updatedAt of a number that it writes together with its entries', async () => {
     await sql`
       WITH number AS (

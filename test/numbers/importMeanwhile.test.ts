@@ -46,20 +46,23 @@ test('Pages are read while an import holds its locks', async () => {
   expect(seen.filter((each) => each !== 10 && each !== 1000)).toEqual([]);
 });
 
-test('A writer that has changed a number can go on to its entries while an import wants both tables', async () => {
+test.each([
+  ['has changed a number', `UPDATE branded_phone_numbers SET internal_name = 'New'`],
+  ['has locked a number', 'SELECT FROM branded_phone_numbers FOR UPDATE'],
+])('A writer that %s can go on to change it and its entries while an import waits', async (_what, statement) => {
   await run([number()]);
   const writer = connectTo(databaseUrl);
   await writer`BEGIN`;
-  await writer`UPDATE branded_phone_numbers SET internal_name = 'New'`;
+  await writer.unsafe(statement);
   const importing = run([number({ phoneNumber: '+19' })]);
-  const isTrying = async () => {
+  const isWaiting = async () => {
     const [row] = await database.$client`
       SELECT FROM pg_stat_activity
-      WHERE datname = current_database() AND query LIKE '%LOCK TABLE branded_phone_numbers%' AND wait_event = 'PgSleep'`;
+      WHERE datname = current_database() AND query LIKE 'LOCK TABLE branded_phone_numbers%' AND wait_event_type = 'Lock'`;
     return row !== undefined;
   };
-  await until(isTrying, 'the import has tried to lock the numbers', 30_000);
-  // If the import waited for the numbers while it holds the entries, this would be a deadlock.
+  await until(isWaiting, 'the import waits for the numbers', 30_000);
+  await writer`UPDATE branded_phone_numbers SET internal_name = 'New'`;
   await writer`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
   await writer`COMMIT`;
   await writer.end();
@@ -80,3 +83,33 @@ test('Triggers of an operator fire in an import, and stay switched off where the
   await run([number({ phoneNumber: '+19' })]);
   expect([...(await sql`SELECT DISTINCT name FROM fired`)]).toEqual([{ name: 'on_duty' }]);
 });
+
+test.each(['DISABLE', 'ENABLE ALWAYS', 'ENABLE REPLICA'])(
+  'An import beside triggers that change other numbers, with the deriving ones set to %s, leaves the list right',
+  async (setting) => {
+    await run([number({ phoneNumber: '+18' }), number({ phoneNumber: '+17' })]);
+    const sql = database.$client;
+    const triggers = () =>
+      sql`SELECT tgrelid, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid, tgname`;
+    await sql.unsafe(`
+      CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE branded_phone_numbers SET internal_name = TG_NAME WHERE phone_number = TG_ARGV[0] AND NEW.phone_number = '+19';
+        RETURN NULL;
+      END $$;
+      CREATE TRIGGER touch_now AFTER INSERT ON branded_phone_numbers FOR EACH ROW EXECUTE FUNCTION touch('+18');
+      CREATE CONSTRAINT TRIGGER touch_later AFTER INSERT ON branded_phone_numbers DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION touch('+17');
+      ALTER TABLE branded_phone_numbers ${setting} TRIGGER derive_inserted;
+      ALTER TABLE carrier_statuses ${setting} TRIGGER derive_inserted, ${setting} TRIGGER derive_updated`);
+    const before = await triggers();
+    await run([number({ phoneNumber: '+19' }), number({ phoneNumber: '+16', carrierStatuses: [] })]);
+    const names = (await stored()).map(({ internal_name: name }) => name);
+    expect(names).toEqual(['Main Line', 'touch_later', 'touch_now', 'Main Line']);
+    await expectDerivedToAgree(sql);
+    expect(await triggers()).toEqual(before);
+    await sql.unsafe(`
+      DROP FUNCTION touch CASCADE;
+      ALTER TABLE branded_phone_numbers ENABLE TRIGGER derive_inserted;
+      ALTER TABLE carrier_statuses ENABLE TRIGGER derive_inserted, ENABLE TRIGGER derive_updated`);
+  },
+);
