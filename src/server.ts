@@ -21,6 +21,9 @@ const CLOSE_TIMEOUT_SECONDS = 1;
 /** PostgreSQL cancels a statement of a page after this time; with ten million numbers, the slowest take 64 ms. */
 const STATEMENT_TIMEOUT_MS = 1000;
 
+/** How long the start waits for the first connection that pages are read by. */
+const WARM_UP_TIMEOUT_MS = 2000;
+
 export interface Service {
   /** Where it listens, such as `http://127.0.0.1:3000`. */
   url: string;
@@ -67,7 +70,9 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
     operatorServer: config.METRICS_PORT === undefined ? undefined : createServer(operatorApp(metrics, healthRoutes)),
     async warmUp() {
       await warmUpValidator();
-      await rateLimit.warmUp();
+      // A database that can't be read yet shows in /readyz.
+      const connected = reader.read(checkSchema, WARM_UP_TIMEOUT_MS).catch(() => {});
+      await Promise.all([rateLimit.warmUp(), connected]);
     },
     beginStop() {
       stopping = true;
