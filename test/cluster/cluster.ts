@@ -1,10 +1,10 @@
 /**
  * Many instances on one machine, from the parts that production would use, all on 127.0.0.1:
  *
- *   HAProxy ─┬─ instance 1 ─┐              ┌─ PgBouncer ── PostgreSQL ─┐
- *            ├─ instance 2 ─┼─ DATABASE_URL┤                           │ streaming replication
- *            └─ instance 3 ─┘      │       └─ PgBouncer ── replica ────┘
- *                  └── Redis       (the second host, used when the first is gone)
+ *   HAProxy ─┬─ instance 1 ─┐          ┌─ PgBouncer ── PostgreSQL ─┐
+ *            ├─ instance 2 ─┼─ HAProxy ┤                           │ streaming replication
+ *            └─ instance 3 ─┘          └─ PgBouncer ── replica ────┘
+ *                  └── Redis             (used when the first is gone)
  *
  * Or, to scale reads: two replicas, and each instance reads from one of them alone.
  */
@@ -113,7 +113,11 @@ export async function startCluster({ port, readsFrom = 'primary', environment = 
       // It refuses root.
       run(`pgbouncer${index}`, 'pgbouncer', [...(process.getuid?.() === 0 ? ['-u', 'nobody'] : []), '-q', file]);
     }
-    await Promise.all([redisPort, ...poolers].map((each) => isListening(each)));
+    const postgresPort = await freePort();
+    const servers = [primary, ...replicas].map(({ port }, i) => ({ pooler: poolers[i] as number, checked: port }));
+    await writeFile(join(folder, 'postgres.cfg'), haproxyOfPostgres(postgresPort, servers));
+    run('haproxyOfPostgres', 'haproxy', ['-f', join(folder, 'postgres.cfg'), '-db', '-q']);
+    await Promise.all([redisPort, postgresPort, ...poolers].map((each) => isListening(each)));
 
     const settings = {
       REDIS_URL: `redis://127.0.0.1:${redisPort}`,
@@ -122,9 +126,9 @@ export async function startCluster({ port, readsFrom = 'primary', environment = 
       ...environment,
     };
     function databaseUrl(index: number): string {
-      const hosts = readsFrom === 'primary' ? poolers : [poolers[1 + (index % replicas.length)]];
+      const place = readsFrom === 'primary' ? postgresPort : poolers[1 + (index % replicas.length)];
       // Prepared statements need PgBouncer 1.21; Debian 12 has an older one.
-      return `postgres://postgres@${hosts.map((each) => `127.0.0.1:${each}`).join(',')}/postgres?prepare=false`;
+      return `postgres://postgres@127.0.0.1:${place}/postgres?prepare=false`;
     }
     const ports: number[] = [];
     for (let i = 0; i < INSTANCES; i++) ports.push(await freePort());
@@ -206,6 +210,23 @@ server_login_retry = 1
 server_connect_timeout = 2
 query_wait_timeout = 3
 ignore_startup_parameters = search_path,default_transaction_isolation,plan_cache_mode,jit,enable_bitmapscan,enable_seqscan,statement_timeout,extra_float_digits
+`;
+}
+
+/** The first of the servers that is there, each asked directly and used through its pooler. */
+function haproxyOfPostgres(port: number, servers: { pooler: number; checked: number }[]): string {
+  const lines = servers.map(
+    ({ pooler, checked }, i) => `  server server${i} 127.0.0.1:${pooler} port ${checked}${i > 0 ? ' backup' : ''}`,
+  );
+  return `defaults
+  mode tcp
+  timeout connect 1s
+  timeout client 1h
+  timeout server 1h
+listen postgres
+  bind 127.0.0.1:${port}
+  default-server check inter 400ms fall 1 rise 1 on-marked-down shutdown-sessions
+${lines.join('\n')}
 `;
 }
 
