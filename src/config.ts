@@ -2,9 +2,9 @@
 import { isIP } from 'node:net';
 import { customCleanEnv, makeExactValidator } from 'envalid';
 import { compile } from 'proxy-addr';
+import { faultOfAddress } from './database/address.js';
 import { isLoopback } from './http/loopback.js';
 import { nearest, plain } from './messages/suggestion.js';
-import { faultOfPostgresUrl, faultOfUrl, withEnvironment } from './postgresUrl/postgresUrl.js';
 import { UserError } from './userError.js';
 
 /** A setting whose text is valid unless `faultOf` returns what it must be instead, and which then means `read(text)`. */
@@ -39,8 +39,8 @@ const list = (value: string) => value.split(',').map((part) => part.trim());
 const variables = {
   PORT: wholeNumber(0, 65_535)({ default: 3000 }),
   HOST: text({ default: '127.0.0.1' }),
-  DATABASE_URL: checked(faultOfPostgresUrl, String)({ default: undefined }),
-  REDIS_URL: checked((value) => faultOfUrl(value, ['redis:', 'rediss:']), String)({ default: undefined }),
+  DATABASE_URL: checked(faultOfAddress, String)({ default: undefined }),
+  REDIS_URL: checked(faultOfRedisUrl, String)({ default: undefined }),
   RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000)({ default: 10 }),
   AUTH: oneOf('none', 'api-key')({ default: undefined }),
   TRUST_PROXY: checked(faultOfProxies, (value) => (isCount(value) ? Number(value) : list(value)))({ default: 0 }),
@@ -68,7 +68,6 @@ export type Config = ReturnType<typeof readConfig>;
  */
 export function readConfig(environment: NodeJS.ProcessEnv) {
   const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
-  if (given.DATABASE_URL) given.DATABASE_URL = withEnvironment(given.DATABASE_URL, given);
   const faults: string[] = [];
   const read = customCleanEnv(given, variables, (cleaned) => cleaned, {
     reporter({ errors }) {
@@ -104,6 +103,12 @@ export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
 
 function isUrl(text: string, protocols: string[]): boolean {
   return URL.canParse(text) && protocols.includes(new URL(text).protocol);
+}
+
+/** What is wrong with REDIS_URL; it may hold a password. */
+function faultOfRedisUrl(value: string): string | undefined {
+  if (isUrl(value, ['redis:', 'rediss:'])) return undefined;
+  return 'must be an address such as redis://:password@host:6379; % / ? # @ in a password are percent-encoded';
 }
 
 /** What is wrong with PUBLIC_URL. */

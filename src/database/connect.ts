@@ -1,7 +1,7 @@
 /** The connection to PostgreSQL: opened here, closed here. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
-import { connectionOf, hostsOf } from '../postgresUrl/postgresUrl.js';
+import { addressOf } from './address.js';
 import * as schema from './schema.js';
 import { createSockets } from './sockets.js';
 
@@ -54,8 +54,7 @@ export const planningOptions = {
 
 /** Opens a pool of `connections` on `url`; nothing is sent before the first query. */
 export function openDatabase(url: string, { connections = 10, statementTimeout = 0 }: Options = {}) {
-  const [host = url] = hostsOf(url);
-  const address = connectionOf(host);
+  const address = addressOf(url);
   const sockets = createSockets(address, statementTimeout);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
   const client = postgres({

@@ -4,7 +4,7 @@
  * longer is dead, and probably the others, too: all are cut, and what waited on them can be asked again.
  */
 import { Socket } from 'node:net';
-import type { Connection } from '../postgresUrl/postgresUrl.js';
+import type { Address } from './address.js';
 
 const CHECK_INTERVAL_MS = 100;
 /** What a server and a network may add to a statement's time limit. */
@@ -28,7 +28,7 @@ interface Seen {
  * The sockets of a client to one host, whose statements PostgreSQL cancels after `statementTimeout` milliseconds; with 0,
  * none is ever taken for dead.
  */
-export function createSockets({ hostname, place, options }: Connection, statementTimeout: number) {
+export function createSockets({ hostname, place, options }: Address, statementTimeout: number) {
   const sockets = new Map<Socket, Seen>();
   const answerLimitMs = statementTimeout + ANSWER_MARGIN_MS;
   const maxSilentChecks = answerLimitMs / CHECK_INTERVAL_MS;

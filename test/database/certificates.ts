@@ -34,13 +34,5 @@ private_key = ca.key\ndefault_md = sha256\ndefault_days = 2\ndefault_crl_days = 
       openssl('req', '-new', '-out', `${name}.csr`, ...newKey(name, `/CN=${subject}`), ...extension);
       openssl('ca', '-batch', '-config', 'ca.cnf', '-in', `${name}.csr`, '-out', `${name}.pem`, '-notext');
     },
-    /** Makes the list of revoked certificates `name.crl`, after revoking some. */
-    listRevoked(name: string, ...revoked: string[]) {
-      for (const each of revoked) openssl('ca', '-config', 'ca.cnf', '-revoke', `${each}.pem`);
-      openssl('ca', '-config', 'ca.cnf', '-gencrl', '-out', `${name}.crl`);
-    },
-    encryptKey(name: string, password: string) {
-      openssl('pkcs8', '-topk8', '-in', `${name}.key`, '-out', `${name}.encrypted.key`, '-passout', `pass:${password}`);
-    },
   };
 }

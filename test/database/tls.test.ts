@@ -30,9 +30,6 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
   beforeAll(async () => {
     for (const [name, names] of Object.entries(NAMES)) authority.issue(name, '127.0.0.1', names);
     authority.issue('client', 'a client');
-    authority.encryptKey('client', 'secret');
-    authority.listRevoked('before');
-    authority.listRevoked('after', 'ip');
     writeFileSync(join(folder, 'nonsense.pem'), 'nonsense');
     for (const path of [folder, authority.file('.')]) chmodSync(path, 0o755);
     if (process.getuid?.() === 0) {
@@ -86,13 +83,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ['ip', '127.0.0.1', 'sslmode=verify-full&sslrootcert=CA', 'TLS'],
     ['subject', '127.0.0.1', 'sslmode=verify-full&sslrootcert=CA', 'TLS'],
     ['name', 'localhost', 'sslmode=verify-full&sslrootcert=CA', 'TLS'],
-    ['ip', '127.0.0.1', 'sslmode=verify-full&sslrootcert=CA&sslcrl=OWN/before.crl', 'TLS'],
     ['ip', '127.0.0.1', 'sslmode=require&sslcert=OWN/client.pem&sslkey=OWN/client.key', '/CN=a client'],
-    [
-      ...(['ip', '127.0.0.1'] as const),
-      'sslmode=verify-full&sslrootcert=CA&sslcert=OWN/client.pem&sslkey=OWN/client.encrypted.key&sslpassword=secret',
-      '/CN=a client',
-    ],
   ] as const)('to the server "%s" at %s with %s: %s', async (server, host, query, expected) => {
     expect(await connect(server, host, query)).toBe(expected);
   });
@@ -109,13 +100,6 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ['ip', '127.0.0.1', 'sslmode=verify-ca&sslrootcert=OTHER', /not trusted .*sslrootcert/],
     ['ip', '127.0.0.1', 'sslmode=require&sslrootcert=OTHER', /not trusted .*sslrootcert/],
     ['ip', '127.0.0.1', 'sslmode=verify-full', /not trusted .*sslrootcert/],
-    ['ip', '127.0.0.1', 'sslrootcert=system', /not trusted .*sslrootcert/],
-    [
-      'ip',
-      '127.0.0.1',
-      'sslmode=verify-full&sslrootcert=CA&sslcrl=OWN/after.crl',
-      /not trusted \(certificate revoked\)/,
-    ],
     [
       'plain',
       '127.0.0.1',
@@ -130,29 +114,14 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
   });
 
   it.each([
-    ['sslmode=allow', /names sslmode=allow, which can't be done: it may be disable, prefer, /],
-    ['sslmode=verify_full', /names sslmode=verify_full, which can't be done: .*; did you mean verify-full\?/],
+    ['sslmode=allow', /names an sslmode other than disable, prefer, /],
+    ['sslmode=verify_full', /names an sslmode other than disable, prefer, /],
     ['sslmode=verify-ca', /needs sslrootcert=FILE/],
-    ['sslmode=require&sslrootcert=system', /needs sslmode=verify-full with sslrootcert=system/],
-    ['sslrootcert=CA', /names sslrootcert, which needs sslmode=verify-full, verify-ca or require/],
-    ['sslmode=prefer&sslrootcert=CA', /names sslrootcert, which needs/],
-    ['sslmode=disable&sslcert=OWN/client.pem&sslkey=OWN/client.key', /names sslcert, which needs sslmode/],
-    ['sslmode=require&sslcert=OWN/client.pem', /names sslcert, which needs sslkey=FILE/],
-    ['sslmode=require&sslkey=OWN/client.key', /names sslkey, which needs sslcert=FILE/],
-    ['sslmode=require&sslcrl=OWN/before.crl', /names sslcrl, which needs sslrootcert/],
-    ['sslmode=verify-full&sslrootcert=/none.pem', /names sslrootcert: \/none\.pem could not be read: no such file/],
-    ['sslmode=verify-full&sslrootcert=FOLDER/nonsense.pem', /names sslrootcert \S+nonsense\.pem, but it can't be used/],
-    ['sslmode=require&sslcert=FOLDER/nonsense.pem&sslkey=OWN/client.key', /names sslcert \S+, but it can't be used/],
-    ['sslmode=require&sslcert=OWN/ip.pem&sslkey=OWN/client.key', /names sslkey \S+, but it can't be used/],
-    [
-      'sslmode=require&sslcert=OWN/client.pem&sslkey=OWN/client.encrypted.key&sslpassword=wrong',
-      /names sslkey \S+, but it can't be used/,
-    ],
-    [
-      'sslmode=require&sslnegotiation=maybe',
-      /names sslnegotiation=maybe, which can't be done: it may be postgres, direct/,
-    ],
-    ['sslnegotiation=direct', /names sslnegotiation, which needs sslmode/],
+    ['sslmode=verify-full&sslrootcert=CA&sslcrl=/none.crl', /names the parameter "sslcrl", which has no effect/],
+    ['sslmode=verify-full&sslrootcert=/none.pem', /names sslrootcert \/none\.pem, which can't be read: ENOENT/],
+    ['sslmode=verify-full&sslrootcert=FOLDER/nonsense.pem', /names sslrootcert \S+nonsense\.pem, which can't be used/],
+    ['sslmode=require&sslcert=FOLDER/nonsense.pem&sslkey=OWN/client.key', /names sslcert \S+, .*which can't be used/],
+    ['sslmode=require&sslcert=OWN/ip.pem&sslkey=OWN/client.key', /, sslkey \S+, which can't be used/],
   ])('is refused at the start for what has no effect: %s', (query, reason) => {
     expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(UserError);
     expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(reason);
