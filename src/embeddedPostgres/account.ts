@@ -21,18 +21,21 @@ interface Ids {
   gid: number;
 }
 
+/** @throws Error whose message says that the data in `home` are another user's; root may use anybody's */
+export function requireOwner(home: string): void {
+  const self = process.getuid?.(); // undefined on Windows
+  const found = statSync(home, { throwIfNoEntry: false });
+  if (!self || !found || found.uid === self) return;
+  throw unusable(`can only use ${home} as its owner, the user with the id ${found.uid}. Run this as that user`);
+}
+
 /**
  * The account for the data in `home`, which need not exist; its parent must.
  * @throws Error whose message says why no account can be used
  */
 export async function accountFor(home: string, { postgres, environment }: Programs): Promise<Account> {
-  const self = process.getuid?.(); // undefined on Windows
-  const found = statSync(home, { throwIfNoEntry: false });
-  if (self !== 0) {
-    if (!found || self === undefined || found.uid === self) return { environment, prefix: [] };
-    throw unusable(`can only use ${home} as its owner, the user with the id ${found.uid}. Run this as that user`);
-  }
-  const { uid, gid } = found ?? (await nobody());
+  if (process.getuid?.() !== 0) return { environment, prefix: [] };
+  const { uid, gid } = statSync(home, { throwIfNoEntry: false }) ?? (await nobody());
   const owner = { uid, gid };
   const asOwner = { environment, owner, ids: owner, prefix: [] };
   // For when only root may enter a folder above the data or the programs, as with /root. CAP_DAC_OVERRIDE lets another user

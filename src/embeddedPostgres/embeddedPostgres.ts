@@ -8,7 +8,7 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../database/errors.js';
-import { accountFor } from './account.js';
+import { accountFor, requireOwner } from './account.js';
 import { type Cluster, hasData, initialize, lastPostmaster, removeDrafts, startServer, stopServer } from './cluster.js';
 import { messageOf, unusable } from './failure.js';
 import { installedPrograms } from './programs.js';
@@ -74,6 +74,7 @@ export function isEmbeddedPostgres(folder: string): boolean {
 async function preparedCluster(folder: string, stop: AbortSignal): Promise<Cluster> {
   const home = join(folder, 'postgres');
   try {
+    requireOwner(home);
     await mkdir(folder, { recursive: true });
     const programs = await installedPrograms(join(folder, 'libraries'));
     const account = await accountFor(home, programs);
