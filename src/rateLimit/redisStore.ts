@@ -99,8 +99,10 @@ const REFUSALS: readonly [RegExp, string][] = [
 
 /** The error with its reason; a UserError if waiting does not help. */
 function explained(error: Error): Error {
+  // Redis in protected mode answers before anything was asked, and ioredis puts words of its own in front.
+  const message = error.message.replace(/^.* Last error: /s, '');
   // Only the first sentence; what follows is Redis' own advice, or names a script by its digest.
-  const reason = (error.message || codeOf(error)).replace(/(\. | script: ).*|\.$/s, '');
-  const advice = REFUSALS.find(([pattern]) => pattern.test(error.message) || pattern.test(codeOf(error)))?.[1];
+  const reason = (message || codeOf(error)).replace(/(\. | script: ).*|\.$/s, '');
+  const advice = REFUSALS.find(([pattern]) => pattern.test(message) || pattern.test(codeOf(error)))?.[1];
   return advice === undefined ? new Error(reason) : new UserError(`REDIS_URL: ${reason}; ${advice}`);
 }
