@@ -21,4 +21,4 @@ test('check and check --repair come to their end with 110,000 numbers', async ()
   expect(await command.run(['check', '--repair'])).toMatchObject({ code: 0, stdout, stderr: '' });
   expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: 'all that is derived is right\n', stderr: '' });
   await sql.end();
-});
+}, 300_000);

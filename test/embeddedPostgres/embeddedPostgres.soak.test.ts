@@ -11,6 +11,9 @@ import { folder, inside, postmasterPid, query, spawnUser, useFolder, user } from
 
 useFolder();
 
+/** What an initdb that did not come to its end would leave beside the data. */
+const drafts = async () => (await readdir(folder)).filter((name) => name.startsWith('postgres.'));
+
 describe('the embedded PostgreSQL', () => {
   it('begins a new log when the old one has grown large, and only then', async () => {
     await (await openEmbeddedPostgres(folder)).close();
@@ -30,7 +33,7 @@ describe('the embedded PostgreSQL', () => {
     expect(new Set(users.map(({ url }) => url)).size).toBe(1);
     await Promise.all(users.map(({ close }) => close()));
     expect(await postmasterPid()).toBeUndefined();
-    expect(await readdir(folder)).toEqual(['postgres']);
+    expect(await drafts()).toEqual([]);
   });
 
   it('can be opened while the last user closes it', async () => {
@@ -117,7 +120,7 @@ describe('the embedded PostgreSQL', () => {
     const { url, close } = await openEmbeddedPostgres(folder);
     await query(url, 'select 1');
     await close();
-    expect(await readdir(folder)).toEqual(['postgres']);
+    expect(await drafts()).toEqual([]);
   });
 
   it.runIf(isRoot)('works for root without most of its powers, as in a container', async () => {

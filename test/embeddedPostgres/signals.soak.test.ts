@@ -163,5 +163,5 @@ async function backendsOf(parent: string): Promise<number[]> {
       title: await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => ''),
     })),
   );
-  return titles.filter(({ title }) => /^postgres: postgres postgres /.test(title)).map(({ pid }) => pid);
+  return titles.filter(({ title }) => /^postgres: postgres branded_phone_numbers /.test(title)).map(({ pid }) => pid);
 }
