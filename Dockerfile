@@ -20,6 +20,8 @@ COPY openapi openapi
 COPY drizzle drizzle
 COPY browser browser
 COPY demo demo
+COPY docs docs
+COPY clients clients
 # The user node, by number: so an orchestrator can see that it is not root.
 USER 1000:1000
 EXPOSE 3000

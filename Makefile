@@ -34,7 +34,7 @@ dev: $(INSTALLED) ## serve as make start does, from the sources, and start again
 
 build: $(BUILT) ## make the command: npx branded-phone-numbers …
 
-test: $(BUILT) ## test every feature, in four minutes on two cores
+test: $(BUILT) ## test every feature, in three minutes on two cores
 	npm run -s test
 
 test-soak: $(BUILT) ## test for longer: floods, faults, kills, stops, and what is tried at random
@@ -49,23 +49,21 @@ check: $(INSTALLED) ## format, lint, types, unused code, and that the generated 
 	npm run -s check:migrations
 	npm run -s docs:table -- --check
 	npm run -s docs:postman -- --check
+	npm run -s docs:openapi-3.0 -- --check
 	npm run -s demo:numbers -- --check
 	scripts/check-generated
 
 format: $(INSTALLED) ## format, and fix what can be fixed automatically
 	npm run -s format
 
-generate: $(INSTALLED) ## remake generated/types, the README's table and the Postman collection from openapi/openapi.yaml (needs Java 11 or later)
+generate: $(INSTALLED) ## remake generated/types, the README's table, the Postman collection and openapi/openapi-3.0.json from openapi/openapi.yaml (needs Java 11 or later)
 	$(NEED_JAVA)
 	npm run -s generate
 	npm run -s docs:table
 	npm run -s docs:postman
+	npm run -s docs:openapi-3.0
 
 clean: ## remove what was installed and built, but no data
 	rm -rf node_modules dist .cache
 
-include Makefile.clients
-include Makefile.versions
-include Makefile.cluster
-include Makefile.deploy
-include Makefile.bench
+include Makefile.maintainers
