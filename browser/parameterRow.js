@@ -38,8 +38,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
     const item = schema.items ?? schema;
     const words = [item.enum ? item.title : valueWords(item), timesWords(schema)];
     if (schema.items && !item.enum) words.push('one a line');
-    const pattern = item.pattern ? ['; pattern ', h('code', null, item.pattern)] : [];
-    return h('p', { id, className: 'parameter-words' }, words.join('; '), ...pattern);
+    return h('p', { id, className: 'parameter-words' }, words.join('; '));
   }
 
   function Line({ id, schema, value, set }) {

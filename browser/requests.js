@@ -1,4 +1,5 @@
 /** Requests that a button sends: those that the contract names, and the one for the next page. */
+import { createGetStarted } from './getStarted.js';
 import { asEntered } from './parameterRow.js';
 
 /** The one operation and where it is: `[path, method]`. Undefined until the document has been read. */
@@ -8,17 +9,20 @@ function operationOf({ specSelectors }) {
   return operation && { path, method: 'get', operation };
 }
 
-/** Fills in the parameters of `values`, leaves out all others, and sends the request. */
-function send({ specActions }, { path, method, operation }, values) {
+/** Fills in the parameters of `values`, leaves out all others, and sends the request, or asks for the key that it needs. */
+function send({ authActions, authSelectors, specActions }, { path, method, operation }, values) {
+  const waysIn = authSelectors.definitionsToAuthorize();
+  if (waysIn?.size > 0 && !authSelectors.authorized().size) return authActions.showDefinitions(waysIn);
   for (const parameter of operation.get('parameters')) {
     specActions.changeParamByIdentity([path, method], parameter, values[parameter.get('name')] ?? null, false);
   }
   specActions.execute({ path, method, operation });
 }
 
-/** The row of buttons below the title, before the rest of the document's description. */
-export const createRequests = (system, restOfDescription) => {
+/** The strip below the title and the row of buttons, before the rest of the document's description. */
+export const createRequests = (system, description) => {
   const { createElement: h } = system.React;
+  const GetStarted = createGetStarted(system);
 
   return function Requests({ getComponent }) {
     const found = operationOf(system);
@@ -32,13 +36,14 @@ export const createRequests = (system, restOfDescription) => {
           .map(({ name, examples }) => [name, asEntered(examples[chosen[name]].value)]),
       );
     return [
+      h(GetStarted, { key: 'start', access: description.access, path: found.path, Markdown }),
       h(
         'section',
         { key: 'requests', className: 'requests wrapper', 'aria-labelledby': 'requests-title' },
         h('h2', { id: 'requests-title' }, 'Send a request'),
         h(
           'div',
-          { className: 'requests-buttons' },
+          { className: 'buttons' },
           requests.map(({ summary, examples }) =>
             h(
               'button',
@@ -48,7 +53,7 @@ export const createRequests = (system, restOfDescription) => {
           ),
         ),
       ),
-      h('div', { key: 'rest', className: 'info wrapper' }, h(Markdown, { source: restOfDescription() })),
+      h('div', { key: 'rest', className: 'info wrapper' }, h(Markdown, { source: description.rest })),
     ];
   };
 };

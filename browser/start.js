@@ -3,16 +3,17 @@ import { createCode, createExamplesSelect, createLiveResponse, createResponse } 
 import { createParameterRow } from './parameterRow.js';
 import { createRequests } from './requests.js';
 
-/** The description after its first paragraph; it is shown below the requests. */
-let restOfDescription = '';
+/** The parts of the document's description, which are shown above and below the requests. */
+const description = { access: '', rest: '' };
 
 function forThisPage(text) {
   const contract = JSON.parse(text);
   // Requests go to where this page is, even behind a path prefix.
   contract.servers = [{ url: new URL('.', document.baseURI).pathname }];
-  const [first, ...rest] = contract.info.description.split('\n\n');
-  contract.info.description = first;
-  restOfDescription = rest.join('\n\n');
+  const [purpose, access, ...rest] = contract.info.description.split('\n\n');
+  Object.assign(description, { access, rest: [purpose, ...rest].join('\n\n') });
+  // Its license stays in the document: above the fold, there is something to do.
+  Object.assign(contract.info, { description: undefined, license: undefined });
   return JSON.stringify(contract);
 }
 
@@ -31,11 +32,12 @@ const ours = (system) => ({
     ServersContainer: nothing,
     InfoUrl: nothing,
     TryItOutButton: nothing,
+    // Its headings are of the fourth level; the requests' is of the second.
     OperationTag:
-      () =>
+      (_Original, { React: { createElement: h, Fragment } }) =>
       ({ children }) =>
-        children,
-    FilterContainer: () => createRequests(system, () => restOfDescription),
+        h(Fragment, null, h('h3', { className: 'visually-hidden' }, 'All parameters and answers'), children),
+    FilterContainer: () => createRequests(system, description),
     parameterRow: () => createParameterRow(system),
     response: createResponse,
     liveResponse: createLiveResponse,

@@ -8,7 +8,7 @@ import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
 import type { Config } from './config.js';
-import { contract } from './contract.js';
+import { type Contract, contract } from './contract.js';
 import { keptBody } from './http/compression.js';
 import { packageFolder } from './packageFolder.js';
 import { noSuchProblem, problemList, problemPage } from './problem/pages.js';
@@ -16,11 +16,12 @@ import { noSuchProblem, problemList, problemPage } from './problem/pages.js';
 const browserFolder = join(packageFolder, 'browser');
 
 /**
- * Serves `/docs`, `/openapi.yaml`, `/openapi.json`, `/problems` and a redirect from `/`, with headers of its own, and
- * passes on everything else. To be mounted at the root. All links are relative, so a proxy may add a path in front.
+ * Serves `/docs`, `/openapi.yaml`, `/openapi.json`, `/openapi-3.0.json`, `/problems` and a redirect from `/`, with headers of
+ * its own, and passes on everything else. To be mounted at the root. All links are relative, so a proxy may add a path in front.
  */
 export function docs(config: Deployment): Router {
-  const document = documentFor(config);
+  const document = documentFor(config, contract);
+  const older = JSON.parse(readFileSync(join(packageFolder, 'openapi', 'openapi-3.0.json'), 'utf8'));
   const router = express.Router({ caseSensitive: true, strict: true });
   router.get('/', redirectTo('./docs'));
   router.get('/docs', securityHeaders, file(browserFolder, 'docs.html'));
@@ -34,10 +35,18 @@ export function docs(config: Deployment): Router {
     readableEverywhere,
     text('application/yaml', dump(document, { lineWidth: -1 })),
   );
-  router.get('/openapi.json', securityHeaders, readableEverywhere, text('application/json', JSON.stringify(document)));
+  for (const [name, content] of [
+    ['openapi', document],
+    ['openapi-3.0', documentFor(config, older)],
+  ]) {
+    router.get(`/${name}.json`, securityHeaders, readableEverywhere, text('application/json', JSON.stringify(content)));
+  }
   router.get('/problems', securityHeaders, text('text/html', problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
     router.get(`/problems/${name}`, securityHeaders, text('text/html', problemPage(name)));
+  }
+  for (const path of readings) {
+    router.get(`/${path}`, securityHeaders, text('text/plain', readFileSync(join(packageFolder, path))));
   }
   router.get('/problems/', redirectTo('../problems'));
   router.get('/problems/:unknown', onlyForPeople, securityHeaders, text('text/html', noSuchProblem(), 404));
@@ -48,7 +57,7 @@ export function docs(config: Deployment): Router {
 type Deployment = Pick<Config, 'AUTH'> & Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT'>>;
 
 /** The contract, with the address, the contact and the authentication of this deployment. */
-function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment): object {
+function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment, contract: Contract): object {
   const { securitySchemes, ...withoutSchemes } = contract.components;
   const contact = CONTACT && { [CONTACT.includes('://') ? 'url' : 'email']: CONTACT };
   return {
@@ -65,8 +74,16 @@ const assets: [folder: string, name: string][] = [
   [swaggerUiFolder(), 'swagger-ui.css'],
   [swaggerUiFolder(), 'swagger-ui-bundle.js'],
   ...readdirSync(browserFolder)
-    .filter((name) => name !== 'docs.html')
+    .filter((name) => !name.endsWith('.html'))
     .map((name): [string, string] => [browserFolder, name]),
+];
+
+/** What /docs shows the beginning of, or leads to, as it is in the package. */
+const readings = [
+  'clients/README.md',
+  ...['typescript', 'python', 'java', 'go'].map((client) => `clients/${client}/README.md`),
+  'docs/api-changelog.md',
+  'docs/deprecation.md',
 ];
 
 const securityHeaders = helmet({

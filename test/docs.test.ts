@@ -98,7 +98,17 @@ describe('the document', () => {
     expect(linked.info.contact).toEqual({ url: 'https://numbers.test/help' });
   });
 
-  test.each(['/openapi.yaml', '/openapi.json'])(
+  test('is there in OpenAPI 3.0, too, for tools that refuse 3.1', async () => {
+    const app = express().use(docs({ AUTH: 'none', PUBLIC_URL: 'https://numbers.test' }));
+    const { openapi, servers, security, components } = (await request(app).get('/openapi-3.0.json').expect(200)).body;
+    expect([openapi, servers, security]).toEqual(['3.0.3', [{ url: 'https://numbers.test' }], []]);
+    expect(components.schemas.BrandedPhoneNumber.properties.internalName).toMatchObject({
+      type: 'string',
+      nullable: true,
+    });
+  });
+
+  test.each(['/openapi.yaml', '/openapi.json', '/openapi-3.0.json'])(
     'at %s can be read by tools on other hosts, and is sent once',
     async (path) => {
       const first = await request(app).get(path).expect('Access-Control-Allow-Origin', '*').expect('ETag', /^W\/"/);

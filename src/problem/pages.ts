@@ -1,5 +1,8 @@
 /** Pages for readers: what a problem type (the `type` of a problem answer) means and what to do about it. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { contract, type ProblemType, resolve } from '../contract.js';
+import { packageFolder } from '../packageFolder.js';
 
 /** The page at `/problems`: every kind of problem in one list. */
 export function problemList(): string {
@@ -77,26 +80,10 @@ function escaped(text: string): string {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
+const PAGE = readFileSync(join(packageFolder, 'browser', 'problem.html'), 'utf8');
+
 /** `root` is the relative path from the page to the root of the service. */
 function html({ title, root, content }: { title: string; root: string; content: string }): string {
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escaped(title)} · ${escaped(contract.info.title)}</title>
-<link rel="icon" type="image/svg+xml" href="${root}docs/icon.svg">
-<link rel="stylesheet" href="${root}docs/style.css">
-</head>
-<body>
-<header>
-<a class="name" href="${root}docs"><img src="${root}docs/icon.svg" alt="" width="28" height="28">${escaped(contract.info.title)}</a>
-<nav><a href="${root}openapi.yaml">YAML</a><a href="${root}openapi.json">JSON</a><a href="${root}problems">Problems</a></nav>
-</header>
-<main>
-${content}
-</main>
-</body>
-</html>
-`;
+  const parts: Record<string, string> = { title: escaped(title), service: escaped(contract.info.title), root, content };
+  return PAGE.replace(/\{(\w+)\}/g, (_hole, name) => parts[name] ?? '');
 }

@@ -8,7 +8,6 @@ import { DatabaseUnavailable } from '../database/errors.js';
 import { encodeBody } from '../http/compression.js';
 import { shorten } from '../messages/shorten.js';
 import { nearest } from '../messages/suggestion.js';
-import type { Faults } from './faults.js';
 
 /** The last part of a problem type's URI; each is listed in the contract's `x-problems`. */
 export type ProblemName =
@@ -50,8 +49,22 @@ export function problem(
   return new ProblemError(errors ? { ...body, errors } : body, headers);
 }
 
+const MAX_DESCRIBED = contract.components.schemas.Problem?.properties?.errors?.maxItems as number;
+
+/** The faults of a request: all are counted, the first ones described. */
+export class Faults {
+  /** The first ones, as the contract's problem lists them. */
+  readonly described: Fault[] = [];
+  count = 0;
+
+  /** Adds a fault. `describe` says what is wrong; that takes time, so it is not called for faults beyond the list. */
+  add(parameter: string, describe: () => string): void {
+    if (this.count++ < MAX_DESCRIBED) this.described.push({ parameter: shorten(parameter), detail: describe() });
+  }
+}
+
 /** The problem for faults of parameters: all of them at once, or the first ones of very many. */
-export function invalidRequest({ count, described }: Pick<Faults, 'count' | 'described'>): ProblemError {
+export function invalidRequest({ count, described }: Faults): ProblemError {
   const names = shorten([...new Set(described.map((fault) => fault.parameter))].join(', '));
   const where = count > described.length ? `errors has the first ${described.length}` : 'See errors';
   const [first] = described;
@@ -78,17 +91,9 @@ export function unauthorized(refusal: string): ProblemError {
   return problem('unauthorized', refusal, { headers: { 'WWW-Authenticate': 'Bearer realm="branded-phone-numbers"' } });
 }
 
-/** The problem of a 503: the database or the service can't answer in time; worth retrying in `seconds`. */
-export function unavailable(detail: string, seconds = 1): ProblemError {
-  return problem('unavailable', `${detail} Try again in ${seconds} second${seconds === 1 ? '' : 's'}.`, {
-    headers: { 'Retry-After': String(seconds) },
-  });
-}
-
-/** The seconds after which a request that failed with this error may be tried again. */
-export function retrySecondsOf(error: unknown): number {
-  if (error instanceof DatabaseUnavailable) return error.retrySeconds;
-  return error instanceof ProblemError ? Number(error.headers['Retry-After'] ?? 1) : 1;
+/** The problem of a 503: the database or the service can't answer in time; worth retrying in a second. */
+export function unavailable(detail: string): ProblemError {
+  return problem('unavailable', `${detail} Try again in 1 second.`, { headers: { 'Retry-After': '1' } });
 }
 
 /** Answers requests that no route matched. */
@@ -117,13 +122,13 @@ export function answerProblem(report: (error: unknown, request: Request) => void
     if (response.headersSent) return next(error);
     const known = problemOf(error, request);
     if (!known) report(error, request);
-    return send(request, response, known ?? ourMistake());
+    return send(request, response, known ?? problem('internal-error', OUR_MISTAKE));
   };
 }
 
 function problemOf(error: unknown, request: Request): ProblemError | undefined {
   if (error instanceof ProblemError) return error;
-  if (error instanceof DatabaseUnavailable) return unavailable(error.message, error.retrySeconds);
+  if (error instanceof DatabaseUnavailable) return unavailable(error.message);
   const { status } = error as { status?: number };
   if (status === 404) return noSuchPath(request);
   // Express throws these for what it can't decode, such as a path with broken percent-encoding.
@@ -134,12 +139,7 @@ function problemOf(error: unknown, request: Request): ProblemError | undefined {
   return undefined;
 }
 
-function ourMistake(): ProblemError {
-  return problem(
-    'internal-error',
-    'Something went wrong on our side. Try again; if it stays, tell us the X-Request-Id.',
-  );
-}
+const OUR_MISTAKE = 'Something went wrong on our side. Try again; if it stays, tell us the X-Request-Id.';
 
 async function send(request: Request, response: Response, { problem: body, headers }: ProblemError): Promise<void> {
   response.status(body.status).set(headers).set('Content-Type', 'application/problem+json; charset=utf-8');

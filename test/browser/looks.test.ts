@@ -14,7 +14,6 @@ import {
   followProblem,
   ignoreComplaints,
   openDocs,
-  operationIsShown,
   page,
   phone,
   url,
@@ -23,9 +22,6 @@ import {
 
 usePage();
 
-const places = ['/docs', '/problems', '/problems/invalid-request', '/problems/no-such-problem'];
-/** The two kinds of page: those under /problems share one frame and one style. */
-const kinds = ['/docs', '/problems/invalid-request'];
 const looks = [desktop, phone].flatMap((viewport) =>
   (['light', 'dark'] as const).map((colorScheme) => ({ viewport, width: viewport.width, colorScheme })),
 );
@@ -36,37 +32,44 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
     await page.emulateMedia({ colorScheme });
   });
 
-  test.each(places)('%s fits, has the right colors, and is accessible', async (place) => {
-    await page.goto(url + place);
-    if (place === '/docs') await operationIsShown();
-    await check(place);
-    ignoreComplaints('404');
-    if (place !== '/docs') return;
-    await field('size').fill('0');
-    await execute();
-    for (const summary of await page.locator('details > summary').all()) await summary.click();
-    await check(place);
-    await followProblem('Invalid Request');
-  });
-
-  async function check(place: string) {
-    expect(await overflow()).toBe(0);
-    for (const element of ['body', '#swagger-ui > .swagger-ui', 'main']) {
-      for (const lightness of await backgroundsOf(element)) expect(lightness > 128).toBe(colorScheme === 'light');
-    }
-    if (kinds.includes(place)) expect(await barriers()).toEqual([]);
-  }
-
-  test('offers a request, and scrolls its answer into view', async () => {
+  test('/docs fits, is accessible, does not jump while it loads, and scrolls its answer into view', async () => {
     await openDocs();
+    expect(await jumps()).toBeLessThan(0.01);
     const button = page.getByRole('button', { name: 'In review' });
     expect(await isInView(button, 50)).toBe(true);
     await button.click();
     await until(() => isInView(page.locator(answerStatus), 20), 'the status of the answer is in view');
+    expect(await isInView(page.getByRole('button', { name: 'Next page' }), 50)).toBe(true);
     if (colorScheme === 'light') await screenshot(`docs-${width === phone.width ? 'phone' : 'desktop'}.png`);
     const body = page.locator('.answer pre', { hasText: '"phoneNumber"' });
     await until(() => isInView(body, 200), 'the beginning of its body is in view');
+    await check();
+    await field('size').fill('0');
+    await execute();
+    for (const summary of await page.locator('details > summary').all()) await summary.click();
+    await check();
+    expect(await barriers()).toEqual([]);
+    await followProblem('Invalid Request');
+    await check();
+    expect(await barriers()).toEqual([]);
   });
+
+  test.each(['/problems', '/problems/no-such-problem'])('%s fits, and has the right colors', async (place) => {
+    await page.goto(url + place);
+    await check();
+    ignoreComplaints('404');
+  });
+
+  async function check() {
+    expect(await overflow()).toBe(0);
+    for (const element of ['body', '#swagger-ui > .swagger-ui', 'main']) {
+      for (const lightness of await backgroundsOf(element)) expect(lightness > 128).toBe(colorScheme === 'light');
+    }
+    const levels = await page.evaluate<number[]>(
+      "Array.from(document.querySelectorAll('h1,h2,h3,h4,h5,h6'), (h) => +h.tagName[1])",
+    );
+    expect(levels.filter((level, index) => level > (levels[index - 1] ?? 0) + 1)).toEqual([]);
+  }
 });
 
 test('the page follows the system into dark mode and back', async () => {
@@ -94,6 +97,15 @@ function backgroundsOf(selector: string): Promise<number[]> {
 async function isInView(element: Locator, pixels: number): Promise<boolean> {
   const [box, size] = [await element.boundingBox(), page.viewportSize()];
   return !!box && !!size && box.y >= 0 && box.y + Math.min(box.height, pixels) <= size.height;
+}
+
+/** How far, in parts of the window, its content has moved while it was seen (CLS). */
+function jumps(): Promise<number> {
+  return page.evaluate<number>(`(() => {
+    const observer = new PerformanceObserver(() => {});
+    observer.observe({ type: 'layout-shift', buffered: true });
+    return observer.takeRecords().reduce((sum, { value }) => sum + value, 0);
+  })()`);
 }
 
 function overflow(): Promise<number> {

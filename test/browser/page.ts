@@ -95,6 +95,11 @@ export async function listen(prefix = '', { app } = service): Promise<Listening>
   };
 }
 
+/** Opens the documentation unless it is open; for tests that fill in all that they need. */
+export async function showDocs() {
+  if (page.url() !== `${url}/docs`) await openDocs();
+}
+
 export async function openDocs() {
   await page.goto(`${url}/docs`);
   await operationIsShown();
