@@ -7,11 +7,9 @@
 --        v
 --   items, terms, postings                                            the read model, which pages are read from
 --
--- A business profile's JSON stands with the profile and is put in when a page is read (src/page/statements.ts), so that a
--- change of a profile changes none of its numbers.
---
--- The functions run with the rights of their owner, and a search_path without a schema in which a writer could put tables
--- of its own. A writer needs rights on the sources alone; nobody but the owner has any on the read model.
+-- A profile's JSON is put in when a page is read (src/page/statements.ts): a change of it changes none of its numbers.
+-- The functions run with their owner's rights, and a search_path in which nobody else can put functions or operators of his
+-- own: to_json(text) would be preferred to PostgreSQL's to_json(anyelement). Writers need rights on the sources alone.
 
 -- Specification 3.2, highest priority first.
 CREATE FUNCTION overall_status(detailed_statuses detailed_status[]) RETURNS status
@@ -23,67 +21,58 @@ RETURN CASE
   WHEN detailed_statuses && '{approved.optIn}' THEN 'approved'::status
   ELSE 'unregistered'::status
 END;
---> statement-breakpoint
 
 -- A term's id: 64 bits of a hash of its values. Among a hundred thousand terms two are the same once in four billion
 -- databases. Names hold no control characters, so the separator is none of theirs.
 CREATE FUNCTION term_id(carrier text, feature feature, detailed_status detailed_status, status status) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN hashtextextended(
-  carrier || coalesce(E'\x01' || feature || E'\x01' || detailed_status, '') || E'\x01' || status, 0
-);
---> statement-breakpoint
+RETURN hashtextextended(concat_ws(E'\x01', carrier, feature, detailed_status, status), 0);
 
--- RFC 3339 in UTC with milliseconds, as the contract's Time; rounded to milliseconds, like the columns.
-CREATE FUNCTION rfc3339(moment timestamptz) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE
+-- The contract's Time; rounded to milliseconds, like the columns.
+CREATE FUNCTION rfc3339(moment timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
 RETURN to_char(moment::timestamptz(3) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"');
---> statement-breakpoint
 
--- A text or null as JSON.
-CREATE FUNCTION json_of(value text) RETURNS text
-LANGUAGE sql STABLE PARALLEL SAFE
+CREATE FUNCTION json_of(value text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
 RETURN coalesce(to_json(value)::text, 'null');
---> statement-breakpoint
 
 -- Brings the read model in line with the sources for some numbers, whatever it held of them before: writes what differs and
 -- nothing else. Numbers that are gone from the sources go from it. Takes them by the thousand, so that memory is bounded;
--- `phone_numbers` should be in order, so that no two writers wait for each other.
---
+-- `phone_numbers` should be in order, so that no two writers wait for each other. Returns the phone numbers of rows written.
 -- updated_at of an item moves forward whenever the item changes, and never back. A writer that gives a later time keeps it.
---
--- Returns the phone numbers of which it wrote anything, once for each row.
---
--- Serves one number and a thousand by the same plan: indexes, and hashes of what they found. A plan of its own for each
--- call takes four times as long for one number.
+-- Serves one number and a thousand by the same plans: indexes, and hashes of what they found. Plans of their own for each
+-- call take four times as long for one number. Postings are found by subqueries, or the planner might read them all.
 CREATE FUNCTION derive(phone_numbers text[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = public, pg_temp SET plan_cache_mode = force_generic_plan
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_nestloop = off SET jit = off AS $$
 DECLARE
-  batch_size CONSTANT integer := 1000;
   batch text[];
+  old public.items[];
+  posted public.postings[];
+  stale tid[];
 BEGIN
-  FOR start IN 1 .. cardinality(phone_numbers) BY batch_size LOOP
-    batch := phone_numbers[start : start + batch_size - 1];
+  FOR start IN 1 .. cardinality(phone_numbers) BY 1000 LOOP
+    batch := phone_numbers[start : start + 999];
     -- Of two writers of one number, the later one sees what the earlier one wrote.
-    PERFORM FROM branded_phone_numbers WHERE phone_number = ANY (batch) ORDER BY phone_number FOR NO KEY UPDATE;
+    PERFORM FROM public.branded_phone_numbers WHERE phone_number = ANY (batch) ORDER BY phone_number FOR NO KEY UPDATE;
+    old := ARRAY(SELECT items FROM public.items WHERE phone_number = ANY (batch));
+    -- First the items: so a concurrent change of one is found before anything else is written.
     RETURN QUERY
     WITH entry AS MATERIALIZED (
       SELECT number.phone_number, carrier, feature, detailed_status, entry.created_at,
-        overall_status(array_agg(detailed_status) OVER (PARTITION BY number.phone_number)) AS status
-      FROM branded_phone_numbers AS number
-      LEFT JOIN (SELECT * FROM carrier_statuses WHERE phone_number = ANY (batch)) AS entry USING (phone_number)
+        public.overall_status(array_agg(detailed_status) OVER (PARTITION BY number.phone_number)) AS status
+      FROM public.branded_phone_numbers AS number
+      LEFT JOIN (SELECT * FROM public.carrier_statuses WHERE phone_number = ANY (batch)) AS entry USING (phone_number)
       WHERE number.phone_number = ANY (batch)
     ),
     -- What each number is listed under: each entry; and the same without its carrier, so that a filter that names no
     -- carrier needs only a few terms, however many carriers there are. Without entries only its status is left of that.
     listed AS MATERIALIZED (
-      SELECT term_id(carrier, feature, detailed_status, status), *
+      SELECT public.term_id(carrier, feature, detailed_status, status), *
       FROM (
         SELECT phone_number, carrier, feature, detailed_status, status,
           '{"carrier":' || to_json(carrier) || ',"feature":"' || feature || '","detailedStatus":"' || detailed_status
-            || '","createdAt":"' || rfc3339(created_at) || '"}' AS json
+            || '","createdAt":"' || public.rfc3339(created_at) || '"}' AS json
         FROM entry WHERE carrier IS NOT NULL
         UNION ALL
         SELECT DISTINCT phone_number, '', feature, detailed_status, status, NULL FROM entry
@@ -92,87 +81,62 @@ BEGIN
       SELECT phone_number, status, array_agg(term_id ORDER BY term_id) AS term_ids,
         coalesce(string_agg(json, ',' ORDER BY carrier, feature::text COLLATE "C"), '') AS carrier_statuses
       FROM listed GROUP BY phone_number, status
-    ), old AS MATERIALIZED (
-      SELECT phone_number, id, business_profile_id, internal_name, reporting_group, status, term_ids, item_tail, updated_at
-      FROM items WHERE phone_number = ANY (batch)
     ), fresh AS MATERIALIZED (
       SELECT phone_number, number.id, number.business_profile_id, number.internal_name, number.reporting_group,
-        list.status, list.term_ids, tail || rfc3339(moment) || '"}' AS item_tail, moment AS updated_at
-      FROM branded_phone_numbers AS number JOIN list USING (phone_number) LEFT JOIN old USING (phone_number)
+        list.status, list.term_ids, tail || public.rfc3339(moment) || '"}' AS item_tail, moment AS updated_at
+      FROM public.branded_phone_numbers AS number JOIN list USING (phone_number)
+      LEFT JOIN unnest(old) AS old USING (phone_number)
       CROSS JOIN LATERAL (SELECT
-        ',"internalName":' || json_of(number.internal_name) || ',"brandingNameShort":' || json_of(branding_name_short)
-          || ',"brandingNameLong":' || json_of(branding_name_long)
-          || ',"reportingGroup":' || json_of(number.reporting_group) || ',"status":"' || list.status
-          || '","carrierStatuses":[' || carrier_statuses || '],"createdAt":"' || rfc3339(created_at)
-          || '","updatedAt":"' AS tail
-        OFFSET 0
+        ',"internalName":' || public.json_of(number.internal_name)
+          || ',"brandingNameShort":' || public.json_of(branding_name_short)
+          || ',"brandingNameLong":' || public.json_of(branding_name_long)
+          || ',"reportingGroup":' || public.json_of(number.reporting_group) || ',"status":"' || list.status
+          || '","carrierStatuses":[' || carrier_statuses || '],"createdAt":"' || public.rfc3339(created_at)
+          || '","updatedAt":"' AS tail OFFSET 0
       ) AS made
       CROSS JOIN LATERAL (SELECT CASE
         WHEN old.updated_at IS NULL OR number.updated_at > old.updated_at THEN number.updated_at
-        WHEN (number.id, number.business_profile_id, tail || rfc3339(old.updated_at) || '"}')
+        WHEN (number.id, number.business_profile_id, tail || public.rfc3339(old.updated_at) || '"}')
           = (old.id, old.business_profile_id, old.item_tail) THEN old.updated_at
         ELSE least(greatest(now(), old.updated_at + interval '1 millisecond'), '9999-12-31T23:59:59.999Z')
       END::timestamptz(3) AS moment OFFSET 0) AS dated
       WHERE number.phone_number = ANY (batch)
     ), written AS (
-      INSERT INTO items AS item (
+      INSERT INTO public.items TABLE fresh EXCEPT SELECT * FROM unnest(old) ORDER BY phone_number
+      ON CONFLICT (phone_number) DO UPDATE SET (
         phone_number, id, business_profile_id, internal_name, reporting_group, status, term_ids, item_tail, updated_at
-      )
-      TABLE fresh EXCEPT TABLE old ORDER BY phone_number
-      ON CONFLICT (phone_number) DO UPDATE SET
-        (id, business_profile_id, internal_name, reporting_group, status, term_ids, item_tail, updated_at) = (
-          excluded.id, excluded.business_profile_id, excluded.internal_name, excluded.reporting_group, excluded.status,
-          excluded.term_ids, excluded.item_tail, excluded.updated_at
-        )
+      ) = ROW(excluded.*)
       RETURNING phone_number
     ), gone AS (
-      DELETE FROM items
-      WHERE phone_number = ANY (ARRAY(SELECT phone_number FROM old EXCEPT SELECT phone_number FROM fresh))
+      DELETE FROM public.items WHERE phone_number = ANY (batch) AND phone_number NOT IN (SELECT phone_number FROM fresh)
       RETURNING phone_number
     ), named AS (
-      INSERT INTO terms AS term (id, carrier, feature, detailed_status, status)
-      SELECT * FROM (SELECT DISTINCT term_id, carrier, feature, detailed_status, status FROM listed) AS term
-      WHERE (SELECT (id, carrier, feature, detailed_status, status) FROM terms WHERE id = term_id)
-        IS DISTINCT FROM (term_id, carrier, feature, detailed_status, status)
-      ORDER BY term_id
-      ON CONFLICT (id) DO UPDATE SET (carrier, feature, detailed_status, status)
-        = (excluded.carrier, excluded.feature, excluded.detailed_status, excluded.status)
+      INSERT INTO public.terms SELECT term_id, carrier, feature, detailed_status, status FROM listed
+      EXCEPT SELECT * FROM public.terms WHERE id = ANY (ARRAY(SELECT term_id FROM listed)) ORDER BY term_id
+      ON CONFLICT (id) DO UPDATE SET (id, carrier, feature, detailed_status, status) = ROW(excluded.*)
       RETURNING id
-    ),
-    -- Postings that are missing, or differ in an attribute. Those that differ are replaced, by an INSERT without ON CONFLICT,
-    -- which would look for each posting again. (OFFSET 0: or each would be looked for twice here, too.)
-    posted AS MATERIALIZED (
-      SELECT * FROM (
-        SELECT term_id, phone_number, business_profile_id, reporting_group, internal_name, (
-          SELECT ctid FROM postings WHERE (postings.term_id, postings.phone_number) = (listed.term_id, listed.phone_number)
-        ) AS stale
-        FROM listed JOIN fresh USING (phone_number)
-        OFFSET 0
-      ) AS posting
-      WHERE stale IS NULL OR (business_profile_id, reporting_group, internal_name) IS DISTINCT FROM (
-        SELECT (business_profile_id, reporting_group, internal_name) FROM postings WHERE ctid = stale
-      )
-    ), unlisted AS (
-      DELETE FROM postings WHERE ctid = ANY (ARRAY(
-        SELECT stale FROM posted WHERE stale IS NOT NULL
-        UNION ALL
-        SELECT (SELECT ctid FROM postings WHERE (term_id, phone_number) = (former.term_id, former.phone_number))
-        FROM (
-          SELECT unnest(term_ids) AS term_id, phone_number FROM old EXCEPT SELECT term_id, phone_number FROM listed
-        ) AS former
-      ))
-      RETURNING phone_number
-    ), inserted AS (
-      INSERT INTO postings (term_id, phone_number, business_profile_id, reporting_group, internal_name)
-      SELECT term_id, phone_number, business_profile_id, reporting_group, internal_name FROM posted
-      -- Once the rows that they replace are gone, and a concurrent change of the item has been found.
-      WHERE (SELECT count(*) FROM written) + (SELECT count(*) FROM unlisted) >= 0
     )
-    TABLE written UNION ALL TABLE gone UNION ALL TABLE unlisted UNION ALL SELECT phone_number FROM posted
+    TABLE written UNION ALL TABLE gone
     UNION ALL SELECT phone_number FROM listed WHERE term_id = ANY (ARRAY(TABLE named));
+    -- Then the postings that are missing, or differ in an attribute, and where those are that they replace.
+    SELECT array_agg(posting), array_agg(place) INTO posted, stale FROM (
+      SELECT (term_id, phone_number, business_profile_id, reporting_group, internal_name)::public.postings AS posting, (
+        SELECT ctid FROM public.postings WHERE (postings.term_id, postings.phone_number) = (item.term_id, item.phone_number)
+      ) AS place
+      FROM (SELECT *, unnest(term_ids) AS term_id FROM public.items WHERE phone_number = ANY (batch)) AS item
+      OFFSET 0
+    ) AS wanted
+    WHERE posting IS DISTINCT FROM (SELECT postings FROM public.postings WHERE ctid = place);
+    RETURN QUERY DELETE FROM public.postings WHERE ctid = ANY (stale || ARRAY(
+      SELECT (SELECT ctid FROM public.postings WHERE (term_id, phone_number) = (former.term_id, former.phone_number))
+      FROM (
+        SELECT unnest(term_ids) AS term_id, phone_number FROM unnest(old)
+        EXCEPT SELECT unnest(term_ids), phone_number FROM public.items WHERE phone_number = ANY (batch)
+      ) AS former
+    )) RETURNING phone_number;
+    RETURN QUERY INSERT INTO public.postings SELECT * FROM unnest(posted) RETURNING phone_number;
   END LOOP;
 END $$;
---> statement-breakpoint
 
 -- A phone number is a number's identity.
 CREATE FUNCTION refuse_rename() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -180,82 +144,70 @@ BEGIN
   RAISE 'phone_number never changes: delete the row of % in % and insert one of %',
     OLD.phone_number, TG_TABLE_NAME, NEW.phone_number USING ERRCODE = 'restrict_violation';
 END $$;
---> statement-breakpoint
 CREATE TRIGGER refuse_rename BEFORE UPDATE ON branded_phone_numbers
 FOR EACH ROW WHEN (OLD.phone_number IS DISTINCT FROM NEW.phone_number) EXECUTE FUNCTION refuse_rename();
 CREATE TRIGGER refuse_rename BEFORE UPDATE ON carrier_statuses
 FOR EACH ROW WHEN (OLD.phone_number IS DISTINCT FROM NEW.phone_number) EXECUTE FUNCTION refuse_rename();
---> statement-breakpoint
 
 -- branded_phone_numbers is the gate of all sources: who locks it keeps every writer out, and needs no second lock.
-CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  LOCK TABLE branded_phone_numbers IN ROW SHARE MODE;
+  LOCK TABLE public.branded_phone_numbers IN ROW SHARE MODE;
   RETURN NULL;
 END $$;
---> statement-breakpoint
-CREATE TRIGGER pass_gate BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON carrier_statuses
-FOR EACH STATEMENT EXECUTE FUNCTION pass_gate();
-CREATE TRIGGER pass_gate BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON business_profiles
-FOR EACH STATEMENT EXECUTE FUNCTION pass_gate();
---> statement-breakpoint
+CREATE TRIGGER pass_gate BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON carrier_statuses EXECUTE FUNCTION pass_gate();
+CREATE TRIGGER pass_gate BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON business_profiles EXECUTE FUNCTION pass_gate();
 
 -- Numbers that a transaction has put off deriving, by `SET LOCAL branded_phone_numbers.defer = 'on'`: an import changes each
 -- in several statements. They are derived at `SET CONSTRAINTS derive_deferred IMMEDIATE`, or else at the commit, so that
--- nobody can leave the read model wrong.
+-- nobody can leave the read model wrong; under session_replication_role = replica, too.
 CREATE UNLOGGED TABLE deferred (phone_numbers text[] COLLATE "C");
 CREATE FUNCTION derive_deferred() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  phone_numbers text[];
+  phone_numbers text[] := ARRAY(SELECT DISTINCT unnest(deferred.phone_numbers) FROM public.deferred ORDER BY 1);
 BEGIN
-  WITH taken AS (DELETE FROM deferred RETURNING deferred.phone_numbers)
-  SELECT ARRAY(SELECT DISTINCT unnest(taken.phone_numbers) FROM taken ORDER BY 1) INTO phone_numbers;
-  PERFORM derive(phone_numbers) LIMIT 1;
+  DELETE FROM public.deferred;
+  PERFORM public.derive(phone_numbers) LIMIT 1;
   RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER derive_deferred AFTER INSERT ON deferred DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION derive_deferred();
---> statement-breakpoint
+ALTER TABLE deferred ENABLE ALWAYS TRIGGER derive_deferred;
 
 -- The sources have changed, by one row or a million: derives their numbers. Of the rows that derive returns, all at its end,
 -- one is enough: PERFORM would keep them in memory.
 CREATE FUNCTION derive_changed() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF TG_OP <> 'TRUNCATE' AND current_setting('branded_phone_numbers.defer', true) = 'on' THEN
-    INSERT INTO deferred SELECT array_agg(DISTINCT phone_number) FROM changed HAVING count(*) > 0;
+    INSERT INTO public.deferred SELECT array_agg(DISTINCT phone_number) FROM changed HAVING count(*) > 0;
   ELSIF TG_OP <> 'TRUNCATE' THEN
-    PERFORM derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1)) LIMIT 1;
+    PERFORM public.derive(ARRAY(SELECT DISTINCT phone_number FROM changed ORDER BY 1)) LIMIT 1;
   ELSIF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
     -- TRUNCATE sees what others have committed, but an old snapshot does not.
     RAISE 'TRUNCATE needs the isolation level READ COMMITTED: begin the transaction with it'
       USING ERRCODE = 'feature_not_supported';
-  ELSIF EXISTS (SELECT FROM branded_phone_numbers) THEN
-    PERFORM derive(ARRAY(SELECT phone_number FROM branded_phone_numbers ORDER BY 1)) LIMIT 1;
+  ELSIF EXISTS (SELECT FROM public.branded_phone_numbers) THEN
+    PERFORM public.derive(ARRAY(SELECT phone_number FROM public.branded_phone_numbers ORDER BY 1)) LIMIT 1;
   ELSE
-    TRUNCATE items, terms, postings;
+    TRUNCATE public.items, public.terms, public.postings;
   END IF;
   RETURN NULL;
 END $$;
---> statement-breakpoint
 CREATE TRIGGER derive_inserted AFTER INSERT ON branded_phone_numbers
-REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
+REFERENCING NEW TABLE AS changed EXECUTE FUNCTION derive_changed();
 CREATE TRIGGER derive_updated AFTER UPDATE ON branded_phone_numbers
-REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
+REFERENCING NEW TABLE AS changed EXECUTE FUNCTION derive_changed();
 CREATE TRIGGER derive_deleted AFTER DELETE ON branded_phone_numbers
-REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
-CREATE TRIGGER derive_truncated AFTER TRUNCATE ON branded_phone_numbers
-FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
+REFERENCING OLD TABLE AS changed EXECUTE FUNCTION derive_changed();
+CREATE TRIGGER derive_truncated AFTER TRUNCATE ON branded_phone_numbers EXECUTE FUNCTION derive_changed();
 CREATE TRIGGER derive_inserted AFTER INSERT ON carrier_statuses
-REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
+REFERENCING NEW TABLE AS changed EXECUTE FUNCTION derive_changed();
 CREATE TRIGGER derive_updated AFTER UPDATE ON carrier_statuses
-REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
+REFERENCING NEW TABLE AS changed EXECUTE FUNCTION derive_changed();
 CREATE TRIGGER derive_deleted AFTER DELETE ON carrier_statuses
-REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
-CREATE TRIGGER derive_truncated AFTER TRUNCATE ON carrier_statuses
-FOR EACH STATEMENT EXECUTE FUNCTION derive_changed();
---> statement-breakpoint
+REFERENCING OLD TABLE AS changed EXECUTE FUNCTION derive_changed();
+CREATE TRIGGER derive_truncated AFTER TRUNCATE ON carrier_statuses EXECUTE FUNCTION derive_changed();
 
--- Only the triggers and the owner derive.
 REVOKE EXECUTE ON FUNCTION derive FROM PUBLIC;

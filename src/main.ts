@@ -6,3 +6,5 @@ import { listenForSignals } from './commands/stop.js';
 
 listenForSignals();
 await runToItsEnd(() => createProgram().parseAsync());
+// What was stopped may still be running, and standard input may still be waited for.
+if (process.exitCode) process.exit();

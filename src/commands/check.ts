@@ -2,9 +2,9 @@
 
 import type { Database } from '../database/connect.js';
 import { deriveAll } from '../numbers/check.js';
-import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { report } from './output.js';
+import type { CommandWithExamples } from './program.js';
 
 export function addCheck(program: CommandWithExamples): void {
   program

@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { type Config, misspelledSettings, readConfig } from '../config.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
-import { CONNECTION_BROKEN, causeOf, codeOf } from '../database/errors.js';
+import { isConnectionBroken } from '../database/errors.js';
 import { migrateDatabase, type Role } from '../database/migrations.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
 import { printable } from '../messages/shorten.js';
@@ -47,7 +47,7 @@ export async function withDatabaseUrl(
   try {
     await use(embedded.url, await migrated(embedded.url));
   } catch (error) {
-    if (!CONNECTION_BROKEN.test(codeOf(causeOf(error)))) throw error;
+    if (!isConnectionBroken(error)) throw error;
     throw new UserError(`The embedded PostgreSQL has ended its connections; ${embedded.log} says why.`, {
       cause: error,
     });

@@ -3,8 +3,8 @@ import { existsSync } from 'node:fs';
 import { deleteNumbers } from '../numbers/delete.js';
 import { UserError } from '../userError.js';
 import { changeByFiles } from './changes.js';
-import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
+import type { CommandWithExamples } from './program.js';
 
 export function addDelete(program: CommandWithExamples): void {
   program

@@ -1,13 +1,12 @@
 /** `export`: writes the numbers of the database in the form that `import` reads. */
-import { Presets, SingleBar } from 'cli-progress';
 import type { Database } from '../database/connect.js';
 import { exportNumbers } from '../numbers/export.js';
 import { writeWhole } from '../numbers/outputFile.js';
 import type { Filter } from '../request/filter.js';
-import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
 import { write } from './output.js';
+import type { CommandWithExamples } from './program.js';
 
 export function addExport(program: CommandWithExamples): void {
   const command = program
@@ -24,29 +23,12 @@ export function addExport(program: CommandWithExamples): void {
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withConfiguredDatabase((database) => exportTo(file, database, filter, Object.keys(options).length > 0));
+      await withConfiguredDatabase((database) => exportTo(file, database, filter));
     });
 }
 
-async function exportTo(file: string, database: Database, filter: Filter, isFiltered: boolean): Promise<void> {
-  // The total is known only for an export of all numbers. Lines on the same terminal would break up a progress bar.
-  const isShown = process.stderr.isTTY && !(file === '-' && process.stdout.isTTY);
-  const format = isFiltered ? '{value} numbers' : '{bar} {percentage}%  {value} of {total} numbers';
-  const bar = new SingleBar({ format, stream: process.stderr, clearOnComplete: true }, Presets.rect);
-  let counts = { numbers: 0, carrierStatuses: 0 };
-  const onProgress = ({ numbers, total }: { numbers: number; total: number }) => {
-    bar.setTotal(total);
-    bar.update(numbers);
-  };
-  const run = async (writeLines: (lines: string) => Promise<void>) => {
-    if (isShown) bar.start(0, 0);
-    try {
-      counts = await exportNumbers(database, filter, writeLines, isShown ? { onProgress } : {});
-    } finally {
-      bar.stop();
-    }
-  };
-  if (file === '-') await run(write);
-  else await writeWhole(file, run);
+async function exportTo(file: string, database: Database, filter: Filter): Promise<void> {
+  const run = (writeLines: (lines: string) => Promise<void>) => exportNumbers(database, filter, writeLines);
+  const counts = await (file === '-' ? run(write) : writeWhole(file, run));
   console.error(`exported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`);
 }

@@ -1,6 +1,7 @@
 /** How a command reports what made it fail, and the exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
-import { codeOf } from '../database/errors.js';
+import { codeOf, DEADLOCK, isConnectionBroken } from '../database/errors.js';
+import { printable } from '../messages/shorten.js';
 import { UserError } from '../userError.js';
 import { OutputError } from './output.js';
 import { Stopped } from './stop.js';
@@ -26,17 +27,13 @@ export async function runToItsEnd(work: () => Promise<unknown>): Promise<void> {
 }
 
 function reportFailure(error: unknown): void {
-  if (error instanceof Stopped) {
-    console.error(error.message);
-    process.exit(error.exitCode); // what was stopped may still be running
-  }
-  if (error instanceof OutputError && error.code === 'EPIPE') {
-    // The reader of the pipe has seen enough: nothing went wrong.
-    process.exitCode = READER_HAS_GONE;
-    return;
-  }
-  console.error(explain(error));
   process.exitCode = 1;
+  // The reader of the pipe has seen enough: nothing went wrong.
+  if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') process.exitCode = READER_HAS_GONE;
+  else if (error instanceof Stopped) {
+    console.error(error.message);
+    process.exitCode = error.exitCode;
+  } else console.error(explain(error));
 }
 
 /** OpenSSL's codes for a certificate that it does not trust, as Node names them. */
@@ -49,7 +46,16 @@ function explain(error: unknown): unknown {
   if (error instanceof Error && UNTRUSTED.test(codeOf(error))) {
     return `the certificate of PostgreSQL is not trusted (${error.message}); name that of its authority by sslrootcert=FILE in DATABASE_URL`;
   }
+  if (isConnectionBroken(error)) {
+    const { errors = [error] } = error as { errors?: unknown[] };
+    const reasons = errors.map((each) =>
+      (each as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
+    );
+    return `PostgreSQL can't be reached, or has ended the connection (${reasons.join(', ')}). What was not committed is undone: run this again once PostgreSQL answers.`;
+  }
+  if (codeOf(error) === DEADLOCK) {
+    return `PostgreSQL ended this, because it and another writer waited for each other. What was not committed is undone: run this again. Let writers that lock rows of carrier_statuses or business_profiles first LOCK TABLE branded_phone_numbers IN ROW SHARE MODE.`;
+  }
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
-  if (error instanceof AggregateError) return error.errors.map(explain).join('\n');
-  return error instanceof Error && 'code' in error ? error.message : error;
+  return error instanceof Error && 'code' in error ? printable(error.message) : error;
 }

@@ -3,8 +3,8 @@ import { Presets, SingleBar } from 'cli-progress';
 import type { Database } from '../database/connect.js';
 import type { Progress } from '../numbers/import.js';
 import { changeByFiles } from './changes.js';
-import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
+import type { CommandWithExamples } from './program.js';
 
 /** A number as an import takes it: with all that it needs, and nothing more. */
 const ITEM = {
@@ -30,7 +30,7 @@ export function addImport(program: CommandWithExamples): void {
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((files: string[], { allowEmpty = false }: { allowEmpty?: boolean }) =>
-      withConfiguredDatabase((database) => importFiles(database, files, { allowEmpty }), { mayCreate: true }),
+      withConfiguredDatabase((database) => importFiles(database, files, allowEmpty), { mayCreate: true }),
     );
 }
 
@@ -38,11 +38,7 @@ export function addImport(program: CommandWithExamples): void {
 const READING_SHARE = 0.25;
 
 /** Imports the files `names`, reports on the standard streams, and sets the exit status. */
-export function importFiles(
-  database: Database,
-  names: string[],
-  { allowEmpty = false }: { allowEmpty?: boolean } = {},
-): Promise<void> {
+export function importFiles(database: Database, names: string[], allowEmpty = false): Promise<void> {
   return changeByFiles(names, {
     allowEmpty,
     wanted: 'number to import',
@@ -59,13 +55,9 @@ export function importFiles(
         const part = READING_SHARE * read + (1 - READING_SHARE) * written;
         bar.update(Math.floor(100 * part), { lines, phase: read < 1 ? 'read' : 'read, now being written' });
       };
-      try {
-        const counts = await importNumbers(database, stream, isShown ? { onProgress } : {});
-        const said = `imported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`;
-        return { count: counts.numbers, said };
-      } finally {
-        bar.stop();
-      }
+      const counts = await importNumbers(database, stream, isShown ? { onProgress } : {}).finally(() => bar.stop());
+      const said = `imported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`;
+      return { count: counts.numbers, said };
     },
   });
 }

@@ -3,9 +3,9 @@ import { InvalidArgumentError } from 'commander';
 import type { Database } from '../database/connect.js';
 import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../keys/keys.js';
 import { inUtc, isTime } from '../numbers/time.js';
-import type { CommandWithExamples } from './commandWithExamples.js';
 import { withConfiguredDatabase } from './database.js';
 import { report, write } from './output.js';
+import type { CommandWithExamples } from './program.js';
 
 export function addKeys(program: CommandWithExamples): void {
   const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key asks for');

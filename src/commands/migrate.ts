@@ -1,7 +1,7 @@
 /** `migrate`: the schema, brought up to date. */
-import type { CommandWithExamples } from './commandWithExamples.js';
 import { readSettings, withDatabaseUrl } from './database.js';
 import { report } from './output.js';
+import type { CommandWithExamples } from './program.js';
 
 export function addMigrate(program: CommandWithExamples): void {
   program

@@ -1,12 +1,8 @@
 /** Standard output: a command whose output can't be written has failed. */
-import { FileError } from '../messages/fileError.js';
+import { UserError } from '../userError.js';
 
-/** Standard output could not be written; the code is EPIPE where the reader has gone. */
-export class OutputError extends FileError {
-  constructor(cause: Error) {
-    super('standard output', 'written', cause);
-  }
-}
+/** Standard output could not be written; the code of its cause is EPIPE where the reader has gone. */
+export class OutputError extends UserError {}
 
 // Each error comes to the write's callback as well; without this listener it would end the process before that.
 process.stdout.on('error', () => {});
@@ -17,7 +13,10 @@ process.stdout.on('error', () => {});
  */
 export function write(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    process.stdout.write(text, (error) => (error ? reject(new OutputError(error)) : resolve()));
+    process.stdout.write(text, (cause) => {
+      if (cause) reject(new OutputError(`standard output could not be written: ${cause.message}`, { cause }));
+      else resolve();
+    });
   });
 }
 

@@ -1,14 +1,26 @@
 /** The program `branded-phone-numbers` with its commands, each of which is a file beside this one. */
-import type { Command } from 'commander';
+import { Command } from 'commander';
 import { contract } from '../contract.js';
 import { addCheck } from './check.js';
-import { CommandWithExamples } from './commandWithExamples.js';
 import { addDelete } from './delete.js';
 import { addExport } from './export.js';
 import { addImport } from './import.js';
 import { addKeys } from './keys.js';
 import { addMigrate } from './migrate.js';
 import { addServe } from './serve.js';
+
+/** A command whose help ends with examples. */
+export class CommandWithExamples extends Command {
+  /** For the commands of this one. */
+  override createCommand(name?: string): CommandWithExamples {
+    return new CommandWithExamples(name);
+  }
+
+  /** Adds examples, each a line that can be typed as it is. */
+  examples(...lines: string[]): this {
+    return this.addHelpText('after', ['\nExamples:', ...lines].join('\n  '));
+  }
+}
 
 /** The program, ready to parse the arguments of a command line. */
 export function createProgram(): Command {

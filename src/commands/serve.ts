@@ -7,9 +7,9 @@ import type { Role } from '../database/migrations.js';
 import { brandedPhoneNumbers } from '../database/schema.js';
 import { packageFolder } from '../packageFolder.js';
 import { UserError } from '../userError.js';
-import type { CommandWithExamples } from './commandWithExamples.js';
 import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
 import { importFiles } from './import.js';
+import type { CommandWithExamples } from './program.js';
 import { type Stopped, stop, unlessStopped } from './stop.js';
 
 export function addServe(program: CommandWithExamples): void {
@@ -22,7 +22,7 @@ export function addServe(program: CommandWithExamples): void {
       'PORT=8080 branded-phone-numbers serve',
       'DATABASE_URL=postgres://user:password@host/database AUTH=api-key HOST=0.0.0.0 branded-phone-numbers serve',
     )
-    .addHelpText('after', '\ndocs/operations.md in the repository lists all settings.')
+    .addHelpText('after', `\n${join(packageFolder, 'docs', 'operations.md')} lists all settings.`)
     .action(async ({ demo }: { demo?: true }) => {
       const config = readSettings();
       await withDatabaseUrl(config, (url, role) => serve(config, url, role, demo), { mayCreate: true });
@@ -30,7 +30,7 @@ export function addServe(program: CommandWithExamples): void {
 }
 
 async function serve(config: Config, url: string, role: Role, demo = false): Promise<void> {
-  if (role === 'replica') requireRedis(config);
+  if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
   if (demo) await unlessStopped(stop.asked, withDatabase(url, importDemo));
   // Loaded only here, since every other command starts in half of the time without them.
   const [{ openLog }, { startService }] = await Promise.all([import('../log.js'), import('../server.js')]);
@@ -45,13 +45,8 @@ async function serve(config: Config, url: string, role: Role, demo = false): Pro
   await unlessStopped(stop.now, service.close(delay));
 }
 
-/** Counting requests in PostgreSQL takes writes, which a replica refuses. @throws {UserError} without another store */
-function requireRedis({ REDIS_URL, RATE_LIMIT_PER_SECOND }: Config): void {
-  if (REDIS_URL || RATE_LIMIT_PER_SECOND === 0) return;
-  throw new UserError(
-    'REDIS_URL must be set where DATABASE_URL is a replica: requests are counted for the limit, and a replica takes no writes',
-  );
-}
+const NO_STORE =
+  'REDIS_URL must be set where DATABASE_URL is a replica: requests are counted for the limit, and a replica takes no writes';
 
 async function importDemo(database: Database): Promise<void> {
   const [any] = await database.select().from(brandedPhoneNumbers).limit(1);

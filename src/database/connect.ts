@@ -70,10 +70,19 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
     connection: {
       // Not PostgreSQL's default, "$user", public: a schema with the role's name would hide the tables, or receive them.
       search_path: 'public',
-      // Whatever the database's default is: stricter ones make writers fail that come at once, as those that count requests.
+      // Whatever the database or the role has as its default. A stricter isolation makes writers fail that come at once, as
+      // those that count requests. postgres.js drops 0.
       default_transaction_isolation: 'read committed',
+      statement_timeout: String(statementTimeout),
+      lock_timeout: '0',
+      idle_in_transaction_session_timeout: '0',
+      idle_session_timeout: '0',
+      standard_conforming_strings: 'on',
+      array_nulls: 'on',
+      extra_float_digits: '1',
+      DateStyle: 'ISO, MDY',
+      TimeZone: 'UTC',
       ...planningOptions,
-      ...(statementTimeout > 0 ? { statement_timeout: statementTimeout } : {}),
       ...connection,
       application_name: `${address.applicationName} ${process.pid}`,
     },

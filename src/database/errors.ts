@@ -1,15 +1,9 @@
 /** Errors of the database layer, and what those of the driver and of PostgreSQL mean. */
 import postgres from 'postgres';
+import { UserError } from '../userError.js';
 
-/** The database can't be read in time; worth retrying after `retrySeconds`. The message tells the client why. */
-export class DatabaseUnavailable extends Error {
-  readonly retrySeconds: number;
-
-  constructor(reason: string, retrySeconds = 1) {
-    super(reason);
-    this.retrySeconds = retrySeconds;
-  }
-}
+/** The database can't be read in time; worth retrying. The message tells the client why. */
+export class DatabaseUnavailable extends Error {}
 
 /** The error code given by the system, the driver or PostgreSQL; empty if there is none. */
 export function codeOf(error: unknown): string {
@@ -37,6 +31,8 @@ export function withoutValues(error: Error): object {
 
 /** PostgreSQL's code for a connection beyond its max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
+/** PostgreSQL's code for a transaction that it ended, because it and others waited for each other. */
+export const DEADLOCK = '40P01';
 /** PostgreSQL's codes for missing rights, and for a value that a CHECK refuses. */
 export const INSUFFICIENT_PRIVILEGE = '42501';
 export const CHECK_VIOLATION = '23514';
@@ -48,7 +44,14 @@ export const NOT_MIGRATED = /^(3F000|42P01|42703|42883|42704|42501)$/;
 
 /** The codes of PostgreSQL, the driver and the system for a connection that broke or can't be opened. */
 export const CONNECTION_BROKEN =
-  /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
+  /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
+
+/** Whether PostgreSQL can't be reached, or has ended the connection. Node's errors of files begin with the same codes. */
+export function isConnectionBroken(error: unknown): boolean {
+  const cause = causeOf(error);
+  const code = codeOf(cause);
+  return !(error instanceof UserError) && CONNECTION_BROKEN.test(code) && !cause.message.startsWith(code);
+}
 
 /**
  * PostgreSQL's codes for what it can't do now: statement canceled, lock timeout, out of resources, login refused, conflict

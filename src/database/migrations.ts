@@ -19,20 +19,16 @@ export type Role = 'primary' | 'replica';
  * Brings the schema at `url` up to date by the migrations in `migrationsFolder`. Several instances may call it at once: one
  * migrates, the others wait for it. The schema of a replica has to be up to date already.
  * @returns what was found: a primary, which is migrated now, or a replica
- * @throws {UserError} for a replica whose primary has to be migrated first, or a database whose encoding is not UTF8, which
- *   can't hold every name
+ * @throws {UserError} for a replica whose primary has to be migrated first, a database whose encoding is not UTF8, which
+ *   can't hold every name, or one in which anyone may create what our statements would run
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
   const role = await withConnection(url, (database) => withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer));
   // Migrating needs rights on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-  const missing = await findMissing(url, migrationsFolder);
+  const missing = await withConnection(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
   if (missing && role === 'primary') await migratePrimary(url, migrationsFolder);
   else if (missing) throw new UserError(`DATABASE_URL is a replica, and only its primary can be migrated: ${missing}`);
   return role;
-}
-
-function findMissing(url: string, migrationsFolder: string): Promise<string | undefined> {
-  return withConnection(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
 }
 
 async function migratePrimary(url: string, migrationsFolder: string): Promise<void> {
@@ -49,15 +45,22 @@ async function migratePrimary(url: string, migrationsFolder: string): Promise<vo
 }
 
 async function roleOf(database: Database): Promise<Role> {
-  const [row] = await database.$client`
-    SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name`;
-  if (row?.encoding !== 'UTF8') {
+  const [row] = await database.$client<[Record<string, unknown>]>`
+    SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name,
+      has_schema_privilege('public', to_regnamespace('public'), 'CREATE') AS "isOpen"`;
+  if (row.encoding !== 'UTF8') {
     throw new UserError(
-      `The encoding of the database ${row?.name} is ${row?.encoding}, and it has to be UTF8: make one with ` +
+      `The encoding of the database ${row.name} is ${row.encoding}, and it has to be UTF8: make one with ` +
         "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL.",
     );
   }
-  return row?.isReplica ? 'replica' : 'primary';
+  if (row.isOpen) {
+    throw new UserError(
+      `Anyone may create objects in the schema public of the database ${row.name}, as was usual before PostgreSQL 15, and so ` +
+        'have others run their code. Close it: REVOKE CREATE ON SCHEMA public FROM PUBLIC',
+    );
+  }
+  return row.isReplica ? 'replica' : 'primary';
 }
 
 function noAnswer(): Error {

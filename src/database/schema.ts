@@ -145,7 +145,7 @@ export const items = pgTable(
 /**
  * The terms of an inverted index over the items: an entry's carrier, feature and detailed status beside the status of its
  * number; the same without the carrier, which is '' then; or, for numbers without entries, their status alone. A filter on
- * status or entries asks for some of them: one without carriers for at most 33, no matter how many carriers there are.
+ * status or entries asks for some of them: one without carriers for a few dozen, no matter how many carriers there are.
  *
  * The id is a hash of the values (the function `term_id`), so nobody has to look it up, and no sequence hands it out. A
  * term is never deleted: there is at most one for each combination that ever was.

@@ -59,6 +59,9 @@ export function createSockets({ hostname, place, options }: Address, statementTi
     for (const socket of sockets.keys()) socket.destroy();
   }
 
+  const end = (socket: Socket, code: string, message: string) =>
+    socket.destroy(Object.assign(new Error(`PostgreSQL at ${hostname} ${message}`), { code }));
+
   return {
     /** Milliseconds after which an answer is overdue. */
     answerLimitMs,
@@ -70,12 +73,13 @@ export function createSockets({ hostname, place, options }: Address, statementTi
       sockets.set(socket, { read: 0, written: 0, owes: 'nothing', silentChecks: 0 });
       // postgres.js waits before it connects again only where the last connection ended with an error.
       socket.once('end', () => {
-        if (socket.bytesRead === 0) socket.destroy(closedUnanswered(hostname));
+        if (socket.bytesRead === 0) end(socket, 'CONNECTION_CLOSED', 'closes its connections without an answer');
       });
       // postgres.js would begin TLS regardless.
       if ('ssl' in options && typeof options.ssl === 'object') {
         socket.once('data', ([answer]: Buffer) => {
-          if (answer === NO_TLS) socket.destroy(withoutTls(hostname));
+          if (answer !== NO_TLS) return;
+          end(socket, 'TLS_NOT_OFFERED', 'offers no TLS, which sslmode in DATABASE_URL asks for');
         });
       }
       if (isClosed) setImmediate(() => socket.destroy());
@@ -94,14 +98,4 @@ export function createSockets({ hostname, place, options }: Address, statementTi
       setTimeout(reconnect, CLOSE_TIMEOUT_MS).unref();
     },
   };
-}
-
-function closedUnanswered(hostname: string): Error {
-  const message = `PostgreSQL at ${hostname} closes its connections without an answer`;
-  return Object.assign(new Error(message), { code: 'CONNECTION_CLOSED' });
-}
-
-function withoutTls(hostname: string): Error {
-  const message = `PostgreSQL at ${hostname} offers no TLS, which sslmode in DATABASE_URL asks for`;
-  return Object.assign(new Error(message), { code: 'TLS_NOT_OFFERED' });
 }

@@ -5,9 +5,7 @@ import type { Database } from './connect.js';
 /** What a statement sees: what others committed before it, or everything as it was when the transaction began. */
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
 
-/** Limits that a database or a role may set by default, and that would end a long transaction. */
-const TIME_LIMITS = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout'];
-/** This one came with PostgreSQL 17. */
+/** It came with PostgreSQL 17. */
 const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
 
 /** Does `work` in a transaction; what it throws undoes all of it. */
@@ -45,9 +43,14 @@ export const inTransaction = <T>(database: Database, isolation: Isolation, work:
 
 /** Takes no snapshot yet, so that `work` sees the rows it locks first as they are once they are locked. */
 async function liftTimeLimits(sql: TransactionSql): Promise<void> {
-  for (const name of TIME_LIMITS) await sql`SET LOCAL ${sql(name)} = 0`;
+  // A pooler may have set the pages' limit for all its clients (docs/operations.md).
+  await sql`SET LOCAL statement_timeout = 0`;
   const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;
   if (Number(version) >= TRANSACTION_TIMEOUT.since) await sql`SET LOCAL ${sql(TRANSACTION_TIMEOUT.name)} = 0`;
+  // A statement ends soon after its client has, as by a signal. On Windows, PostgreSQL can't tell and refuses the setting.
+  const [{ dynamic_shared_memory_type: memory }] = await sql<[{ dynamic_shared_memory_type: string }]>`
+    SHOW dynamic_shared_memory_type`;
+  if (memory !== 'windows') await sql`SET LOCAL client_connection_check_interval = '100ms'`;
 }
 
 /** Lets the planner read whole tables, which pages never do (connect.ts), until the transaction ends. */

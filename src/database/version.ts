@@ -1,7 +1,6 @@
 /** The schema's version: the time of its newest migration. Migrations only add, so an old service runs on a newer schema. */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { sql } from 'drizzle-orm';
+import { readMigrationFiles } from 'drizzle-orm/migrator';
 import type { Database } from './connect.js';
 import { causeOf, codeOf, NOT_MIGRATED } from './errors.js';
 import { items } from './schema.js';
@@ -11,7 +10,7 @@ import { items } from './schema.js';
  * if nothing is. It also reads the list's table, which may be gone while the record of the migrations is still there.
  */
 export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<string | undefined> {
-  const needed = newestOf(migrationsFolder);
+  const needed = Math.max(...readMigrationFiles({ migrationsFolder }).map(({ folderMillis }) => folderMillis));
   const read = database
     .select({ version: sql<string | null>`(SELECT max(created_at) FROM drizzle.__drizzle_migrations)` })
     .from(sql`(SELECT (SELECT 1 FROM ${items} LIMIT 1)) AS list`)
@@ -29,9 +28,3 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
 }
 
 const OLD = 'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';
-
-/** The schema version that this program's migrations lead to, in milliseconds since 1970. */
-function newestOf(migrationsFolder: string): number {
-  const journal = readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8');
-  return Math.max(...(JSON.parse(journal) as { entries: { when: number }[] }).entries.map(({ when }) => when));
-}

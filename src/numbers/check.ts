@@ -4,13 +4,6 @@ import type { Database } from '../database/connect.js';
 import { inTransactions, planForWholeTables } from '../database/transaction.js';
 import { lockOutWriters } from './locks.js';
 
-/** Numbers for which the read model was wrong in one way: how many, and the first of them. */
-export interface Difference {
-  what: 'differ from what they are derived from' | 'stand in the index where they should not';
-  count: number;
-  examples: string[];
-}
-
 /** Numbers that are derived together, and postings that are deleted; meanwhile other writers wait, for about a second. */
 const NUMBERS = 2_000;
 const POSTINGS = 10_000;
@@ -19,15 +12,15 @@ const MAX_EXAMPLES = 5;
 /**
  * Derives all numbers again, whatever the read model holds for them, a batch at a time.
  * @param options.keep whether to keep what was derived; otherwise it is rolled back, and nothing has changed
- * @returns what differed; nothing where all was right
+ * @returns what differed: how many numbers, and the first of them; nothing where all was right
  */
-export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
-  const items: Difference = { what: 'differ from what they are derived from', count: 0, examples: [] };
-  const postings: Difference = { what: 'stand in the index where they should not', count: 0, examples: [] };
+export async function deriveAll(database: Database, { keep }: { keep: boolean }) {
+  const items = { what: 'differ from what they are derived from', count: 0, examples: [] as string[] };
+  const postings = { what: 'stand in the index where they should not', count: 0, examples: [] as string[] };
   await inTransactions(database, async (begin) => {
     for (let last: string | null = ''; last !== null; ) {
       const after: string = last;
-      const batch = await begin('READ COMMITTED', (sql) => deriveBatch(sql, after, keep));
+      const batch = await begin('READ COMMITTED', (sql) => deriveBatch(database, sql, after, keep));
       items.count += batch.count;
       items.examples = [...items.examples, ...batch.examples].slice(0, MAX_EXAMPLES);
       last = batch.last;
@@ -35,16 +28,16 @@ export async function deriveAll(database: Database, { keep }: { keep: boolean })
     const { total, ...found } = await begin('READ COMMITTED', findStrayPostings);
     Object.assign(postings, found);
     for (let done = 0; keep && done < total; done += POSTINGS) {
-      await begin('READ COMMITTED', (sql) => deleteStrayPostings(sql, done));
+      await begin('READ COMMITTED', (sql) => deleteStrayPostings(database, sql, done));
     }
   });
   return [items, postings].filter(({ count }) => count > 0);
 }
 
 /** Derives the next numbers after a phone number; `last` is the last of them, null where there are none. */
-async function deriveBatch(sql: TransactionSql, after: string, keep: boolean) {
+async function deriveBatch(database: Database, sql: TransactionSql, after: string, keep: boolean) {
   await planForWholeTables(sql);
-  await lockOutWriters(sql);
+  await lockOutWriters(database, sql);
   await sql`SAVEPOINT before`;
   const [found] = await sql<[{ count: number; examples: string[]; last: string | null }]>`
     WITH batch AS MATERIALIZED (
@@ -85,8 +78,8 @@ async function findStrayPostings(sql: TransactionSql) {
 }
 
 /** Deletes those of the next stray postings that are still stray once nobody else writes. */
-async function deleteStrayPostings(sql: TransactionSql, done: number): Promise<void> {
-  await lockOutWriters(sql);
+async function deleteStrayPostings(database: Database, sql: TransactionSql, done: number): Promise<void> {
+  await lockOutWriters(database, sql);
   await sql`
     DELETE FROM postings USING stray
     WHERE (postings.term_id, postings.phone_number) = (stray.term_id, stray.phone_number)

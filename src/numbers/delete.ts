@@ -36,12 +36,15 @@ export function deleteNumbers(database: Database, input: Readable): Promise<numb
         ORDER BY line LIMIT ${MAX_FAULTS}`,
     ],
     async write(sql) {
-      // In one statement, so that all are derived together; the foreign key would delete the entries number by number.
+      await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
+      // The foreign key would delete the entries number by number.
       const { count } = await sql`
         WITH entries AS (
           DELETE FROM carrier_statuses AS entry USING staged WHERE entry.phone_number = staged.phone_number
         )
         DELETE FROM branded_phone_numbers AS number USING staged WHERE number.phone_number = staged.phone_number`;
+      // Where the triggers on the sources are switched off, too. They are derived at the commit.
+      await sql`INSERT INTO deferred SELECT array_agg(phone_number) FROM staged`;
       return count;
     },
   });

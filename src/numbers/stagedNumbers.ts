@@ -34,43 +34,21 @@ export async function createTable(sql: TransactionSql): Promise<void> {
 }
 
 /** The row of a line, as COPY reads it. */
-export function rowOf(line: number, { businessProfile, carrierStatuses, ...number }: GivenNumber): string {
-  let carriers = '';
-  let features = '';
-  let detailedStatuses = '';
-  let createdAts = '';
-  let separator = '';
-  for (const entry of carrierStatuses) {
-    carriers += `${separator}"${/["\\]/.test(entry.carrier) ? entry.carrier.replace(/["\\]/g, '\\$&') : entry.carrier}"`;
-    features += separator + entry.feature;
-    detailedStatuses += separator + entry.detailedStatus;
-    createdAts += separator + (entry.createdAt ?? 'NULL');
-    separator = ',';
-  }
-  return `${[
-    line,
-    number.phoneNumber,
-    value(number.id),
-    businessProfile.id,
-    value(businessProfile.businessName),
-    value(businessProfile.status),
-    value(number.internalName),
-    value(number.brandingNameShort),
-    value(number.brandingNameLong),
-    value(number.reportingGroup),
-    value(number.createdAt),
-    value(number.updatedAt),
-    value(`{${carriers}}`),
-    `{${features}}`,
-    `{${detailedStatuses}}`,
-    `{${createdAts}}`,
-  ].join('\t')}\n`;
+export function rowOf(line: number, { businessProfile: profile, carrierStatuses, ...number }: GivenNumber): string {
+  const row = [
+    ...[line, number.phoneNumber, number.id, profile.id, profile.businessName, profile.status],
+    ...[number.internalName, number.brandingNameShort, number.brandingNameLong, number.reportingGroup],
+    ...[number.createdAt, number.updatedAt],
+    arrayOf(carrierStatuses.map(({ carrier }) => `"${carrier.replace(/["\\]/g, '\\$&')}"`)),
+    arrayOf(carrierStatuses.map(({ feature }) => feature)),
+    arrayOf(carrierStatuses.map(({ detailedStatus }) => detailedStatus)),
+    arrayOf(carrierStatuses.map(({ createdAt = 'NULL' }) => createdAt)),
+  ];
+  // Validated text holds no control characters, so only the backslash needs care.
+  return `${row.map((value) => (value == null ? '\\N' : String(value).replaceAll('\\', '\\\\'))).join('\t')}\n`;
 }
 
-/** Validated text holds no control characters, so only the backslash needs care. */
-function value(text: string | null | undefined): string {
-  return text == null ? '\\N' : text.replaceAll('\\', '\\\\');
-}
+const arrayOf = (elements: string[]) => `{${elements.join(',')}}`;
 
 /** Lines that contradict an earlier line, and those whose id another number in the database has. */
 export function contradictions(sql: TransactionSql): Promise<LineFault[]>[] {

@@ -65,7 +65,7 @@ export async function changeByLines<T>(database: Database, input: Readable, chan
     return await inTransaction(database, 'READ COMMITTED', async (sql) => {
       await change.createTable(sql);
       await copy(sql, rows(), change.analyzed);
-      await lockOutWriters(sql);
+      await lockOutWriters(database, sql);
       const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
       const found = [...faults, ...(await Promise.all(contradictions)).flat()];
       if (found.length > 0) throw new InputError(found);

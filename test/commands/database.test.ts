@@ -2,19 +2,25 @@
 import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { OutputError } from '../../src/commands/output.js';
+import { isConnectionBroken } from '../../src/database/errors.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { openToxicProxy } from '../faults/toxicProxy.js';
+import { until } from '../until.js';
 import { useCommand } from './command.js';
 
 const command = useCommand();
+const run = (url: string, ...args: string[]) =>
+  command.run(args, '', { environment: { DATABASE_URL: url, PORT: '0' } });
+const GONE = /^PostgreSQL can't be reached, or has ended the connection \([^)]+\)\. .*run this again once .*\n$/;
 
 describe('the database in use', () => {
   it('is named by every command, without its password', async () => {
     const secret = new URL(command.databaseUrl);
     secret.searchParams.set('application_name', 'hidden');
-    const { database } = await command.start(['keys', 'list'], { DATABASE_URL: secret.href }).finished;
+    const { database } = await run(secret.href, 'keys', 'list');
     expect(database).toBe(`database: postgres://${secret.host}${secret.pathname}\n`);
   });
 
@@ -22,7 +28,7 @@ describe('the database in use', () => {
     'is not made by %j in a folder that has none',
     async (args) => {
       const other = await mkdtemp(join(command.folder, 'another-'));
-      const { code, stdout, stderr } = await command.start(args, {}, other).finished;
+      const { code, stdout, stderr } = await command.run(args, '', { environment: {}, folder: other });
       expect([code, stdout]).toEqual([1, '']);
       expect(stderr).toMatch(/^There is no database in .*another-\w+\/\.data\. .*DATABASE_URL.*\n$/);
       expect(await readdir(other)).toEqual([]);
@@ -33,23 +39,34 @@ describe('the database in use', () => {
     'is refused by %s where its encoding is not UTF8',
     async (...args) => {
       const { url, drop } = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
-      const { code, stdout, stderr } = await command.start(args, { DATABASE_URL: url, PORT: '0' }).finished;
+      const { code, stdout, stderr } = await run(url, ...args);
       await drop();
       expect([code, stdout]).toEqual([1, '']);
       expect(stderr).toMatch(/^The encoding of the database test_\w+ is LATIN1, and it has to be UTF8: .*\n$/);
     },
   );
 
+  it.each(['migrate', 'serve', 'import -'])('is refused by %s where anyone may create functions', async (args) => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const sql = connectTo(url);
+    await sql`GRANT CREATE ON SCHEMA public TO PUBLIC`;
+    const { code, stderr } = await run(url, ...args.split(' '));
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^Anyone may create .* Close it: REVOKE .*\n$/)]);
+    await sql.unsafe(/REVOKE.*/.exec(stderr)?.[0] ?? '');
+    expect(await run(url, 'migrate')).toMatchObject({ code: 0 });
+    await sql.end();
+    await drop();
+  });
+
   it('is in the schema public, even if the role has a schema of its own name, or another search_path', async () => {
     const { url, drop } = await createDatabase({ isEmpty: true });
     const sql = connectTo(url);
     await sql.unsafe(`CREATE SCHEMA AUTHORIZATION CURRENT_USER`);
     await sql.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET search_path = nowhere`);
-    const run = (...args: string[]) => command.start(args, { DATABASE_URL: url }).finished;
     const demo = join(packageFolder, 'demo', 'numbers.ndjson');
-    expect([await run('migrate'), await run('import', demo), await run('check'), await run('keys', 'list')]).toEqual(
-      Array(4).fill(expect.objectContaining({ code: 0 })),
-    );
+    for (const args of [['migrate'], ['import', demo], ['check'], ['keys', 'list']]) {
+      expect(await run(url, ...args)).toMatchObject({ code: 0 });
+    }
     const tables = await sql`SELECT DISTINCT schemaname FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'`;
     await sql.end();
     await drop();
@@ -59,19 +76,36 @@ describe('the database in use', () => {
   it('ends the command if it closes every connection, and the command says so', async () => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     proxy.behave('refusing');
-    const { finished } = command.start(['keys', 'list'], { DATABASE_URL: proxy.through(command.databaseUrl) });
-    const stderr = expect.stringMatching(
-      /^(PostgreSQL at 127\.0\.0\.1 closes its connections without an answer|read ECONNRESET)\n$/,
-    );
-    expect(await finished).toMatchObject({ code: 1, stdout: '', stderr });
+    const ended = await run(proxy.through(command.databaseUrl), 'keys', 'list');
+    expect(ended).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(GONE) });
     await proxy.close();
   });
 
-  it('may be migrated by several commands at once', async () => {
-    const { url, drop } = await createDatabase({ isEmpty: true });
-    const results = await Promise.all([1, 2].map(() => command.start(['migrate'], { DATABASE_URL: url }).finished));
-    await drop();
-    const done = { code: 0, stdout: 'the database is up to date\n' };
-    expect(results).toMatchObject([done, done]);
+  it.each([
+    ['an import reads a slow file', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
+    ['a check waits for others', '$command check', 'LOCK'],
+  ])('may go away while %s, and the command says so', async (_when, line, statement) => {
+    const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
+    const sql = connectTo(command.databaseUrl);
+    await sql`BEGIN`;
+    await sql`LOCK TABLE branded_phone_numbers`;
+    const finished = command.shell(`export DATABASE_URL=${proxy.through(command.databaseUrl)}; ${line}`);
+    await until(async () => {
+      await sql`SELECT pg_stat_clear_snapshot()`;
+      const active = await sql`
+        SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE ${`${statement}%`} AND state = 'active' AND pid <> pg_backend_pid()`;
+      return active.length === 1;
+    }, `the command is at its ${statement}`);
+    proxy.behave('refusing');
+    expect(await finished).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(GONE) });
+    await sql.end();
+    await proxy.close();
+  });
+
+  it('is not blamed for a pipe whose reader has gone', () => {
+    expect(
+      isConnectionBroken(new OutputError('', { cause: Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }) })),
+    ).toBe(false);
   });
 });

@@ -1,27 +1,8 @@
-/** What `--help` of each command shows, and what an argument error does; in this process, as none of it needs a database. */
-import { type Command, CommanderError } from 'commander';
+/** What `--help` of each command shows, and what an argument error does. */
 import { describe, expect, it } from 'vitest';
-import { createProgram } from '../../src/commands/program.js';
+import { runProgram as run } from './command.js';
 
 const LEAVES = ['serve', 'migrate', 'import', 'export', 'delete', 'check', 'keys create', 'keys list', 'keys revoke'];
-
-/** Reads a command line, which has to end before its command does anything. */
-async function run(args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const out = { stdout: '', stderr: '' };
-  const capture = (command: Command) => {
-    command.exitOverride().configureOutput({
-      writeOut: (text) => (out.stdout += text),
-      writeErr: (text) => (out.stderr += text),
-      getOutHelpWidth: () => 80,
-    });
-    command.commands.forEach(capture);
-  };
-  const program = createProgram();
-  capture(program);
-  const ended = await program.parseAsync(args, { from: 'user' }).catch((error: unknown) => error);
-  expect(ended).toBeInstanceOf(CommanderError);
-  return { code: (ended as CommanderError).exitCode, ...out };
-}
 
 /** The commands that the help of `name` lists. */
 async function listedBy(name: string): Promise<string[]> {

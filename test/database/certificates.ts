@@ -1,6 +1,6 @@
 /** Certificates of the test's own authority, made by openssl. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** An authority in a new folder; its certificate is `ca.pem` there. */
@@ -28,6 +28,14 @@ private_key = ca.key\ndefault_md = sha256\ndefault_days = 2\ndefault_crl_days = 
   openssl('req', '-x509', '-days', '2', '-out', 'ca.pem', ...newKey('ca', '/CN=Test authority'));
   return {
     file,
+    /** Lets PostgreSQL read these keys, and nobody else; it runs as `nobody` where the tests run as root. */
+    own(...names: string[]) {
+      chmodSync(folder, 0o755);
+      for (const name of names) {
+        chmodSync(file(`${name}.key`), 0o600);
+        if (process.getuid?.() === 0) execFileSync('chown', ['nobody', file(`${name}.key`)]);
+      }
+    },
     /** Makes `name.pem` and `name.key`, for the subject's name and the other names given, such as `DNS:localhost`. */
     issue(name: string, subject: string, names?: string) {
       const extension = names ? ['-addext', `subjectAltName=${names}`] : [];

@@ -1,71 +1,89 @@
-/** A logical replica of the sources, after the switch-over to it: triggers did not run there, and sequences are not copied. */
+/** A logical replica, after the switch-over to it: triggers did not run there, and sequences are not copied. */
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { useCommand } from '../commands/command.js';
+import { runProgram } from '../commands/command.js';
 import { connectTo } from '../connection.js';
 import { entryWith, numberWith, write } from '../numbers.js';
 import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { expectDerivedToAgree } from './derived.js';
 
-const command = useCommand();
 const version = process.env.TEST_POSTGRES_VERSION;
 const from = version && join(packageFolder, '.cache', 'postgres', version, 'package.json');
+const runOn = (url: string, args: string[], input = '') =>
+  runProgram(args, input, { environment: { DATABASE_URL: url } });
+const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')];
 let publisher: PostgresServer;
 let subscriber: PostgresServer;
 let onPublisher: Sql;
-let onSubscriber: Sql;
 
 beforeAll(async () => {
   [publisher, subscriber] = await Promise.all([
     startPostgres({ wal_level: 'logical' }, from),
     startPostgres({ wal_level: 'logical' }, from),
   ]);
-  [onPublisher, onSubscriber] = [connectTo(publisher.url), connectTo(subscriber.url)];
-  for (const { url } of [publisher, subscriber]) await migrateDatabase(url, migrationsFolder);
-});
-afterAll(async () => {
-  await Promise.all([onPublisher?.end(), onSubscriber?.end()]);
-  await Promise.all([publisher?.remove(), subscriber?.remove()]);
-});
-
-test('A logical replica of the sources is right once check --repair has run, and takes writes', async () => {
+  await migrateDatabase(publisher.url, migrationsFolder);
+  onPublisher = connectTo(publisher.url);
   const database = openDatabase(publisher.url);
-  const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')];
   const numbers = [10, 11, 12].map((i) => numberWith({ phoneNumber: `+141555501${i}`, carrierStatuses }));
   await write(database, numbers);
   await closeDatabase(database);
-  await onPublisher`CREATE PUBLICATION sources FOR TABLE business_profiles, branded_phone_numbers, carrier_statuses`;
-  await onSubscriber.unsafe(
-    `CREATE SUBSCRIPTION sources CONNECTION 'host=127.0.0.1 port=${publisher.port} user=postgres' PUBLICATION sources`,
-  );
-  const copying = () => onSubscriber`SELECT FROM pg_subscription_rel WHERE srsubstate <> 'r'`;
-  await until(async () => (await copying()).length === 0, 'the tables are copied', 30_000);
-  await onPublisher`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE phone_number = '+14155550110'`;
-  const decided = async () =>
-    (await onSubscriber`SELECT FROM carrier_statuses WHERE detailed_status = 'rejected.optIn'`).length;
-  await until(async () => (await decided()) === 1, 'a change is replicated', 30_000);
-  await onSubscriber`DROP SUBSCRIPTION sources`;
+});
+afterAll(async () => {
+  await onPublisher?.end();
+  await Promise.all([publisher?.remove(), subscriber?.remove()]);
+});
 
-  const check = (...options: string[]) =>
-    command.start(['check', ...options], { DATABASE_URL: subscriber.url }).finished;
+/** A migrated database of the subscriber that was a replica of `what` for a copy and a change. */
+async function replicaOf(name: string, what: string): Promise<{ url: string; sql: Sql }> {
+  const admin = connectTo(subscriber.url);
+  await admin.unsafe(`CREATE DATABASE ${name}`);
+  await admin.end();
+  const url = subscriber.url.replace(/[^/]*$/, name);
+  await migrateDatabase(url, migrationsFolder);
+  const sql = connectTo(url);
+  await onPublisher.unsafe(`CREATE PUBLICATION ${name} FOR ${what}`);
+  await sql.unsafe(
+    `CREATE SUBSCRIPTION ${name} CONNECTION 'host=127.0.0.1 port=${publisher.port} user=postgres' PUBLICATION ${name}`,
+  );
+  const copying = () => sql`SELECT FROM pg_subscription_rel WHERE srsubstate <> 'r'`;
+  await until(async () => (await copying()).length === 0, 'the tables are copied', 30_000);
+  await onPublisher`UPDATE branded_phone_numbers SET internal_name = ${name} WHERE phone_number = '+14155550110'`;
+  const changed = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = ${name}`;
+  await until(async () => (await changed()).length === 1, 'a change is replicated', 30_000);
+  // What was sent before is applied by then.
+  await sql.unsafe(`DROP SUBSCRIPTION ${name}`);
+  return { url, sql };
+}
+
+async function takesWrites({ url, sql }: { url: string; sql: Sql }): Promise<void> {
+  await expectDerivedToAgree(sql);
+  await sql`UPDATE carrier_statuses SET carrier = 'Verizon'`;
+  const line = JSON.stringify({ ...numberWith({ phoneNumber: '+14155550113', carrierStatuses }) });
+  expect(await runOn(url, ['import', '-'], line)).toMatchObject({
+    code: 0,
+    stdout: 'imported 1 numbers, 1 carrier statuses\n',
+  });
+  await expectDerivedToAgree(sql);
+  await sql.end();
+}
+
+test('A logical replica of the sources is right once check --repair has run, and takes writes', async () => {
+  const replica = await replicaOf('sources', 'TABLE business_profiles, branded_phone_numbers, carrier_statuses');
+  const check = (...options: string[]) => runOn(replica.url, ['check', ...options]);
   const found = '3 numbers differ from what they are derived from: +14155550110, +14155550111, +14155550112\n';
   expect(await check()).toMatchObject({ code: 1, stdout: '', stderr: found });
   expect(await check('--repair')).toMatchObject({
     code: 0,
     stdout: `repaired: ${found}all that is derived is right\n`,
   });
-  await expectDerivedToAgree(onSubscriber);
+  await takesWrites(replica);
+});
 
-  await onSubscriber`UPDATE carrier_statuses SET carrier = 'Verizon'`;
-  const line = JSON.stringify({ ...numberWith({ phoneNumber: '+14155550113', carrierStatuses }) });
-  expect(await command.shell(`echo '${line}' | DATABASE_URL=${subscriber.url} $command import -`)).toMatchObject({
-    code: 0,
-    stdout: 'imported 1 numbers, 1 carrier statuses\n',
-  });
-  await expectDerivedToAgree(onSubscriber);
+test('A logical replica of the whole schema is right as it is, and takes writes', async () => {
+  await takesWrites(await replicaOf('whole', 'TABLES IN SCHEMA public'));
 });

@@ -1,24 +1,23 @@
-/** What starts and pages do on a replica: a real primary and its streaming replica. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
-import { setTimeout as sleep } from 'node:timers/promises';
+/** What starts, pages and walks do on a replica: a real primary and its streaming replica. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { openLog } from '../../src/log.js';
-import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { startService } from '../../src/server.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
+import { type Service, startService } from '../../src/server.js';
+import { runProgram } from '../commands/command.js';
 import { connectTo } from '../connection.js';
+import { PROFILES } from '../numbers.js';
 import { type PostgresServer, startPostgres, startReplica } from '../postgresServer.js';
+import { until } from '../until.js';
 
 describe('a replica', () => {
   let primary: PostgresServer;
   let replica: PostgresServer;
   let onPrimary: Sql;
   let onReplica: Sql;
+  let services: { primary: Service; replica: Service };
 
   beforeAll(async () => {
     primary = await startPostgres({ synchronous_commit: 'local' });
@@ -27,20 +26,20 @@ describe('a replica', () => {
     onPrimary = connectTo(primary.url);
     onReplica = connectTo(replica.url);
     await onPrimary`CREATE DATABASE not_migrated`;
-    await onPrimary`CREATE TABLE written (at timestamptz)`;
-    await replayed(async () => (await onReplica`SELECT FROM pg_database WHERE datname = 'not_migrated'`).length === 1);
+    const copies = () => onReplica`SELECT FROM pg_database WHERE datname = 'not_migrated'`;
+    await until(async () => (await copies()).length === 1, 'it is replayed');
+    const config = readConfig({ PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' });
+    const on = ({ url }: PostgresServer) => startService(config, url, openLog(config));
+    services = { primary: await on(primary), replica: await on(replica) };
   });
   afterAll(async () => {
+    await services?.replica.close();
     await Promise.all([onPrimary?.end(), onReplica?.end()]);
     await Promise.all([replica?.remove(), primary?.remove()]);
   });
 
-  async function replayed(is: () => Promise<boolean>): Promise<void> {
-    for (let attempt = 0; !(await is()); attempt++) {
-      if (attempt === 200) throw new Error('it is not replayed');
-      await sleep(50);
-    }
-  }
+  const serve = (DATABASE_URL: string, environment: Record<string, string> = {}) =>
+    runProgram(['serve'], '', { environment: { DATABASE_URL, PORT: '0', ...environment } });
 
   it('is not migrated, but found to be up to date', async () => {
     expect(await migrateDatabase(replica.url, migrationsFolder)).toBe('replica');
@@ -52,45 +51,57 @@ describe('a replica', () => {
     await expect(migrateDatabase(url, migrationsFolder)).rejects.toThrow(
       /^DATABASE_URL is a replica, and only its primary can be migrated/,
     );
-    expect(await serve(url, { REDIS_URL: 'redis://127.0.0.1:1' })).toEqual({
-      status: 1,
-      output: expect.stringMatching(
-        /^database: \S+\nDATABASE_URL is a replica, and only its primary can be migrated: [^\n]*\n$/,
-      ),
+    expect(await serve(url, { REDIS_URL: 'redis://127.0.0.1:1' })).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^DATABASE_URL is a replica, and only its primary can be migrated: [^\n]*\n$/),
     });
   });
 
   it('without REDIS_URL stops the start', async () => {
-    expect(await serve(replica.url)).toEqual({
-      status: 1,
-      output: expect.stringMatching(/^database: \S+\nREDIS_URL must be set where DATABASE_URL is a replica[^\n]*\n$/),
+    expect(await serve(replica.url)).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^REDIS_URL must be set where DATABASE_URL is a replica[^\n]*\n$/),
     });
   });
 
-  /** The built command, which is expected to end on its own. */
-  async function serve(url: string, environment: Record<string, string> = {}) {
-    const child = spawn(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve'], {
-      env: { ...process.env, DATABASE_URL: url, PORT: '0', LOG_LEVEL: 'silent', ...environment },
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
-    const [output, [status]] = await Promise.all([text(child.stderr), once(child, 'exit')]);
-    return { status, output };
-  }
+  it('that stops replaying and goes on serves walks that see every number that stays once, also with pages of its primary', async () => {
+    const profile = PROFILES[0]?.id ?? '';
+    await onPrimary`INSERT INTO business_profiles VALUES (${profile}, 'Circle Bank', 'approved')`;
+    // The numbers with an even end stay; the others come and go.
+    await onPrimary`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id, reporting_group)
+      SELECT '+1' || 2000 + i, ${profile}, 'Group ' || i % 2 FROM generate_series(0, 398, 2) AS i`;
+    await until(async () => (await onReplica`SELECT FROM items`).length === 200, 'they are replayed', 30_000);
+    const staying = Array.from({ length: 200 }, (_, i) => `+1${2000 + 2 * i}`);
+    const seen: string[] = [];
+    let cursor: string | null = '';
+    for (let page = 0; cursor !== null; page++) {
+      // Three pages while it replays, three while it lags; every fifth comes from the primary.
+      if (page % 3 === 0) await onReplica.unsafe(`SELECT pg_wal_replay_${page % 2 ? 'resume' : 'pause'}()`);
+      const odd = 2001 + ((page * 38) % 398);
+      await onPrimary`INSERT INTO branded_phone_numbers (phone_number, business_profile_id) VALUES (${`+1${odd}`}, ${profile})`;
+      await onPrimary`DELETE FROM branded_phone_numbers WHERE phone_number = ${`+1${odd - 38}`}`;
+      await onPrimary`UPDATE branded_phone_numbers SET internal_name = ${`Page ${page}`}, reporting_group = 'New'`;
+      const { url } = services[page % 5 === 4 ? 'primary' : 'replica'];
+      const answer = await fetch(`${url}/v1/brandedPhoneNumbers?size=7${cursor && `&nextCursor=${cursor}`}`);
+      const body = (await answer.json()) as { items: { phoneNumber: string }[]; nextCursor: string | null };
+      seen.push(...body.items.map(({ phoneNumber }) => phoneNumber));
+      cursor = body.nextCursor;
+    }
+    await onReplica`SELECT pg_wal_replay_resume()`;
+    expect(seen.filter((phoneNumber) => staying.includes(phoneNumber))).toEqual(staying);
+    expect(new Set(seen).size).toBe(seen.length);
+  });
 
   it('answers pages and is ready, even while its primary is gone and as soon as it is promoted', async () => {
-    const config = readConfig({ PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' });
-    const service = await startService(config, replica.url, openLog(config));
+    const { url } = services.replica;
     const statuses = () =>
-      Promise.all(['/v1/brandedPhoneNumbers', '/readyz'].map(async (path) => (await fetch(service.url + path)).status));
-    try {
-      expect(await statuses()).toEqual([200, 200]);
-      await onPrimary.end();
-      await primary.stop();
-      expect(await statuses()).toEqual([200, 200]);
-      await onReplica`SELECT pg_promote(true, 10)`;
-      expect(await statuses()).toEqual([200, 200]);
-    } finally {
-      await service.close();
-    }
+      Promise.all(['/v1/brandedPhoneNumbers', '/readyz'].map(async (path) => (await fetch(url + path)).status));
+    expect(await statuses()).toEqual([200, 200]);
+    await Promise.all([onPrimary.end(), services.primary.close()]);
+    await primary.stop();
+    expect(await statuses()).toEqual([200, 200]);
+    await onReplica`SELECT pg_promote(true, 10)`;
+    expect(await statuses()).toEqual([200, 200]);
   });
 });

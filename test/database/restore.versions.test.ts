@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { useCommand } from '../commands/command.js';
+import { runProgram } from '../commands/command.js';
 import { connectTo } from '../connection.js';
 import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { expectDerivedToAgree } from './derived.js';
@@ -15,13 +15,13 @@ import { expectDerivedToAgree } from './derived.js';
 const hasPrograms = spawnSync('pg_dump', ['--version']).status === 0;
 if (!hasPrograms && process.env.SKIP_NOTHING) throw new Error('pg_dump is not installed');
 
-const VERSIONS = /^POSTGRES_VERSIONS := (.*)$/m.exec(readFileSync('Makefile.versions', 'utf8'))?.[1]?.split(' ') ?? [];
+const VERSIONS =
+  /^POSTGRES_VERSIONS := (.*)$/m.exec(readFileSync('Makefile.maintainers', 'utf8'))?.[1]?.split(' ') ?? [];
 const programsOf = (major: number) => {
   const version = VERSIONS.find((each) => each.startsWith(`${major}.`)) ?? expect.fail(`no PostgreSQL ${major}`);
   return join(packageFolder, '.cache', 'postgres', version, 'package.json');
 };
 
-const command = useCommand();
 let folder: string;
 const servers: Record<number, PostgresServer> = {};
 
@@ -103,7 +103,7 @@ async function newDatabase(major: number, name: string): Promise<string> {
   return urlOf(major).replace(/postgres$/, name);
 }
 
-const run = (args: string[], url: string) => command.start(args, { DATABASE_URL: url }).finished;
+const run = (args: string[], url: string) => runProgram(args, '', { environment: { DATABASE_URL: url } });
 
 async function exportOf(url: string): Promise<string> {
   const file = join(folder, 'export.ndjson');

@@ -118,3 +118,19 @@ test('A writer cannot make the triggers read one of its own tables', async () =>
   await sql.end();
   await expectDerivedToAgree(owner);
 });
+
+test('Functions and operators that fit better than those of PostgreSQL are not called with the rights of the owner', async () => {
+  await owner.unsafe(`
+    CREATE FUNCTION trap(text, text DEFAULT '') RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$;
+    CREATE FUNCTION to_json(text) RETURNS json LANGUAGE sql AS $$ SELECT public.trap($1)::json $$;
+    CREATE FUNCTION cardinality(text[]) RETURNS integer LANGUAGE sql AS $$ SELECT public.trap('')::integer $$;
+    CREATE FUNCTION unnest(text[]) RETURNS SETOF text LANGUAGE sql AS $$ SELECT public.trap('') $$;
+    CREATE FUNCTION joined(text, feature) RETURNS text LANGUAGE sql AS $$ SELECT public.trap($1) $$;
+    CREATE OPERATOR || (LEFTARG = text, RIGHTARG = feature, FUNCTION = joined)`);
+  const sql = connectTo(urlOf.importer);
+  await sql`UPDATE branded_phone_numbers SET internal_name = 'Newer'`;
+  await sql`UPDATE carrier_statuses SET detailed_status = 'approved.optIn'`;
+  await sql.end();
+  await owner`DROP FUNCTION trap(text, text), to_json(text), cardinality(text[]), unnest(text[]), joined CASCADE`;
+  await expectDerivedToAgree(owner);
+});

@@ -10,8 +10,8 @@ import { useService } from '../service.js';
 const service = useService();
 const PHONE = '+14155550123';
 
-const statusNow = async (phoneNumber = PHONE) => {
-  const [row] = await service.database.select().from(items).where(eq(items.phoneNumber, phoneNumber));
+const statusNow = async () => {
+  const [row] = await service.database.select().from(items).where(eq(items.phoneNumber, PHONE));
   return row?.status;
 };
 
@@ -81,58 +81,62 @@ describe('A number (specification 3.3)', () => {
       }),
     ]);
 
-  it('is submitted for review from its submission until the last decision', async () => {
-    await submit('pending.initialOptIn');
-    expect(await statusNow()).toBe('submitted for review');
-    await decide('submitted.optIn');
-    await decide('approved.optIn', 'AT&T');
-    expect(await statusNow()).toBe('submitted for review');
-  });
-
-  it('becomes approved when all carriers have approved it', async () => {
-    await submit('submitted.optIn');
-    await decide('approved.optIn');
-    expect(await statusNow()).toBe('approved');
-  });
-
-  it('becomes rejected when one carrier rejects it and none is left to decide', async () => {
-    await submit('submitted.optIn');
-    await decide('approved.optIn', 'AT&T');
-    await decide('rejected.optIn', 'Verizon');
-    expect(await statusNow()).toBe('rejected');
-  });
-
-  it.each(['approved.optIn', 'rejected.optIn'] as const)(
-    'goes from %s back to submitted for review when it is deregistered',
-    async (from) => {
-      await submit(from);
-      await decide('pending.optOut', 'AT&T');
-      expect(await statusNow()).toBe('submitted for review');
-      await decide('submitted.optOut', 'AT&T');
-      expect(await statusNow()).toBe('submitted for review');
-    },
-  );
-
-  it('ends approved when only some carriers were opted out of', async () => {
-    await submit('approved.optIn');
-    await decide('submitted.optOut', 'AT&T');
-    await decide('approved.optOut', 'AT&T');
-    expect(await statusNow()).toBe('approved');
-  });
-
-  it('ends rejected when a carrier rejects the opt-out', async () => {
-    await submit('approved.optIn');
-    await decide('submitted.optOut');
-    await decide('approved.optOut', 'AT&T');
-    await decide('rejected.optOut', 'Verizon');
-    expect(await statusNow()).toBe('rejected');
-  });
-
-  it('ends unregistered when it is opted out of every carrier and feature', async () => {
-    await submit('approved.optIn');
-    await decide('submitted.optOut');
-    expect(await statusNow()).toBe('submitted for review');
-    await decide('approved.optOut');
-    expect(await statusNow()).toBe('unregistered');
+  it.each<[string, DetailedStatus, [DetailedStatus, carrier?: string][], Status]>([
+    [
+      'is submitted for review until the last decision',
+      'pending.initialOptIn',
+      [['submitted.optIn'], ['approved.optIn', 'AT&T']],
+      'submitted for review',
+    ],
+    ['becomes approved when all carriers have approved it', 'submitted.optIn', [['approved.optIn']], 'approved'],
+    [
+      'becomes rejected when one carrier rejects it and none is left to decide',
+      'submitted.optIn',
+      [
+        ['approved.optIn', 'AT&T'],
+        ['rejected.optIn', 'Verizon'],
+      ],
+      'rejected',
+    ],
+    [
+      'goes from approved back to submitted for review when it is deregistered',
+      'approved.optIn',
+      [
+        ['pending.optOut', 'AT&T'],
+        ['submitted.optOut', 'AT&T'],
+      ],
+      'submitted for review',
+    ],
+    [
+      'goes from rejected back to submitted for review when it is deregistered',
+      'rejected.optIn',
+      [['pending.optOut', 'AT&T']],
+      'submitted for review',
+    ],
+    [
+      'ends approved when only some carriers were opted out of',
+      'approved.optIn',
+      [
+        ['submitted.optOut', 'AT&T'],
+        ['approved.optOut', 'AT&T'],
+      ],
+      'approved',
+    ],
+    [
+      'ends rejected when a carrier rejects the opt-out',
+      'approved.optIn',
+      [['submitted.optOut'], ['approved.optOut', 'AT&T'], ['rejected.optOut', 'Verizon']],
+      'rejected',
+    ],
+    [
+      'ends unregistered when it is opted out of every carrier and feature',
+      'approved.optIn',
+      [['submitted.optOut'], ['approved.optOut']],
+      'unregistered',
+    ],
+  ])('%s', async (_what, submitted, decisions, expected) => {
+    await submit(submitted);
+    for (const [detailedStatus, carrier] of decisions) await decide(detailedStatus, carrier);
+    expect(await statusNow()).toBe(expected);
   });
 });

@@ -1,10 +1,16 @@
-/** Two writers at once, with random statements and transactions: what is derived agrees, and updatedAt moves forward. */
+/** Writers at once, with random statements and transactions: what is derived agrees, and updatedAt moves forward. */
+import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
-import { codeOf } from '../../src/database/errors.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { causeOf, codeOf } from '../../src/database/errors.js';
+import { deriveAll } from '../../src/numbers/check.js';
+import { deleteNumbers } from '../../src/numbers/delete.js';
+import { importNumbers } from '../../src/numbers/import.js';
+import { InputError } from '../../src/numbers/lines.js';
 import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { DETAILED_STATUSES, FEATURES, PROFILES } from '../numbers.js';
@@ -136,14 +142,19 @@ const write = fc.record({
   statement: fc.oneof({ weight: 2, arbitrary: statement }, control),
 });
 
+interface Write {
+  writer: number;
+  statement: string;
+}
+
+let url: string;
 let observer: Sql;
 let writers: { session: Sql; pid: number }[];
 let drop: () => Promise<void>;
 
 beforeAll(async () => {
-  const created = await createDatabase();
-  drop = created.drop;
-  const connect = () => connectTo(created.url);
+  ({ url, drop } = await createDatabase());
+  const connect = () => connectTo(url);
   observer = connect();
   writers = await Promise.all(
     [connect(), connect()].map(async (session) => {
@@ -159,7 +170,7 @@ afterAll(async () => {
 });
 
 /** Runs the statements, each once the one before has ended or waits for a lock; then commits what is left. */
-async function perform(writes: { writer: number; statement: string }[]): Promise<void> {
+async function perform(writes: Write[]): Promise<void> {
   const faults: unknown[] = [];
   const last = writers.map(() => Promise.resolve());
   const left = writers.map(() => 0);
@@ -190,26 +201,132 @@ async function perform(writes: { writer: number; statement: string }[]): Promise
 /** What updatedAt covers: all but the names of the business profile. */
 const shown = ({ updatedAt: _time, businessProfile, ...number }: BrandedPhoneNumber) => [number, businessProfile.id];
 
+async function agrees(first: Write[], then: Write[]): Promise<void> {
+  await observer`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+  for (const { id, businessName, status } of PROFILES) {
+    await observer`INSERT INTO business_profiles VALUES (${id}, ${businessName}, ${status})`;
+  }
+  await perform(first);
+  const before = new Map((await items(observer)).map((item) => [item.id, item]));
+  await perform(then);
+  await expectDerivedToAgree(observer);
+  for (const after of await items(observer)) {
+    const old = before.get(after.id);
+    if (!old) continue;
+    expect(after.updatedAt >= old.updatedAt, `${after.phoneNumber} goes back from ${old.updatedAt}`).toBe(true);
+    if (after.updatedAt === old.updatedAt) expect(shown(after)).toEqual(shown(old));
+  }
+}
+
 test('Whatever two writers do at once, all that is derived agrees, and updatedAt moves forward with each change', async () => {
+  let latest = Promise.resolve();
   const property = fc.asyncProperty(
     fc.array(write, { maxLength: 12 }),
     fc.array(write, { maxLength: 25, minLength: 5 }),
-    async (first, then) => {
-      await observer`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-      for (const { id, businessName, status } of PROFILES) {
-        await observer`INSERT INTO business_profiles VALUES (${id}, ${businessName}, ${status})`;
-      }
-      await perform(first);
-      const before = new Map((await items(observer)).map((item) => [item.id, item]));
-      await perform(then);
-      await expectDerivedToAgree(observer);
-      for (const after of await items(observer)) {
-        const old = before.get(after.id);
-        if (!old) continue;
-        expect(after.updatedAt >= old.updatedAt, `${after.phoneNumber} goes back from ${old.updatedAt}`).toBe(true);
-        if (after.updatedAt === old.updatedAt) expect(shown(after)).toEqual(shown(old));
-      }
+    (first, then) => {
+      latest = agrees(first, then);
+      return latest;
     },
   );
   await fc.assert(property, { numRuns: RUNS, interruptAfterTimeLimit: TIME_LIMIT_MS });
+  // The run that the time limit interrupts goes on, and would meet the next test.
+  await latest;
 }, 120_000);
+
+/** To run more: WRITER_TRANSACTIONS=20000 npx vitest run --project soak test/database/writers.random.test.ts */
+const TRANSACTIONS = Number(process.env.WRITER_TRANSACTIONS ?? 200 * inject('tries'));
+const WRITERS = 6;
+const transaction = fc.record({
+  isolation: fc.constantFrom('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'),
+  statements: fc.array(statement, { minLength: 1, maxLength: 4 }),
+  end: fc.oneof({ weight: 4, arbitrary: fc.constant('COMMIT') }, fc.constant('ROLLBACK')),
+});
+const line = fc.record({
+  phoneNumber: phone,
+  businessProfile: fc.constantFrom(...PROFILES),
+  internalName: fc.constantFrom(null, 'Imported'),
+  brandingNameShort: fc.constant(null),
+  brandingNameLong: fc.constant(null),
+  reportingGroup: fc.constantFrom(null, 'Imported'),
+  carrierStatuses: fc.uniqueArray(fc.record({ carrier, feature, detailedStatus }), {
+    maxLength: 4,
+    selector: ({ carrier, feature }) => carrier + feature,
+  }),
+});
+const lines = fc.uniqueArray(line, { maxLength: 4, selector: ({ phoneNumber }) => phoneNumber });
+const KILLED = /^(57P01|CONNECTION_\w+|ECONNRESET|EPIPE)$/;
+
+test('Beside imports, deletes and checks, some of them killed, what random writers leave behind agrees', async () => {
+  const seed = Date.now();
+  const transactions = fc.sample(transaction, { numRuns: TRANSACTIONS, seed });
+  const [imported, deleted] = [fc.sample(lines, { numRuns: 1000, seed }), fc.sample(phone, { numRuns: 1000, seed })];
+  const database = openDatabase(url);
+  const counts = { committed: 0, refused: 0, imported: 0, deleted: 0, checked: 0, killed: 0 };
+  const faults: unknown[] = [];
+  let isOver = false;
+  const forgive = (error: unknown) => {
+    const code = codeOf(causeOf(error));
+    if (KILLED.test(code)) counts.killed++;
+    else if (REFUSALS.has(code) || error instanceof InputError) counts.refused++;
+    else faults.push(error);
+  };
+  const connect = async () => {
+    const session = connectTo(url);
+    await session`SET deadlock_timeout = '20ms'`;
+    return session;
+  };
+  const writeAll = async () => {
+    let session = await connect().catch(connect);
+    for (let next = transactions.pop(); next; next = transactions.pop()) {
+      const { isolation, statements, end } = next;
+      try {
+        await session.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...statements, end].join(';'));
+        counts.committed++;
+      } catch (error) {
+        forgive(error);
+        // postgres.js may wait for ever for what is asked just after a session was ended.
+        await session.end({ timeout: 0 });
+        session = await connect().catch(connect);
+      }
+    }
+    await session.end();
+  };
+  const repeat = async (name: 'imported' | 'deleted' | 'checked', work: (i: number) => Promise<unknown>) => {
+    for (let i = 0; !isOver; i++) {
+      await work(i).then(() => counts[name]++, forgive);
+      await sleep(100);
+    }
+  };
+  /** Ends a session in the middle of what it does. */
+  const kill = async () => {
+    while (!isOver) {
+      await observer`
+        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1`;
+      await sleep(500);
+    }
+  };
+  await observer`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+  for (const { id, businessName, status } of PROFILES) {
+    await observer`INSERT INTO business_profiles VALUES (${id}, ${businessName}, ${status})`;
+  }
+  const bytes = (items: unknown[]) => Readable.from([Buffer.from(items.map((each) => `${each}\n`).join(''))]);
+  const beside = [
+    repeat('imported', (i) =>
+      importNumbers(database, bytes((imported[i % 1000] ?? []).map((each) => JSON.stringify(each)))),
+    ),
+    repeat('deleted', (i) => deleteNumbers(database, bytes([deleted[i % 1000]]))),
+    repeat('checked', async (i) => {
+      const differences = await deriveAll(database, { keep: i % 2 === 0 });
+      if (differences.length > 0) faults.push(differences);
+    }),
+    kill(),
+  ];
+  await Promise.all(Array.from({ length: WRITERS }, writeAll));
+  isOver = true;
+  await Promise.all(beside);
+  await closeDatabase(database);
+  expect(faults, `seed ${seed}`).toEqual([]);
+  await expectDerivedToAgree(observer);
+  expect(Math.min(...Object.values(counts)), JSON.stringify(counts)).toBeGreaterThan(0);
+}, 3_600_000);

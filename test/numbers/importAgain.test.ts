@@ -1,17 +1,12 @@
 /** Importing what is already there: what changes, what stays, and that an unchanged line writes nothing. */
-import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { importNumbers } from '../../src/numbers/import.js';
 import { expectDerivedToAgree } from '../database/derived.js';
 import {
   database,
-  databaseUrl,
   entry,
   ID,
   manyNumbers,
-  ndjson,
   number,
   one,
   PROFILE,
@@ -134,25 +129,5 @@ describe('an import derives what the triggers would', () => {
     await run(manyNumbers(400).slice(100));
     await run(manyNumbers(400).map((item, i) => (i % 3 ? item : { ...item, carrierStatuses: [entry()] })));
     await expectDerivedToAgree(database.$client);
-  });
-
-  test('and leaves it to them if it does not own the tables', async () => {
-    const sql = database.$client;
-    const role = `importer_${process.pid}`;
-    const url = new URL(databaseUrl);
-    url.username = url.password = role;
-    await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${role}'`);
-    const importer = openDatabase(url.href);
-    try {
-      await sql.unsafe(`GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ${role}`);
-      const file = ndjson(manyNumbers(400).map((item) => ({ ...item, reportingGroup: 'By importer' })));
-      expect(await importNumbers(importer, Readable.from([Buffer.from(file)]))).toMatchObject({ numbers: 400 });
-      expect(new Set((await stored()).map(({ reporting_group: group }) => group))).toEqual(new Set(['By importer']));
-      await expectDerivedToAgree(sql);
-    } finally {
-      await closeDatabase(importer);
-      await sql.unsafe(`DROP OWNED BY ${role}`);
-      await sql.unsafe(`DROP ROLE ${role}`);
-    }
   });
 });

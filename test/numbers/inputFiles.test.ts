@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
-import { FileError } from '../../src/messages/fileError.js';
 import { openInputFiles } from '../../src/numbers/inputFiles.js';
+import { UserError } from '../../src/userError.js';
 
 test('A file that becomes shorter while it is read is an error, and one that grows is read to its end', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-input-'));
@@ -12,7 +12,7 @@ test('A file that becomes shorter while it is read is an error, and one that gro
   await writeFile(name, 'first\nsecond\n');
   const shorter = await openInputFiles([name]);
   await truncate(name, 6);
-  await expect(buffer(shorter.stream)).rejects.toThrow(FileError);
+  await expect(buffer(shorter.stream)).rejects.toThrow(UserError);
   const longer = await openInputFiles([name]);
   await writeFile(name, 'second\n', { flag: 'a' });
   expect(String(await buffer(longer.stream))).toBe('first\nsecond\n');

@@ -1,0 +1,114 @@
+/** Whatever settings a database or a role has as its defaults, every command and the list do the same. */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import request from 'supertest';
+import { afterAll, expect, inject, test } from 'vitest';
+import { readConfig } from '../../src/config.js';
+import { openLog } from '../../src/log.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import { openService } from '../../src/server.js';
+import { runProgram } from '../commands/command.js';
+import { connectTo } from '../connection.js';
+import { createDatabase } from '../database.js';
+
+/** Without default_transaction_read_only, by which an operator forbids writing. */
+const SETTINGS: Record<string, string> = {
+  array_nulls: 'off',
+  backslash_quote: 'off',
+  bytea_output: 'escape',
+  check_function_bodies: 'off',
+  client_min_messages: 'error',
+  constraint_exclusion: 'on',
+  DateStyle: 'SQL, DMY',
+  default_transaction_deferrable: 'on',
+  default_transaction_isolation: 'serializable',
+  enable_hashjoin: 'off',
+  enable_indexscan: 'off',
+  enable_sort: 'off',
+  extra_float_digits: '-15',
+  from_collapse_limit: '1',
+  idle_in_transaction_session_timeout: '1ms',
+  idle_session_timeout: '50ms',
+  IntervalStyle: 'sql_standard',
+  jit_above_cost: '0',
+  join_collapse_limit: '1',
+  lock_timeout: '1ms',
+  plan_cache_mode: 'force_custom_plan',
+  'plpgsql.extra_errors': 'all',
+  'plpgsql.variable_conflict': 'use_column',
+  quote_all_identifiers: 'on',
+  row_security: 'off',
+  search_path: 'nowhere',
+  session_replication_role: 'replica',
+  standard_conforming_strings: 'off',
+  statement_timeout: '1ms',
+  synchronize_seqscans: 'on',
+  TimeZone: 'Asia/Kathmandu',
+  transform_null_equals: 'on',
+  work_mem: '64kB',
+  xmloption: 'document',
+};
+const NUMBER = JSON.stringify({
+  phoneNumber: '+19',
+  businessProfile: { id: '00000000-0000-4000-8000-000000000001', businessName: 'O\'Neil\\ "1"', status: 'approved' },
+  internalName: 'back\\slash',
+  brandingNameShort: null,
+  brandingNameLong: null,
+  reportingGroup: 'NULL',
+  carrierStatuses: [{ carrier: 'NULL', feature: 'brandedCallerId', detailedStatus: 'approved.optIn' }],
+});
+const RUNS = 3 * inject('tries');
+
+const admin = connectTo(inject('postgresUrl'));
+afterAll(() => admin.end());
+
+/** What the commands and the list say on a database with these settings, from nothing. */
+async function outcome(settings: string[]): Promise<unknown[]> {
+  const { url, drop } = await createDatabase({ isEmpty: true });
+  for (const name of settings) {
+    const value = name === 'search_path' ? SETTINGS[name] : `'${SETTINGS[name]}'`;
+    await admin.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET ${name} = ${value}`);
+  }
+  const run = async (args: string, input = '') => {
+    const { code, stdout, stderr } = await runProgram(args.split(' '), input, { environment: { DATABASE_URL: url } });
+    const told = stdout.replaceAll(/bpn_[\w-]+|"(id|hash|createdAt|updatedAt)":"[^"]+"/g, '');
+    return [args, code, createHash('sha256').update(told).digest('hex'), stderr];
+  };
+  const config = readConfig({ LOG_LEVEL: 'silent' });
+  const said = [
+    await run('migrate'),
+    await run(`import ${join(packageFolder, 'demo', 'numbers.ndjson')} -`, NUMBER),
+    await run('check'),
+    await run('export'),
+    await run('delete', '+19\n'),
+    await run('check'),
+    await run('keys create --name x --json --expires 2127-01-31'),
+    await run('keys list --json'),
+  ];
+  const { server, warmUp, close } = openService(config, url, openLog(config));
+  await warmUp();
+  const { status, body } = await request(server).get('/v1/brandedPhoneNumbers?size=100&carrier=AT%26T');
+  await close();
+  await drop();
+  return [...said, status, body.items.length];
+}
+
+test('Defaults of a database or a role change nothing', async () => {
+  const expected = await outcome([]);
+  expect(expected.map((each) => (Array.isArray(each) ? each[1] : each))).toEqual([
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    200,
+    expect.any(Number),
+  ]);
+  const names = Object.keys(SETTINGS);
+  const some = fc.sample(fc.shuffledSubarray(names, { minLength: 5, maxLength: 12 }), RUNS - 1);
+  for (const settings of [names, ...some]) expect(await outcome(settings), settings.join()).toEqual(expected);
+});
