@@ -5,6 +5,7 @@ import { compile } from 'proxy-addr';
 import { faultOfAddress } from './database/address.js';
 import { isLoopback } from './http/loopback.js';
 import { nearest, plain } from './messages/suggestion.js';
+import { faultOfRedisAddress } from './rateLimit/redisAddress.js';
 import { UserError } from './userError.js';
 
 /** A setting whose text is valid unless `faultOf` returns what it must be instead, and which then means `read(text)`. */
@@ -40,7 +41,7 @@ const variables = {
   PORT: wholeNumber(0, 65_535)({ default: 3000 }),
   HOST: text({ default: '127.0.0.1' }),
   DATABASE_URL: checked(faultOfAddress, String)({ default: undefined }),
-  REDIS_URL: checked(faultOfRedisUrl, String)({ default: undefined }),
+  REDIS_URL: checked(faultOfRedisAddress, String)({ default: undefined }),
   RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000)({ default: 10 }),
   AUTH: oneOf('none', 'api-key')({ default: undefined }),
   TRUST_PROXY: checked(faultOfProxies, (value) => (isCount(value) ? Number(value) : list(value)))({ default: 0 }),
@@ -87,28 +88,26 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
 const TELLING_LENGTH = 8;
 const MAX_SLIPS = 3;
 
+/** What other services call a setting, too unlike ours to be taken for a misspelling. */
+const SYNONYMS: Record<string, string> = {
+  AUTHENTICATION: 'AUTH',
+  DB_URL: 'DATABASE_URL',
+  RATE_LIMIT: 'RATE_LIMIT_PER_SECOND',
+};
+
 /** A line for each variable that is not a setting but is probably a misspelling of one that is not set. */
 export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
   const unset = settingNames.filter((name) => !environment[name]);
   return Object.keys(environment).flatMap((name) => {
     if (!environment[name] || settingNames.includes(name)) return [];
-    const meant = nearest(
-      name,
-      unset.filter((each) => each.length >= TELLING_LENGTH || plain(each) === plain(name)),
-      MAX_SLIPS,
-    );
+    const likely = unset.filter((each) => each.length >= TELLING_LENGTH || plain(each) === plain(name));
+    const meant = unset.find((each) => each === SYNONYMS[name]) ?? nearest(name, likely, MAX_SLIPS);
     return meant ? [`${name} is not a setting and has no effect; did you mean ${meant}?`] : [];
   });
 }
 
 function isUrl(text: string, protocols: string[]): boolean {
   return URL.canParse(text) && protocols.includes(new URL(text).protocol);
-}
-
-/** What is wrong with REDIS_URL; it may hold a password. */
-function faultOfRedisUrl(value: string): string | undefined {
-  if (isUrl(value, ['redis:', 'rediss:'])) return undefined;
-  return 'must be an address such as redis://:password@host:6379; % / ? # @ in a password are percent-encoded';
 }
 
 /** What is wrong with PUBLIC_URL. */

@@ -46,7 +46,17 @@ describe('the settings', () => {
     ['REQUEST_TIMEOUT_SECONDS', { REQUEST_TIMEOUT_SECONDS: '0' }],
     ['MAX_REQUESTS_IN_FLIGHT', { MAX_REQUESTS_IN_FLIGHT: 'many' }],
     ['METRICS_PORT', { METRICS_PORT: '-1' }],
-    ['REDIS_URL', { REDIS_URL: 'http://127.0.0.1' }],
+    ...[
+      ...[
+        'http://127.0.0.1',
+        'sentinel://host/name',
+        'redis://',
+        'redis://host:port',
+        'redis://host,',
+        'redis://%ss@host',
+      ],
+      ...['redis://host/name', 'redis://first,second/1', 'redis+sentinel://host:26379', 'redis://user:a/b#c@host'],
+    ].map((REDIS_URL): [string, Record<string, string>] => ['REDIS_URL', { REDIS_URL }]),
     ['AUTH', { AUTH: 'yes' }],
     ['TRUST_PROXY', { TRUST_PROXY: 'true' }],
     ...[
@@ -88,11 +98,27 @@ describe('the settings', () => {
     ['sslcrldir=/crl', /^DATABASE_URL names the parameter "sslcrldir", which has no effect here/],
     ['connect_timeout=10', /^DATABASE_URL names the parameter "connect_timeout", which has no effect here/],
     ['target_session_attrs=primary', /names the parameter "target_session_attrs"/],
-    [`application_name=${'x'.repeat(41)}`, /names an application_name/],
-    ['sslmode=verify-ca', /needs sslrootcert/],
+    ['sslmode=verify-ca', /a CA with sslrootcert/],
   ])('refuse a DATABASE_URL with a parameter that would have no effect: %s', (query, message) => {
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
+  });
+
+  it.each(['redis://host?family=6', 'redis+sentinel://host/name?sentinelpassword=hidden'])(
+    'refuse a REDIS_URL with a parameter that would have no effect: %s',
+    (REDIS_URL) => {
+      expect(() => readConfig({ REDIS_URL })).toThrow(
+        /^REDIS_URL names the parameter "\w+", which has no effect here$/,
+      );
+    },
+  );
+
+  it.each([
+    'redis://:password@[::1]:6379/1',
+    'rediss://user:p%40ss@first:6379,second',
+    'rediss+sentinel://first,second:26380/a%20name?sentinelUsername=user&sentinelPassword=password',
+  ])('take %s as REDIS_URL', (REDIS_URL) => {
+    expect(readConfig({ REDIS_URL }).REDIS_URL).toBe(REDIS_URL);
   });
 
   it('accept no value that would make the library it is for fail', async () => {
@@ -131,6 +157,9 @@ describe('a variable that is likely meant to be a setting', () => {
     ['CORS_ORIGIN', 'CORS_ORIGINS'],
     ['DATABASE_URI', 'DATABASE_URL'],
     ['LOGLEVEL', 'LOG_LEVEL'],
+    ['RATE_LIMIT', 'RATE_LIMIT_PER_SECOND'],
+    ['AUTHENTICATION', 'AUTH'],
+    ['DB_URL', 'DATABASE_URL'],
     ['Host', 'HOST'],
   ])('is named, with the setting: %s', (name, meant) => {
     const said = [`${name} is not a setting and has no effect; did you mean ${meant}?`];

@@ -34,12 +34,17 @@ interface CountedService {
 /** Opens services on one database; each is closed after the test that opened it. */
 export function useCountedServices() {
   const closing: (() => Promise<void>)[] = [];
-  const use = {} as { database: Database; open(environment?: Record<string, string>): Promise<CountedService> };
+  const use = {} as {
+    database: Database;
+    databaseUrl: string;
+    open(environment?: Record<string, string>): Promise<CountedService>;
+  };
   let drop: () => Promise<void>;
 
   beforeAll(async () => {
     const created = await createDatabase();
     drop = created.drop;
+    use.databaseUrl = created.url;
     use.database = openDatabase(created.url);
     use.open = (environment = {}) => open(created.url, environment);
   });

@@ -1,6 +1,9 @@
 /** A Redis of the test's own, where the program is installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { freePort, isListening } from './port.js';
 
@@ -35,6 +38,9 @@ export async function startRedis(...given: string[]): Promise<TestRedis> {
       '',
       '--appendonly',
       'no',
+      // Not by a file, which other servers would load.
+      '--repl-diskless-load',
+      'swapdb',
       ...given,
       ...options,
     ];
@@ -46,6 +52,7 @@ export async function startRedis(...given: string[]): Promise<TestRedis> {
     port,
     url: `redis://127.0.0.1:${port}`,
     async kill() {
+      if (child.exitCode !== null || child.signalCode !== null) return;
       const gone = once(child, 'exit');
       child.kill('SIGCONT');
       child.kill('SIGKILL');
@@ -64,5 +71,27 @@ export async function startRedis(...given: string[]): Promise<TestRedis> {
     },
     pause: () => child.kill('SIGSTOP'),
     resume: () => child.kill('SIGCONT'),
+  };
+}
+
+/** Starts a sentinel that calls the primary `main` and, with `quorum` of them, replaces it after two seconds of silence. */
+export async function startSentinel(primary: number, quorum: number, ...lines: string[]) {
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-sentinel-'));
+  const [port, file] = [await freePort(), join(folder, 'sentinel.conf')];
+  const settings = [
+    ...[`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`, `sentinel monitor main 127.0.0.1 ${primary} ${quorum}`],
+    ...['sentinel down-after-milliseconds main 2000', 'sentinel failover-timeout main 6000', ...lines],
+  ];
+  await writeFile(file, settings.join('\n'));
+  const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' });
+  await isListening(port);
+  return {
+    port,
+    async kill() {
+      const gone = once(child, 'exit');
+      child.kill('SIGKILL');
+      await gone;
+      await rm(folder, { recursive: true });
+    },
   };
 }

@@ -14,6 +14,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { causeOf } from '../database/errors.js';
+import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { UserError } from '../userError.js';
@@ -46,7 +47,7 @@ const MAX_CLIENTS = 50_000;
 /** A start asks the store again after a pause if it did not answer, until the time is up. */
 const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
-/** Clients that nobody is. So many that each node of a Redis Cluster, which is not supported, refuses one of them. */
+/** Clients that nobody is. So many that each node of a Redis Cluster is asked for one of them. */
 const NOBODIES = Array.from({ length: 16 }, (_, i) => `start ${i}`);
 /** A reason for which the store fails is logged again after this time. */
 const LOG_INTERVAL_MS = 60_000;
@@ -82,9 +83,8 @@ export class RateLimiter {
   async warmUp(): Promise<void> {
     for (const end = performance.now() + WARM_UP_TIMEOUT_MS; ; await sleep(WARM_UP_PAUSE_MS)) {
       try {
-        return void (await Promise.all(NOBODIES.map((client) => this.#ask(client))));
+        return void (await Promise.all(NOBODIES.map((client) => this.#ask(client).catch(unlessOver))));
       } catch (error) {
-        if (error instanceof RateLimiterRes) return;
         if (error instanceof UserError) throw error;
         if (performance.now() > end) return this.#failed(error);
       }
@@ -129,13 +129,7 @@ export class RateLimiter {
 
   /** What the store says, in time. */
   #ask(client: string): Promise<RateLimiterRes> {
-    return new Promise((resolve, reject) => {
-      const late = () => reject(new Error(`no answer within ${STORE_TIMEOUT_MS} ms`));
-      // What has arrived meanwhile is read between a timer and setImmediate.
-      const timer = setTimeout(() => setImmediate(late), STORE_TIMEOUT_MS);
-      const settled = () => clearTimeout(timer);
-      this.#store.consume(client).then(resolve, reject).finally(settled);
-    });
+    return withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, late);
   }
 
   /** The requests of the client that passed here in the window before `now`. */
@@ -164,6 +158,12 @@ export class RateLimiter {
       'the rate limit store failed: each instance counts on its own',
     );
   }
+}
+
+const late = () => new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
+
+function unlessOver(error: unknown): void {
+  if (!(error instanceof RateLimiterRes)) throw error;
 }
 
 function refused(waitMs: number): Decision {

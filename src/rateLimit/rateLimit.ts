@@ -17,8 +17,8 @@ type Headers = Readonly<Record<string, string>>;
 export interface RateLimit {
   /** Counts a request of `client`. Resolves to the limit's headers; rejects with the problem of a 429 where it may not pass. */
   count(client: string): Promise<Headers>;
-  /** The limit's headers for an answer without a count: none is left until `seconds` have passed. */
-  uncounted(seconds: number): Headers;
+  /** The limit's headers for an answer without a count: none is left for a second. */
+  uncounted: Headers;
   /**
    * Opens the connections to the store, so that the first requests are as fast as the later ones.
    * @throws {UserError} if the store refuses, and waiting does not help
@@ -53,7 +53,7 @@ export function createRateLimit(
         headers: { ...headers, 'Retry-After': String(seconds) },
       });
     },
-    uncounted: (seconds) => headersOf({ allowed: false, remaining: 0, waitMs: seconds * 1000 }, points),
+    uncounted: headersOf({ allowed: false, remaining: 0, waitMs: WINDOW_MS }, points),
     warmUp: () => limiter.warmUp(),
     close: () => limiter.close(),
   };
@@ -61,7 +61,7 @@ export function createRateLimit(
 
 const unlimited: RateLimit = {
   count: async () => ({}),
-  uncounted: () => ({}),
+  uncounted: {},
   async warmUp() {},
   async close() {},
 };

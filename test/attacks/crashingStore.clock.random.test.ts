@@ -7,11 +7,12 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { mostInASecond } from '../mostInASecond.js';
+import { freePort } from '../port.js';
 import { startPostgres } from '../postgresServer.js';
 import { hasRedis, startRedis } from '../redis.js';
+import { freshSeed } from '../seed.js';
 import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
 
-const SEED = 26_1122;
 const LIMIT = 10;
 const INSTANCES = 3;
 /** How often the store fails; in a soak test for minutes. */
@@ -60,20 +61,30 @@ async function startStore(kind: string, onTestFinished: TestContext['onTestFinis
 
 // Both at once: they mostly wait.
 describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('however often %s crashes,', (kind) => {
+  const seed = freshSeed();
+
   it('each instance keeps the limit, and all of them together as soon as it is back', async ({
     expect,
     onTestFinished,
   }) => {
     const store = await startStore(kind, onTestFinished);
+    const metrics: string[] = [];
     const start = async () => {
-      const instance = await startInstance(store.environment);
+      const METRICS_PORT = String(await freePort());
+      metrics.push(`http://127.0.0.1:${METRICS_PORT}/metrics`);
+      const instance = await startInstance({ ...store.environment, METRICS_PORT });
       onTestFinished(() => void instance.child.kill('SIGKILL'));
       return instance;
     };
     const instances: Instance[] = await Promise.all(Array.from({ length: INSTANCES }, start));
+    /** How often the store failed or was late, for each instance. */
+    const storeErrors = async () => {
+      const texts = await Promise.all(metrics.map(async (url) => (await fetch(url)).text()));
+      return texts.map((text) => /^rate_limit_store_errors_total (\d+)$/m.exec(text)?.[1]).join();
+    };
 
     let isOver = false;
-    const choices = fc.sample(fc.nat({ max: INSTANCES - 1 }), { seed: SEED, numRuns: 1000 });
+    const choices = fc.sample(fc.nat({ max: INSTANCES - 1 }), { seed, numRuns: 1000 });
     const anyOne = (i: number) => instances[choices[i % choices.length] ?? 0] as Instance;
     const newClient = (address: string) => {
       const client = new Client(address);
@@ -102,7 +113,7 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('h
     const events: string[] = [];
     const begin = performance.now();
     const note = (what: string) => events.push(`${Math.round(performance.now() - begin)} ${what}`);
-    for (const { event, downMs, upMs } of fc.sample(cycle, { seed: SEED, numRuns: CYCLES })) {
+    for (const { event, downMs, upMs } of fc.sample(cycle, { seed, numRuns: CYCLES })) {
       if (event === 'flush') {
         await store.clear();
         note('emptied');
@@ -115,9 +126,14 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('h
       }
       await sleep(upMs);
     }
-    await sleep(1500);
-    const isBack = performance.now();
-    await sleep(2500);
+    // A busy machine makes the store late once more; nothing is proven then.
+    let isBack = 0;
+    for (let [attempt, before] = [0, '']; before !== (await storeErrors()) && attempt < 10; attempt++) {
+      await sleep(1500);
+      isBack = performance.now();
+      before = await storeErrors();
+      await sleep(2500);
+    }
     isOver = true;
     const answers = await Promise.all(load);
 

@@ -10,10 +10,10 @@ import { type Service, startService } from '../../src/server.js';
 import { createDatabase } from '../database.js';
 import { numberWith, write } from '../numbers.js';
 import { exchange } from '../rawHttp.js';
+import { freshSeed } from '../seed.js';
 import { until } from '../until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
-const SEED = 20_261_121;
 const REQUESTS = 400;
 
 let log = '';
@@ -21,11 +21,13 @@ let service: Service;
 let databaseUrl: string;
 let drop: () => Promise<void>;
 let goodKey: string;
+let goodId: string;
 
 beforeAll(async () => {
   ({ url: databaseUrl, drop } = await createDatabase());
   const database = openDatabase(databaseUrl);
-  ({ key: goodKey } = await createApiKey(database, 'partner', { businessProfileIds: null, expiresAt: null }));
+  const { key, created } = await createApiKey(database, 'partner', { businessProfileIds: null, expiresAt: null });
+  [goodKey, goodId] = [key, created.id];
   await closeDatabase(database);
   const stream = new Writable({
     write(chunk, _encoding, done) {
@@ -34,8 +36,12 @@ beforeAll(async () => {
     },
   });
   const config = readConfig({
-    ...{ PORT: '0', METRICS_PORT: '0', AUTH: 'api-key', TRUST_PROXY: '1' },
-    ...{ RATE_LIMIT_PER_SECOND: '0', REQUEST_TIMEOUT_SECONDS: '2' },
+    PORT: '0',
+    METRICS_PORT: '0',
+    AUTH: 'api-key',
+    TRUST_PROXY: '1',
+    RATE_LIMIT_PER_SECOND: '0',
+    REQUEST_TIMEOUT_SECONDS: '2',
   });
   service = await startService(config, databaseUrl, pino({ level: 'trace' }, stream));
 });
@@ -112,14 +118,19 @@ const readable = (text: string, secrets: string[]) => secrets.filter((each) => t
 
 describe('the log and the metrics', () => {
   it('show nothing of what random requests carry', async () => {
-    const sent = fc.sample(request, { seed: SEED, numRuns: REQUESTS });
+    const sent = fc.sample(request, { seed: freshSeed(), numRuns: REQUESTS });
     const statuses = new Set<number>();
     for (const { head } of sent) statuses.add((await exchange(service.url, head)).status);
     // Of all kinds: those that are answered, and those that fail in each place.
     expect([...statuses]).toEqual(expect.arrayContaining([200, 400, 401, 404, 405]));
     expect(statuses).not.toContain(500);
-    await exchange(service.url, ['GET /healthz HTTP/1.1', 'Host: a', 'X-Request-Id: the-last']);
+    const authorized = [`Authorization: Bearer ${goodKey}`, 'X-Request-Id: the-last'];
+    await exchange(service.url, [`GET ${PATH} HTTP/1.1`, 'Host: a', ...authorized]);
     await until(() => log.includes('"the-last"'), 'the last request is logged');
+    const last = log.split('\n').find((each) => each.includes('"the-last"')) ?? '';
+    const { milliseconds, ...logged } = JSON.parse(last);
+    expect(logged).toMatchObject({ method: 'GET', route: PATH, status: 200, rows: 0, client: `key:${goodId}` });
+    expect(milliseconds).toBeGreaterThan(0);
     expect(log.split('\n').length).toBeGreaterThan(REQUESTS / 2);
     const secrets = [goodKey, ...sent.flatMap((each) => each.secrets)];
     expect(secrets.length).toBeGreaterThan(REQUESTS);

@@ -15,7 +15,7 @@ import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
 import { useCommand } from '../commands/command.js';
 import { freePort } from '../port.js';
-import { hasRedis, startRedis, type TestRedis } from '../redis.js';
+import { hasRedis, startRedis, startSentinel, type TestRedis } from '../redis.js';
 import { until } from '../until.js';
 
 const closing: (() => unknown)[] = [];
@@ -94,28 +94,27 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(/NOPERM .*; grant its user/);
   });
 
-  it('with nodes of a cluster, whether it is ready or not', async () => {
-    const busPorts = [await freePort(), await freePort()];
-    const startNode = (i: 0 | 1) =>
-      start(
-        ...['--cluster-enabled', 'yes', '--cluster-config-file', `node ${i}`],
-        ...['--cluster-port', String(busPorts[i])],
-      );
-    const nodes = [await startNode(0), await startNode(1)] as const;
-    await expect(open(nodes[0].url).rateLimit.warmUp()).rejects.toThrow(/: CLUSTERDOWN .*; a cluster is not supported/);
-    await ask(nodes[0].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '8191'));
-    await ask(nodes[1].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '8192', '16383'));
-    await ask(nodes[1].url, (client) =>
-      client.call('CLUSTER', 'MEET', '127.0.0.1', String(nodes[0].port), String(busPorts[0])),
-    );
-    await until(
-      async () => `${await ask(nodes[1].url, (client) => client.call('CLUSTER', 'INFO'))}`.includes('cluster_state:ok'),
-      'the nodes know each other',
-      20_000,
-    );
-    for (const { url } of nodes) {
-      await expect(open(url).rateLimit.warmUp()).rejects.toThrow(/: MOVED .*; a cluster is not supported/);
-    }
+  it('with an address that is for something else, which it says', async () => {
+    const { port } = await start();
+    const sentinel = await startSentinel(port, 1, 'requirepass watch');
+    closing.push(() => sentinel.kill());
+    const wrong: [string, RegExp][] = [
+      [
+        `redis://:watch@127.0.0.1:${sentinel.port}`,
+        /'eval'; .*for sentinels write redis\+sentinel:\/\/host,host\/name$/,
+      ],
+      [
+        `redis+sentinel://127.0.0.1:${sentinel.port}/main`,
+        /NOAUTH .*; set sentinelUsername and sentinelPassword in the URL$/,
+      ],
+      [
+        `redis+sentinel://127.0.0.1:${sentinel.port}/other?sentinelPassword=watch`,
+        /No such master.*; end the URL with/,
+      ],
+      [`redis+sentinel://127.0.0.1:${port}/main`, /'sentinel'; it is no sentinel: write redis:\/\/host$/],
+      [`redis://127.0.0.1:${port},127.0.0.1:${port}`, /cluster support disabled; name one host/],
+    ];
+    for (const [url, message] of wrong) await expect(open(url).rateLimit.warmUp()).rejects.toThrow(message);
   });
 
   it('with protected mode, which refuses connections from elsewhere', async () => {
@@ -143,22 +142,29 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
   it('as the command says it, with status 1', async () => {
     const redis = await start('--requirepass', 'right');
     const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', REDIS_URL: urlOf(redis, ':wrong@') };
-    const { code, stderr } = await command.start(['serve'], environment).finished;
+    const { code, stderr } = await command.run(['serve'], '', { environment });
     expect([code, stderr]).toEqual([
       1,
       'REDIS_URL: WRONGPASS invalid username-password pair or user is disabled; set the user and the password in the URL\n',
     ]);
   });
 
-  it('but not with TLS if the authority is known', async () => {
-    const { url, certificate } = await startTls();
-    const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', REDIS_URL: url, LOG_LEVEL: 'info' };
-    const { child, finished } = command.start(['serve'], { ...environment, NODE_EXTRA_CA_CERTS: certificate });
+  it.each(['Redis', 'sentinels'])('but not with TLS to %s if the authority is known', async (kind) => {
+    const { certificate, ...urls } = await startTls();
+    const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', LOG_LEVEL: 'info' };
+    const REDIS_URL = kind === 'Redis' ? urls.url : await urls.startSentinel();
+    const { child, finished } = command.start(['serve'], {
+      ...environment,
+      REDIS_URL,
+      NODE_EXTRA_CA_CERTS: certificate,
+    });
     child.stdout?.on('data', (text) => String(text).includes('listening') && child.kill('SIGINT'));
-    expect((await finished).code).toBe(0);
+    const { code, stdout } = await finished;
+    expect(code).toBe(0);
+    expect(stdout).not.toContain('the rate limit store failed');
   });
 
-  async function startTls(): Promise<{ url: string; certificate: string }> {
+  async function startTls() {
     const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
     const wanted = ['-subj', '/CN=redis', '-addext', 'subjectAltName=IP:127.0.0.1'];
     execFileSync(
@@ -171,11 +177,43 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     const port = await freePort();
     const files = ['--tls-cert-file', certificate, '--tls-key-file', key, '--tls-ca-cert-file', certificate];
     await start('--tls-port', String(port), '--tls-auth-clients', 'no', ...files);
-    return { url: `rediss://127.0.0.1:${port}`, certificate };
+    return {
+      certificate,
+      url: `rediss://127.0.0.1:${port}`,
+      async startSentinel() {
+        const tlsPort = await freePort();
+        const lines = [`tls-port ${tlsPort}`, 'tls-replication yes', 'tls-auth-clients no'];
+        const tls = ['cert', 'key', 'ca-cert'].map((name) => `tls-${name}-file ${name === 'key' ? key : certificate}`);
+        const sentinel = await startSentinel(port, 1, ...lines, ...tls);
+        closing.push(() => sentinel.kill());
+        return `rediss+sentinel://127.0.0.1:${tlsPort}/main`;
+      },
+    };
   }
 });
 
 describe.skipIf(!hasRedis)('a Redis that waiting may mend is waited for, and its reason logged', () => {
+  it('a cluster, by one of its nodes, until it has all slots', async () => {
+    const busPorts = [await freePort(), await freePort()];
+    const startNode = (i: 0 | 1) =>
+      start(
+        ...['--cluster-enabled', 'yes', '--cluster-config-file', `node ${i}`],
+        ...['--cluster-port', String(busPorts[i])],
+      );
+    const nodes = [await startNode(0), await startNode(1)] as const;
+    const { rateLimit, reasons, isShared } = open(nodes[0].url);
+    await rateLimit.warmUp();
+    expect(await isShared()).toBe(false);
+    expect(reasons[0]).toMatch(/^CLUSTERDOWN/);
+    await ask(nodes[0].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '8191'));
+    await ask(nodes[1].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '8192', '16383'));
+    await ask(nodes[1].url, (client) =>
+      client.call('CLUSTER', 'MEET', '127.0.0.1', String(nodes[0].port), String(busPorts[0])),
+    );
+    const shared = Array.from({ length: 20 }, () => isShared);
+    await until(async () => (await Promise.all(shared.map((each) => each()))).every(Boolean), 'it is shared', 20_000);
+  });
+
   it('a replica, until it is the primary', async () => {
     const primary = await start('--repl-diskless-sync-delay', '0');
     const replica = await start('--replicaof', `127.0.0.1 ${primary.port}`);
