@@ -1,72 +1,69 @@
 /**
- * Many instances on one machine, from the parts that production would use, all on 127.0.0.1:
+ * What docs/operations.md recommends for many machines, on one: with the files of deploy/, in which nothing but addresses, ports and
+ * folders is replaced.
  *
- *   HAProxy ─┬─ instance 1 ─┐          ┌─ PgBouncer ── PostgreSQL ─┐
- *            ├─ instance 2 ─┼─ HAProxy ┤                           │ streaming replication
- *            └─ instance 3 ─┘          └─ PgBouncer ── replica ────┘
- *                  └── Redis             (used when the first is gone)
- *
- * Or, to scale reads: two replicas, and each instance reads from one of them alone.
+ *   clients ── HAProxy ─┬─ app1 ─────────────┬─ HAProxy, any server ─┬─ db1 ─┐
+ *              (TLS)    ├─ app2 ─────────────┤                       ├─ db2  ├ Patroni, PostgreSQL
+ *                       └─ app3 ── PgBouncer ┘                       └─ db3 ─┘
+ *                             └─ Redis            app4, commands ── HAProxy, primary
  */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { basename, join } from 'node:path';
+import { promisify } from 'node:util';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { freePort, isListening } from '../port.js';
-import { type PostgresServer, startPostgres, startReplica } from '../postgresServer.js';
+import { connectTo } from '../connection.js';
+import { makeAuthority } from '../database/certificates.js';
+import { until } from '../until.js';
 
-/** The programs that have to be installed, by Debian's names, and the option that prints their version. */
-const PROGRAMS: [name: string, question: string][] = [
-  ['redis-server', '--version'],
-  ['pgbouncer', '--version'],
-  ['haproxy', '-v'],
+/** The programs that have to be installed, by Debian's packages, and what shows that they are. */
+const PROGRAMS: [name: string, program: string, ...args: string[]][] = [
+  ['redis-server', 'redis-server', '--version'],
+  ['pgbouncer', 'pgbouncer', '--version'],
+  ['haproxy', 'haproxy', '-v'],
+  ['patroni', 'patroni', '--version'],
+  ['etcd-server', 'etcd', '--version'],
+  ['postgresql-15', '/usr/lib/postgresql/15/bin/postgres', '--version'],
 ];
 
-/** Those of the programs that are not installed here. */
-export const missingPrograms = PROGRAMS.filter(([name, question]) => spawnSync(name, [question]).status !== 0).map(
-  ([name]) => name,
-);
+/** Those of the packages that are not installed here. */
+export const missingPackages = PROGRAMS.filter(
+  ([, ...command]) => spawnSync(command[0], command.slice(1)).status !== 0,
+).map(([name]) => name);
 
-export interface Cluster {
-  /** HAProxy. */
-  url: string;
-  /** The instances themselves, bypassing HAProxy. */
-  instanceUrls: string[];
-  primary: PostgresServer;
-  /** One, or two where the instances read from replicas: the first serves the first and the third instance. */
-  replicas: [PostgresServer, ...PostgresServer[]];
-  /** Restarts the instances cleanly, one after the other. */
-  restartInstances(): Promise<void>;
-  stop(): Promise<void>;
-}
+export type Cluster = Awaited<ReturnType<typeof startCluster>>;
+export type DatabaseServer = Cluster['servers'][number];
 
-const INSTANCES = 3;
+/** The host of the certificate. */
+export const HOST = 'numbers.example.com';
 
-interface Options {
-  /** Of HAProxy; unset: a free one. */
-  port?: number;
-  /** What the instances read from: a primary and, when it is gone, its replica; or a replica each. */
-  readsFrom?: 'primary' | 'replicas';
-  /** Settings of the instances beside those of the cluster. */
-  environment?: Record<string, string>;
-}
-
-/** Starts all of it on free ports. */
-export async function startCluster({ port, readsFrom = 'primary', environment = {} }: Options = {}): Promise<Cluster> {
+/** Starts all of it, with a migrated database without numbers. */
+export async function startCluster() {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-cluster-'));
   await chmod(folder, 0o755);
   const running = new Map<string, ChildProcess>();
-  const servers: PostgresServer[] = [];
+  // All of 127.0.0.0/8 is this machine on Linux: each server has its address, and the ports are those of the files.
+  const network = `127.${randomInt(1, 255)}`;
+  const password = randomBytes(12).toString('hex');
 
-  function run(name: string, program: string, args: string[], environment: Record<string, string> = {}): ChildProcess {
+  function run(
+    name: string,
+    program: string,
+    args: string[],
+    environment: Record<string, string> = {},
+    asNobody = false,
+  ) {
     const child = spawn(program, args, {
-      cwd: packageFolder,
+      cwd: asNobody ? '/' : packageFolder,
       env: { ...process.env, ...environment },
-      stdio: ['ignore', 'ignore', 'inherit'],
+      stdio: ['ignore', 'ignore', process.env.CLUSTER_LOG ? 'inherit' : 'ignore'],
+      // PostgreSQL and PgBouncer refuse root.
+      ...(asNobody && nobody ? { uid: nobody[0], gid: nobody[1] } : {}),
     });
     running.set(name, child);
     return child;
@@ -79,92 +76,175 @@ export async function startCluster({ port, readsFrom = 'primary', environment = 
     await once(child, 'exit');
   }
 
-  async function stop(): Promise<void> {
-    await Promise.all(
-      [...running.keys()].map((name) => end(name, name.startsWith('instance') ? 'SIGKILL' : 'SIGTERM')),
-    );
-    await Promise.all(servers.map((server) => server.remove()));
-    await rm(folder, { recursive: true, force: true });
+  /** Writes a file of deploy/ into the folder, with this cluster's addresses. */
+  async function place(path: string, into = folder): Promise<string> {
+    const text = (await readFile(join(packageFolder, 'deploy', path), 'utf8'))
+      .replaceAll('127.0.0.1', `${network}.0.1`)
+      .replaceAll('10.0.', `${network}.`)
+      .replaceAll(' :443', ` ${network}.0.1:8443`)
+      .replaceAll(/\/etc\/(haproxy|pgbouncer)|\/run\/postgresql/g, into)
+      // Only root may become another user.
+      .replaceAll(/^ {2}(user|group) .*$/gm, nobody ? '$&' : '');
+    const file = join(into, basename(path));
+    await writeFile(file, text);
+    return file;
   }
 
-  async function startServer(starting: Promise<PostgresServer>): Promise<PostgresServer> {
-    const server = await starting;
-    servers.push(server);
+  function databaseServer(number: number) {
+    const [name, address] = [`db${number}`, `${network}.2.${number}`];
+    const home = join(folder, name);
+    const url = `postgres://numbers:${password}@${address}:5432/numbers`;
+    /** All its processes, the postmaster first. */
+    function postgres(): number[] {
+      const [postmaster = ''] = readFileSync(join(home, 'data', 'postmaster.pid'), 'utf8').split('\n');
+      return [
+        postmaster,
+        ...readFileSync(`/proc/${postmaster}/task/${postmaster}/children`, 'utf8').trim().split(' '),
+      ].map(Number);
+    }
+    const server = {
+      name,
+      home,
+      url,
+      /** Starts Patroni, and so PostgreSQL. */
+      startPatroni() {
+        const environment = {
+          PATRONI_NAME: name,
+          PATRONI_RESTAPI_LISTEN: `${address}:8008`,
+          PATRONI_RESTAPI_CONNECT_ADDRESS: `${address}:8008`,
+          PATRONI_POSTGRESQL_LISTEN: `${address}:5432`,
+          PATRONI_POSTGRESQL_CONNECT_ADDRESS: `${address}:5432`,
+          PATRONI_POSTGRESQL_DATA_DIR: join(home, 'data'),
+          PATRONI_POSTGRESQL_PGPASS: join(home, 'pgpass'),
+          PATRONI_SUPERUSER_PASSWORD: password,
+          PATRONI_REPLICATION_PASSWORD: password,
+          PATRONI_REWIND_PASSWORD: password,
+        };
+        run(name, 'patroni', [join(home, 'patroni.yml')], environment, true);
+      },
+      killPatroni: () => end(name, 'SIGKILL'),
+      signalPostgres(signal: NodeJS.Signals) {
+        for (const id of postgres()) process.kill(id, signal);
+      },
+      /** What HAProxy asks. */
+      is: (what: string) =>
+        fetch(`http://${address}:8008/${what}`, { method: 'HEAD', signal: AbortSignal.timeout(1000) }).then(
+          ({ ok }) => ok,
+          () => false,
+        ),
+      /** Ends it at once, whatever state it is in. */
+      async remove() {
+        await server.killPatroni();
+        try {
+          server.signalPostgres('SIGQUIT');
+          server.signalPostgres('SIGCONT');
+        } catch {
+          // It does not run.
+        }
+      },
+    };
     return server;
   }
+  const servers = [1, 2, 3].map(databaseServer);
 
-  async function startAll(): Promise<Cluster> {
-    const primary = await startServer(startPostgres({ synchronous_commit: 'local' }));
-    await migrateDatabase(primary.url, migrationsFolder);
-    const replicas: Cluster['replicas'] = [await startServer(startReplica(primary))];
-    if (readsFrom === 'replicas') replicas.push(await startServer(startReplica(primary)));
+  async function stop(): Promise<void> {
+    const others = [...running.keys()].filter((name) => !name.startsWith('db'));
+    await Promise.all([...servers.map((server) => server.remove()), ...others.map((name) => end(name, 'SIGKILL'))]);
+    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+  }
 
-    const redisPort = await freePort();
-    run('redis', 'redis-server', ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', folder]);
+  const address = (app: number) => `${network}.1.${app}`;
+  const isReady = (app: number) =>
+    fetch(`http://${address(app)}:9464/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
 
-    const users = join(folder, 'users.txt');
-    await writeFile(users, '"postgres" ""\n');
-    const poolers: number[] = [];
-    for (const [index, server] of [primary, ...replicas].entries()) {
-      const listen = await freePort();
-      poolers.push(listen);
-      const file = join(folder, `pgbouncer${index}.ini`);
-      await writeFile(file, pgbouncer(listen, server.port, users));
-      // It refuses root.
-      run(`pgbouncer${index}`, 'pgbouncer', [...(process.getuid?.() === 0 ? ['-u', 'nobody'] : []), '-q', file]);
-    }
-    const postgresPort = await freePort();
-    const servers = [primary, ...replicas].map(({ port }, i) => ({ pooler: poolers[i] as number, checked: port }));
-    await writeFile(join(folder, 'postgres.cfg'), haproxyOfPostgres(postgresPort, servers));
-    run('haproxyOfPostgres', 'haproxy', ['-f', join(folder, 'postgres.cfg'), '-db', '-q']);
-    await Promise.all([redisPort, postgresPort, ...poolers].map((each) => isListening(each)));
-
-    const settings = {
-      REDIS_URL: `redis://127.0.0.1:${redisPort}`,
-      TRUST_PROXY: '1',
-      LOG_LEVEL: 'error',
-      ...environment,
-    };
-    function databaseUrl(index: number): string {
-      const place = readsFrom === 'primary' ? postgresPort : poolers[1 + (index % replicas.length)];
+  async function startInstance(app: number): Promise<void> {
+    const place = ['', '5433', '5433', '6432', '5432'][app];
+    const child = run(`app${app}`, process.execPath, ['dist/src/main.js', 'serve'], {
+      HOST: address(app),
+      PORT: '3000',
+      METRICS_HOST: address(app),
+      METRICS_PORT: '9464',
       // Prepared statements need PgBouncer 1.21; Debian 12 has an older one.
-      return `postgres://postgres@127.0.0.1:${place}/postgres?prepare=false`;
-    }
-    const ports: number[] = [];
-    for (let i = 0; i < INSTANCES; i++) ports.push(await freePort());
-    async function startInstance(index: number): Promise<void> {
-      const PORT = String(ports[index]);
-      const DATABASE_URL = databaseUrl(index);
-      const command = ['--import', 'tsx', 'src/main.ts', 'serve'];
-      const child = run(`instance${index}`, process.execPath, command, { ...settings, DATABASE_URL, PORT });
-      const ended = once(child, 'exit').then(([code]) => {
-        throw new Error(`instance ${index} ended with ${code}`);
-      });
-      await Promise.race([isListening(Number(PORT), 60_000), ended]);
-    }
-    for (let i = 0; i < INSTANCES; i++) await startInstance(i);
+      DATABASE_URL: `postgres://numbers:${password}@${network}.0.1:${place}/numbers${app === 3 ? '?prepare=false' : ''}`,
+      ...(app < 4 ? { REDIS_URL: `redis://${network}.0.2:6379`, TRUST_PROXY: '1' } : {}),
+      LOG_LEVEL: 'error',
+    });
+    const ended = once(child, 'exit').then(([code]) => {
+      throw new Error(`app${app} ended with ${code}`);
+    });
+    await Promise.race([until(() => isReady(app), `app${app} is ready`, 60_000), ended]);
+  }
 
-    const front = port ?? (await freePort());
-    const file = join(folder, 'haproxy.cfg');
-    await writeFile(file, haproxy(front, ports));
-    run('haproxy', 'haproxy', ['-f', file, '-db', '-q']);
-    await isListening(front);
-    const url = `http://127.0.0.1:${front}`;
-    await everyInstanceIsReady(ports);
-    // Until HAProxy's checks have found them ready.
-    await sleep(1500);
+  /** Waits until Patroni has a primary, and two replicas that HAProxy would use, the one that commits wait for among them. */
+  async function hasTwoReplicas(): Promise<void> {
+    const count = async (what: string) =>
+      (await Promise.all(servers.map((server) => server.is(what)))).filter((is) => is).length;
+    await until(
+      async () =>
+        (await count('sync')) === 1 && (await count('replica?lag=16MB')) === 2 && (await count('primary')) === 1,
+      'Patroni has a primary and two replicas',
+      90_000,
+    );
+  }
 
+  async function startAll() {
+    const etcd = `http://${network}.3.1`;
+    run('etcd', 'etcd', [
+      ...['--data-dir', join(folder, 'etcd'), '--log-level', 'error', '--initial-cluster', `default=${etcd}:2380`],
+      ...['--listen-client-urls', `${etcd}:2379`, '--advertise-client-urls', `${etcd}:2379`],
+      ...['--listen-peer-urls', `${etcd}:2380`, '--initial-advertise-peer-urls', `${etcd}:2380`],
+    ]);
+    run('redis', 'redis-server', ['--bind', `${network}.0.2`, '--save', '', '--dir', folder]);
+    for (const server of servers) {
+      await mkdir(server.home);
+      await place('patroni/patroni.yml', server.home);
+      if (nobody) await chown(server.home, ...nobody);
+      server.startPatroni();
+    }
+    const { file, issue } = makeAuthority(folder);
+    issue('instances', HOST, `DNS:${HOST}`);
+    await writeFile(
+      file('numbers.pem'),
+      [readFileSync(file('instances.pem')), readFileSync(file('instances.key'))].join(''),
+    );
+    await writeFile(join(folder, 'userlist.txt'), `"numbers" "${password}"\n`);
+    run('haproxy', 'haproxy', ['-f', await place('haproxy/haproxy.cfg'), '-db', '-q', '-dW']);
+    run('pgbouncer', 'pgbouncer', ['-q', await place('pgbouncer/pgbouncer.ini')], {}, true);
+
+    const superuser = `postgres://postgres:${password}@${network}.0.1:5432/postgres`;
+    await hasTwoReplicas();
+    const sql = connectTo(superuser);
+    await sql.unsafe(`CREATE ROLE numbers LOGIN PASSWORD '${password}'`);
+    await sql.unsafe('CREATE DATABASE numbers OWNER numbers');
+    await sql.end();
+    const url = `postgres://numbers:${password}@${network}.0.1:5432/numbers`;
+    await migrateDatabase(url, migrationsFolder);
+    await Promise.all([1, 2, 3, 4].map(startInstance));
     return {
-      url,
-      instanceUrls: ports.map((each) => `http://127.0.0.1:${each}`),
-      primary,
-      replicas,
+      /** HAProxy, and the authority of its certificate. */
+      url: `https://${network}.0.1:8443`,
+      authority: readFileSync(file('ca.pem')),
+      /** The instance that keeps the limit in PostgreSQL. */
+      withoutRedis: `http://${address(4)}:3000`,
+      /** HAProxy's port for the primary. */
+      databaseUrl: url,
+      servers,
+      /** The server that holds Patroni's lock. */
+      async primary() {
+        const are = await Promise.all(servers.map((server) => server.is('primary')));
+        return servers[are.indexOf(true)];
+      },
+      hasTwoReplicas,
+      patronictl: (...args: string[]) =>
+        promisify(execFile)('patronictl', ['-c', join(folder, 'db1', 'patroni.yml'), ...args]),
+      /** Restarts the instances behind HAProxy cleanly, one after the other. */
       async restartInstances() {
-        for (let i = 0; i < INSTANCES; i++) {
-          await end(`instance${i}`);
-          await startInstance(i);
-          await everyInstanceIsReady(ports);
-          await sleep(1500);
+        for (const app of [1, 2, 3]) {
+          await end(`app${app}`);
+          await startInstance(app);
         }
       },
       stop,
@@ -179,83 +259,8 @@ export async function startCluster({ port, readsFrom = 'primary', environment = 
   }
 }
 
-async function everyInstanceIsReady(ports: number[]): Promise<void> {
-  for (const port of ports) {
-    for (let attempt = 0; ; attempt++) {
-      const { ok } = await fetch(`http://127.0.0.1:${port}/readyz`);
-      if (ok) break;
-      if (attempt === 100) throw new Error(`the instance on ${port} does not become ready`);
-      await sleep(100);
-    }
-  }
-}
-
-/**
- * In transaction mode a connection of the server serves many clients, so what a client would set for its session is set
- * for every server connection instead.
- */
-function pgbouncer(port: number, target: number, users: string): string {
-  return `[databases]
-postgres = host=127.0.0.1 port=${target} dbname=postgres user=postgres connect_query='SET search_path = public; SET default_transaction_isolation = "read committed"; SET plan_cache_mode = force_generic_plan; SET jit = off; SET enable_bitmapscan = off; SET enable_seqscan = off; SET statement_timeout = 4000'
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = ${port}
-unix_socket_dir =
-auth_type = trust
-auth_file = ${users}
-pool_mode = transaction
-max_client_conn = 500
-default_pool_size = 20
-server_login_retry = 1
-server_connect_timeout = 2
-query_wait_timeout = 3
-ignore_startup_parameters = search_path,default_transaction_isolation,plan_cache_mode,jit,enable_bitmapscan,enable_seqscan,statement_timeout,extra_float_digits
-`;
-}
-
-/** The first of the servers that is there, each asked directly and used through its pooler. */
-function haproxyOfPostgres(port: number, servers: { pooler: number; checked: number }[]): string {
-  const lines = servers.map(
-    ({ pooler, checked }, i) => `  server server${i} 127.0.0.1:${pooler} port ${checked}${i > 0 ? ' backup' : ''}`,
-  );
-  return `defaults
-  mode tcp
-  timeout connect 1s
-  timeout client 1h
-  timeout server 1h
-listen postgres
-  bind 127.0.0.1:${port}
-  default-server check inter 400ms fall 1 rise 1 on-marked-down shutdown-sessions
-${lines.join('\n')}
-`;
-}
-
-function haproxy(port: number, instances: number[]): string {
-  const servers = instances.map((each, i) => `  server instance${i + 1} 127.0.0.1:${each}`).join('\n');
-  return `global
-  maxconn 2000
-defaults
-  mode http
-  timeout connect 1s
-  timeout client 30s
-  timeout server 10s
-  timeout http-request 10s
-  # A busy instance takes its time for /readyz, up to a second; without this it would have only as long as the interval.
-  timeout check 2s
-  retries 2
-  # Reading twice does no harm.
-  retry-on conn-failure empty-response response-timeout
-  option redispatch
-  option http-keep-alive
-frontend public
-  bind 127.0.0.1:${port}
-  # What a client says of where it comes from is dropped.
-  http-request set-header X-Forwarded-For %[src]
-  default_backend instances
-backend instances
-  balance roundrobin
-  option httpchk GET /readyz
-  default-server check inter 400ms fall 1 rise 1
-${servers}
-`;
-}
+/** The user and group that programs get which refuse root. */
+const nobody =
+  process.getuid?.() === 0
+    ? (['-u', '-g'].map((option) => Number(execFileSync('id', [option, 'nobody']))) as [number, number])
+    : undefined;

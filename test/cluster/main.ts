@@ -6,19 +6,19 @@ import { join } from 'node:path';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { missingPrograms, startCluster } from './cluster.js';
+import { missingPackages, startCluster } from './cluster.js';
 
-if (missingPrograms.length > 0) {
-  console.error(`missing: ${missingPrograms.join(', ')}. Install with: apt-get install ${missingPrograms.join(' ')}`);
+if (missingPackages.length > 0) {
+  console.error(`missing: ${missingPackages.join(', ')}. Install with: apt-get install ${missingPackages.join(' ')}`);
   process.exit(1);
 }
-const cluster = await startCluster({ port: Number(process.env.PORT ?? 3000) });
-const database = openDatabase(cluster.primary.url);
+const cluster = await startCluster();
+const database = openDatabase(cluster.databaseUrl);
 await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
 await closeDatabase(database);
 console.log(`HAProxy       ${cluster.url}/docs
-instances     ${cluster.instanceUrls.join(', ')}
-PostgreSQL    ${cluster.primary.url}, replica ${cluster.replicas[0].url}
+without Redis ${cluster.withoutRedis}
+PostgreSQL    ${cluster.databaseUrl}
 Ctrl-C ends all of it.`);
 await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
 await cluster.stop();

@@ -9,8 +9,8 @@ import { isInstalled, KUBERNETES_VALIDATE, run } from './programs.js';
 
 /** The oldest version that is still in use and the newest that there are schemas of. */
 const VERSIONS = ['-k', '1.30', '-k', '1.37'];
-/** Seconds that a stop takes at most after DRAIN_SECONDS (`Service.close`). */
-const STOP_SECONDS = 7;
+/** Seconds that a stop takes at most beside DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */
+const STOP_SECONDS = 3;
 
 describe.skipIf(!isInstalled(KUBERNETES_VALIDATE))('by the schemas of Kubernetes', () => {
   const validate = (file: string) => run(KUBERNETES_VALIDATE, ['--strict', ...VERSIONS, file]);
@@ -64,8 +64,8 @@ describe('the manifest', () => {
   });
 
   it('gives an instance enough time to stop', () => {
-    const { DRAIN_SECONDS } = readConfig(environmentOf('Deployment'));
-    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(DRAIN_SECONDS + STOP_SECONDS);
+    const { DRAIN_SECONDS, REQUEST_TIMEOUT_SECONDS } = readConfig(environmentOf('Deployment'));
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(DRAIN_SECONDS + REQUEST_TIMEOUT_SECONDS + STOP_SECONDS);
     // So that no new request arrives when it stops listening.
     const { periodSeconds, failureThreshold } = container.readinessProbe;
     expect(DRAIN_SECONDS).toBeGreaterThan(periodSeconds * failureThreshold);

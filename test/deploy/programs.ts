@@ -2,7 +2,7 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
 
-/** Made by Makefile.deploy. */
+/** Made by Makefile.maintainers. */
 export const KUBERNETES_VALIDATE = '.cache/deploy/bin/kubernetes-validate';
 
 /** Whether the program is installed; with `SKIP_NOTHING` in the environment, it is an error if not. */

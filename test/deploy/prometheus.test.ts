@@ -3,7 +3,7 @@
  * which runs with the settings of the Kubernetes manifest. There a minute is a second: every time in the configuration and
  * the rules is divided by 60.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -142,6 +142,23 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
     expect(states).not.toHaveProperty('BrandedPhoneNumbersUnavailable');
   });
 
+  const selectors = [...new Set([...rules, ...panels.flatMap(({ targets }) => targets)].flatMap(selectorsOf))];
+  it.each(selectors)('finds what is named in alerts and dashboard: %s', async (selector) => {
+    expect(await query(`count(${selector})`)).toHaveLength(1);
+  });
+
+  it.each(panels)('has something to show in the panel $title while all is well', async ({ targets }) => {
+    for (const { expr } of targets) expect(await query(expr)).not.toHaveLength(0);
+  });
+
+  it('finds nothing to complain about in the metrics', async () => {
+    const input = await (await fetch(`http://127.0.0.1:${ports.metrics}/metrics`)).text();
+    expect(spawnSync('promtool', ['check', 'metrics'], { input, encoding: 'utf8' })).toMatchObject({
+      status: 0,
+      stderr: '',
+    });
+  });
+
   it('fires for a Redis that is gone, after a while, until it is back', async () => {
     await redis.kill();
     await untilAlertIs('BrandedPhoneNumbersLimitStoreDown', 'pending');
@@ -156,15 +173,6 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
     await untilAlertIs('BrandedPhoneNumbersUnavailable', 'firing');
     await postgres.start();
     await untilAlertIs('BrandedPhoneNumbersUnavailable', undefined);
-  });
-
-  const selectors = [...new Set([...rules, ...panels.flatMap(({ targets }) => targets)].flatMap(selectorsOf))];
-  it.each(selectors)('finds what is named in alerts and dashboard: %s', async (selector) => {
-    expect(await query(`count(${selector})`)).toHaveLength(1);
-  });
-
-  it.each(panels)('has something to show in the panel $title', async ({ targets }) => {
-    for (const { expr } of targets) expect(await query(expr)).not.toHaveLength(0);
   });
 
   it('fires for an instance that is gone', async () => {

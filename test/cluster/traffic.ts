@@ -1,0 +1,200 @@
+/** Clients, a writer and imports on a cluster, and a judge who knows what each answer may hold. */
+
+import { get as getPlain } from 'node:http';
+import { Agent, get } from 'node:https';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
+import { importNumbers } from '../../src/numbers/import.js';
+import { connectTo } from '../connection.js';
+import { type Cluster, HOST } from './cluster.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+/** Each has its own address and so its own limit. */
+const CLIENTS = 30;
+const CLIENTS_WITHOUT_REDIS = 6;
+
+export interface Answer {
+  status: number;
+  body: string;
+  sent: number;
+  came: number;
+}
+
+/** What was done at which time, and whether it succeeded. */
+interface Deed {
+  sent: number;
+  came: number;
+  isDone: boolean;
+}
+
+/** What one kind of traffic did. */
+export interface Course {
+  deeds: Deed[];
+  wrong: string[];
+}
+
+/** A request of a client, 0 to 249, through HAProxy, or to the instance that keeps the limit in PostgreSQL. */
+export function ask(cluster: Cluster, search: string, client = 0, isWithoutRedis = false): Promise<Answer> {
+  const sent = performance.now();
+  const options = { localAddress: `127.0.0.${client + 2}`, ca: cluster.authority, servername: HOST };
+  return new Promise((resolve) => {
+    const request = isWithoutRedis
+      ? getPlain(`${cluster.withoutRedis}${PATH}${search}`, { ...options, agent: undefined })
+      : get(`${cluster.url}${PATH}${search}`, { ...options, agent });
+    const end = (status: number, body: string) => resolve({ status, body, sent, came: performance.now() });
+    request
+      .on('response', (response) =>
+        text(response).then(
+          (body) => end(response.statusCode ?? 0, body),
+          () => end(0, ''),
+        ),
+      )
+      .on('error', () => end(0, ''));
+  });
+}
+const agent = new Agent({ keepAlive: true });
+
+/** The traffic of a cluster whose database holds `lines`, some of which imports change. */
+export async function trafficOf(cluster: Cluster, lines: string[]) {
+  const items = lines.map((line) => JSON.parse(line));
+  const imported = items.slice(0, 100).map((item) => ({ ...item, reportingGroup: 'Imported', updatedAt: undefined }));
+  const profile = items[0].businessProfile.id;
+  const WRITTEN = '+19990000000';
+
+  /** The last that was tried, and the last that was acknowledged. */
+  const writes = { tried: 0, acknowledged: 0 };
+  const imports = { tried: 0, acknowledged: 0 };
+  const written: number[] = [];
+  const keys: string[] = [];
+
+  async function importAll(): Promise<void> {
+    const database = openDatabase(cluster.databaseUrl, { connections: 1 });
+    try {
+      const brandingNameShort = String(++imports.tried);
+      const tried = imports.tried;
+      await importNumbers(
+        database,
+        Readable.from(imported.map((item) => `${JSON.stringify({ ...item, brandingNameShort })}\n`)),
+      );
+      imports.acknowledged = tried;
+      keys.push((await createApiKey(database, `key ${tried}`)).created.id);
+    } finally {
+      await closeDatabase(database, 0);
+    }
+  }
+
+  const sql = connectTo(cluster.databaseUrl, { connect_timeout: 2, backoff: () => 0.1 });
+  async function write(): Promise<void> {
+    const tried = ++writes.tried;
+    await sql`
+      WITH written AS (INSERT INTO branded_phone_numbers (phone_number, business_profile_id, reporting_group)
+        VALUES (${`+1999${1_000_000 + tried}`}, ${profile}, 'Written'))
+      UPDATE branded_phone_numbers SET internal_name = ${String(tried)} WHERE phone_number = ${WRITTEN}`;
+    writes.acknowledged = tried;
+    written.push(tried);
+  }
+
+  await importAll();
+  await sql`INSERT INTO branded_phone_numbers (phone_number, business_profile_id, internal_name) VALUES (${WRITTEN}, ${profile}, '0')`;
+  await write();
+  const unchanged = '?reportingGroup=Control&size=100';
+  const { body: known } = await ask(cluster, unchanged, 200, true);
+  const phoneNumbersOf = (list: { phoneNumber: string }[]) => list.map(({ phoneNumber }) => phoneNumber).join();
+  const importedNumbers = imported
+    .map(({ phoneNumber }) => phoneNumber)
+    .sort()
+    .join();
+
+  /** Three kinds of page, and whether an answer was right when it was sent; a replica may show what was right before. */
+  const pages: [search: string, isRight: (body: string, since: { written: number; imported: number }) => boolean][] = [
+    [unchanged, (body) => body === known],
+    [
+      `?phoneNumber=${encodeURIComponent(WRITTEN)}`,
+      (body, since) => {
+        const value = Number(JSON.parse(body).items[0]?.internalName);
+        return value >= since.written && value <= writes.tried;
+      },
+    ],
+    [
+      '?reportingGroup=Imported&size=100',
+      (body, since) => {
+        const { items: list } = JSON.parse(body);
+        const value = Number(list[0]?.brandingNameShort);
+        const isWhole = list.every((item: { brandingNameShort: string }) => item.brandingNameShort === String(value));
+        return isWhole && value >= since.imported && value <= imports.tried && phoneNumbersOf(list) === importedNumbers;
+      },
+    ],
+  ];
+
+  let isOver = false;
+  /** Does something again and again, `pause` milliseconds apart. */
+  async function repeat(course: Course, pause: number, deed: () => Promise<boolean>): Promise<void> {
+    for (; !isOver; await sleep(pause)) {
+      const sent = performance.now();
+      const isDone = await deed();
+      course.deeds.push({ sent, came: performance.now(), isDone });
+    }
+  }
+  const succeeds = (deed: () => Promise<unknown>) => () =>
+    deed().then(
+      () => true,
+      () => false,
+    );
+
+  function read(course: Course, client: number, isWithoutRedis: boolean): Promise<void> {
+    let turn = client;
+    return repeat(course, 250, async () => {
+      const [search, isRight] = pages[turn++ % pages.length] as (typeof pages)[0];
+      const since = isWithoutRedis
+        ? { written: writes.acknowledged, imported: imports.acknowledged }
+        : { written: 0, imported: 1 };
+      const { status, body } = await ask(cluster, search, client, isWithoutRedis);
+      if (status === 200 && !isRight(body, since))
+        course.wrong.push(`${search} ${JSON.stringify(since)}: ${body.slice(0, 500)}`);
+      return status === 200;
+    });
+  }
+
+  /** Lets all of it run while `action` does. */
+  async function during(action: () => Promise<void>) {
+    isOver = false;
+    const course = (): Course => ({ deeds: [], wrong: [] });
+    const courses = { anyServer: course(), primary: course(), writes: course(), imports: course() };
+    const running = [
+      ...Array.from({ length: CLIENTS }, (_, client) => read(courses.anyServer, client, false)),
+      ...Array.from({ length: CLIENTS_WITHOUT_REDIS }, (_, client) => read(courses.primary, 100 + client, true)),
+      repeat(courses.writes, 50, succeeds(write)),
+      repeat(courses.imports, 500, succeeds(importAll)),
+    ];
+    await action().finally(() => {
+      isOver = true;
+    });
+    await Promise.all(running);
+    return courses;
+  }
+
+  /** What was acknowledged and is not there. */
+  async function lost(): Promise<string[]> {
+    const rows = await sql`SELECT phone_number FROM items WHERE phone_number LIKE '+1999%'`;
+    const there = new Set(rows.map((row) => row.phone_number));
+    const database = openDatabase(cluster.databaseUrl, { connections: 1 });
+    const keysThere = new Set((await listApiKeys(database)).map(({ id }) => id));
+    await closeDatabase(database);
+    return [
+      ...written.map((tried) => `+1999${1_000_000 + tried}`).filter((number) => !there.has(number)),
+      ...keys.filter((id) => !keysThere.has(id)),
+    ];
+  }
+
+  return { during, lost, end: () => sql.end({ timeout: 1 }) };
+}
+
+/** The longest time without a success, in seconds. */
+export function gapOf({ deeds }: Course): number {
+  const came = deeds.flatMap((deed) => (deed.isDone ? [deed.came] : [])).sort((a, b) => a - b);
+  const times = [deeds[0]?.sent ?? 0, ...came, Math.max(...deeds.map((deed) => deed.came))];
+  return Math.max(...times.slice(1).map((each, i) => each - (times[i] as number))) / 1000;
+}
