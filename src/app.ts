@@ -36,7 +36,7 @@ const TIME_TO_ANSWER_MS = 500;
 
 /** Puts the application together. */
 export function createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health }: Dependencies) {
-  const readPage = preparePages(database);
+  const readPage = preparePages(database.$client);
   const findKeys = prepareFindKeys(database);
   const timeoutMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - TIME_TO_ANSWER_MS;
   const listNumbers = listBrandedPhoneNumbers({

@@ -5,7 +5,7 @@ import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/in
 import { encodeBody } from './http/compression.js';
 import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import type { Page, PageRequest } from './page/page.js';
-import { problem, retrySecondsOf, unauthorized } from './problem/problem.js';
+import { problem, unauthorized } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import type { Identify } from './request/apiKeys.js';
 import { encodeCursor } from './request/cursor.js';
@@ -37,16 +37,18 @@ export function listBrandedPhoneNumbers({
   timeoutMs,
 }: Parts): RequestHandler {
   return async (request, response) => {
+    const end = performance.now() + timeoutMs;
     try {
-      await concurrencyLimit.run(() => answer(request, response));
+      await concurrencyLimit.run(() => answer(request, response, end));
     } catch (error) {
-      if (!response.hasHeader('RateLimit')) response.set(rateLimit.uncounted(retrySecondsOf(error)));
+      if (!response.hasHeader('RateLimit')) response.set(rateLimit.uncounted);
       throw error;
     }
   };
 
-  async function answer(request: Request, response: Response): Promise<void> {
-    const end = performance.now() + timeoutMs;
+  async function answer(request: Request, response: Response, end: number): Promise<void> {
+    // While it waited, its client has left.
+    if (request.socket.destroyed) return;
     const { client, refusal } = await identify(request);
     response.locals.client = client.id;
     // Before anything else is done for the request: a client that is over its limit must cost next to nothing.
@@ -61,9 +63,9 @@ export function listBrandedPhoneNumbers({
 
 async function send(request: Request, response: Response, query: ListQuery, page: Page): Promise<void> {
   const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
-  // The items are JSON already. Joined as bytes: to join the texts first would take three times as long.
-  const tail = `],"nextCursor":${JSON.stringify(nextCursor)}}`;
-  const body = Buffer.concat([BODY_START, Buffer.from(page.items), Buffer.from(tail)]);
+  // The items are JSON already.
+  const tail = Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`);
+  const body = Buffer.concat([BODY_START, ...page.items, tail]);
   response.locals.rows = page.count;
   response.setHeader('Cache-Control', 'private, no-cache');
   response.vary('Authorization, Accept-Encoding');

@@ -4,7 +4,7 @@ import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config.js';
 
 /** Lines are written together: once there are this many bytes of them, or after this time. */
-const MIN_WRITE_BYTES = 4096;
+const MIN_WRITE_BYTES = 16_000;
 const FLUSH_INTERVAL_MS = 100;
 
 export type Log = ReturnType<typeof openLog>;

@@ -47,7 +47,12 @@ export function createMetrics(maxRequestsInFlight: number) {
     storeFailed: () => storeErrors.inc(),
     queries: (count: number) => queries.set(count),
     /** Adds the metrics of the process itself: memory, event loop, garbage collection. */
-    collectDefaults: () => collectDefaultMetrics({ register: registry }),
+    collectDefaults: () => {
+      collectDefaultMetrics({ register: registry });
+      // Gauges named like counters: the sums of those without `_total`.
+      for (const what of ['handles', 'requests', 'resources'])
+        registry.removeSingleMetric(`nodejs_active_${what}_total`);
+    },
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

@@ -21,6 +21,9 @@ declare global {
   }
 }
 
+/** Load balancers ask for these all the time: where all is well, they would be most of the log. */
+const HEALTH = ['/healthz', '/readyz'];
+
 /** Creates what names a request, and logs and counts it once its response is closed. */
 export function requestLog(log: Log, metrics: Metrics): (request: Request, response: Response) => void {
   return (request, response) => {
@@ -32,7 +35,8 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
       // Not the path or the query, which may name phone numbers. An unknown address has no route.
       const route: string | undefined = request.route?.path;
       metrics.answered(route === operation.path ? 'list' : 'other', status, milliseconds / 1000);
-      log.info({
+      const isRoutine = status === 200 && HEALTH.includes(route ?? '');
+      log[isRoutine ? 'debug' : 'info']({
         requestId: request.id,
         method: request.method,
         route,
@@ -62,10 +66,7 @@ const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
 /** Uses the caller's X-Request-Id where it is safe, else creates one. */
 function nameRequest(request: Request, response: Response): void {
   const given = request.get('X-Request-Id') ?? '';
-  request.id = isLoggable(given) ? given : randomUUID();
+  const isSafe = REQUEST_ID.test(given) && (UUID.test(given) || !PHONE_NUMBER.test(given));
+  request.id = isSafe ? given : randomUUID();
   response.setHeader('X-Request-Id', request.id);
-}
-
-function isLoggable(id: string): boolean {
-  return REQUEST_ID.test(id) && (UUID.test(id) || !PHONE_NUMBER.test(id));
 }

@@ -1,5 +1,5 @@
 /** The running service: opens what the application needs, listens, and closes all of it in order. */
-import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer, type RequestListener } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type RequestHandler } from 'express';
 import { createApp } from './app.js';
@@ -24,32 +24,10 @@ const STATEMENT_TIMEOUT_MS = 1000;
 /** How long the start waits for the first connection that pages are read by. */
 const WARM_UP_TIMEOUT_MS = 2000;
 
-export interface Service {
-  /** Where it listens, such as `http://127.0.0.1:3000`. */
-  url: string;
-  /** Where its metrics are, if METRICS_PORT is set. */
-  metricsUrl?: string;
-  /**
-   * Stops gracefully: becomes unready at once, goes on serving for `delay` seconds, then finishes the running requests,
-   * in REQUEST_TIMEOUT_SECONDS and 2 s at most.
-   */
-  close(delay?: number): Promise<void>;
-}
-
-/** All parts of a service that does not listen yet. */
-export interface OpenService {
-  server: Server;
-  /** Metrics and health, for the operator only, if METRICS_PORT is set. */
-  operatorServer: Server | undefined;
-  /** Makes the first requests as quick as the later ones. */
-  warmUp(): Promise<void>;
-  /** Makes the service unready, and ends its connections with their next answer. */
-  beginStop(): void;
-  close(): Promise<void>;
-}
+export type Service = Awaited<ReturnType<typeof startService>>;
 
 /** Opens the parts of the service on a migrated database. */
-export function openService(config: Config, databaseUrl: string, log: Log): OpenService {
+export function openService(config: Config, databaseUrl: string, log: Log) {
   const most = mostConnections(config, log);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
   const database = openDatabase(databaseUrl, {
@@ -67,13 +45,16 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
   boundConnections(server, most);
   return {
     server,
+    /** Metrics and health, for the operator only, if METRICS_PORT is set. */
     operatorServer: config.METRICS_PORT === undefined ? undefined : createServer(operatorApp(metrics, healthRoutes)),
+    /** Makes the first requests as quick as the later ones. */
     async warmUp() {
       await warmUpValidator();
       // A database that can't be read yet shows in /readyz.
       const connected = reader.read(checkSchema, WARM_UP_TIMEOUT_MS).catch(() => {});
       await Promise.all([rateLimit.warmUp(), connected]);
     },
+    /** Makes the service unready, and ends its connections with their next answer. */
     beginStop() {
       stopping = true;
     },
@@ -86,7 +67,7 @@ export function openService(config: Config, databaseUrl: string, log: Log): Open
 }
 
 /** Starts the service on a migrated database. */
-export async function startService(config: Config, databaseUrl: string, log: Log): Promise<Service> {
+export async function startService(config: Config, databaseUrl: string, log: Log) {
   const { server, operatorServer, warmUp, beginStop, close } = openService(config, databaseUrl, log);
   try {
     await warmUp();
@@ -98,8 +79,11 @@ export async function startService(config: Config, databaseUrl: string, log: Log
     throw error;
   }
   return {
+    /** Where it listens, such as `http://127.0.0.1:3000`. */
     url: urlOf(server, config.HOST),
-    ...(operatorServer ? { metricsUrl: urlOf(operatorServer, config.METRICS_HOST) } : {}),
+    /** Where its metrics are, if METRICS_PORT is set. */
+    metricsUrl: operatorServer && urlOf(operatorServer, config.METRICS_HOST),
+    /** Serves for `delay` seconds, unready, then finishes the running requests, in REQUEST_TIMEOUT_SECONDS and 2 s at most. */
     async close(delay = 0) {
       beginStop();
       await sleep(delay * 1000);

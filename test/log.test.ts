@@ -41,9 +41,11 @@ it('is readable on a terminal: one line per event, with its time and level', asy
   );
 });
 
-it('is JSON elsewhere: each line of standard output', async () => {
+it('is JSON elsewhere: each line of standard output, with none for a successful health check', async () => {
   const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
-  await ask(await listening(output));
+  const url = await listening(output);
+  for (const path of ['/healthz', '/readyz']) expect((await fetch(url + path)).status).toBe(200);
+  await ask(url);
   await until(() => output().includes('"status":200'), 'the request is logged');
   child.kill('SIGINT');
   await once(child, 'close');
@@ -58,6 +60,7 @@ it('is JSON elsewhere: each line of standard output', async () => {
       expect.objectContaining({ level: 30, msg: 'SIGINT: closing' }),
     ]),
   );
+  expect(events.filter(({ route = '' }) => /z$/.test(route))).toEqual([]);
 });
 
 /** Starts a program, and gives what it has written to standard output so far. */

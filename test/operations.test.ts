@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readConfig, settingNames } from '../src/config.js';
+import { openDatabase } from '../src/database/connect.js';
 import { createMetrics } from '../src/metrics.js';
 
 const document = readFileSync('docs/operations.md', 'utf8');
@@ -24,10 +25,14 @@ describe('docs/operations.md', () => {
     for (const [, name] of text.matchAll(/^# HELP (\w+)/gm)) expect(document).toContain(`\`${name}`);
   });
 
-  it('names the same startup parameters for PgBouncer to ignore as the cluster', () => {
-    const [ignored = 'none'] =
-      /ignore_startup_parameters = [\w,]+/.exec(readFileSync('test/cluster/cluster.ts', 'utf8')) ?? [];
-    expect(document).toContain(ignored);
+  it('has PgBouncer ignore and set what it does not pass on of what each session asks for', () => {
+    const { connection } = openDatabase('postgres://host/database').$client.options;
+    const passedOn = ['application_name', 'DateStyle', 'standard_conforming_strings', 'TimeZone'];
+    const asked = Object.keys(connection).filter((name) => !passedOn.includes(name));
+    const file = readFileSync('deploy/pgbouncer/pgbouncer.ini', 'utf8');
+    const ignored = /^ignore_startup_parameters = (.*)$/m.exec(file)?.[1]?.split(',');
+    expect(ignored?.toSorted()).toEqual(asked.toSorted());
+    expect([...file.matchAll(/SET (\w+) = /g)].map(([, name]) => name).sort()).toEqual(asked.toSorted());
   });
 
   it.each(['compose.yaml', 'Dockerfile'])('%s sets only settings that exist', (file) => {

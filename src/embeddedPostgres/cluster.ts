@@ -1,12 +1,11 @@
 /** A database cluster in a folder: its data, and how its server starts and stops, by PostgreSQL's own initdb and pg_ctl. */
 import { randomBytes, randomInt } from 'node:crypto';
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { chown, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Account, run } from './account.js';
-import { messageOf, unusable } from './failure.js';
-import type { Programs } from './programs.js';
+import { messageOf, type Programs, unusable } from './programs.js';
 
 const FAST_STOP_TIMEOUT_MS = 10_000;
 /** PostgreSQL itself kills its children after 5 s. */
@@ -30,11 +29,6 @@ export interface Cluster {
   password: string;
 }
 
-/** Whether there is a cluster in the folder `home`; {@link initialize} makes it in one step. */
-export function hasData(home: string): boolean {
-  return statSync(home, { throwIfNoEntry: false }) !== undefined;
-}
-
 /** Makes the cluster of the folder `home`: in a draft, which is renamed when complete, so a kill -9 leaves no partial one. */
 export async function initialize(home: string, { initdb }: Programs, account: Account, stop: AbortSignal) {
   const draft = await mkdtemp(draftOf(home)); // 0700
@@ -54,7 +48,7 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
     stop.throwIfAborted();
-    if (hasData(home)) return; // another process was faster
+    if (existsSync(home)) return; // another process was faster
     throw unusable(`cannot be set up in ${home}:\n${lastLines(messageOf(error))}\nRepair what it names`, error);
   }
 }

@@ -4,14 +4,14 @@
  * kill -9 could leave behind: who starts PostgreSQL is decided by its own postmaster.pid, who makes the data by a rename,
  * and who is the last by pg_stat_activity.
  */
+import { existsSync } from 'node:fs';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../database/errors.js';
 import { accountFor, requireOwner } from './account.js';
-import { type Cluster, hasData, initialize, lastPostmaster, removeDrafts, startServer, stopServer } from './cluster.js';
-import { messageOf, unusable } from './failure.js';
-import { installedPrograms } from './programs.js';
+import { type Cluster, initialize, lastPostmaster, removeDrafts, startServer, stopServer } from './cluster.js';
+import { installedPrograms, messageOf, unusable } from './programs.js';
 import { openSession, type Session } from './session.js';
 
 const NEVER = new AbortController().signal;
@@ -21,21 +21,10 @@ const START_TIMEOUT_SECONDS = 60;
 const PASSING_FAILURE_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
 
-export interface EmbeddedPostgres {
-  /** The address of its database, valid until `close()`. */
-  url: string;
-  /** The file of its log. */
-  log: string;
-  /** Ends this use; the last user stops PostgreSQL. Takes 21 s where PostgreSQL hangs. May be called more than once. */
-  close(): Promise<void>;
-}
-
 /**
- * Opens the PostgreSQL whose data are in `folder`: makes the data if there are none, starts it or joins the one that
- * other processes use already. Takes about a second the first time. It listens on 127.0.0.1 only, on a free port that may
- * differ from start to start, with a random password. After a kill -9 PostgreSQL goes on running, and the next user takes
- * it over.
- *
+ * Opens the PostgreSQL whose data are in `folder`, and makes the data if there are none. It listens on 127.0.0.1 only, on a
+ * free port that may differ from start to start, with a random password. After a kill -9 of its user PostgreSQL goes on
+ * running, and the next user takes it over.
  * @param folder created if missing; as root, what is made inside belongs to `nobody` (PostgreSQL refuses root)
  * @param stop aborts the start: its reason becomes the error, and PostgreSQL is stopped unless other processes use it
  * @param hurry makes PostgreSQL cut its sessions when it is stopped; the next start then replays its log
@@ -44,7 +33,7 @@ export interface EmbeddedPostgres {
 export async function openEmbeddedPostgres(
   folder: string,
   { stop = NEVER, hurry = NEVER }: { stop?: AbortSignal; hurry?: AbortSignal } = {},
-): Promise<EmbeddedPostgres> {
+) {
   const cluster = await preparedCluster(folder, stop);
   const session = await joined(cluster, stop);
   const leave = async () => {
@@ -57,18 +46,18 @@ export async function openEmbeddedPostgres(
   }
   let closed: Promise<void> | undefined;
   return {
+    /** The address of its database, valid until `close()`. */
     url: session.url,
+    /** The file of its log. */
     log: cluster.log,
-    close: () => {
-      closed ??= leave();
-      return closed;
-    },
+    /** Ends this use; the last user stops PostgreSQL. Takes 21 s where PostgreSQL hangs. May be called more than once. */
+    close: () => (closed ??= leave()),
   };
 }
 
 /** Whether `folder` holds the data of an embedded PostgreSQL. */
 export function isEmbeddedPostgres(folder: string): boolean {
-  return hasData(join(folder, 'postgres'));
+  return existsSync(join(folder, 'postgres'));
 }
 
 async function preparedCluster(folder: string, stop: AbortSignal): Promise<Cluster> {
@@ -78,7 +67,7 @@ async function preparedCluster(folder: string, stop: AbortSignal): Promise<Clust
     await mkdir(folder, { recursive: true });
     const programs = await installedPrograms(join(folder, 'libraries'));
     const account = await accountFor(home, programs);
-    if (!hasData(home)) await initialize(home, programs, account, stop);
+    if (!existsSync(home)) await initialize(home, programs, account, stop);
     await removeDrafts(home);
     const password = (await readFile(join(home, 'password'), 'utf8')).trim();
     return { home, log: join(home, 'log'), programs, account, password };
@@ -102,7 +91,7 @@ async function joined(cluster: Cluster, stop: AbortSignal): Promise<Session> {
     stop.throwIfAborted();
     if (!port || codeOf(obstacle) === 'ECONNREFUSED') {
       obstacle = await startServer(cluster, stop);
-      if (obstacle) firstFailure = Math.min(firstFailure, Date.now());
+      firstFailure = obstacle ? Math.min(firstFailure, Date.now()) : Number.POSITIVE_INFINITY;
       if (Date.now() - firstFailure > PASSING_FAILURE_MS) throw obstacle;
     }
     if (Date.now() > deadline) {

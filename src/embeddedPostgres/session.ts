@@ -11,19 +11,13 @@ const USING = 'branded-phone-numbers user';
 const LEAVING = 'branded-phone-numbers leaving';
 const ANSWER_TIMEOUT_MS = 5_000;
 
-export interface Session {
-  /** The address of the database. */
-  url: string;
-  /** Says that this process leaves. Returns whether no other uses PostgreSQL: then it has to be stopped. */
-  leave(): Promise<boolean>;
-  end(): Promise<void>;
-}
+export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /**
  * Opens a session on the server at `address`, and makes the database if it is not there yet.
  * @throws the driver's error, or one that says that the server is about to be stopped
  */
-export async function openSession(address: string): Promise<Session> {
+export async function openSession(address: string) {
   let isUsing = false;
   const sql = postgres(`${address}/postgres`, {
     max: 1,
@@ -58,7 +52,9 @@ export async function openSession(address: string): Promise<Session> {
     throw error;
   }
   return {
+    /** The address of the database. */
     url: `${address}/${DATABASE}`,
+    /** Says that this process leaves. Returns whether no other uses PostgreSQL: then it has to be stopped. */
     leave() {
       isUsing = false;
       // A server that does not answer is of no use to others either.

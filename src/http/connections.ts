@@ -30,8 +30,7 @@ interface Connection {
  */
 export function mostConnections({ MAX_CONNECTIONS, DATABASE_CONNECTIONS }: Config, log: Log): number {
   const allowed = openFilesLimit();
-  // A connection to the database that is replaced may still be there beside the new one.
-  const others = OTHER_FILES + 2 * DATABASE_CONNECTIONS;
+  const others = OTHER_FILES + DATABASE_CONNECTIONS;
   const most = Math.min(MAX_CONNECTIONS, allowed - others);
   const few = `the system allows ${allowed} open files (ulimit -n)`;
   if (most < 1)

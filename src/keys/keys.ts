@@ -1,8 +1,6 @@
 /**
- * API keys: created, listed and revoked.
- *
- * A key is 256 random bits, so its SHA-256 can be kept and looked up as it is: nobody can guess a key, so a slow or salted
- * hash would protect nothing, and the time of a lookup reveals nothing about any key.
+ * API keys: created, listed and revoked. A key is 256 random bits, so its SHA-256 can be kept and looked up as it is: a slow
+ * or salted hash would protect nothing, and the time of a lookup reveals nothing.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { and, asc, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm';
@@ -17,24 +15,10 @@ export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
 
 /** What is shown of a key; its times are RFC 3339 in UTC. */
-export interface ApiKey {
-  id: string;
-  name: string;
-  state: 'active' | 'expired' | 'revoked';
-  /** The business profiles whose numbers the key sees; null for all. */
-  businessProfileIds: string[] | null;
-  createdAt: string;
-  /** When it stops being accepted; null for never. */
-  expiresAt: string | null;
-  revokedAt: string | null;
-  /** The last day, in UTC, on which a request was accepted with it; null for none. */
-  lastUsedOn: string | null;
-}
-
 const shown = {
   id: apiKeys.id,
   name: apiKeys.name,
-  state: sql<ApiKey['state']>`CASE
+  state: sql<'active' | 'expired' | 'revoked'>`CASE
     WHEN ${apiKeys.revokedAt} IS NOT NULL THEN 'revoked' WHEN ${apiKeys.expiresAt} <= now() THEN 'expired' ELSE 'active'
   END`,
   businessProfileIds: apiKeys.businessProfileIds,
@@ -43,6 +27,7 @@ const shown = {
   revokedAt: sql<string | null>`rfc3339(${apiKeys.revokedAt})`,
   lastUsedOn: apiKeys.lastUsedOn,
 };
+export type ApiKey = Awaited<ReturnType<typeof listApiKeys>>[number];
 
 /**
  * Creates a key. Returns, beside its record, the key itself, which can't be shown again.
@@ -51,11 +36,8 @@ const shown = {
 export async function createApiKey(
   database: Pick<Database, 'insert'>,
   name: string,
-  {
-    businessProfileIds = null,
-    expiresAt = null,
-  }: { businessProfileIds?: string[] | null; expiresAt?: Date | null } = {},
-): Promise<{ key: string; created: ApiKey }> {
+  { businessProfileIds = null, expiresAt }: { businessProfileIds?: string[] | null; expiresAt?: Date | null } = {},
+) {
   const key = `bpn_${randomBytes(KEY_BYTES).toString('base64url')}`;
   const [created] = await database
     .insert(apiKeys)
@@ -73,10 +55,8 @@ function reasonOf(error: unknown): UserError | undefined {
   const cause = causeOf(error) as Error & { constraint_name?: string };
   if (codeOf(cause) !== CHECK_VIOLATION) return undefined;
   if (cause.constraint_name === 'key_name_is_name') {
-    const { minLength, maxLength } = contract.components.schemas.Name ?? {};
-    return new UserError(
-      `the name must have ${minLength} to ${maxLength} characters, none of them a control character`,
-    );
+    const { minLength: least, maxLength: most } = contract.components.schemas.Name ?? {};
+    return new UserError(`the name must have ${least} to ${most} characters, none of them a control character`);
   }
   if (cause.constraint_name === 'key_expires_later') return new UserError('the key would have expired already');
   return undefined;
@@ -93,12 +73,12 @@ export async function unknownProfiles(database: Database, ids: readonly string[]
 }
 
 /** All keys, expired and revoked ones too, oldest first. */
-export function listApiKeys(database: Database): Promise<ApiKey[]> {
+export async function listApiKeys(database: Database) {
   return database.select(shown).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
 }
 
 /** Revokes a key; undefined if no key has this id, or it is revoked already. */
-export async function revokeApiKey(database: Database, id: string): Promise<ApiKey | undefined> {
+export async function revokeApiKey(database: Database, id: string) {
   const now: SQL<string> = sql`now()`;
   const [revoked] = await database
     .update(apiKeys)

@@ -18,7 +18,8 @@
  * one snapshot, and finds the wanted terms in that snapshot: a number that matches throughout is in the driving set and
  * passes its tests. Earlier snapshots decide only which set drives.
  */
-import { type SQL, sql } from 'drizzle-orm';
+import { fillPlaceholders, type SQL, sql } from 'drizzle-orm';
+import { PgDialect } from 'drizzle-orm/pg-core';
 import type { Database } from '../database/connect.js';
 import type { Signal } from '../database/reads.js';
 import type { Filter } from '../request/filter.js';
@@ -27,8 +28,8 @@ import { END, pageOfAll, pageOfCandidates, pageOfNumber, pageOfRanges, reachOf }
 
 /** A page of the list. */
 export interface Page {
-  /** The items as JSON text, separated by commas, as the answer carries them. */
-  items: string;
+  /** The items as JSON, separated by commas, as the answer carries them; in pieces, which PostgreSQL's socket gave. */
+  items: readonly Buffer[];
   /** How many there are. */
   count: number;
   /** The phone number of the last one; null if there is none. */
@@ -57,14 +58,11 @@ const SAMPLE = 128;
 const GROWTH = 4;
 
 /**
- * Prepares the list query on `database`; each statement is compiled once and prepared once on each connection.
+ * Prepares the list query on a client; each statement is compiled once and prepared once on each connection.
  * `costPerRow` and `growth` are for tests that want many small batches.
  */
-export function preparePages(
-  database: Pick<Database, 'select'>,
-  { costPerRow = COST_PER_ROW, growth = GROWTH } = {},
-): ReadPage {
-  const { readPart, readReach } = prepareStatements(database);
+export function preparePages(client: Client, { costPerRow = COST_PER_ROW, growth = GROWTH } = {}): ReadPage {
+  const { readPart, readReach } = prepareStatements(client);
 
   return async ({ filter, visibleProfiles, after, size }, signal) => {
     const businessProfiles = profilesOf(filter, visibleProfiles);
@@ -111,12 +109,13 @@ interface Part extends Page {
   until: string;
 }
 
-const NO_PAGE: Part = { items: '', count: 0, last: null, hasNext: false, until: END };
+const COMMA = Buffer.from(',');
+const NO_PAGE: Part = { items: [], count: 0, last: null, hasNext: false, until: END };
 
 function joined(page: Part, next: Part): Part {
   if (page.count === 0) return next;
   if (next.count === 0) return { ...page, hasNext: next.hasNext, until: next.until };
-  return { ...next, items: `${page.items},${next.items}`, count: page.count + next.count };
+  return { ...next, items: [...page.items, COMMA, ...next.items], count: page.count + next.count };
 }
 
 function profilesOf({ businessProfileId }: Filter, visible: readonly string[] | null): readonly string[] | null {
@@ -131,48 +130,43 @@ interface Reach {
 }
 
 type Values = Record<string, unknown>;
+type PageRow = [items: Buffer, count: Buffer, last: Buffer | null, hasNext: Buffer, until: Buffer];
 type Statement =
   | Exclude<Step, { read: 'candidates' }>
   | { read: 'candidates'; scan: Scan; hasSeveralAttributes: boolean };
 
-function prepareStatements(database: Pick<Database, 'select'>) {
-  const pages = new Map<string, ReturnType<typeof preparePage>>();
-  const reaches = new Map<string, ReturnType<typeof prepareReach>>();
+/** What sends the statements: a pool, or a transaction. */
+type Client = Pick<Database['$client'], 'unsafe'>;
 
-  function preparePage(name: string, text: SQL) {
-    return database
-      .select({
-        items: sql<string>`items`,
-        count: sql<number>`count`,
-        last: sql<string | null>`last`,
-        hasNext: sql<boolean>`has_next`,
-        until: sql<string>`until`,
-      })
-      .from(sql`(${text}) AS page`)
-      .prepare(name);
-  }
+function prepareStatements(client: Client) {
+  const dialect = new PgDialect();
+  const statements = new Map<string, ReturnType<SQL['toQuery']>>();
 
-  function prepareReach(name: string, text: SQL) {
-    return database
-      .select({ last: sql<string>`last`, ranges: sql<number>`ranges` })
-      .from(sql`(${text}) AS reach`)
-      .prepare(name);
+  /** The one row of a statement, as the bytes that PostgreSQL sent: those of the items are also what a client gets. */
+  async function read(name: string, text: () => SQL, values: Values) {
+    const statement = statements.get(name) ?? dialect.sqlToQuery(text());
+    statements.set(name, statement);
+    const parameters = fillPlaceholders(statement.params, values) as string[];
+    const [row] = await client.unsafe(statement.sql, parameters, { prepare: true }).raw();
+    return row as Buffer[];
   }
 
   async function readPart(part: Statement, values: Values): Promise<Part> {
-    const name = nameOf(part);
-    const statement = pages.get(name) ?? preparePage(name, textOf(part));
-    pages.set(name, statement);
-    const [page = NO_PAGE] = await statement.execute(values);
-    return page;
+    const text = () => sql`select items, count, last, has_next, until from (${textOf(part)}) AS page`;
+    const [items, count, last, hasNext, until] = (await read(nameOf(part), text, values)) as PageRow;
+    return {
+      items: [items],
+      count: Number(count),
+      last: last && `${last}`,
+      hasNext: `${hasNext}` === 't',
+      until: `${until}`,
+    };
   }
 
   async function readReach(scan: Scan, values: Values): Promise<Reach> {
-    const name = `reach of ${nameOfScan(scan)}`;
-    const statement = reaches.get(name) ?? prepareReach(name, reachOf(scan));
-    reaches.set(name, statement);
-    const [reach = { last: END, ranges: 0 }] = await statement.execute(values);
-    return reach;
+    const text = () => sql`select last, ranges from (${reachOf(scan)}) AS reach`;
+    const [last, ranges] = await read(`reach of ${nameOfScan(scan)}`, text, values);
+    return { last: `${last}`, ranges: Number(ranges) };
   }
 
   return { readPart, readReach };

@@ -25,22 +25,15 @@ export const identifyByAddress: Identify = (request) => ({ client: addressClient
 /** Knows clients by their API key. A request without a valid one is counted for its address, then refused. */
 export function identifyByApiKey(findKeys: FindKeys): Identify {
   const lookUp = lookUpTogether(findKeys);
-  const valid = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS });
-  /** Until when each key counts as unknown. */
-  const unknown = new LRUCache<string, number>({ max: MAX_UNKNOWN_KEYS });
+  const valid = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: KEY_TTL_MS });
+  const unknown = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: KEY_TTL_MS });
 
   async function find(hash: string): Promise<KnownKey | undefined> {
-    const now = performance.now();
     const known = valid.get(hash);
-    if (known && known.freshUntil > now) return known;
-    if ((unknown.get(hash) ?? 0) > now) return undefined;
+    if (known || unknown.has(hash)) return known;
     const key = await lookUp(hash);
-    if (key) {
-      valid.set(hash, key);
-    } else {
-      valid.delete(hash);
-      unknown.set(hash, performance.now() + KEY_TTL_MS);
-    }
+    if (key) valid.set(hash, key, { start: key.asked });
+    else unknown.set(hash, true);
     return key;
   }
 

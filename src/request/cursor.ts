@@ -22,16 +22,10 @@ export function encodeCursor(phoneNumber: string, filter: Filter): string {
   return Buffer.concat([content, digest(content)]).toString('base64url');
 }
 
-/** What a cursor says. */
-export interface Cursor {
-  /** The phone number after which the page begins. */
-  after: string;
-  /** Whether it was made for this filter. */
-  isFor(filter: Filter): boolean;
-}
+export type Cursor = NonNullable<ReturnType<typeof decodeCursor>>;
 
-/** Reads a cursor; undefined where it is damaged. */
-export function decodeCursor(text: string): Cursor | undefined {
+/** Reads a cursor: after which phone number the page begins, and for which filter; undefined where it is damaged. */
+export function decodeCursor(text: string) {
   const bytes = Buffer.from(text, 'base64url');
   const content = bytes.subarray(0, -DIGEST_BYTES);
   const after = `+${content.toString('latin1', HEAD_BYTES)}`;
@@ -42,7 +36,7 @@ export function decodeCursor(text: string): Cursor | undefined {
     digest(content).equals(bytes.subarray(-DIGEST_BYTES)) &&
     E164.test(after);
   if (!isIntact) return undefined;
-  return { after, isFor: (filter) => digestOf(filter).equals(content.subarray(1, HEAD_BYTES)) };
+  return { after, isFor: (filter: Filter) => digestOf(filter).equals(content.subarray(1, HEAD_BYTES)) };
 }
 
 /** The digests of filters: many pages are read with one. */

@@ -21,8 +21,8 @@ export interface KnownKey {
   expiry: number;
   /** The same as RFC 3339. */
   expiresAt: string | null;
-  /** Until when this is used without another look-up, by `performance.now()`. */
-  freshUntil: number;
+  /** When the database was asked, by `performance.now()`. */
+  asked: number;
 }
 
 /** The keys of some hashes, by their hash; revoked and unknown ones are missing. */
@@ -68,8 +68,7 @@ const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
 
 /**
  * Records that keys were used today, which `keys list` shows: one write a day, for which no request waits, and which waits
- * for no row that somebody has locked. If it fails, as on a replica or without the privilege, the next look-up tries again;
- * the key works regardless.
+ * for no locked row. If it fails, as on a replica or without the privilege, the next look-up tries again.
  */
 async function noteUse(database: Database, ids: string[]): Promise<void> {
   const free = database
@@ -104,10 +103,8 @@ export function prepareFindKeys(database: Database): FindKeys {
     // One at a time: a lock on the whole table would hold all connections.
     if (used.length > 0 && !isNoting) {
       isNoting = true;
-      void noteUse(
-        database,
-        used.map(({ id }) => id),
-      )
+      const ids = used.map(({ id }) => id);
+      void noteUse(database, ids)
         .catch(() => {})
         .finally(() => (isNoting = false));
     }
@@ -118,7 +115,7 @@ export function prepareFindKeys(database: Database): FindKeys {
           client: { id: `key:${id}`, visibleProfiles: businessProfileIds },
           expiry: asked + (millisecondsLeft ?? Number.POSITIVE_INFINITY),
           expiresAt,
-          freshUntil: asked + KEY_TTL_MS,
+          asked,
         },
       ]),
     );

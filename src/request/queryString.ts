@@ -8,7 +8,7 @@ import { contract, type Parameter, parameters } from '../contract.js';
 import { describeNumber, PLAIN_DIGITS } from '../messages/findings.js';
 import { shorten } from '../messages/shorten.js';
 import { nearest, plain } from '../messages/suggestion.js';
-import type { Faults } from '../problem/faults.js';
+import type { Faults } from '../problem/problem.js';
 import { decode } from './encoding.js';
 
 const MAX_PAIRS = contract.paths[operation.path]?.get?.['x-max-query-pairs'] ?? 0;

@@ -8,8 +8,7 @@ import {
 } from '../../generated/types/apis/index.js';
 import { contract, parameters, resolve } from '../contract.js';
 import { parameterFault } from '../messages/findings.js';
-import { Faults } from '../problem/faults.js';
-import { invalidCursor, invalidRequest } from '../problem/problem.js';
+import { Faults, invalidCursor, invalidRequest } from '../problem/problem.js';
 import { type Cursor, decodeCursor } from './cursor.js';
 import { type Filter, filterOf } from './filter.js';
 import { parseQueryString } from './queryString.js';
@@ -86,85 +85,68 @@ function searchOf(parameters: ValidParameters): string {
   return String(search);
 }
 
-/** One finding of express-openapi-validator. */
+/** One finding of express-openapi-validator: such as `/query/status/1`, and `enum.openapi.validation`. */
 interface Finding {
-  /** Such as `/query/status/1`. */
   path: string;
-  /** The keyword of JSON Schema that failed, then `.openapi.validation`. */
   errorCode?: string;
-  message: string;
 }
 
 /** Adds the validator's findings about `query` to `faults`: one for each value, even if it fails several keywords. */
 function addFindings(findings: readonly Finding[], query: Record<string, unknown>, faults: Faults): void {
-  const seen = new Set<string>();
-  for (const { path, errorCode = '', message } of findings) {
+  const found = new Set<string>();
+  for (const { path, errorCode = '' } of findings) {
+    if (found.size === found.add(path).size) continue;
     const [, , name = '', index] = path.split('/');
-    const key = `${name}/${index ?? ''}`;
-    if (seen.has(key)) continue;
-    seen.add(key);
     const [keyword = ''] = errorCode.split('.');
-    const sent = query[name];
-    const schema = parameters.get(name)?.schema;
+    const { [name]: sent } = query;
+    const schema = parameters.get(name)?.schema ?? {};
     faults.add(name, () => {
-      if (!schema) return message;
       if (index === undefined) return parameterFault(keyword, schema, sent);
       return parameterFault(keyword, resolve(schema.items ?? {}), (sent as unknown[])[Number(index)]);
     });
   }
 }
 
-type Validator = (query: Record<string, unknown>) => Promise<Finding[]>;
-
-let validator: Validator | undefined;
-
-/** What the contract's validator finds wrong with the values of a query, into which it writes defaults and numbers. */
-function validate(query: Record<string, unknown>): Promise<Finding[]> {
-  validator ??= createValidator();
-  return validator(query);
-}
-
 /**
- * Creates the contract's validator. It is given requests that have nothing but a query: it would compile and keep a schema
- * for each Content-Type that it meets.
+ * The contract's validator is given requests that have nothing but a query: it would compile and keep a schema for each
+ * Content-Type that it meets.
  */
-function createValidator(): Validator {
-  const router = express.Router().use(
-    OpenApiValidator.middleware({
-      apiSpec: documentForValidator(),
-      // CI lints the document; to check it again would take a seventh of each start.
-      validateApiSpec: false,
-      validateRequests: { allErrors: true },
-      validateResponses: false,
-      validateSecurity: false,
-      fileUploader: false,
-    }) as RequestHandler[],
-  );
-  // The validator asks the application how routes are matched.
-  const app = express().enable('strict routing').enable('case sensitive routing');
+const validator = express.Router().use(
+  OpenApiValidator.middleware({
+    apiSpec: documentForValidator(),
+    // CI lints the document; to check it again would take a seventh of each start.
+    validateApiSpec: false,
+    validateRequests: { allErrors: true },
+    validateResponses: false,
+    validateSecurity: false,
+    fileUploader: false,
+  }) as RequestHandler[],
+);
+/** The validator asks the application how routes are matched. */
+const app = express().enable('strict routing').enable('case sensitive routing');
+
+/** What the validator finds wrong with the values of a query, into which it writes defaults and numbers. */
+function validate(query: Record<string, unknown>): Promise<Finding[]> {
   const { method, path } = operation;
-  return (query) => {
-    const request = { app, method, path, url: path, originalUrl: path, baseUrl: '', headers: {}, params: {}, query };
-    return new Promise((resolve, reject) => {
-      router(request as unknown as Request, {} as Response, (error?: unknown) => {
-        if (error === undefined) return resolve([]);
-        const { status, errors } = error as { status?: number; errors?: Finding[] };
-        if (status === 400 && Array.isArray(errors)) resolve(errors);
-        else reject(error);
-      });
+  const request = { app, method, path, url: path, originalUrl: path, baseUrl: '', headers: {}, params: {}, query };
+  return new Promise((resolve, reject) => {
+    validator(request as unknown as Request, {} as Response, (error?: unknown) => {
+      const { errors } = (error ?? { errors: [] }) as { errors?: Finding[] };
+      if (errors) resolve(errors);
+      else reject(error);
     });
-  };
+  });
 }
 
 /**
- * The contract with `allowReserved` on each query parameter. The validator wants reserved characters percent-encoded
- * and so would refuse the specification's own `status=submitted+for+review`; if it were published, `allowReserved` would
- * make clients send `+` and `&` unencoded.
+ * The contract with `allowReserved` on each parameter. The validator wants reserved characters percent-encoded and so would
+ * refuse the specification's own `status=submitted+for+review`; if it were published, `allowReserved` would make clients
+ * send `+` and `&` unencoded.
  */
 function documentForValidator() {
   const document = structuredClone(contract);
   for (const parameter of Object.values(document.components.parameters)) {
-    if (parameter.in === 'query') Object.assign(parameter, { allowReserved: true });
+    Object.assign(parameter, { allowReserved: true });
   }
   return document as unknown as Parameters<typeof OpenApiValidator.middleware>[0]['apiSpec'];
 }

@@ -1,9 +1,10 @@
-/** The rate limit in Redis: shared by instances, and kept by each of them while Redis is down. */
+/** The rate limit: shared by instances in Redis, and kept by each of them while its store is down. */
 import { describe, expect, it } from 'vitest';
 import { hasRedis } from '../redis.js';
 import { until, withinASecond } from '../until.js';
 import { proxy, redis, useFailingRedis } from './failingRedis.js';
-import { ask, countOf, instances, metric, newClient, start, together, useInstances } from './instances.js';
+import { ask, countOf, databaseUrl, instances, metric, newClient, start, together, useInstances } from './instances.js';
+import { openToxicProxy } from './toxicProxy.js';
 
 useInstances();
 
@@ -42,10 +43,28 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
   it('half-open connections are replaced', async () => {
     await start(1, { REDIS_URL: proxy.through(redis.url) });
     proxy.forgetConnections();
-    await until(async () => {
-      const before = await metric('rate_limit_store_errors_total');
-      await ask(instances[0], newClient());
-      return (await metric('rate_limit_store_errors_total')) === before;
-    }, 'Redis counts');
+    await expectCountedAgain();
   });
 });
+
+describe('with PostgreSQL as the store', () => {
+  it('half-open connections are replaced', async () => {
+    const proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
+    await start(1, {}, proxy.through(databaseUrl));
+    proxy.forgetConnections();
+    await expectCountedAgain();
+    await Promise.all(instances.splice(0).map((instance) => instance.close()));
+    await proxy.close();
+  });
+});
+
+/** Fails unless the store fails once, and counts again soon. */
+async function expectCountedAgain(): Promise<void> {
+  await ask(instances[0], newClient());
+  expect(await metric('rate_limit_store_errors_total')).toBe(1);
+  await until(async () => {
+    const before = await metric('rate_limit_store_errors_total');
+    await ask(instances[0], newClient());
+    return (await metric('rate_limit_store_errors_total')) === before;
+  }, 'the store counts');
+}

@@ -1,16 +1,62 @@
 /** Stopping: no request fails, and the service ends in time. The command itself, as an operator runs it. */
-
-import { Agent } from 'node:http';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { Agent, get } from 'node:http';
+import { connect } from 'node:net';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { connectTo } from '../connection.js';
+import { createDatabase } from '../database.js';
+import { listeningUrl } from '../listeningUrl.js';
 import { until } from '../until.js';
-import { ask, codeOf, PATH, serve, useCommandThatServes } from './served.js';
+import { openToxicProxy } from './toxicProxy.js';
 
-useCommandThatServes();
+const PATH = '/v1/brandedPhoneNumbers';
+let databaseUrl: string;
+let drop: () => Promise<void>;
+let child: ChildProcess;
+
+beforeEach(async () => {
+  ({ url: databaseUrl, drop } = await createDatabase());
+});
+afterEach(async () => {
+  child.kill('SIGKILL');
+  await drop();
+});
+
+async function serve(environment: Record<string, string> = {}): Promise<string> {
+  const serving = spawn(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve'], {
+    env: { ...process.env, DATABASE_URL: databaseUrl, PORT: '0', RATE_LIMIT_PER_SECOND: '0', ...environment },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  child = serving;
+  return listeningUrl(serving.stdout);
+}
+
+/** Sends a request: the answer's status and whether its connection ends. */
+function ask(url: string, agent?: Agent): Promise<{ status: number | undefined; ends: boolean }> {
+  return new Promise((resolve, reject) => {
+    get(url, agent ? { agent } : {}, (response) => {
+      response.resume();
+      const ends = response.headers.connection === 'close';
+      response.once('end', () => resolve({ status: response.statusCode, ends }));
+    }).once('error', reject);
+  });
+}
+
+/** Fails unless the service ends with 0, in time. */
+async function expectToEnd(withinMs = 10_000): Promise<void> {
+  const begin = performance.now();
+  if (child.exitCode === null) await once(child, 'exit');
+  expect(child.exitCode).toBe(0);
+  expect(performance.now() - begin).toBeLessThan(withinMs);
+}
 
 describe('SIGTERM', () => {
-  it('makes it unready at once, fails none of the requests, and ends it with 0 within 10 seconds', async () => {
-    const { child, url } = await serve();
+  it('makes it unready at once, fails none of the requests, and ends it with 0', async () => {
+    const url = await serve();
     const agent = new Agent({ keepAlive: true, maxSockets: 20 });
     const answers: { status: number | undefined; ends: boolean }[] = [];
     // As a load balancer does: reuses no connection whose end was announced, and sends nothing once it is unready.
@@ -19,7 +65,6 @@ describe('SIGTERM', () => {
       while (isReady) answers.push(await ask(`${url}${PATH}`, agent));
     });
     await until(() => answers.length > 50, '50 requests are answered');
-    const begin = performance.now();
     child.kill('SIGTERM');
     await until(async () => (await ask(`${url}/readyz`)).status === 503, 'it is unready');
     expect((await ask(`${url}/healthz`)).status).toBe(200);
@@ -27,8 +72,49 @@ describe('SIGTERM', () => {
     await sleep(500);
     isReady = false;
     await Promise.all(load);
-    expect(await codeOf(child)).toBe(0);
-    expect(performance.now() - begin).toBeLessThan(10_000);
+    await expectToEnd();
     expect([...new Set(answers.map(({ status }) => status))]).toEqual([200]);
+  });
+
+  it('waits for the request that is running', async () => {
+    const url = await serve({ DRAIN_SECONDS: '0' });
+    expect((await ask(`${url}${PATH}`)).status).toBe(200);
+    const [holder, sql] = [connectTo(databaseUrl), connectTo(databaseUrl)];
+    await holder`BEGIN`;
+    await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
+    const running = ask(`${url}${PATH}`);
+    const waits = () =>
+      sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    await until(async () => (await waits()).length > 0, 'the request waits for the lock');
+    child.kill('SIGTERM');
+    // PostgreSQL cancels a statement after a second.
+    await sleep(500);
+    expect(child.exitCode).toBe(null);
+    await holder`ROLLBACK`;
+    await Promise.all([holder.end(), sql.end()]);
+    expect((await running).status).toBe(200);
+    // It does not wait until the connection that the client keeps is cut, after 5.5 s.
+    await expectToEnd(4500);
+  });
+
+  it('ends it in time when the database hangs, and clients are idle or never finish their request', async () => {
+    const proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
+    const url = await serve({
+      DATABASE_URL: proxy.through(databaseUrl),
+      RATE_LIMIT_PER_SECOND: '10',
+      DRAIN_SECONDS: '0',
+    });
+    expect((await ask(`${url}${PATH}`)).status).toBe(200);
+    const { hostname, port } = new URL(url);
+    const [idle, slow] = [1, 2].map(() => connect(Number(port), hostname).on('error', () => {}));
+    slow?.write('GET / HTTP/1.1\r\nHost: ');
+    proxy.behave('silent');
+    const running = ask(`${url}${PATH}`);
+    await until(() => proxy.unanswered() > 0, 'the request has asked the database');
+    child.kill('SIGTERM');
+    expect((await running).status).toBe(503);
+    await expectToEnd();
+    for (const socket of [idle, slow]) socket?.destroy();
+    await proxy.close();
   });
 });

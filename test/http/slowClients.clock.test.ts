@@ -34,7 +34,7 @@ describe.concurrent('a client', () => {
   });
 });
 
-test('An answer that takes 21 seconds is sent where REQUEST_TIMEOUT_SECONDS allows it', async () => {
+test.concurrent('An answer that takes 21 seconds is sent where REQUEST_TIMEOUT_SECONDS allows it', async () => {
   const app = express().get('/', async (_request, response) => {
     await sleep(21_000);
     response.send('late');

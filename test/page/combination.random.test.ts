@@ -18,6 +18,7 @@ import {
   PROFILES,
   write,
 } from '../numbers.js';
+import { freshSeed } from '../seed.js';
 import { useService } from '../service.js';
 import { find, type Query, searchOf } from './reference.js';
 
@@ -59,13 +60,15 @@ async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
 
 /** The same, page by page from a query that takes many small batches of candidates. */
 async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {
-  const pages = preparePages(service.database, { costPerRow: 1, growth: 2 });
+  const pages = preparePages(service.database.$client, { costPerRow: 1, growth: 2 });
   const filter = filterOf(query);
   const found: string[] = [];
   for (let after = ''; ; ) {
     const page = await pages({ filter, visibleProfiles: null, after, size });
     expect(page.count).toBeLessThanOrEqual(size);
-    found.push(...JSON.parse(`[${page.items}]`).map(({ phoneNumber }: BrandedPhoneNumber) => phoneNumber));
+    found.push(
+      ...JSON.parse(`[${Buffer.concat(page.items)}]`).map(({ phoneNumber }: BrandedPhoneNumber) => phoneNumber),
+    );
     if (!page.hasNext || page.last === null) return found;
     after = page.last;
   }
@@ -96,7 +99,7 @@ it('random queries over random data give what the reference gives, page by page'
 }, 300_000);
 
 it('every pair of parameters, each with one and with several values, gives what the reference gives', async () => {
-  const [list] = fc.sample(numbersFrom(80), { numRuns: 1, seed: 20 }) as [BrandedPhoneNumber[]];
+  const [list] = fc.sample(numbersFrom(80), { numRuns: 1, seed: freshSeed() }) as [BrandedPhoneNumber[]];
   await service.database.execute(sql`DELETE FROM ${brandedPhoneNumbers}`);
   await write(service.database, list);
   const values: Query[] = [
@@ -119,8 +122,8 @@ it('every pair of parameters, each with one and with several values, gives what 
     { detailedStatus: ['approved.optIn'] },
     { detailedStatus: ['rejected.optIn', 'approved.optOut'] },
   ];
-  for (const one of values) {
-    for (const other of values) {
+  for (const [i, one] of values.entries()) {
+    for (const other of values.slice(i)) {
       const query = { ...one, ...other };
       const expected = find(list, query);
       expect(await walk(query, 100), searchOf(query)).toEqual(expected);

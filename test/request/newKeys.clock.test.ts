@@ -2,8 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
+import { prepareFindKeys } from '../../src/request/keyLookups.js';
 import { useCountedServices } from '../countedService.js';
+import { until } from '../until.js';
 
 const services = useCountedServices();
 const ADDRESS = '192.0.2.1';
@@ -72,4 +75,21 @@ it('many keys that come at once are looked up in a few statements', async () => 
   const seconds = (performance.now() - begin) / 1000;
   expect(statuses).toEqual(Array(100).fill(200));
   expect(reader.reads - keys.length).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
+});
+
+it('noting that a key was used waits for no row that somebody has locked, and is done later', async () => {
+  const { created } = await createApiKey(services.database, 'locked');
+  const sql = services.database.$client;
+  const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
+  const lookUps = openDatabase(services.databaseUrl, { connections: 1 });
+  const find = prepareFindKeys(lookUps);
+  await sql.begin(async (holder) => {
+    await holder`SELECT FROM api_keys FOR UPDATE`;
+    for (let i = 0; i < 5; i++) expect((await find([key?.hash])).size).toBe(1);
+  });
+  await until(async () => {
+    await find([key?.hash]);
+    return (await sql`SELECT FROM api_keys WHERE id = ${created.id} AND last_used_on IS NOT NULL`).length === 1;
+  });
+  await closeDatabase(lookUps);
 });

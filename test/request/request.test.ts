@@ -210,7 +210,9 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     expectDescribed(response);
     const detail = 'has more than 500 pairs of a name and a value';
     expect(problemOf(response)).toMatchObject({
-      ...{ status: 400, detail: `The query ${detail}.`, errors: [{ parameter: '', detail }] },
+      status: 400,
+      detail: `The query ${detail}.`,
+      errors: [{ parameter: '', detail }],
     });
   });
 
@@ -303,12 +305,6 @@ describe('the link to the next page', () => {
     const long = Array.from({ length: count }, (_, i) => `internalName=${String(i).padEnd(100, 'x')}`);
     return ['internalName=Mortgage+Sales+Line', 'internalName=Main+Line', ...long].join('&');
   };
-
-  it('leads there, with the same filters', async () => {
-    const response = await get(`?size=1&${names(30)}`);
-    const [, next = ''] = /^<(\?[^>]+)>; rel="next"$/.exec(response.get('Link') ?? '') ?? [];
-    expect(pageOf(await get(next)).items).toMatchObject([{ phoneNumber: '+14155550124' }]);
-  });
 
   it('is left out above 4 KB, since many clients take no more than 16 KB of headers', async () => {
     const response = await get(`?size=1&${names(48)}`);
@@ -417,11 +413,6 @@ describe('other addresses and methods', () => {
     expect((await head.set('If-None-Match', (await get('')).get('ETag') ?? '')).status).toBe(304);
   });
 
-  it('/healthz and /readyz are 200', async () => {
-    expect((await request(service.app).get('/healthz')).status).toBe(200);
-    expect((await request(service.app).get('/readyz')).status).toBe(200);
-  });
-
   it('the request id is kept where it is safe to log, and replaced where it is not', async () => {
     expect((await get('').set('X-Request-Id', 'trace-1')).get('X-Request-Id')).toBe('trace-1');
     for (const fit of [
@@ -432,10 +423,8 @@ describe('other addresses and methods', () => {
     ]) {
       expect((await get('').set('X-Request-Id', fit)).get('X-Request-Id')).toBe(fit);
     }
-    for (const unfit of ['14155550101', '1-415-555-0101', 'tel:14155550101', 'call-415.555.0101_b']) {
-      expect((await get('').set('X-Request-Id', unfit)).get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/);
-    }
-    for (const unfit of ['a b"c', `bpn_${'A'.repeat(43)}`, `Bearer:bpn_${'A'.repeat(43)}`]) {
+    const numbers = ['14155550101', '1-415-555-0101', 'tel:14155550101', 'call-415.555.0101_b'];
+    for (const unfit of [...numbers, 'a b"c', `bpn_${'A'.repeat(43)}`, `Bearer:bpn_${'A'.repeat(43)}`]) {
       expect((await get('').set('X-Request-Id', unfit)).get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/);
     }
   });
