@@ -11,11 +11,9 @@ const globalSetup = ['test/postgres.ts'];
 /** Where `make test-clients` puts the clients. */
 const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
-/** `make test-postgres`, in which the soak tests try more at random than those side by side would. */
-const isOfOneVersion = process.env.TEST_POSTGRES_VERSION !== undefined;
-
-/** Small files that take minutes. Without an earlier run to learn from, Vitest begins with the largest files. */
-const LONG = /\/(signals|clockJumps)\./;
+/** Files that take longest, in no matter how few lines. Without an earlier run to learn from, Vitest begins with the largest. */
+const LONG =
+  /\/(operating|signals|manyRows|clockJumps|crashingStore|slowClients|redisSetups|slowDatabase|embeddedPostgres|browser\/\w+|serve)\./;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -29,11 +27,7 @@ const projects = [
   {
     name: 'side by side',
     include: ['test/**/*.test.ts'],
-    exclude: [
-      'test/**/*.{clock,clock.random,soak,versions}.test.ts',
-      'test/{cluster,deploy,installation}/**',
-      ...(isOfOneVersion ? ['test/**/*.random.test.ts'] : []),
-    ],
+    exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
     globalSetup,
     // The service takes a second to load; no file leaves anything behind that another one could meet.
     isolate: false,
@@ -69,7 +63,7 @@ const projects = [
   },
   { name: 'versions', include: ['test/**/*.versions.test.ts'], globalSetup },
   // One cluster at a time: two would compete for the CPU and miss the times that are promised.
-  { name: 'cluster', include: ['test/cluster/*.test.ts'], testTimeout: 120_000, maxWorkers: 1 },
+  { name: 'cluster', include: ['test/cluster/*.test.ts'], globalSetup, testTimeout: 120_000, maxWorkers: 1 },
   {
     name: 'installation',
     include: ['test/installation/*.test.ts'],

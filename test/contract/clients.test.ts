@@ -6,7 +6,7 @@ import { contract, parameters } from '../../src/contract.js';
 
 const { version } = contract.info;
 const read = (path: string) => readFileSync(path, 'utf8');
-const configs = readdirSync('generated/clients').filter((name) => name.endsWith('.yaml') && name !== 'reference.yaml');
+const configs = readdirSync('clients/generation').filter((name) => name.endsWith('.yaml') && name !== 'reference.yaml');
 
 describe("The contract's version is that", () => {
   it.each(['package.json', 'package-lock.json', 'clients/typescript/package.json'])('of %s', (file) => {
@@ -32,7 +32,7 @@ describe("The contract's version is that", () => {
 
 describe('The clients', () => {
   it.each(configs)('are made from the contract itself: %s', (config) => {
-    expect(parse(read(`generated/clients/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
+    expect(parse(read(`clients/generation/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
   });
 
   it.each([

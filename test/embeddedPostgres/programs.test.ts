@@ -5,44 +5,28 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { installedPrograms, packageName } from '../../src/embeddedPostgres/programs.js';
 
 const run = promisify(execFile);
 
-let home: string;
-let from: string;
-let libraries: string;
-let spare: string;
+it('programs whose install script did not run get their links once in a spare folder, from any number of processes, and again after they were moved', async () => {
+  const home = await mkdtemp(join(tmpdir(), 'postgres-programs-'));
+  const spare = join(home, 'spare');
+  const { from, libraries } = await installWithoutScripts(join(home, 'installed'));
+  await expect(run(join(libraries, '..', 'bin', 'postgres'), ['--version'])).rejects.toThrow(/shared librar/);
 
-beforeEach(async () => {
-  home = await mkdtemp(join(tmpdir(), 'postgres-programs-'));
-  ({ from, libraries } = await installWithoutScripts(join(home, 'installed')));
-  spare = join(home, 'spare');
-});
+  const found = await Promise.all([1, 2, 3].map(() => installedPrograms(spare, from)));
+  for (const programs of found) await expectToStart(programs);
+  expect(await linksIn(libraries)).toEqual([]);
+  const made = await linksIn(spare);
+  expect(made.length).toBeGreaterThan(0);
+  await installedPrograms(spare, from);
+  expect(await linksIn(spare)).toEqual(made);
 
-afterEach(() => rm(home, { recursive: true, force: true }));
-
-describe('programs whose install script did not run', () => {
-  it('cannot start as they are', async () => {
-    await expect(run(join(libraries, '..', 'bin', 'postgres'), ['--version'])).rejects.toThrow(/shared librar/);
-  });
-
-  it('get their links in a spare folder, from any number of processes at once, and only once', async () => {
-    const found = await Promise.all([1, 2, 3].map(() => installedPrograms(spare, from)));
-    for (const programs of found) await expectToStart(programs);
-    expect(await linksIn(libraries)).toEqual([]);
-    const made = await linksIn(spare);
-    expect(made.length).toBeGreaterThan(0);
-    await installedPrograms(spare, from);
-    expect(await linksIn(spare)).toEqual(made);
-  });
-
-  it('get them again after they were moved', async () => {
-    await installedPrograms(spare, from);
-    await rename(join(home, 'installed'), join(home, 'moved'));
-    await expectToStart(await installedPrograms(spare, from.replace('installed', 'moved')));
-  });
+  await rename(join(home, 'installed'), join(home, 'moved'));
+  await expectToStart(await installedPrograms(spare, from.replace('installed', 'moved')));
+  await rm(home, { recursive: true, force: true });
 });
 
 /** A module folder with the platform's package as npm unpacks it, which leaves links out. */

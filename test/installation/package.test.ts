@@ -1,11 +1,13 @@
 /** What `npm pack` makes, installed into an empty folder and run there. */
 import { execFile } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
+import { installPackage } from './package.js';
 import { expectDemoPage, type StartedService, startIn } from './service.js';
 
 const run = promisify(execFile);
@@ -17,15 +19,7 @@ let command: string;
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-package-'));
-  const pack = await run('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', folder], {
-    cwd: packageFolder,
-  });
-  const packed = JSON.parse(pack.stdout);
-  // npm 12 names each package; earlier ones list them.
-  const [{ filename, files: list }] = Array.isArray(packed) ? packed : Object.values(packed);
-  files = list.map(({ path }: { path: string }) => path);
-  await run('npm', ['install', '--prefix', folder, '--ignore-scripts', '--prefer-offline', join(folder, filename)]);
-  command = join(folder, 'node_modules', '.bin', 'branded-phone-numbers');
+  ({ command, files } = await installPackage(packageFolder, folder, ['--ignore-scripts']));
   service = await startIn(folder, [command, 'serve', '--demo']);
 });
 
@@ -34,9 +28,25 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
 });
 
-it('holds the files that it needs to run, and no others', () => {
-  const isNeeded = /^(package\.json|README\.md|LICENSE|(browser|demo|drizzle)\/|dist\/.*\.js$|openapi\/openapi\.yaml$)/;
+it('holds the files that it needs to run and what is to be read, and no others', () => {
+  const isNeeded =
+    /^(package\.json|LICENSE|(browser|demo|deploy|docs|drizzle)\/|.*\.(md|postman_collection\.json)$|dist\/.*\.js$|openapi\/openapi(-3\.0\.json|\.yaml)$)/;
   expect(files.filter((file) => !isNeeded.test(file))).toEqual([]);
+});
+
+it('has every file that its documentation and the help of serve refer to', async () => {
+  const installed = join(folder, 'node_modules', 'branded-phone-numbers');
+  const links = files
+    .filter((file) => file.endsWith('.md'))
+    .flatMap((file) =>
+      [...readFileSync(join(installed, file), 'utf8').matchAll(/\]\((?!https?:|#)([^)#]+)/g)].map(([, link = '']) =>
+        join(installed, dirname(file), link),
+      ),
+    );
+  const { stdout } = await run(command, ['serve', '--help']);
+  const [settings = ''] = /\S+operations\.md/.exec(stdout) ?? [];
+  expect([settings, ...links].filter((path) => !existsSync(path))).toEqual([]);
+  expect(links.length).toBeGreaterThan(10);
 });
 
 it('serves the demo', () => expectDemoPage(service.url));

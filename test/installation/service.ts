@@ -23,7 +23,7 @@ export async function startIn(
   const [file = '', ...args] = command;
   const child: ChildProcess = spawn(file, args, {
     cwd: folder,
-    env: { ...environment, PORT: '0', MAKEFLAGS: '' },
+    env: { ...environment, PORT: environment.PORT ?? '0', MAKEFLAGS: '' },
     detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -1,0 +1,20 @@
+/** The package as npm makes it of a checkout, installed into a folder. */
+import { execFile } from 'node:child_process';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** Packs the checkout in `source` into `folder` and installs it there: its command, and the files of the package. */
+export async function installPackage(source: string, folder: string, options: string[] = []) {
+  const pack = await run('npm', ['pack', ...options, '--json', '--pack-destination', folder], { cwd: source });
+  // What `prepare` prints comes first.
+  const packed = JSON.parse(pack.stdout.slice(pack.stdout.search(/^[[{]/m)));
+  // npm 12 names each package; earlier ones list them.
+  const [{ filename, files }] = Array.isArray(packed) ? packed : Object.values(packed);
+  await run('npm', ['install', '--prefix', folder, '--ignore-scripts', '--prefer-offline', join(folder, filename)]);
+  return {
+    command: join(folder, 'node_modules', '.bin', 'branded-phone-numbers'),
+    files: files.map(({ path }: { path: string }) => path) as string[],
+  };
+}

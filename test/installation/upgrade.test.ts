@@ -1,0 +1,185 @@
+/**
+ * An upgrade as an operator does it: the newest release's database, and instances of the release and of this checkout behind
+ * HAProxy, while clients walk through the list. The release is built from its tag; in a checkout without that tag, as before
+ * the first release, it is this checkout.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { Agent, get } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { makeAuthority } from '../database/certificates.js';
+import releases from '../database/releases.json' with { type: 'json' };
+import { isInstalled } from '../deploy/programs.js';
+import { freePort } from '../port.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
+import { until } from '../until.js';
+import { installPackage } from './package.js';
+import { type StartedService, startIn } from './service.js';
+
+const run = promisify(execFile);
+const RELEASE = `v${Object.keys(releases).at(-1)}`;
+const CLIENTS = 3;
+const NUMBERS = join(packageFolder, 'demo', 'numbers.ndjson');
+
+describe.skipIf(!isInstalled('haproxy'))(`From ${RELEASE} to this checkout`, () => {
+  let folder: string;
+  let postgres: PostgresServer;
+  let haproxy: ChildProcess;
+  let front: { port: number; ca: Buffer };
+  let released: string;
+  let current: string;
+  const instances = new Map<number, StartedService>();
+  /** Addresses of this machine that stand for those in the configuration that we ship. */
+  const network = `127.${process.pid % 200}`;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-upgrade-'));
+    await chmod(folder, 0o755);
+    current = await installed('current', packageFolder, ['--ignore-scripts']);
+    released = (await hasRelease()) ? await builtRelease() : current;
+    postgres = await startPostgres();
+    await run(released, ['import', NUMBERS], environment());
+    for (const place of [1, 2]) await start(released, place);
+    await startHaproxy();
+  });
+  afterAll(async () => {
+    haproxy?.kill();
+    await Promise.all([...instances.values()].map((instance) => instance.stop()));
+    await postgres?.remove();
+    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+  });
+
+  /** Packs the package in `source`, installs it in a folder of its own and returns its command. */
+  async function installed(name: string, source: string, options: string[] = []): Promise<string> {
+    const target = join(folder, name);
+    await mkdir(target);
+    return (await installPackage(source, target, options)).command;
+  }
+
+  async function hasRelease(): Promise<boolean> {
+    const { stdout } = await run('git', ['tag', '--list', RELEASE], { cwd: packageFolder });
+    return stdout.trim() === RELEASE;
+  }
+
+  async function builtRelease(): Promise<string> {
+    const clone = join(folder, 'clone');
+    await run('git', ['clone', '--quiet', '--branch', RELEASE, pathToFileURL(packageFolder).href, clone]);
+    await run('npm', ['ci', '--ignore-scripts', '--prefer-offline'], { cwd: clone });
+    return installed('released', clone);
+  }
+
+  function environment(settings: Record<string, string> = {}) {
+    return { cwd: folder, env: { ...process.env, DATABASE_URL: postgres.url, ...settings } };
+  }
+
+  /** Starts an instance of `command` in a place of HAProxy's, once the one that was there has stopped. */
+  async function start(command: string, place: number): Promise<void> {
+    await instances.get(place)?.stop();
+    const host = `${network}.1.${place}`;
+    const settings = { HOST: host, PORT: '3000', METRICS_HOST: host, METRICS_PORT: '9464', TRUST_PROXY: '1' };
+    const home = join(folder, `instance${place}`);
+    await mkdir(home, { recursive: true });
+    instances.set(place, await startIn(home, [command, 'serve'], environment(settings).env));
+  }
+
+  /** Runs the configuration that we ship, on addresses of this machine. */
+  async function startHaproxy(): Promise<void> {
+    const { file, issue } = makeAuthority(join(folder, 'tls'));
+    issue('numbers', 'localhost', 'DNS:localhost');
+    await writeFile(
+      file('both.pem'),
+      (await readFile(file('numbers.pem'), 'utf8')) + (await readFile(file('numbers.key'))),
+    );
+    front = { port: await freePort(), ca: await readFile(file('ca.pem')) };
+    const shipped = await readFile(join(packageFolder, 'deploy/haproxy/haproxy.cfg'), 'utf8');
+    const configuration = join(folder, 'haproxy.cfg');
+    await writeFile(
+      configuration,
+      shipped
+        .replaceAll('10.0.', `${network}.`)
+        .replaceAll('bind 127.0.0.1:', `bind ${network}.3.1:`)
+        .replace('bind :443', `bind 127.0.0.1:${front.port}`)
+        .replace('/etc/haproxy/numbers.pem', file('both.pem'))
+        .replace(/^ +(user|group) haproxy$/gm, ''),
+    );
+    haproxy = spawn('haproxy', ['-db', '-q', '-f', configuration], { stdio: ['ignore', 'ignore', 'inherit'] });
+    await until(async () => (await ask(new Agent({ ca: front.ca }), '')).status === 200, 'HAProxy has an instance');
+  }
+
+  interface Answer {
+    status: number;
+    body: string;
+  }
+
+  async function ask(agent: Agent, search: string): Promise<Answer> {
+    const request = get({
+      agent,
+      host: 'localhost',
+      family: 4,
+      port: front.port,
+      path: `/v1/brandedPhoneNumbers${search}`,
+    });
+    try {
+      const [response] = await once(request, 'response');
+      return { status: response.statusCode, body: (await response.setEncoding('utf8').toArray()).join('') };
+    } catch (error) {
+      return { status: 0, body: String(error) };
+    }
+  }
+
+  /** All items, fifteen a page, with the pages of other statuses than 200 and 429 in `failures`. */
+  async function walk(agent: Agent, failures: Answer[]): Promise<object[]> {
+    const items: object[] = [];
+    for (let cursor: string | null = ''; cursor !== null; await sleep(50)) {
+      const answer = await ask(agent, `?size=15${cursor && `&nextCursor=${cursor}`}`);
+      if (answer.status === 200) {
+        const page = JSON.parse(answer.body);
+        items.push(...page.items);
+        cursor = page.nextCursor;
+      } else if (answer.status !== 429) failures.push(answer);
+    }
+    return items;
+  }
+
+  it('no request fails and each walk is exact, whichever version answers a page', async () => {
+    const agents = Array.from({ length: CLIENTS }, (_, i) => {
+      return new Agent({ keepAlive: true, ca: front.ca, localAddress: `127.0.0.${i + 2}` });
+    });
+    const failures: Answer[] = [];
+    const expected = await walk(agents[0] as Agent, failures);
+    expect(expected).toHaveLength((await readFile(NUMBERS, 'utf8')).trim().split('\n').length);
+
+    let isOver = false;
+    const walks: object[][] = [];
+    const clients = agents.map(async (agent) => {
+      while (!isOver) walks.push(await walk(agent, failures));
+      walks.push(await walk(agent, failures));
+    });
+    async function upgrade() {
+      for (const place of [1, 2]) {
+        await sleep(2500);
+        await start(current, place);
+        // Both versions write what is there already, while both serve.
+        for (const command of [released, current]) await run(command, ['import', NUMBERS], environment());
+      }
+    }
+    await upgrade().finally(() => {
+      isOver = true;
+    });
+    await Promise.all(clients);
+    for (const agent of agents) agent.destroy();
+
+    expect(failures).toEqual([]);
+    expect(walks.length).toBeGreaterThan(2 * CLIENTS);
+    for (const items of walks) expect(items).toEqual(expected);
+    const { stdout } = await run(current, ['check'], environment());
+    expect(stdout).toBe('all that is derived is right\n');
+  });
+});
