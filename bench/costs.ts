@@ -27,6 +27,8 @@ const PROFILES = 5000;
 const WARM_UP = 20;
 const ROUNDS = 31;
 const TARGET_MS = 10;
+/** Requests of each kind in the document. */
+const SHOWN = 3;
 const DOCUMENT = 'docs/performance.md';
 
 interface Cost {
@@ -133,7 +135,7 @@ async function report(costs: Cost[]): Promise<void> {
   const head = ['| kind | request | status | bytes | event loop |', '| --- | --- | ---: | ---: | ---: |'];
   console.log([...head, ...sorted.map(row)].join('\n'));
   const kinds = [...new Set(costs.map(({ kind }) => kind))];
-  const shown = kinds.flatMap((kind) => sorted.filter((cost) => cost.kind === kind).slice(0, 8));
+  const shown = kinds.flatMap((kind) => sorted.filter((cost) => cost.kind === kind).slice(0, SHOWN));
   const first = costs.slice(0, 1);
   const rows = [...head, ...[...first, ...shown.filter((cost) => cost !== first[0])].map(row)];
   const page = await readFile(DOCUMENT, 'utf8');

@@ -1,8 +1,6 @@
 /** What PostgreSQL does for a page, counted: the same statements that the service prepares, under EXPLAIN. */
-import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
 import { planningOptions } from '../src/database/connect.js';
-import * as schema from '../src/database/schema.js';
 import { type PageRequest, preparePages } from '../src/page/page.js';
 
 export interface Reads {
@@ -26,24 +24,15 @@ export interface PlanNode {
 
 /** Explains pages on its own connection; `planCacheMode` is PostgreSQL's setting. */
 export function openExplainer(url: string, planCacheMode: 'force_generic_plan' | 'force_custom_plan') {
-  const client = postgres(url, { max: 1, connection: { ...planningOptions, plan_cache_mode: planCacheMode } });
-  let sent: { query: string; values: unknown[] }[] = [];
-  const database = drizzle(client, {
-    schema,
-    logger: {
-      logQuery(query, values) {
-        sent.push({ query, values });
-      },
-    },
-  });
-  const readPage = preparePages(database);
+  const connection = { ...planningOptions, plan_cache_mode: planCacheMode };
+  const client = postgres(url, { max: 1, connection });
+  const { readPage, sent } = recordPages(client);
   const names = new Map<string, string>();
 
   async function explain(request: PageRequest): Promise<Reads> {
-    sent = [];
     await readPage(request);
     const reads: Reads = { buffers: 0, rows: 0, statements: [] };
-    for (const { query, values } of sent) {
+    for (const { query, values } of sent.splice(0)) {
       const name = names.get(query) ?? `explained_${names.size}`;
       if (!names.has(query)) await client.unsafe(`PREPARE ${name} AS ${query}`);
       names.set(query, name);
@@ -59,6 +48,16 @@ export function openExplainer(url: string, planCacheMode: 'force_generic_plan' |
   }
 
   return { explain, close: () => client.end() };
+}
+
+/** What reads pages through `client`, and adds each statement that it sends to `sent`. */
+export function recordPages(client: postgres.Sql) {
+  const sent: { query: string; values: unknown[] }[] = [];
+  const unsafe: typeof client.unsafe = (query, values = [], options) => {
+    sent.push({ query, values });
+    return client.unsafe(query, values, options);
+  };
+  return { readPage: preparePages({ unsafe }), sent };
 }
 
 function rowsOf(node: PlanNode): number {

@@ -1,23 +1,27 @@
 /**
  * `make bench`: on each PostgreSQL, imports numbers at each size, times named shapes and random filters, and measures the
- * throughput beside other servers' and single changes; then writes docs/performance.md and docs/performance-shapes.md from
- * all results in .cache/bench.
+ * throughput beside other servers' and single changes, and does what operators do at the largest size; then writes
+ * docs/performance.md, and .cache/bench/shapes.md with all shapes, from all results in .cache/bench.
  *
  *     make bench                                           the oldest and the newest version, embedded, data thrown away
  *     BENCH_DATABASE_URL='postgres://… postgres://…' make bench    on these servers (a superuser's; on this machine)
  *     BENCH_KEEP=1 BENCH_DATABASE_URL=… make bench         with the data and the import's results of the last run
  *     BENCH_NUMBERS=10000000 BENCH_DATABASE_URL=… make bench       ten million as well, grown once and kept; 25 GB of disk
- *     BENCH_PAGES_ONLY=1 make bench                        without throughput, compression and changes
+ *     BENCH_ONLY=pages make bench                          only imports and pages
+ *     BENCH_ONLY=commands make bench                       only what operators do
  *     BENCH_MOST=100000 make bench                         only to try it
  *     npx tsx bench/report.ts                              only the report
  *
- * Databases named bench_… are made there. A version takes 6 to 12 minutes on a machine without other work.
+ * Databases named bench_… are made there. A version takes 6 to 12 minutes on a machine without other
+ * work, without the commands.
  */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
+import { operate } from '../test/commands/operating.js';
 import { startPostgres } from '../test/postgresServer.js';
 import { measureChanges } from './changes.js';
 import { measureCompression } from './compression.js';
@@ -30,8 +34,8 @@ import { type Server, startServer } from './server.js';
 import type { Profiles } from './shapes.js';
 import { measureThroughput } from './throughput.js';
 
-/** Only pages are timed, not throughput and changes. */
-const IS_PAGES_ONLY = process.env.BENCH_PAGES_ONLY === '1';
+/** Only imports and `pages`, or `commands`. */
+const ONLY = process.env.BENCH_ONLY;
 /** Above this, numbers are not imported but copied from the size below, ten times over: an import takes half an hour. */
 const MAX_IMPORTED = 1_000_000;
 const imported = [100_000, MAX_IMPORTED].filter((size) => size <= Number(process.env.BENCH_MOST ?? MAX_IMPORTED));
@@ -68,6 +72,13 @@ async function benchServer(administrator: string): Promise<void> {
   const keep = () => writeFile(file, JSON.stringify(results));
   const progress = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
 
+  if (ONLY !== 'pages') {
+    progress('doing what operators do');
+    results.operations = await operateOn(admin, administrator);
+    await keep();
+  }
+  if (ONLY === 'commands') return void (await admin.end());
+
   // All databases before any server: PostgreSQL can't copy a database that something is connected to.
   for (const size of SIZES) {
     const url = databaseOf(administrator, size);
@@ -100,7 +111,7 @@ async function benchServer(administrator: string): Promise<void> {
   results.latencies = await measureLatencies(targets);
   await Promise.all(targets.map(({ server }) => server.stop()));
   await keep();
-  if (IS_PAGES_ONLY) return void (await admin.end());
+  if (ONLY === 'pages') return void (await admin.end());
 
   results.loaded = imported.at(-1) as number;
   progress('loading the contenders');
@@ -118,6 +129,20 @@ async function benchServer(administrator: string): Promise<void> {
   await admin.unsafe('DROP DATABASE bench_changes WITH (FORCE)');
   await keep();
   await admin.end();
+}
+
+async function operateOn(admin: postgres.Sql, administrator: string): Promise<Results['operations']> {
+  const numbers = imported.at(-1) as number;
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-bench-'));
+  const names = ['bench_operated', 'bench_restored'];
+  const urls = ['operated', 'restored'].map((name) => databaseOf(administrator, name)) as [string, string];
+  for (const name of names) await admin.unsafe(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
+  for (const name of names) await admin.unsafe(`CREATE DATABASE ${name}`);
+  for (const url of urls) await migrateDatabase(url, migrationsFolder);
+  const all = await operate(...urls, numbers, folder);
+  for (const name of names) await admin.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
+  await rm(folder, { recursive: true });
+  return { numbers, all };
 }
 
 function databaseOf(administrator: string, name: number | string): string {

@@ -1,8 +1,10 @@
-/** The tables of docs/performance.md and docs/performance-shapes.md, from what was measured on each version. */
+/** The tables of docs/performance.md and of .cache/bench/shapes.md, from what was measured on each version. */
+import { execFileSync } from 'node:child_process';
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Operation } from '../test/commands/operating.js';
 import type { Changes } from './changes.js';
 import type { Compression } from './compression.js';
 import type { Importing } from './importing.js';
@@ -15,6 +17,8 @@ export interface Results {
   machine: string;
   latencies: Latencies[];
   importing: Record<string, Importing>;
+  /** What operators do, at the largest size that is imported. */
+  operations?: { numbers: number; all: Operation[] } | undefined;
   /** At `loaded` numbers, like the compressed pages and the changes. */
   throughput: Throughput[];
   compression?: Compression[];
@@ -32,7 +36,10 @@ export interface TableSize {
 
 /** Where the results are kept, a file for each version of PostgreSQL. */
 export const RESULTS = join('.cache', 'bench');
-const DOCUMENTS = ['docs/performance.md', 'docs/performance-shapes.md', 'docs/scaling.md'];
+const DOCUMENTS = ['docs/performance.md', 'docs/scaling.md'];
+/** All shapes; the documents have the slowest. */
+const SHAPES = join(RESULTS, 'shapes.md');
+const SLOWEST = 10;
 
 /** Writes the tables between the documents' markers; a table without results is left as it is. */
 export async function writeReport(): Promise<void> {
@@ -45,13 +52,13 @@ export async function writeReport(): Promise<void> {
     machine: all.map(({ version, machine }) => `- PostgreSQL ${version}: ${machine}`).join('\n'),
     targets: targetTable(all),
     pages: pageTable(all),
-    slowest: slowestTable(all),
+    slowest: shapeTable(slowest(all)),
     throughput: throughputTable(all),
     compression: compressionTable(all),
     import: importTable(all),
     changes: changeTable(all),
+    operations: operationTable(all),
     sizes: sizeTable(all),
-    shapes: shapeTable(all),
   };
   for (const document of DOCUMENTS) {
     let page = await readFile(document, 'utf8');
@@ -61,12 +68,14 @@ export async function writeReport(): Promise<void> {
     }
     await writeFile(document, page);
   }
+  await writeFile(SHAPES, `${slowestFilterTable(all)}\n\n${shapeTable(shapes(all))}\n`);
   console.log(sections.targets);
 }
 
 export function machine(): string {
   const date = new Date().toISOString().slice(0, 10);
-  return `${date}, ${cpus().length} × ${cpus()[0]?.model}, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}`;
+  const commit = execFileSync('git', ['describe', '--always', '--dirty'], { encoding: 'utf8' }).trim();
+  return `${commit}, ${date}, ${cpus().length} × ${cpus()[0]?.model}, ${Math.round(totalmem() / 2 ** 30)} GB, Node ${process.version}`;
 }
 
 const ms = (value: number) => `${value.toFixed(1)} ms`;
@@ -92,12 +101,8 @@ interface Target {
 }
 
 function targetsOf(all: Results[]): Target[] {
-  const sizes = [...new Set(all.flatMap(({ latencies }) => latencies.map(({ numbers }) => numbers)))].sort(
-    (a, b) => a - b,
-  );
   const imports = [...new Set(all.flatMap(({ importing }) => Object.keys(importing)))];
   return [
-    ...sizes.flatMap((size) => targetsOfPages(size)),
     ...[
       [1, 1.42],
       [8, 1.76],
@@ -144,54 +149,6 @@ function targetsOf(all: Results[]): Target[] {
   ];
 }
 
-function targetsOfPages(size: number): Target[] {
-  const of = (results: Results) => results.latencies.find(({ numbers }) => numbers === size);
-  const pages = (results: Results, kind: RandomPages['kind'], pageSize: number) =>
-    of(results)?.random.find((each) => each.kind === kind && each.pageSize === pageSize);
-  const name = `${named(size)} numbers`;
-  return [
-    {
-      name: `${name}: at most one attribute, page of 25, median in look-ups`,
-      bound: 6,
-      format: times,
-      measured: (results) =>
-        (pages(results, 'one attribute', 25)?.times.median ?? Number.NaN) / (of(results)?.lookUp ?? Number.NaN),
-    },
-    {
-      name: `${name}: at most one attribute, page of 25, worst`,
-      bound: 12,
-      format: ms,
-      measured: (results) => pages(results, 'one attribute', 25)?.times.worst,
-    },
-    {
-      name: `${name}: at most one attribute, page of 100, worst`,
-      bound: 25,
-      format: ms,
-      measured: (results) => pages(results, 'one attribute', 100)?.times.worst,
-    },
-    ...[25, 100].flatMap((pageSize): Target[] => [
-      {
-        name: `${name}: two or three attributes, page of ${pageSize}, median`,
-        bound: 5,
-        format: ms,
-        measured: (results) => pages(results, 'several attributes', pageSize)?.times.median,
-      },
-      {
-        name: `${name}: two or three attributes, page of ${pageSize}, worst`,
-        bound: 30,
-        format: ms,
-        measured: (results) => pages(results, 'several attributes', pageSize)?.times.worst,
-      },
-    ]),
-    {
-      name: `${name}: answers other than 200`,
-      bound: 0,
-      format: String,
-      measured: (results) => of(results)?.random.reduce((sum, { failed }) => sum + failed, 0),
-    },
-  ];
-}
-
 function targetTable(all: Results[]): string {
   const rows = targetsOf(all).map(({ name, bound, isLeast, format, measured }) => [
     name,
@@ -208,38 +165,53 @@ function targetTable(all: Results[]): string {
 const eachSize = (all: Results[]) =>
   all.flatMap(({ version, latencies }) => latencies.map((each) => ({ version, ...each })));
 
-/** Random pages of all versions and sizes, each with the cells that name it in a table. */
-const eachRandom = (all: Results[]) =>
-  eachSize(all).flatMap(({ version, numbers, lookUp, random }) =>
-    random.map(({ kind, pageSize, ...measured }) => ({
-      ...measured,
-      lookUp,
-      names: [kind === 'one attribute' ? 'at most one' : 'two or three', String(pageSize), named(numbers), version],
-    })),
-  );
-
-function pageTable(all: Results[]): string {
-  const rows = eachRandom(all).map(({ names, lookUp, times: { median, p95, worst } }) => [
-    ...names,
-    ...[median, p95, worst].map((value) => `${ms(value)} (${(value / lookUp).toFixed(1)})`),
-  ]);
-  rows.sort(([kind = '', size = ''], [otherKind = '', otherSize = '']) =>
-    kind === otherKind ? Number(size) - Number(otherSize) : kind < otherKind ? -1 : 1,
-  );
-  const lookUps = eachSize(all).map(({ version, numbers, lookUp }) => [
-    'one phone number',
-    '1',
-    named(numbers),
-    version,
-    `${ms(lookUp)} (1.0)`,
-    '',
-    '',
-  ]);
-  return table(['attributes', 'page', 'numbers', 'PostgreSQL', 'median', 'p95', 'worst'], [...lookUps, ...rows]);
+/** What pages may take at most: medians in milliseconds, or as many look-ups of one phone number; and the worst. */
+const PAGE_TARGETS: { kind: RandomPages['kind']; name: string; pageSize: number; most: PageTarget }[] = [
+  { kind: 'one attribute', name: 'at most one', pageSize: 25, most: { lookUps: 6, worst: 12 } },
+  { kind: 'one attribute', name: 'at most one', pageSize: 100, most: { worst: 25 } },
+  { kind: 'several attributes', name: 'two or three', pageSize: 25, most: { median: 5, worst: 30 } },
+  { kind: 'several attributes', name: 'two or three', pageSize: 100, most: { median: 5, worst: 30 } },
+];
+interface PageTarget {
+  lookUps?: number;
+  median?: number;
+  worst: number;
 }
 
-function slowestTable(all: Results[]): string {
-  const rows = eachRandom(all).map(({ names, times, slowest }) => [...names, ms(times.worst), summaryOf(slowest)]);
+function pageTable(all: Results[]): string {
+  const sizes = [...new Set(eachSize(all).map(({ numbers }) => numbers))].sort((one, other) => one - other);
+  const at = (results: Results, size: number) => results.latencies.find(({ numbers }) => numbers === size);
+  const rows = PAGE_TARGETS.flatMap(({ kind, name, pageSize, most }) =>
+    sizes.map((size) => [
+      ...[name, String(pageSize), named(size)],
+      `${most.lookUps ? `${most.lookUps} ×` : (most.median ?? '–')} / – / ${most.worst}`,
+      ...all.map((results) => {
+        const pages = at(results, size)?.random.find((each) => each.kind === kind && each.pageSize === pageSize);
+        return pages ? timesOf(pages, at(results, size)?.lookUp ?? Number.NaN, most) : '–';
+      }),
+    ]),
+  );
+  const lookUps = sizes.map((size) => [
+    ...['one phone number', '1', named(size), '–'],
+    ...all.map((results) => at(results, size)?.lookUp.toFixed(1) ?? '–'),
+  ]);
+  const head = all.map(({ version }) => `${version}: median / p95 / worst`);
+  return table(['attributes', 'page', 'numbers', 'at most', ...head], [...lookUps, ...rows]);
+}
+
+function timesOf({ times: { median, p95, worst }, failed }: RandomPages, lookUp: number, most: PageTarget): string {
+  const isMissed = median > (most.lookUps ? most.lookUps * lookUp : (most.median ?? median));
+  const marked = (value: number, isWrong: boolean) => (isWrong ? `**${value.toFixed(1)}**` : value.toFixed(1));
+  const cell = `${marked(median, isMissed)} / ${p95.toFixed(1)} / ${marked(worst, worst > most.worst)}`;
+  return failed > 0 ? `${cell}, **${failed} failed**` : cell;
+}
+
+function slowestFilterTable(all: Results[]): string {
+  const rows = eachSize(all).flatMap(({ version, numbers, random }) =>
+    random.map(({ kind, pageSize, times, slowest }) => [
+      ...[kind, String(pageSize), named(numbers), version, ms(times.worst), summaryOf(slowest)],
+    ]),
+  );
   return table(['attributes', 'page', 'numbers', 'PostgreSQL', 'worst', 'asked'], rows);
 }
 
@@ -256,42 +228,40 @@ function summaryOf(search: string): string {
     .join(', ');
 }
 
-function throughputTable(all: Results[]): string {
-  const rows = all.flatMap(({ version, throughput }) => {
-    const of = (name: string, load: string, connections: number) =>
-      throughput.find((each) => each.name === name && each.load === load && each.connections === connections)
-        ?.perSecond ?? Number.NaN;
-    const contenders = [...new Map(throughput.map((each) => [`${each.load} ${each.name}`, each])).values()];
-    const counts = [...new Set(throughput.map(({ connections }) => connections))];
-    return contenders
-      .toSorted((one, other) => one.load.localeCompare(other.load))
-      .map(({ name, load }) => [
-        load,
-        name,
-        version,
-        ...counts.map((count) => {
-          const value = of(name, load, count);
-          return `${named(Math.round(value))} (${(value / of(BY_HAND, load, count)).toFixed(2)})`;
+/** In brackets, relative to the contender `base`. */
+export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], base = BY_HAND): string {
+  const measured = all.flatMap(({ throughput }) => throughput);
+  const contenders = [...new Map(measured.map((each) => [`${each.load} ${each.name}`, each])).values()];
+  const counts = [...new Set(measured.map(({ connections }) => connections))];
+  const rows = contenders
+    .toSorted((one, other) => one.load.localeCompare(other.load))
+    .map(({ name, load }) => [
+      ...[load, name],
+      ...all.flatMap(({ throughput }) =>
+        counts.map((count) => {
+          const of = (name: string) =>
+            throughput.find((each) => each.name === name && each.load === load && each.connections === count)
+              ?.perSecond ?? Number.NaN;
+          return `${named(Math.round(of(name)))} (${(of(name) / of(base)).toFixed(2)})`;
         }),
-      ]);
-  });
-  return table(['asked', 'server', 'PostgreSQL', '1 connection', '8 connections', '64 connections'], rows);
+      ),
+    ]);
+  return table(
+    ['asked', 'server', ...all.flatMap(({ version }) => counts.map((count) => `${version}, ${count}`))],
+    rows,
+  );
 }
 
 function compressionTable(all: Results[]): string {
-  const rows = all.flatMap(({ version, compression = [] }) =>
-    compression.map(({ pageSize, encoding, bytes, perSecond }) => {
-      const plain = compression.find((each) => each.pageSize === pageSize && each.encoding === 'identity');
-      return [
-        String(pageSize),
-        encoding,
-        version,
-        `${(bytes / 1000).toFixed(1)} kB`,
-        `${named(Math.round(perSecond))} (${(perSecond / (plain?.perSecond ?? Number.NaN)).toFixed(2)})`,
-      ];
+  const rows = (all.at(-1)?.compression ?? []).map(({ pageSize, encoding, bytes }) => [
+    ...[String(pageSize), encoding, `${(bytes / 1000).toFixed(1)} kB`],
+    ...all.map(({ compression = [] }) => {
+      const of = (encoding: string) =>
+        compression.find((each) => each.pageSize === pageSize && each.encoding === encoding)?.perSecond ?? Number.NaN;
+      return `${named(Math.round(of(encoding)))} (${(of(encoding) / of('identity')).toFixed(2)})`;
     }),
-  );
-  return table(['page', 'encoding', 'PostgreSQL', 'body', 'requests/s'], rows);
+  ]);
+  return table(['page', 'encoding', 'body', ...all.map(({ version }) => version)], rows);
 }
 
 function importTable(all: Results[]): string {
@@ -348,17 +318,34 @@ function sizeTable(all: Results[]): string {
   return table(['table', 'numbers', 'PostgreSQL', 'rows', 'for a number', 'indexes', 'for a number'], rows);
 }
 
-function shapeTable(all: Results[]): string {
-  const sizes = eachSize(all);
-  const cellsOf = ({ shapes }: Latencies, wanted: string) => {
-    const found = shapes.find(({ shape }) => shape === wanted);
-    return found
-      ? [`${found.times.median.toFixed(1)} / ${found.times.p95.toFixed(1)}`, String(found.buffers), String(found.items)]
-      : ['', '', ''];
-  };
-  const rows = (sizes[0]?.shapes ?? []).map(({ shape }) => [shape, ...sizes.flatMap((size) => cellsOf(size, shape))]);
-  const head = sizes.flatMap(({ version, numbers }) => [`${version}, ${named(numbers)}`, 'buffers', 'items']);
-  return table(['shape', ...head], rows);
+/** What each command took. */
+function operationTable(all: Results[]): string {
+  const measured = all.flatMap(({ version, operations }) => (operations ? [{ version, ...operations }] : []));
+  const rows = (measured[0]?.all ?? []).map(({ what }, index) => [
+    what,
+    ...measured.map(({ all }) => {
+      const { seconds = 0, memory = 0, write = 0, page = 0 } = all[index] ?? {};
+      return `${Math.round(seconds)} s, ${Math.round(memory)} MB, ${(write / 1000).toFixed(1)} s, ${Math.round(page)} ms`;
+    }),
+  ]);
+  return table(['command', ...measured.map(({ version, numbers }) => `${version}, ${named(numbers)}`)], rows);
+}
+
+/** Named shapes at each size and on each version. */
+const shapes = (all: Results[]) =>
+  eachSize(all).flatMap(({ version, numbers, shapes }) => shapes.map((shape) => ({ version, numbers, ...shape })));
+/** The slowest at the largest size on the newest version. */
+const slowest = (all: Results[]) =>
+  shapes(all.slice(-1).map((results) => ({ ...results, latencies: results.latencies.slice(-1) })))
+    .sort((one, other) => other.times.median - one.times.median)
+    .slice(0, SLOWEST);
+
+function shapeTable(measured: ReturnType<typeof shapes>): string {
+  const rows = measured.map(({ shape, numbers, version, times, buffers, items }) => [
+    ...[shape, named(numbers), version, `${times.median.toFixed(1)} / ${times.p95.toFixed(1)} ms`],
+    ...[String(buffers), String(items)],
+  ]);
+  return table(['shape', 'numbers', 'PostgreSQL', 'median / p95', 'buffers', 'items'], rows);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await writeReport();

@@ -3,13 +3,11 @@ import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
-import * as schema from '../src/database/schema.js';
-import { preparePages } from '../src/page/page.js';
 import { filterOf } from '../src/request/filter.js';
 import { pgbench } from './changes.js';
 import { phoneNumberAt } from './data.js';
+import { recordPages } from './explain.js';
 import { PATH, quantiles, searchOf } from './latency.js';
 import { type Server, startServer } from './server.js';
 
@@ -35,7 +33,7 @@ export interface Throughput {
   perSecond: number;
 }
 
-interface Contender {
+export interface Contender {
   name: string;
   command: string[];
   path: string;
@@ -47,7 +45,7 @@ interface Contender {
 
 const POSTGRAPHILE = `{ allBrandedPhoneNumbers(first: 26, orderBy: PRIMARY_KEY_ASC) { nodes {
   id phoneNumber businessProfileByBusinessProfileId { id businessName status } internalName brandingNameShort
-  brandingNameLong reportingGroup status createdAt updatedAt
+  brandingNameLong reportingGroup createdAt updatedAt
   carrierStatusesByPhoneNumber(orderBy: PRIMARY_KEY_ASC) { nodes { carrier feature detailedStatus createdAt } } } } }`;
 
 // It has no field for the entries, whose key has several columns; but the derived `itemTail` contains them.
@@ -65,16 +63,23 @@ export const OURS = {
   canMix: true,
   environment: { TRUST_PROXY: '1', RATE_LIMIT_PER_SECOND: '10' },
 };
+export const BARE = {
+  name: 'node:http + postgres.js, our query',
+  command: ['bench/bare.js'],
+  path: PATH,
+  environment: { STATEMENT: statementFile },
+};
+export const OURS_UNLIMITED = {
+  name: 'ours, no limit',
+  command: [main, 'serve'],
+  path: PATH,
+  environment: { RATE_LIMIT_PER_SECOND: '0' },
+};
 const CONTENDERS: Contender[] = [
   { name: 'Fastify + postgres.js, obvious query', command: ['bench/fastify.js'], path: PATH, canMix: true },
   OURS,
-  {
-    name: 'node:http + postgres.js, our query',
-    command: ['bench/bare.js'],
-    path: PATH,
-    environment: { STATEMENT: statementFile },
-  },
-  { name: 'ours, no limit', command: [main, 'serve'], path: PATH, environment: { RATE_LIMIT_PER_SECOND: '0' } },
+  BARE,
+  OURS_UNLIMITED,
   {
     name: 'PostGraphile 5',
     command: ['bench/postgraphile.js'],
@@ -89,38 +94,44 @@ const CONTENDERS: Contender[] = [
   },
 ];
 
-/** Alternates between short runs of all contenders for several rounds, and keeps the median of each. */
-export async function measureThroughput(url: string): Promise<Throughput[]> {
+/** Loads all contenders for a moment, in random order, for several rounds, and keeps the median of each. */
+export async function measureThroughput(url: string, contenders = CONTENDERS): Promise<Throughput[]> {
   const runs = new Map<string, number[]>();
-  const note = (name: string, load: string, connections: number, perSecond: number) => {
-    const key = JSON.stringify([name, load, connections]);
-    runs.set(key, [...(runs.get(key) ?? []), perSecond]);
-  };
   const script = await writeStatement(url);
-  for (let round = 0; round < ROUNDS; round++) {
-    console.error(`  round ${round + 1} of ${ROUNDS}`);
-    for (const contender of CONTENDERS) {
-      const { name, path, body, canMix } = contender;
-      if (body && round > 0) continue;
-      const server = await start(contender, url);
-      if (!server) continue;
-      const paths = canMix ? MIX : [path];
-      await measureLoad({ origin: server.url, paths, connections: 8, seconds: 1, body });
+  const servers: Server[] = [];
+  const turns: { of: Omit<Throughput, 'perSecond'>; rounds: number; measure(): Promise<number | undefined> }[] = [];
+  for (const contender of contenders) {
+    const { name, path, body, canMix } = contender;
+    const server = await start(contender, url);
+    if (!server) continue;
+    servers.push(server);
+    const paths = { 'first page': [path], ...(canMix ? { mix: MIX } : {}) };
+    await measureLoad({ origin: server.url, paths: Object.values(paths).flat(), connections: 8, seconds: 1, body });
+    for (const [load, asked] of Object.entries(paths) as [Throughput['load'], string[]][]) {
       for (const connections of CONNECTIONS) {
-        const of = { origin: server.url, connections, seconds: SECONDS, body };
-        note(name, 'first page', connections, await measureLoad({ ...of, paths: [path] }));
-        if (canMix) note(name, 'mix', connections, await measureLoad({ ...of, paths }));
+        const of = { origin: server.url, paths: asked, connections, seconds: SECONDS, body };
+        turns.push({ of: { name, load, connections }, rounds: body ? 1 : ROUNDS, measure: () => measureLoad(of) });
       }
-      await server.stop();
-    }
-    for (const connections of CONNECTIONS) {
-      const perSecond = await pgbench(url, script, connections, SECONDS);
-      if (perSecond !== undefined) note('pgbench -M prepared, our query', 'first page', connections, perSecond);
     }
   }
-  return [...runs].map(([key, values]) => {
-    const [name, load, connections] = JSON.parse(key);
-    return { name, load, connections, perSecond: quantiles(values).median };
+  for (const connections of CONNECTIONS) {
+    const of = { name: 'pgbench -M prepared, our query', load: 'first page' as const, connections };
+    turns.push({ of, rounds: ROUNDS, measure: () => pgbench(url, script, connections, SECONDS) });
+  }
+  for (let round = 0; round < ROUNDS; round++) {
+    console.error(`  round ${round + 1} of ${ROUNDS}`);
+    const inAnyOrder = turns.map((turn) => ({ ...turn, place: Math.random() })).sort((a, b) => a.place - b.place);
+    for (const { of, rounds, measure } of inAnyOrder) {
+      const perSecond = round < rounds ? await measure() : undefined;
+      const key = JSON.stringify(of);
+      if (perSecond !== undefined) runs.set(key, [...(runs.get(key) ?? []), perSecond]);
+    }
+  }
+  await Promise.all(servers.map((server) => server.stop()));
+  // In the order of the contenders, whoever was loaded first.
+  return turns.flatMap(({ of }) => {
+    const rates = runs.get(JSON.stringify(of));
+    return rates ? [{ ...of, perSecond: quantiles(rates).median }] : [];
   });
 }
 
@@ -158,22 +169,18 @@ export async function measureLoad(wanted: Load): Promise<number> {
 /** Writes the statement that the service prepares for the first page, for the bare server and as a script of pgbench. */
 async function writeStatement(url: string): Promise<string> {
   const client = postgres(url, { max: 1 });
-  let sent: { query: string; values: unknown[] } = { query: '', values: [] };
-  const logger = {
-    logQuery: (query: string, values: unknown[]) => {
-      sent = { query, values };
-    },
-  };
-  await preparePages(drizzle(client, { schema, logger }))({
+  const { readPage, sent } = recordPages(client);
+  await readPage({
     filter: filterOf({}),
     visibleProfiles: null,
     after: '',
     size: 25,
   });
   await client.end();
-  await writeFile(statementFile, JSON.stringify(sent));
+  const [statement] = sent as [{ query: string; values: unknown[] }];
+  await writeFile(statementFile, JSON.stringify(statement));
   const file = join('.cache', 'page.sql');
-  const script = sent.query.replaceAll(/\$(\d+)/g, (_, index) => `'${sent.values[Number(index) - 1]}'`);
+  const script = statement.query.replaceAll(/\$(\d+)/g, (_, index) => `'${statement.values[Number(index) - 1]}'`);
   await writeFile(file, `${script.replaceAll(/\s+/g, ' ')};\n`);
   return file;
 }
