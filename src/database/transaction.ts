@@ -53,8 +53,8 @@ async function liftTimeLimits(sql: TransactionSql): Promise<void> {
   if (memory !== 'windows') await sql`SET LOCAL client_connection_check_interval = '100ms'`;
 }
 
-/** Lets the planner read whole tables, which pages never do (connect.ts), until the transaction ends. */
+/** Lets the planner read and sort whole tables, which pages never do (connect.ts), until the transaction ends. */
 export async function planForWholeTables(sql: TransactionSql): Promise<void> {
-  for (const name of ['enable_seqscan', 'enable_bitmapscan']) await sql`SET LOCAL ${sql(name)} = on`;
+  for (const name of ['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) await sql`SET LOCAL ${sql(name)} = on`;
   await sql`SET LOCAL plan_cache_mode = auto`;
 }

@@ -80,21 +80,19 @@ function isInRange({ of, attribute }: Scan): SQL {
   const conditions: SQL[] = [];
   if (attribute !== null) {
     const { column } = COLUMNS[attribute];
-    conditions.push(
-      of === 'items' ? sql`${column} = ANY (ARRAY[range.value]) AND ` : sql`${column} = range.value AND `,
-    );
+    conditions.push(sql`${column} = ANY (ARRAY[range.value]) AND `);
   }
   if (of === 'postings') conditions.push(sql`term_id = range.term_id AND `);
   return sql.join(conditions);
 }
 
 /**
- * The order of a range. Compared by `=`, an item's attribute would drop out of the order, which the primary key could
- * then provide: where the statistics promise a single value of an attribute, the planner would read all numbers in search
- * of a rare one. `= ANY` of one value keeps the attribute in the order, and still stops at the end of the range.
+ * The order of a range. Compared by `=`, an attribute would drop out of the order, which the primary key could then provide:
+ * where the statistics promise a single value of an attribute, the planner would read all numbers in search of a rare one.
+ * `= ANY` of one value keeps the attribute in the order, and still stops at the end of the range.
  */
-const orderOf = ({ of, attribute }: Scan) =>
-  of === 'postings' || attribute === null ? sql`phone_number` : sql`${COLUMNS[attribute].column}, phone_number`;
+const orderOf = ({ attribute }: Scan) =>
+  attribute === null ? sql`phone_number` : sql`${COLUMNS[attribute].column}, phone_number`;
 
 /** The numbers of a range after the previous page, in order; `until` and `tail` complete the statement. */
 const numbersOfRange = (scan: Scan, until: SQL, tail: SQL) => sql`SELECT phone_number FROM ${tableOf(scan)}

@@ -21,8 +21,8 @@ select items, count, last, has_next, until from (
   first AS MATERIALIZED (
     SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
       SELECT phone_number FROM postings
-      WHERE reporting_group = range.value AND term_id = range.term_id AND phone_number > $20::text
-      ORDER BY phone_number LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ($21::int + 1) / count(*) + 1 END FROM range)
+      WHERE reporting_group = ANY (ARRAY[range.value]) AND term_id = range.term_id AND phone_number > $20::text
+      ORDER BY reporting_group, phone_number LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ($21::int + 1) / count(*) + 1 END FROM range)
     ) AS row
   ),
   bound AS MATERIALIZED (
@@ -34,8 +34,8 @@ select items, count, last, has_next, until from (
     FROM (SELECT DISTINCT value, term_id FROM first WHERE phone_number <= (SELECT last FROM bound)) AS range
     CROSS JOIN LATERAL (
       SELECT phone_number FROM postings
-      WHERE reporting_group = range.value AND term_id = range.term_id AND phone_number > $23::text AND phone_number <= (SELECT last FROM bound)
-      ORDER BY phone_number LIMIT ($24::int + 1)
+      WHERE reporting_group = ANY (ARRAY[range.value]) AND term_id = range.term_id AND phone_number > $23::text AND phone_number <= (SELECT last FROM bound)
+      ORDER BY reporting_group, phone_number LIMIT ($24::int + 1)
     ) AS row
     ORDER BY phone_number LIMIT ($25::int + 1)
   ),
