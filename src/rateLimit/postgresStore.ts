@@ -1,8 +1,9 @@
 /**
  * The rate limit's store in PostgreSQL: the times of each client's counted requests in an unlogged table, tested and
  * extended under the lock of the client's row, where instances take turns, and on the database's clock, which serves them
- * all. Requests that come together are counted by one statement.
+ * all. Requests that come while a statement counts others are counted together by the next one.
  */
+import { setImmediate } from 'node:timers/promises';
 import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE } from '../database/errors.js';
@@ -13,8 +14,8 @@ import { type LimitStore, STORE_TIMEOUT_MS, WINDOW_MS } from './limiter.js';
 const SWEEP_INTERVAL_MS = 60_000;
 /** The rows that one statement of a sweep looks at, so that none reaches its time limit, even with very many clients. */
 const SWEEP_BATCH = 200;
-/** A separate pool: the list's queries must not wait behind a client's locked row, nor the other way round. */
-const CONNECTIONS = 3;
+/** For counting, and for the sweep. A separate pool: no page must wait behind a client's locked row, nor the other way round. */
+const CONNECTIONS = 2;
 /** PostgreSQL's code for a write that a standby refuses. */
 const READ_ONLY = '25006';
 /** Milliseconds for what still runs when the store is closed. */
@@ -100,6 +101,7 @@ interface Waiting {
 class SlidingLog extends RateLimiterPostgres {
   readonly #database: Database;
   #waiting = new Map<string, Waiting[]>();
+  #isCounting = false;
   #reconnected = Number.NEGATIVE_INFINITY;
 
   constructor(database: Database, points: number) {
@@ -108,13 +110,12 @@ class SlidingLog extends RateLimiterPostgres {
     this.#database = database;
   }
 
-  /** Counts requests that come in one turn of the event loop together. */
   _upsert(client: string): Promise<Place> {
     return new Promise((resolve, reject) => {
-      if (this.#waiting.size === 0) setImmediate(() => this.#countWaiting());
       const others = this.#waiting.get(client) ?? [];
       this.#waiting.set(client, others);
       others.push({ resolve, reject });
+      if (!this.#isCounting) void this.#countAll();
     });
   }
 
@@ -122,6 +123,16 @@ class SlidingLog extends RateLimiterPostgres {
     return new RateLimiterRes(Math.max(0, this.points - consumed), waitMs, consumed, consumed === 1);
   }
 
+  /** Sends one statement after the other: several at once would count fewer requests each, for as much of PostgreSQL's CPU. */
+  async #countAll(): Promise<void> {
+    this.#isCounting = true;
+    // Requests that come in one turn of the event loop are counted together.
+    await setImmediate();
+    while (this.#waiting.size > 0) await this.#countWaiting();
+    this.#isCounting = false;
+  }
+
+  /** Never rejects. */
   async #countWaiting(): Promise<void> {
     const batch = this.#waiting;
     this.#waiting = new Map();
@@ -129,7 +140,8 @@ class SlidingLog extends RateLimiterPostgres {
     const clients = [...batch.keys()].sort();
     const numbers = clients.map((client) => batch.get(client)?.length ?? 0);
     const { sockets } = this.#database;
-    const overdue = setTimeout(() => sockets.overdue(), sockets.answerLimitMs);
+    // Again and again: a socket may not have been silent for long enough yet.
+    const overdue = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
     try {
       const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, numbers, this.points], { prepare: true });
       for (const { client, counted, total, wait_ms: waitMs } of await rows) {
@@ -142,7 +154,7 @@ class SlidingLog extends RateLimiterPostgres {
       // A standby, as after a switch-over: the address may lead to the new primary by now.
       if (codeOf(error) === READ_ONLY) this.#reconnect();
     } finally {
-      clearTimeout(overdue);
+      clearInterval(overdue);
     }
   }
 

@@ -58,10 +58,10 @@ describe('with PostgreSQL as the store', () => {
   });
 });
 
-/** Fails unless the store fails once, and counts again soon. */
+/** Fails unless the store fails, perhaps for its first sweep as well, and counts again soon. */
 async function expectCountedAgain(): Promise<void> {
   await ask(instances[0], newClient());
-  expect(await metric('rate_limit_store_errors_total')).toBe(1);
+  expect(await metric('rate_limit_store_errors_total')).toBeGreaterThan(0);
   await until(async () => {
     const before = await metric('rate_limit_store_errors_total');
     await ask(instances[0], newClient());
