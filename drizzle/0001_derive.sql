@@ -88,10 +88,10 @@ BEGIN
       LEFT JOIN unnest(old) AS old USING (phone_number)
       CROSS JOIN LATERAL (SELECT
         ',"internalName":' || public.json_of(number.internal_name)
-          || ',"brandingNameShort":' || public.json_of(branding_name_short)
-          || ',"brandingNameLong":' || public.json_of(branding_name_long)
+          || ',"brandingNameShort":' || public.json_of(number.branding_name_short)
+          || ',"brandingNameLong":' || public.json_of(number.branding_name_long)
           || ',"reportingGroup":' || public.json_of(number.reporting_group) || ',"status":"' || list.status
-          || '","carrierStatuses":[' || carrier_statuses || '],"createdAt":"' || public.rfc3339(created_at)
+          || '","carrierStatuses":[' || carrier_statuses || '],"createdAt":"' || public.rfc3339(number.created_at)
           || '","updatedAt":"' AS tail OFFSET 0
       ) AS made
       CROSS JOIN LATERAL (SELECT CASE
