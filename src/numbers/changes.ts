@@ -10,11 +10,11 @@ const STEP_SIZE = 10_000;
  * @param onProgress is called now and then with the fraction that is done, 0 to 1
  */
 export async function applyStaged(sql: TransactionSql, onProgress: (part: number) => void): Promise<void> {
+  // Or each step might read all numbers, and each staged number all entries.
+  await sql`SET LOCAL enable_seqscan = off`;
   await upsertBusinessProfiles(sql);
   const steps = await findChanges(sql);
   await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
-  // Or each step would read all numbers; or, for each row of the sources, all of the step's.
-  for (const name of ['enable_seqscan', 'enable_nestloop']) await sql`SET LOCAL ${sql(name)} = off`;
   for (let step = 0; step < steps; step++) {
     await sql`SET CONSTRAINTS derive_deferred DEFERRED`;
     await writeChanges(sql, step);

@@ -12,6 +12,7 @@ import { type Server, startServer } from '../../bench/server.js';
 import { type BrandedPhoneNumber, DetailedStatus, Feature } from '../../generated/types/models/index.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
+import { believeInOneRow } from '../database/statistics.js';
 import { find, overallStatus, type Query, searchOf } from '../page/reference.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
@@ -69,6 +70,7 @@ export async function operate(url: string, restoredUrl: string, count: number, f
     await run('import', ['import', 'numbers'], imported);
     await expectAll(server, count, () => true);
     const newest = await newestRow();
+    await believeInOneRow(sql, 1 / 2);
     await run('the same again', ['import', 'numbers'], imported);
     assert.equal(await newestRow(), newest);
 
@@ -89,6 +91,7 @@ export async function operate(url: string, restoredUrl: string, count: number, f
     await run('export', ['export', 'exported'], `exported ${count + 1} numbers, ${4 * count + 1} carrier statuses\n`);
     isExported('exported', 'numbers');
 
+    await believeInOneRow(sql, 1 / 2);
     await run('delete of a third', ['delete', 'third'], `deleted ${count - left} numbers\n`);
     await expectAll(server, count, isLeft);
     await run('check of the rest', ['check'], right);

@@ -6,6 +6,7 @@ import { randomFilters } from '../../bench/filters.js';
 import { shapesFor } from '../../bench/shapes.js';
 import { filterOf } from '../../src/request/filter.js';
 import { connectTo } from '../connection.js';
+import { believeInOneRow, tables } from '../database/statistics.js';
 import { createDatabase } from '../database.js';
 import { freshSeed } from '../seed.js';
 import { addCarriers, fillSkewed } from './skewedNumbers.js';
@@ -42,25 +43,16 @@ afterAll(async () => {
   await drop();
 });
 
-/** Written in a way that takes a superuser, but works on every version: functions for it came with PostgreSQL 18. */
-const ours = () => sql`(SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)`;
-
 /** What the planner may believe of the tables, in the order in which it can be brought about. */
 const STATISTICS = {
   'statistics of a hundredth of the rows': async () => {},
   'fresh statistics': () => sql`ANALYZE`,
   'no statistics': async () => {
-    await sql`DELETE FROM pg_statistic WHERE starelid IN ${ours()}`;
-    await sql`UPDATE pg_class SET reltuples = -1, relpages = 0, relallvisible = 0 WHERE oid IN ${ours()}`;
+    await sql`DELETE FROM pg_statistic WHERE starelid IN ${tables(sql)}`;
+    await sql`UPDATE pg_class SET reltuples = -1, relpages = 0, relallvisible = 0 WHERE oid IN ${tables(sql)}`;
   },
-  'statistics of a single row, as an ANALYZE leaves them after a fifth of a first import': async () => {
-    await sql`ANALYZE`;
-    await sql`
-      UPDATE pg_class SET reltuples = 1, relpages = ceil(relpages / 5.0), relallvisible = 0 WHERE oid IN ${ours()}`;
-    await sql`
-      UPDATE pg_statistic SET stadistinct = -1, stakind1 = 0, stakind2 = 0, stakind3 = 0, stakind4 = 0, stakind5 = 0
-      WHERE starelid IN ${ours()}`;
-  },
+  'statistics of a single row, as an ANALYZE leaves them after a fifth of a first import': () =>
+    believeInOneRow(sql, 1 / 5),
   'no statistics, and 40,000 carriers more': () => addCarriers(sql, 40_000),
 };
 
