@@ -1,8 +1,8 @@
-/** The service as in production, with its ports, on the test's own database. */
+/** The service as in production, with its ports. */
 import { afterAll, beforeAll } from 'vitest';
 import { readConfig } from '../src/config.js';
-import { openLog } from '../src/log.js';
-import { startService } from '../src/server.js';
+import { type Log, openLog } from '../src/log.js';
+import { type Service, startService } from '../src/server.js';
 import { createDatabase } from './database.js';
 
 export interface ListeningService {
@@ -11,20 +11,20 @@ export interface ListeningService {
   databaseUrl: string;
 }
 
-/** A service for all tests of a file; without a rate limit, unless `environment` sets one. */
+/** Starts a service on a database: silent, and without a rate limit, unless `environment` or `log` say otherwise. */
+export function listenOn(databaseUrl: string, environment: Record<string, string> = {}, log?: Log): Promise<Service> {
+  const settings = { PORT: '0', METRICS_PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
+  const config = readConfig({ ...settings, ...environment });
+  return startService(config, databaseUrl, log ?? openLog(config));
+}
+
+/** A service on a database of its own, for all tests of a file. */
 export function useListeningService(environment: Record<string, string> = {}): ListeningService {
   const listening = {} as ListeningService;
   let close: () => Promise<void>;
   beforeAll(async () => {
     const { url: databaseUrl, drop } = await createDatabase();
-    const config = readConfig({
-      PORT: '0',
-      METRICS_PORT: '0',
-      RATE_LIMIT_PER_SECOND: '0',
-      LOG_LEVEL: 'silent',
-      ...environment,
-    });
-    const service = await startService(config, databaseUrl, openLog(config));
+    const service = await listenOn(databaseUrl, environment);
     Object.assign(listening, { databaseUrl, url: service.url, metricsUrl: service.metricsUrl });
     close = async () => {
       await service.close();
@@ -34,3 +34,11 @@ export function useListeningService(environment: Record<string, string> = {}): L
   afterAll(() => close?.());
   return listening;
 }
+
+/** All metrics of a service, as Prometheus gets them. */
+export const metricsOf = async ({ metricsUrl }: { metricsUrl?: string | undefined }): Promise<string> =>
+  (await fetch(`${metricsUrl}/metrics`)).text();
+
+/** The value of a metric of a service; NaN where it has none. */
+export const metricOf = async (service: { metricsUrl?: string | undefined }, name: string): Promise<number> =>
+  Number(new RegExp(`^${name}(?:{[^}]*})? (\\S+)$`, 'm').exec(await metricsOf(service))?.[1]);

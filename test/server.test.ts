@@ -3,10 +3,8 @@ import type { RequestListener } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import request from 'supertest';
 import { expect, it } from 'vitest';
-import { readConfig } from '../src/config.js';
-import { openLog } from '../src/log.js';
-import { startService } from '../src/server.js';
 import { UserError } from '../src/userError.js';
+import { listenOn } from './listening.js';
 import { useService } from './service.js';
 
 const service = useService();
@@ -31,8 +29,7 @@ it.each(['PORT', 'METRICS_PORT'])('names %s when it is taken', async (name) => {
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
   const port = String((other.address() as AddressInfo).port);
-  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '0', [name]: port });
-  const started = startService(config, service.databaseUrl, openLog(config));
+  const started = listenOn(service.databaseUrl, { [name]: port });
   await expect(started).rejects.toThrow(new UserError(`${name} ${port} of 127.0.0.1 is taken; choose another`));
   other.close();
 });

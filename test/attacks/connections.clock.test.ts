@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { connectTo } from '../connection.js';
-import { useListeningService } from '../listening.js';
+import { metricOf, useListeningService } from '../listening.js';
 import { until } from '../until.js';
 
 const MOST = 60;
@@ -59,10 +59,8 @@ async function openBusy(counts: Record<string, number>): Promise<Socket[]> {
     for (let i = 0; i < count; i++) opened.push(await openFrom(address));
   }
   for (const socket of opened) socket.write('GET /v1/brandedPhoneNumbers HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  await until(async () => {
-    const metrics = await (await fetch(`${service.metricsUrl}/metrics`)).text();
-    return metrics.includes(`\nhttp_requests_in_flight ${opened.length}\n`);
-  }, `${opened.length} requests are worked on`);
+  const isWorkedOn = async () => (await metricOf(service, 'http_requests_in_flight')) === opened.length;
+  await until(isWorkedOn, `${opened.length} requests are worked on`);
   return opened;
 }
 

@@ -3,11 +3,11 @@ import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
 import { createDatabase } from '../database.js';
+import { listenOn, metricsOf } from '../listening.js';
 import { numberWith, write } from '../numbers.js';
 import { exchange } from '../rawHttp.js';
 import { freshSeed } from '../seed.js';
@@ -35,15 +35,8 @@ beforeAll(async () => {
       done();
     },
   });
-  const config = readConfig({
-    PORT: '0',
-    METRICS_PORT: '0',
-    AUTH: 'api-key',
-    TRUST_PROXY: '1',
-    RATE_LIMIT_PER_SECOND: '0',
-    REQUEST_TIMEOUT_SECONDS: '2',
-  });
-  service = await startService(config, databaseUrl, pino({ level: 'trace' }, stream));
+  const environment = { AUTH: 'api-key', TRUST_PROXY: '1', REQUEST_TIMEOUT_SECONDS: '2' };
+  service = await listenOn(databaseUrl, environment, pino({ level: 'trace' }, stream));
 });
 afterAll(async () => {
   await service.close();
@@ -135,7 +128,7 @@ describe('the log and the metrics', () => {
     const secrets = [goodKey, ...sent.flatMap((each) => each.secrets)];
     expect(secrets.length).toBeGreaterThan(REQUESTS);
     expect(readable(log, secrets)).toEqual([]);
-    expect(readable(await (await fetch(`${service.metricsUrl}/metrics`)).text(), secrets)).toEqual([]);
+    expect(readable(await metricsOf(service), secrets)).toEqual([]);
   });
 
   it('show nothing of a request that fails in the database, even if PostgreSQL quotes its values', async () => {

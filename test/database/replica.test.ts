@@ -1,13 +1,12 @@
 /** What starts, pages and walks do on a replica: a real primary and its streaming replica. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
-import { openLog } from '../../src/log.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
 import { runProgram } from '../commands/command.js';
 import { connectTo } from '../connection.js';
+import { listenOn } from '../listening.js';
 import { PROFILES } from '../numbers.js';
 import { type PostgresServer, startPostgres, startReplica } from '../postgresServer.js';
 import { until } from '../until.js';
@@ -28,9 +27,7 @@ describe('a replica', () => {
     await onPrimary`CREATE DATABASE not_migrated`;
     const copies = () => onReplica`SELECT FROM pg_database WHERE datname = 'not_migrated'`;
     await until(async () => (await copies()).length === 1, 'it is replayed');
-    const config = readConfig({ PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' });
-    const on = ({ url }: PostgresServer) => startService(config, url, openLog(config));
-    services = { primary: await on(primary), replica: await on(replica) };
+    services = { primary: await listenOn(primary.url), replica: await listenOn(replica.url) };
   });
   afterAll(async () => {
     await services?.replica.close();

@@ -5,10 +5,9 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
 import { createDatabase } from '../database.js';
+import { listenOn } from '../listening.js';
 
 let folder: string;
 let socketFile: string;
@@ -57,8 +56,7 @@ describe('a database behind a Unix socket', () => {
   ])('is served from with the folder %s, and again after the socket was away', async (_name, begin, end) => {
     const user = `${databaseUrl.username}:${databaseUrl.password}`;
     const DATABASE_URL = `${begin(user)}${databaseUrl.pathname}${end.replace('{folder}', folder)}`;
-    const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '0', DATABASE_URL });
-    const service = await startService(config, DATABASE_URL, openLog(config));
+    const service = await listenOn(DATABASE_URL, { DATABASE_URL });
     try {
       expect(await statusOf(service)).toBe(200);
       await closeSocket();

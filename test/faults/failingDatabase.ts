@@ -1,9 +1,8 @@
 /** A service whose database is behind a proxy that can fail as networks do, and what it may answer meanwhile. */
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
 import { createDatabase } from '../database.js';
+import { listenOn } from '../listening.js';
 import { until } from '../until.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
 
@@ -34,14 +33,8 @@ export function useFailingDatabase(): void {
 }
 
 export async function start(url: string, environment: Record<string, string> = {}): Promise<void> {
-  const settings = {
-    PORT: '0',
-    LOG_LEVEL: process.env.FAULT_LOG ?? 'silent',
-    RATE_LIMIT_PER_SECOND: '0',
-    REQUEST_TIMEOUT_SECONDS: String(DEADLINE_MS / 1000),
-  };
-  const config = readConfig({ ...settings, ...environment });
-  service = await startService(config, url, openLog(config));
+  const LOG_LEVEL = process.env.FAULT_LOG ?? 'silent';
+  service = await listenOn(url, { LOG_LEVEL, REQUEST_TIMEOUT_SECONDS: String(DEADLINE_MS / 1000), ...environment });
   expect((await ask()).status).toBe(200);
 }
 

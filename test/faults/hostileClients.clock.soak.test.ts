@@ -2,11 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
-import { createDatabase } from '../database.js';
+import { describe, expect, it } from 'vitest';
+import { useListeningService } from '../listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const MEGABYTE = 2 ** 20;
@@ -14,24 +11,7 @@ const MEGABYTE = 2 ** 20;
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
 
-let service: Service;
-let drop: () => Promise<void>;
-
-beforeAll(async () => {
-  const { url, drop: dropDatabase } = await createDatabase();
-  drop = dropDatabase;
-  const config = readConfig({
-    PORT: '0',
-    LOG_LEVEL: 'silent',
-    RATE_LIMIT_PER_SECOND: '10',
-    TRUST_PROXY: '1',
-  });
-  service = await startService(config, url, openLog(config));
-});
-afterAll(async () => {
-  await service.close();
-  await drop();
-});
+const service = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
 
 async function statusOf(path: string, client: string): Promise<{ status: number; milliseconds: number }> {
   const sent = performance.now();

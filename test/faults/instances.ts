@@ -1,10 +1,9 @@
 /** Instances of the service that share a rate limit, and what clients get from them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll } from 'vitest';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
 import { createDatabase } from '../database.js';
+import { listenOn, metricOf, metricsOf } from '../listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 
@@ -36,8 +35,8 @@ export function useInstances(): void {
 export const newClient = () => `203.0.113.${++clients}`;
 
 export async function start(count: number, environment: Record<string, string>, url = databaseUrl): Promise<void> {
-  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', METRICS_PORT: '0', TRUST_PROXY: '1', ...environment });
-  for (let i = 0; i < count; i++) instances.push(await startService(config, url, openLog(config)));
+  const settings = { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1', ...environment };
+  for (let i = 0; i < count; i++) instances.push(await listenOn(url, settings));
 }
 
 export async function ask(instance: Service | undefined, client: string): Promise<Answer> {
@@ -63,7 +62,7 @@ export async function flood(client: string, seconds: number, rate = 100): Promis
  * store would delay many more.
  */
 export async function decidesInTime(): Promise<boolean> {
-  const text = await metricsText();
+  const text = await metricsOf(instances[0] as Service);
   const sum = (pattern: RegExp) => [...text.matchAll(pattern)].reduce((total, [, count]) => total + Number(count), 0);
   const inTime = sum(/^rate_limit_decision_seconds_bucket{le="0.25",[^}]*} (\d+)$/gm);
   const all = sum(/^rate_limit_decision_seconds_count{[^}]*} (\d+)$/gm);
@@ -74,14 +73,8 @@ export const statusesOf = (answers: Answer[]) => [...new Set(answers.map(({ stat
 export const countOf = (answers: Answer[], status: number) =>
   answers.filter((answer) => answer.status === status).length;
 
-async function metricsText(): Promise<string> {
-  return (await fetch(`${instances[0]?.metricsUrl}/metrics`)).text();
-}
-
-export async function metric(name: string): Promise<number> {
-  const text = await metricsText();
-  return Number(new RegExp(`^${name}(?:{[^}]*})? (\\S+)$`, 'm').exec(text)?.[1] ?? 0);
-}
+/** Of the first instance. */
+export const metric = (name: string) => metricOf(instances[0] as Service, name);
 
 /** `count` requests of a client at once, over all instances in turn. */
 export const together = (client: string, count: number) =>

@@ -2,9 +2,8 @@
 import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
+import { listenOn } from '../listening.js';
 import { numberWith, write } from '../numbers.js';
 import { useService } from '../service.js';
 
@@ -17,8 +16,7 @@ beforeAll(async () => {
     parts.database,
     Array.from({ length: 30 }, (_, i) => numberWith({ phoneNumber: `+141555501${10 + i}` })),
   );
-  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '0' });
-  service = await startService(config, parts.databaseUrl, openLog(config));
+  service = await listenOn(parts.databaseUrl);
 });
 afterAll(() => service.close());
 

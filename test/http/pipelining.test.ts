@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { useListeningService } from '../listening.js';
+import { metricOf, useListeningService } from '../listening.js';
 import { CARRIERS, FEATURES, numberWith, write } from '../numbers.js';
 import { until, withinASecond } from '../until.js';
 
@@ -29,11 +29,6 @@ async function open({ url }: { url: string }): Promise<Socket> {
 
 const request = (path: string, client = '203.0.113.1') =>
   `GET ${path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${client}\r\n\r\n`;
-
-async function inFlight({ metricsUrl }: { metricsUrl: string }): Promise<number> {
-  const metrics = await (await fetch(`${metricsUrl}/metrics`)).text();
-  return Number(/^http_requests_in_flight (\d+)$/m.exec(metrics)?.[1]);
-}
 
 it('pipelined requests are answered in their order, each as if it came alone', async () => {
   const statuses = await withinASecond(async () => {
@@ -75,7 +70,7 @@ it('connections that are reset with 300 requests each give back all places under
     await sleep(5 * i);
     socket.resetAndDestroy();
   }
-  await until(async () => (await inFlight(limited)) === 0, 'all places are free');
+  await until(async () => (await metricOf(limited, 'http_requests_in_flight')) === 0, 'all places are free');
 });
 
 describe('clients that never read', () => {
@@ -103,7 +98,7 @@ describe('clients that never read', () => {
       served = (await fetch(`${small.url}/v1/brandedPhoneNumbers`)).status === 200 ? served + 1 : 0;
       return served === 10;
     }, 'ten requests in a row are answered');
-    await until(async () => (await inFlight(small)) === 0, 'all places are free');
+    await until(async () => (await metricOf(small, 'http_requests_in_flight')) === 0, 'all places are free');
   });
 
   it('make only so many requests wait that memory is bounded; the connection with one more is closed', async () => {

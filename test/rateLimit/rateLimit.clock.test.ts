@@ -2,11 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
 import { expectDescribed, problemOf } from '../answer.js';
 import { connectTo } from '../connection.js';
+import { listenOn } from '../listening.js';
 import { useService } from '../service.js';
 import { withinASecond } from '../until.js';
 
@@ -17,8 +16,7 @@ let second: Service;
 let clients = 0;
 
 beforeAll(async () => {
-  const config = readConfig({ PORT: '0', LOG_LEVEL: 'silent', TRUST_PROXY: '1' });
-  second = await startService(config, first.databaseUrl, openLog(config));
+  second = await listenOn(first.databaseUrl, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
 });
 afterAll(() => second.close());
 

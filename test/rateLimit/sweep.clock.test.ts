@@ -2,11 +2,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
-import { openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
+import type { Service } from '../../src/server.js';
 import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
+import { listenOn, metricOf } from '../listening.js';
 import { until } from '../until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -38,8 +37,7 @@ afterAll(async () => {
 });
 
 async function start(): Promise<Service> {
-  const config = readConfig({ PORT: '0', METRICS_PORT: '0', LOG_LEVEL: 'silent', TRUST_PROXY: '1' });
-  const service = await startService(config, url, openLog(config));
+  const service = await listenOn(url, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
   services.push(service);
   return service;
 }
@@ -48,11 +46,6 @@ const countOf = async (pattern: string) => {
   const [row] = await sql`SELECT count(*)::integer AS count FROM rate_limits WHERE client LIKE ${pattern}`;
   return row?.count;
 };
-
-async function metric(service: Service, name: string): Promise<number> {
-  const text = await (await fetch(`${service.metricsUrl}/metrics`)).text();
-  return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]);
-}
 
 it('a hundred thousand idle clients are removed while requests are counted, and no other client is', async () => {
   const service = await start();
@@ -84,6 +77,6 @@ it('a sweep that fails is counted', async () => {
   await holder`CREATE TRIGGER refuse BEFORE DELETE ON rate_limits EXECUTE FUNCTION refuse()`;
   await holder.end();
   const service = await start();
-  await until(async () => (await metric(service, 'rate_limit_store_errors_total')) > 0, 'it is counted');
+  await until(async () => (await metricOf(service, 'rate_limit_store_errors_total')) > 0, 'it is counted');
   await sql`DROP FUNCTION refuse() CASCADE`;
 });
