@@ -1,6 +1,5 @@
 /**
- * What docs/operations.md recommends for many machines, on one: with the files of deploy/, in which nothing but addresses, ports and
- * folders is replaced.
+ * What docs/operations.md recommends for many machines, on one: with the files of deploy/ (../deploy/placed.ts).
  *
  *   clients ── HAProxy ─┬─ app1 ─────────────┬─ HAProxy, any server ─┬─ db1 ─┐
  *              (TLS)    ├─ app2 ─────────────┤                       ├─ db2  ├ Patroni, PostgreSQL
@@ -11,14 +10,14 @@ import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'nod
 import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../connection.js';
-import { makeAuthority } from '../database/certificates.js';
+import { place, placeHaproxy } from '../deploy/placed.js';
 import { until } from '../until.js';
 
 /** The programs that have to be installed, by Debian's packages, and what shows that they are. */
@@ -74,20 +73,6 @@ export async function startCluster() {
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
     child.kill(signal);
     await once(child, 'exit');
-  }
-
-  /** Writes a file of deploy/ into the folder, with this cluster's addresses. */
-  async function place(path: string, into = folder): Promise<string> {
-    const text = (await readFile(join(packageFolder, 'deploy', path), 'utf8'))
-      .replaceAll('127.0.0.1', `${network}.0.1`)
-      .replaceAll('10.0.', `${network}.`)
-      .replaceAll(' :443', ` ${network}.0.1:8443`)
-      .replaceAll(/\/etc\/(haproxy|pgbouncer)|\/run\/postgresql/g, into)
-      // Only root may become another user.
-      .replaceAll(/^ {2}(user|group) .*$/gm, nobody ? '$&' : '');
-    const file = join(into, basename(path));
-    await writeFile(file, text);
-    return file;
   }
 
   function databaseServer(number: number) {
@@ -200,19 +185,14 @@ export async function startCluster() {
     run('redis', 'redis-server', ['--bind', `${network}.0.2`, '--save', '', '--dir', folder]);
     for (const server of servers) {
       await mkdir(server.home);
-      await place('patroni/patroni.yml', server.home);
+      await place('patroni/patroni.yml', network, server.home);
       if (nobody) await chown(server.home, ...nobody);
       server.startPatroni();
     }
-    const { file, issue } = makeAuthority(folder);
-    issue('instances', HOST, `DNS:${HOST}`);
-    await writeFile(
-      file('numbers.pem'),
-      [readFileSync(file('instances.pem')), readFileSync(file('instances.key'))].join(''),
-    );
+    const { args, ca } = await placeHaproxy(network, folder, HOST);
+    run('haproxy', 'haproxy', args);
     await writeFile(join(folder, 'userlist.txt'), `"numbers" "${password}"\n`);
-    run('haproxy', 'haproxy', ['-f', await place('haproxy/haproxy.cfg'), '-db', '-q', '-dW']);
-    run('pgbouncer', 'pgbouncer', ['-q', await place('pgbouncer/pgbouncer.ini')], {}, true);
+    run('pgbouncer', 'pgbouncer', ['-q', await place('pgbouncer/pgbouncer.ini', network, folder)], {}, true);
 
     const superuser = `postgres://postgres:${password}@${network}.0.1:5432/postgres`;
     await hasTwoReplicas();
@@ -226,7 +206,7 @@ export async function startCluster() {
     return {
       /** HAProxy, and the authority of its certificate. */
       url: `https://${network}.0.1:8443`,
-      authority: readFileSync(file('ca.pem')),
+      authority: ca,
       /** The instance that keeps the limit in PostgreSQL. */
       withoutRedis: `http://${address(4)}:3000`,
       /** HAProxy's port for the primary. */

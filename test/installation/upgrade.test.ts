@@ -5,7 +5,7 @@
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { Agent, get } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,10 +14,9 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { makeAuthority } from '../database/certificates.js';
 import releases from '../database/releases.json' with { type: 'json' };
+import { placeHaproxy } from '../deploy/placed.js';
 import { isInstalled } from '../deploy/programs.js';
-import { freePort } from '../port.js';
 import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { installPackage } from './package.js';
@@ -32,12 +31,12 @@ describe.skipIf(!isInstalled('haproxy'))(`From ${RELEASE} to this checkout`, () 
   let folder: string;
   let postgres: PostgresServer;
   let haproxy: ChildProcess;
-  let front: { port: number; ca: Buffer };
+  let ca: Buffer;
   let released: string;
   let current: string;
   const instances = new Map<number, StartedService>();
   /** Addresses of this machine that stand for those in the configuration that we ship. */
-  const network = `127.${process.pid % 200}`;
+  const network = `127.${(process.pid % 200) + 1}`;
 
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-upgrade-'));
@@ -47,7 +46,10 @@ describe.skipIf(!isInstalled('haproxy'))(`From ${RELEASE} to this checkout`, () 
     postgres = await startPostgres();
     await run(released, ['import', NUMBERS], environment());
     for (const place of [1, 2]) await start(released, place);
-    await startHaproxy();
+    const placed = await placeHaproxy(network, folder, 'localhost');
+    ca = placed.ca;
+    haproxy = spawn('haproxy', placed.args, { stdio: ['ignore', 'ignore', 'inherit'] });
+    await until(async () => (await ask(new Agent({ ca }), '')).status === 200, 'HAProxy has an instance');
   });
   afterAll(async () => {
     haproxy?.kill();
@@ -89,43 +91,14 @@ describe.skipIf(!isInstalled('haproxy'))(`From ${RELEASE} to this checkout`, () 
     instances.set(place, await startIn(home, [command, 'serve'], environment(settings).env));
   }
 
-  /** Runs the configuration that we ship, on addresses of this machine. */
-  async function startHaproxy(): Promise<void> {
-    const { file, issue } = makeAuthority(join(folder, 'tls'));
-    issue('numbers', 'localhost', 'DNS:localhost');
-    await writeFile(
-      file('both.pem'),
-      (await readFile(file('numbers.pem'), 'utf8')) + (await readFile(file('numbers.key'))),
-    );
-    front = { port: await freePort(), ca: await readFile(file('ca.pem')) };
-    const shipped = await readFile(join(packageFolder, 'deploy/haproxy/haproxy.cfg'), 'utf8');
-    const configuration = join(folder, 'haproxy.cfg');
-    await writeFile(
-      configuration,
-      shipped
-        .replaceAll('10.0.', `${network}.`)
-        .replaceAll('bind 127.0.0.1:', `bind ${network}.3.1:`)
-        .replace('bind :443', `bind 127.0.0.1:${front.port}`)
-        .replace('/etc/haproxy/numbers.pem', file('both.pem'))
-        .replace(/^ +(user|group) haproxy$/gm, ''),
-    );
-    haproxy = spawn('haproxy', ['-db', '-q', '-f', configuration], { stdio: ['ignore', 'ignore', 'inherit'] });
-    await until(async () => (await ask(new Agent({ ca: front.ca }), '')).status === 200, 'HAProxy has an instance');
-  }
-
   interface Answer {
     status: number;
     body: string;
   }
 
   async function ask(agent: Agent, search: string): Promise<Answer> {
-    const request = get({
-      agent,
-      host: 'localhost',
-      family: 4,
-      port: front.port,
-      path: `/v1/brandedPhoneNumbers${search}`,
-    });
+    const path = `/v1/brandedPhoneNumbers${search}`;
+    const request = get({ agent, host: `${network}.0.1`, servername: 'localhost', port: 8443, path });
     try {
       const [response] = await once(request, 'response');
       return { status: response.statusCode, body: (await response.setEncoding('utf8').toArray()).join('') };
@@ -150,7 +123,7 @@ describe.skipIf(!isInstalled('haproxy'))(`From ${RELEASE} to this checkout`, () 
 
   it('no request fails and each walk is exact, whichever version answers a page', async () => {
     const agents = Array.from({ length: CLIENTS }, (_, i) => {
-      return new Agent({ keepAlive: true, ca: front.ca, localAddress: `127.0.0.${i + 2}` });
+      return new Agent({ keepAlive: true, ca, localAddress: `127.0.0.${i + 2}` });
     });
     const failures: Answer[] = [];
     const expected = await walk(agents[0] as Agent, failures);
