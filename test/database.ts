@@ -1,5 +1,5 @@
 /** A database without numbers on the test run's PostgreSQL. */
-import { inject } from 'vitest';
+import { afterAll, beforeAll, inject } from 'vitest';
 import { connectTo } from './connection.js';
 
 let created = 0;
@@ -20,4 +20,15 @@ export async function createDatabase({
   await administer(`CREATE DATABASE ${name} TEMPLATE ${template}`);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => administer(`DROP DATABASE ${name} WITH (FORCE)`) };
+}
+
+/** A database for all tests of a file or a suite: `url` leads to it once they have begun, and it is removed after all else. */
+export function useDatabase(): { url: string } {
+  const database = { url: '' };
+  let drop: () => Promise<void>;
+  beforeAll(async () => {
+    ({ url: database.url, drop } = await createDatabase());
+  });
+  afterAll(() => drop());
+  return database;
 }

@@ -3,20 +3,16 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
-import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
+import { afterEach, expect, it } from 'vitest';
 import { packageFolder } from '../src/packageFolder.js';
-import { createDatabase } from './database.js';
+import { useDatabase } from './database.js';
 import { until } from './until.js';
 
 const CTRL_C = '\x03';
 
-let database: Awaited<ReturnType<typeof createDatabase>>;
+const database = useDatabase();
 let child: ChildProcess;
-beforeAll(async () => {
-  database = await createDatabase();
-});
 afterEach(() => child.kill('SIGKILL'));
-afterAll(() => database.drop());
 
 it('is readable on a terminal: one line per event, with its time and level', async () => {
   // Without exec, some shells stay, and are ended by the Ctrl-C that they receive as well.

@@ -6,8 +6,8 @@ import { connect, type Socket } from 'node:net';
 import { cpus, loadavg } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, it } from 'vitest';
-import { createDatabase } from '../database.js';
+import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { useDatabase } from '../database.js';
 import { environmentOf, resource } from '../deploy/manifest.js';
 import { until } from '../until.js';
 import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
@@ -29,21 +29,18 @@ interface Span {
 }
 
 let instance: Instance;
-let drop: () => Promise<void>;
+const database = useDatabase();
 let others: Client[] = [];
 
+beforeAll(() => writeNumbers(database.url));
 beforeEach(async () => {
-  const { url, drop: dropDatabase } = await createDatabase();
-  drop = dropDatabase;
-  await writeNumbers(url);
   const { NODE_OPTIONS = '' } = environmentOf('Deployment');
-  instance = await startInstance({ DATABASE_URL: url, NODE_OPTIONS, METRICS_PORT: '0' });
+  instance = await startInstance({ DATABASE_URL: database.url, NODE_OPTIONS, METRICS_PORT: '0' });
   others = Array.from({ length: 5 }, (_, i) => new Client(`203.0.113.${i + 1}`));
 });
-afterEach(async () => {
+afterEach(() => {
   for (const other of others) other.close();
   instance.child.kill('SIGKILL');
-  await drop();
 });
 
 /** What other clients get, each of which asks five times a second. */

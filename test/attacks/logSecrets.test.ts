@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import type { Service } from '../../src/server.js';
-import { createDatabase } from '../database.js';
+import { useDatabase } from '../database.js';
 import { listenOn, metricsOf } from '../listening.js';
 import { numberWith, write } from '../numbers.js';
 import { exchange } from '../rawHttp.js';
@@ -18,16 +18,14 @@ const REQUESTS = 400;
 
 let log = '';
 let service: Service;
-let databaseUrl: string;
-let drop: () => Promise<void>;
+const created = useDatabase();
 let goodKey: string;
 let goodId: string;
 
 beforeAll(async () => {
-  ({ url: databaseUrl, drop } = await createDatabase());
-  const database = openDatabase(databaseUrl);
-  const { key, created } = await createApiKey(database, 'partner', { businessProfileIds: null, expiresAt: null });
-  [goodKey, goodId] = [key, created.id];
+  const database = openDatabase(created.url);
+  const { key, created: made } = await createApiKey(database, 'partner', { businessProfileIds: null, expiresAt: null });
+  [goodKey, goodId] = [key, made.id];
   await closeDatabase(database);
   const stream = new Writable({
     write(chunk, _encoding, done) {
@@ -36,12 +34,9 @@ beforeAll(async () => {
     },
   });
   const environment = { AUTH: 'api-key', TRUST_PROXY: '1', REQUEST_TIMEOUT_SECONDS: '2' };
-  service = await listenOn(databaseUrl, environment, pino({ level: 'trace' }, stream));
+  service = await listenOn(created.url, environment, pino({ level: 'trace' }, stream));
 });
-afterAll(async () => {
-  await service.close();
-  await drop();
-});
+afterAll(() => service.close());
 
 /** A handmade request, and everything in it that must not appear in the log. */
 interface Sent {
@@ -133,11 +128,11 @@ describe('the log and the metrics', () => {
 
   it('show nothing of a request that fails in the database, even if PostgreSQL quotes its values', async () => {
     const secrets = ['14155550177', 'abcdefghijkl'];
-    const database = openDatabase(databaseUrl);
+    const database = openDatabase(created.url);
     await write(database, [numberWith({ phoneNumber: `+${secrets[0]}`, internalName: secrets[1] ?? '' })]);
     const sql = database.$client;
     // The statement's parameters become part of the context of an error, which clients of PostgreSQL get, too.
-    await sql.unsafe(`ALTER DATABASE ${databaseUrl.split('/').at(-1)} SET log_parameter_max_length_on_error = -1`);
+    await sql.unsafe(`ALTER DATABASE ${created.url.split('/').at(-1)} SET log_parameter_max_length_on_error = -1`);
     const columns = await sql`
       SELECT string_agg(attname, ', ' ORDER BY attnum) AS names FROM pg_attribute
       WHERE attrelid = 'items'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'item_tail'`;

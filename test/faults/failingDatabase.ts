@@ -1,7 +1,7 @@
 /** A service whose database is behind a proxy that can fail as networks do, and what it may answer meanwhile. */
-import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
+import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { createDatabase } from '../database.js';
+import { useDatabase } from '../database.js';
 import { listenOn } from '../listening.js';
 import { until } from '../until.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
@@ -18,11 +18,10 @@ export let service: Service;
 
 /** A database for all tests of a file, and for each a proxy to it; the service that a test has started is closed. */
 export function useFailingDatabase(): void {
-  let drop: () => Promise<void>;
-  beforeAll(async () => {
-    ({ url: databaseUrl, drop } = await createDatabase());
+  const database = useDatabase();
+  beforeAll(() => {
+    databaseUrl = database.url;
   });
-  afterAll(() => drop());
   beforeEach(async () => {
     proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
   });

@@ -1,8 +1,8 @@
 /** Instances of the service that share a rate limit, and what clients get from them. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll } from 'vitest';
+import { afterEach, beforeAll } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { createDatabase } from '../database.js';
+import { useDatabase } from '../database.js';
 import { listenOn, metricOf, metricsOf } from '../listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -21,11 +21,10 @@ let clients = 0;
 
 /** A database for all tests of a file; the instances that a test has started are closed. */
 export function useInstances(): void {
-  let drop: () => Promise<void>;
-  beforeAll(async () => {
-    ({ url: databaseUrl, drop } = await createDatabase());
+  const database = useDatabase();
+  beforeAll(() => {
+    databaseUrl = database.url;
   });
-  afterAll(() => drop());
   afterEach(async () => {
     await Promise.all(instances.splice(0).map((instance) => instance.close()));
   });

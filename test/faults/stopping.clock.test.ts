@@ -1,38 +1,25 @@
 /** Stopping: no request fails, and the service ends in time. The command itself, as an operator runs it. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, get } from 'node:http';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { packageFolder } from '../../src/packageFolder.js';
+import { afterEach, describe, expect, it } from 'vitest';
+import { startInstance } from '../attacks/instances.js';
 import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { listeningUrl } from '../listeningUrl.js';
+import { useDatabase } from '../database.js';
 import { until } from '../until.js';
 import { openToxicProxy } from './toxicProxy.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
-let databaseUrl: string;
-let drop: () => Promise<void>;
+const database = useDatabase();
 let child: ChildProcess;
-
-beforeEach(async () => {
-  ({ url: databaseUrl, drop } = await createDatabase());
-});
-afterEach(async () => {
-  child.kill('SIGKILL');
-  await drop();
-});
+afterEach(() => void child.kill('SIGKILL'));
 
 async function serve(environment: Record<string, string> = {}): Promise<string> {
-  const serving = spawn(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve'], {
-    env: { ...process.env, DATABASE_URL: databaseUrl, PORT: '0', RATE_LIMIT_PER_SECOND: '0', ...environment },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  child = serving;
-  return listeningUrl(serving.stdout);
+  const instance = await startInstance({ DATABASE_URL: database.url, RATE_LIMIT_PER_SECOND: '0', ...environment });
+  child = instance.child;
+  return instance.url;
 }
 
 /** Sends a request: the answer's status and whether its connection ends. */
@@ -79,7 +66,7 @@ describe('SIGTERM', () => {
   it('waits for the request that is running', async () => {
     const url = await serve({ DRAIN_SECONDS: '0' });
     expect((await ask(`${url}${PATH}`)).status).toBe(200);
-    const [holder, sql] = [connectTo(databaseUrl), connectTo(databaseUrl)];
+    const [holder, sql] = [connectTo(database.url), connectTo(database.url)];
     await holder`BEGIN`;
     await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
     const running = ask(`${url}${PATH}`);
@@ -98,9 +85,9 @@ describe('SIGTERM', () => {
   });
 
   it('ends it in time when the database hangs, and clients are idle or never finish their request', async () => {
-    const proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
+    const proxy = await openToxicProxy(Number(new URL(database.url).port));
     const url = await serve({
-      DATABASE_URL: proxy.through(databaseUrl),
+      DATABASE_URL: proxy.through(database.url),
       RATE_LIMIT_PER_SECOND: '10',
       DRAIN_SECONDS: '0',
     });

@@ -7,19 +7,17 @@ import { deleteNumbers } from '../../src/numbers/delete.js';
 import { exportNumbers } from '../../src/numbers/export.js';
 import { InputError } from '../../src/numbers/lines.js';
 import { filterOf } from '../../src/request/filter.js';
-import { createDatabase } from '../database.js';
+import { useDatabase } from '../database.js';
 import { numbers, numberWith, write } from '../numbers.js';
 import { byBytes } from '../page/reference.js';
 
 let database: Database;
-let close: () => Promise<void>;
+const created = useDatabase();
 
-beforeAll(async () => {
-  const { url, drop } = await createDatabase();
-  database = openDatabase(url);
-  close = () => closeDatabase(database).then(drop);
+beforeAll(() => {
+  database = openDatabase(created.url);
 });
-afterAll(() => close());
+afterAll(() => closeDatabase(database));
 const clear = () => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
 beforeEach(clear);
 

@@ -2,12 +2,12 @@
  * What PostgreSQL gets for some typical requests, and how it plans that: test/page/statements holds the SQL and the scans
  * of the plans, so that readers see them and reviewers notice changes.
  */
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { openExplainer, type PlanNode } from '../../bench/explain.js';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { filterOf } from '../../src/request/filter.js';
 import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
+import { useDatabase } from '../database.js';
 import { fillSkewed } from './skewedNumbers.js';
 
 const LARGE_PROFILE = '00000000-0000-4000-8000-000000000001';
@@ -21,21 +21,17 @@ const REQUESTS: Record<string, ListBrandedPhoneNumbersRequest> = {
   'business profile and internal name': { businessProfileId: LARGE_PROFILE, internalName: ['Line 1'] },
 };
 
-let url: string;
-let drop: () => Promise<void>;
+const database = useDatabase();
 
 beforeAll(async () => {
-  ({ url, drop } = await createDatabase());
-  const sql = connectTo(url);
+  const sql = connectTo(database.url);
   await fillSkewed(sql, 5_000);
   await sql`ANALYZE`;
   await sql.end();
 });
 
-afterAll(() => drop());
-
 test.each(Object.entries(REQUESTS))('%s', async (name, request) => {
-  const { explain, close } = openExplainer(url, 'force_generic_plan');
+  const { explain, close } = openExplainer(database.url, 'force_generic_plan');
   const { statements } = await explain({ filter: filterOf(request), visibleProfiles: null, after: '', size: 25 });
   await close();
   const text = [...new Set(statements.map(({ query, plan }) => `${query};\n\n-- ${scansOf(plan).join('\n-- ')}\n`))];

@@ -9,24 +9,23 @@ import { createMetrics } from '../../src/metrics.js';
 import type { LimitStore } from '../../src/rateLimit/limiter.js';
 import { openPostgresStore } from '../../src/rateLimit/postgresStore.js';
 import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
-import { createDatabase } from '../database.js';
+import { useDatabase } from '../database.js';
 import { until } from '../until.js';
 import { count as countIn, expectToWaitASecond } from './counting.js';
 
 let store: LimitStore;
 let database: Database;
 let url: string;
-let drop: () => Promise<void>;
+const created = useDatabase();
 
-beforeAll(async () => {
-  ({ url, drop } = await createDatabase());
+beforeAll(() => {
+  url = created.url;
   database = openDatabase(url);
   store = openPostgresStore(url, 10, failSweep);
 });
 afterAll(async () => {
   await store.close();
   await closeDatabase(database);
-  await drop();
 });
 
 const failSweep = (reason: Error) => {

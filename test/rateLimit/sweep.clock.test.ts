@@ -4,7 +4,7 @@ import type postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Service } from '../../src/server.js';
 import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
+import { useDatabase } from '../database.js';
 import { listenOn, metricOf } from '../listening.js';
 import { until } from '../until.js';
 
@@ -13,14 +13,12 @@ const IDLE = 100_000;
 /** In the table's order they come after the idle ones. */
 const ACTIVE = 1500;
 
-let url: string;
-let drop: () => Promise<void>;
+const database = useDatabase();
 let sql: postgres.Sql;
 const services: Service[] = [];
 
 beforeAll(async () => {
-  ({ url, drop } = await createDatabase());
-  sql = connectTo(url);
+  sql = connectTo(database.url);
   const times = (age: string) => `array_fill(now() - interval '${age}', ARRAY[10])`;
   await sql.unsafe(`
     INSERT INTO rate_limits SELECT 'address:idle ' || i, ${times('2 minutes')}, 1 FROM generate_series(1, ${IDLE}) AS i`);
@@ -33,11 +31,10 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all(services.map((service) => service.close()));
   await sql.end();
-  await drop();
 });
 
 async function start(): Promise<Service> {
-  const service = await listenOn(url, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+  const service = await listenOn(database.url, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
   services.push(service);
   return service;
 }
@@ -72,7 +69,7 @@ it('a hundred thousand idle clients are removed while requests are counted, and 
 }, 120_000);
 
 it('a sweep that fails is counted', async () => {
-  const holder = connectTo(url);
+  const holder = connectTo(database.url);
   await holder`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'`;
   await holder`CREATE TRIGGER refuse BEFORE DELETE ON rate_limits EXECUTE FUNCTION refuse()`;
   await holder.end();
