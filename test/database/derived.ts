@@ -87,8 +87,10 @@ const postingsThatDiffer = (sql: Sql) => sql`
   )
   (TABLE truth EXCEPT ALL TABLE listed) UNION ALL (TABLE listed EXCEPT ALL TABLE truth)`;
 
+/** Postings have no index by number alone: they are read once, not once for each item. */
 const termIdsThatDiffer = (sql: Sql) => sql`
-  SELECT phone_number FROM items
-  WHERE term_ids IS DISTINCT FROM (
-    SELECT array_agg(term_id ORDER BY term_id) FROM postings WHERE postings.phone_number = items.phone_number
-  )`;
+  SELECT phone_number
+  FROM items LEFT JOIN (
+    SELECT phone_number, array_agg(term_id ORDER BY term_id) AS listed FROM postings GROUP BY phone_number
+  ) AS postings USING (phone_number)
+  WHERE term_ids IS DISTINCT FROM listed`;
