@@ -37,8 +37,9 @@ build: $(BUILT) ## make the command: npx branded-phone-numbers …
 test: $(BUILT) ## test every feature, in three minutes on two cores
 	npm run -s test
 
+SOAK := --project soak --project 'clock soak'
 test-soak: $(BUILT) ## test for longer: floods, faults, kills, stops, and what is tried at random
-	npm run -s test:soak
+	npx vitest run $(SOAK)
 
 check: $(INSTALLED) ## format, lint, types, unused code, and that the generated files, the docs and the contract agree
 	npm run -s check:format
