@@ -2,7 +2,7 @@
  * Upgrades: from the first release on, migrations only add, and the data of every release is right after `migrate`.
  *
  * releases.json has the migrations of each release, with the SHA-256 of each file, which PostgreSQL records when it runs. A
- * release adds its own. Until 1.0.0 is out, its migrations may still be rewritten together with their hashes.
+ * release adds its own, and never changes those that are there.
  */
 import { createHash } from 'node:crypto';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
