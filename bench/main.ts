@@ -5,7 +5,8 @@
  *
  *     make bench                                           the oldest and the newest version, embedded, data thrown away
  *     BENCH_DATABASE_URL='postgres://… postgres://…' make bench    on these servers (a superuser's; on this machine)
- *     BENCH_KEEP=1 BENCH_DATABASE_URL=… make bench         with the data and the import's results of the last run
+ *     BENCH_KEEP=1 make bench                              with what the last run measured of the commands; on servers
+ *                                                          of yours, also with its data and what it measured of imports
  *     BENCH_NUMBERS=10000000 BENCH_DATABASE_URL=… make bench       ten million as well, grown once and kept; 25 GB of disk
  *     BENCH_ONLY=pages make bench                          only imports and pages
  *     BENCH_ONLY=commands make bench                       only what operators do
@@ -36,6 +37,7 @@ import { measureThroughput } from './throughput.js';
 
 /** Only imports and `pages`, or `commands`. */
 const ONLY = process.env.BENCH_ONLY;
+const KEEPS = process.env.BENCH_KEEP === '1';
 /** Above this, numbers are not imported but copied from the size below, ten times over: an import takes half an hour. */
 const MAX_IMPORTED = 1_000_000;
 const imported = [100_000, MAX_IMPORTED].filter((size) => size <= Number(process.env.BENCH_MOST ?? MAX_IMPORTED));
@@ -72,7 +74,7 @@ async function benchServer(administrator: string): Promise<void> {
   const keep = () => writeFile(file, JSON.stringify(results));
   const progress = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
 
-  if (ONLY !== 'pages') {
+  if (ONLY !== 'pages' && !(KEEPS && results.operations)) {
     progress('doing what operators do');
     results.operations = await operateOn(admin, administrator);
     await keep();
@@ -83,7 +85,7 @@ async function benchServer(administrator: string): Promise<void> {
   for (const size of SIZES) {
     const url = databaseOf(administrator, size);
     const [found] = await admin`SELECT FROM pg_database WHERE datname = ${`bench_${size}`}`;
-    if (found && (process.env.BENCH_KEEP === '1' || size > MAX_IMPORTED)) continue;
+    if (found && (KEEPS || size > MAX_IMPORTED)) continue;
     await admin.unsafe(`DROP DATABASE IF EXISTS bench_${size} WITH (FORCE)`);
     if (size > MAX_IMPORTED) {
       progress(`growing to ${size} numbers`);

@@ -108,7 +108,7 @@ function targetsOf(all: Results[]): Target[] {
       [8, 1.76],
       [64, 2.17],
     ].map(([connections = 0, bound = 0]) => ({
-      name: `requests/s against the hand-written server, first page, ${connections} connections`,
+      name: `requests/s against the hand-written server, first page, connections: ${connections}`,
       bound,
       isLeast: true,
       format: times,
