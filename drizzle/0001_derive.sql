@@ -40,11 +40,13 @@ RETURN coalesce(to_json(value)::text, 'null');
 -- `phone_numbers` should be in order, so that no two writers wait for each other. Returns the phone numbers of rows written.
 -- updated_at of an item moves forward whenever the item changes, and never back. A writer that gives a later time keeps it.
 -- Serves one number and a thousand by the same plans: indexes, and hashes of what they found. Plans of their own for each
--- call take four times as long for one number. Postings are found by subqueries, or the planner might read them all.
+-- call take four times as long for one number. Postings are found by subqueries, or the planner might read them all. What is
+-- read has an order that only the primary key has without sorting, or else the planner may read the whole of a smaller index,
+-- as long as its statistics are of one row; BETWEEN, since what is equal needs no order.
 CREATE FUNCTION derive(phone_numbers text[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_nestloop = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_nestloop = off SET enable_sort = off SET jit = off AS $$
 DECLARE
   batch text[];
   old public.items[];
@@ -55,7 +57,7 @@ BEGIN
     batch := phone_numbers[start : start + 999];
     -- Of two writers of one number, the later one sees what the earlier one wrote.
     PERFORM FROM public.branded_phone_numbers WHERE phone_number = ANY (batch) ORDER BY phone_number FOR NO KEY UPDATE;
-    old := ARRAY(SELECT items FROM public.items WHERE phone_number = ANY (batch));
+    old := ARRAY(SELECT items FROM public.items WHERE phone_number = ANY (batch) ORDER BY phone_number);
     -- First the items: so a concurrent change of one is found before anything else is written.
     RETURN QUERY
     WITH entry AS MATERIALIZED (
@@ -108,8 +110,10 @@ BEGIN
       ) = ROW(excluded.*)
       RETURNING phone_number
     ), gone AS (
-      DELETE FROM public.items WHERE phone_number = ANY (batch) AND phone_number NOT IN (SELECT phone_number FROM fresh)
-      RETURNING phone_number
+      DELETE FROM public.items WHERE phone_number = ANY (ARRAY(
+        SELECT phone_number FROM public.items
+        WHERE phone_number = ANY (batch) AND phone_number NOT IN (SELECT phone_number FROM fresh) ORDER BY phone_number
+      )) RETURNING phone_number
     ), named AS (
       INSERT INTO public.terms SELECT term_id, carrier, feature, detailed_status, status FROM listed
       EXCEPT SELECT * FROM public.terms WHERE id = ANY (ARRAY(SELECT term_id FROM listed)) ORDER BY term_id
@@ -121,17 +125,26 @@ BEGIN
     -- Then the postings that are missing, or differ in an attribute, and where those are that they replace.
     SELECT array_agg(posting), array_agg(place) INTO posted, stale FROM (
       SELECT (term_id, phone_number, business_profile_id, reporting_group, internal_name)::public.postings AS posting, (
-        SELECT ctid FROM public.postings WHERE (postings.term_id, postings.phone_number) = (item.term_id, item.phone_number)
+        SELECT ctid FROM public.postings
+        WHERE postings.term_id = item.term_id AND postings.phone_number BETWEEN item.phone_number AND item.phone_number
+        ORDER BY postings.phone_number
       ) AS place
-      FROM (SELECT *, unnest(term_ids) AS term_id FROM public.items WHERE phone_number = ANY (batch)) AS item
+      FROM (
+        SELECT *, unnest(term_ids) AS term_id FROM public.items WHERE phone_number = ANY (batch) ORDER BY phone_number
+      ) AS item
       OFFSET 0
     ) AS wanted
     WHERE posting IS DISTINCT FROM (SELECT postings FROM public.postings WHERE ctid = place);
     RETURN QUERY DELETE FROM public.postings WHERE ctid = ANY (stale || ARRAY(
-      SELECT (SELECT ctid FROM public.postings WHERE (term_id, phone_number) = (former.term_id, former.phone_number))
-      FROM (
+      SELECT (
+        SELECT ctid FROM public.postings
+        WHERE term_id = former.term_id AND phone_number BETWEEN former.phone_number AND former.phone_number
+        ORDER BY phone_number
+      ) FROM (
         SELECT unnest(term_ids) AS term_id, phone_number FROM unnest(old)
-        EXCEPT SELECT unnest(term_ids), phone_number FROM public.items WHERE phone_number = ANY (batch)
+        EXCEPT (
+          SELECT unnest(term_ids), phone_number FROM public.items WHERE phone_number = ANY (batch) ORDER BY phone_number
+        )
       ) AS former
     )) RETURNING phone_number;
     RETURN QUERY INSERT INTO public.postings SELECT * FROM unnest(posted) RETURNING phone_number;
