@@ -143,6 +143,12 @@ const batchOfRanges = (scan: Scan) => sql`range AS MATERIALIZED (${rangesOf(scan
     WHERE (SELECT count(*) FROM range) > 1
   )`;
 
+/**
+ * The item of a number. Compared by `=`, a phone number would need no order, and where the statistics are of one row, PostgreSQL
+ * 15 would read the whole of an index that only contains it, for each number. Its order has only the primary key.
+ */
+const isItemOf = (number: SQL) => sql`items.phone_number BETWEEN ${number} AND ${number}`;
+
 /** Whether a candidate has a wanted value of each attribute; that of `scan` is known. */
 const hasWantedAttributes = (scan?: Scan) =>
   sql.join(
@@ -157,7 +163,7 @@ const hasWantedTerm = sql`term_ids && ARRAY(SELECT id FROM wanted_terms)`;
 
 /** The same for a candidate whose row has not been read: it is looked up once everything else matches. */
 const isOfWantedTerm = sql`(NOT ${isByTerm} OR (
-          SELECT ${hasWantedTerm} FROM items WHERE items.phone_number = candidate.phone_number OFFSET 0
+          SELECT ${hasWantedTerm} FROM items WHERE ${isItemOf(sql`candidate.phone_number`)} ORDER BY items.phone_number OFFSET 0
         ))`;
 
 /**
@@ -178,7 +184,7 @@ const pageOfFound = (until: SQL = end) => sql`SELECT
     max(phone_number) AS last, (SELECT count(*) FROM found) > ${size} AS has_next, ${until} AS until
   FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT ${size}) AS shown
   CROSS JOIN LATERAL (
-    SELECT ${item} FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
+    SELECT ${item} FROM items WHERE ${isItemOf(sql`shown.phone_number`)} ORDER BY items.phone_number OFFSET 0
   ) AS item`;
 
 /** A page of all numbers, whose rows are read in the scan itself; and whether there is a number after it. */
@@ -199,9 +205,10 @@ export const pageOfNumber = sql`
   WITH ${wantedTerms},
   found AS MATERIALIZED (
     SELECT phone_number FROM items
-    WHERE phone_number = ${phoneNumber} AND phone_number > ${after}
+    WHERE ${isItemOf(phoneNumber)} AND phone_number > ${after}
       AND ${hasWantedAttributes()}
       AND (NOT ${isByTerm} OR ${hasWantedTerm})
+    ORDER BY phone_number
   )
   ${pageOfFound()}`;
 

@@ -53,6 +53,7 @@ const STATISTICS = {
   },
   'statistics of a single row, as an ANALYZE leaves them after a fifth of a first import': () =>
     believeInOneRow(sql, 1 / 5),
+  'the same, with the size of all, as a VACUUM leaves them at its end': () => believeInOneRow(sql, 1),
   'no statistics, and 40,000 carriers more': () => addCarriers(sql, 40_000),
 };
 

@@ -18,20 +18,21 @@ select items, count, last, has_next, until from (
   ),
   found AS MATERIALIZED (
     SELECT phone_number FROM items
-    WHERE phone_number = $19::text AND phone_number > $20::text
-      AND ($21::uuid[] IS NULL OR business_profile_id IN (SELECT unnest($22::uuid[])))
-        AND ($23::text[] IS NULL OR reporting_group IN (SELECT unnest($24::text[])))
-        AND ($25::text[] IS NULL OR internal_name IN (SELECT unnest($26::text[])))
-      AND (NOT $27::boolean OR term_ids && ARRAY(SELECT id FROM wanted_terms))
+    WHERE items.phone_number BETWEEN $19::text AND $20::text AND phone_number > $21::text
+      AND ($22::uuid[] IS NULL OR business_profile_id IN (SELECT unnest($23::uuid[])))
+        AND ($24::text[] IS NULL OR reporting_group IN (SELECT unnest($25::text[])))
+        AND ($26::text[] IS NULL OR internal_name IN (SELECT unnest($27::text[])))
+      AND (NOT $28::boolean OR term_ids && ARRAY(SELECT id FROM wanted_terms))
+    ORDER BY phone_number
   )
   SELECT
     coalesce(string_agg(item, ','), '') AS items, count(*)::int AS count,
-    max(phone_number) AS last, (SELECT count(*) FROM found) > $28::int AS has_next, '~' AS until
-  FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $29::int) AS shown
+    max(phone_number) AS last, (SELECT count(*) FROM found) > $29::int AS has_next, '~' AS until
+  FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT $30::int) AS shown
   CROSS JOIN LATERAL (
     SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
       SELECT item FROM business_profiles WHERE id = items.business_profile_id
-    ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
+    ) || items.item_tail AS item FROM items WHERE items.phone_number BETWEEN shown.phone_number AND shown.phone_number ORDER BY items.phone_number OFFSET 0
   ) AS item) AS page;
 
 -- Index Scan of terms_by_carrier

@@ -30,7 +30,7 @@ select items, count, last, has_next, until from (
   CROSS JOIN LATERAL (
     SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
       SELECT item FROM business_profiles WHERE id = items.business_profile_id
-    ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
+    ) || items.item_tail AS item FROM items WHERE items.phone_number BETWEEN shown.phone_number AND shown.phone_number ORDER BY items.phone_number OFFSET 0
   ) AS item) AS page;
 
 -- Index Only Scan of terms_by_carrier

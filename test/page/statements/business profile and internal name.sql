@@ -110,7 +110,7 @@ select items, count, last, has_next, until from (
         AND ($25::uuid[] IS NULL OR business_profile_id IN (SELECT unnest($26::uuid[])))
         AND ($27::text[] IS NULL OR reporting_group IN (SELECT unnest($28::text[])))
         AND (NOT $29::boolean OR (
-          SELECT term_ids && ARRAY(SELECT id FROM wanted_terms) FROM items WHERE items.phone_number = candidate.phone_number OFFSET 0
+          SELECT term_ids && ARRAY(SELECT id FROM wanted_terms) FROM items WHERE items.phone_number BETWEEN candidate.phone_number AND candidate.phone_number ORDER BY items.phone_number OFFSET 0
         ))
       ORDER BY internal_name, phone_number LIMIT ($30::int + 1)
     ) AS row
@@ -123,7 +123,7 @@ select items, count, last, has_next, until from (
   CROSS JOIN LATERAL (
     SELECT '{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
       SELECT item FROM business_profiles WHERE id = items.business_profile_id
-    ) || items.item_tail AS item FROM items WHERE items.phone_number = shown.phone_number OFFSET 0
+    ) || items.item_tail AS item FROM items WHERE items.phone_number BETWEEN shown.phone_number AND shown.phone_number ORDER BY items.phone_number OFFSET 0
   ) AS item) AS page;
 
 -- Index Scan of terms_by_carrier
