@@ -36,7 +36,6 @@ export async function deriveAll(database: Database, { keep }: { keep: boolean })
 
 /** Derives the next numbers after a phone number; `last` is the last of them, null where there are none. */
 async function deriveBatch(database: Database, sql: TransactionSql, after: string, keep: boolean) {
-  await planForWholeTables(sql);
   await lockOutWriters(database, sql);
   await sql`SAVEPOINT before`;
   const [found] = await sql<[{ count: number; examples: string[]; last: string | null }]>`
@@ -61,6 +60,8 @@ async function deriveBatch(database: Database, sql: TransactionSql, after: strin
  */
 async function findStrayPostings(sql: TransactionSql) {
   await planForWholeTables(sql);
+  // Where statistics are of one row, each posting would be compared with all numbers.
+  await sql`SET LOCAL enable_nestloop = off`;
   await sql`SET LOCAL work_mem = '128MB'`;
   await sql`
     CREATE TEMPORARY TABLE stray AS
@@ -77,13 +78,22 @@ async function findStrayPostings(sql: TransactionSql) {
   return found;
 }
 
-/** Deletes those of the next stray postings that are still stray once nobody else writes. */
+/**
+ * Deletes those of the next stray postings that are still stray once nobody else writes. What they need is looked up by
+ * primary keys, whatever the statistics: nothing else has it in order.
+ */
 async function deleteStrayPostings(database: Database, sql: TransactionSql, done: number): Promise<void> {
   await lockOutWriters(database, sql);
   await sql`
-    DELETE FROM postings USING stray
-    WHERE (postings.term_id, postings.phone_number) = (stray.term_id, stray.phone_number)
-      AND ordinal > ${done} AND ordinal <= ${done + POSTINGS} AND NOT EXISTS (
-        SELECT FROM items WHERE items.phone_number = stray.phone_number AND stray.term_id = ANY (items.term_ids)
-      )`;
+    DELETE FROM postings
+    WHERE ctid = ANY (ARRAY(
+      SELECT (
+        SELECT ctid FROM postings
+        WHERE postings.term_id = stray.term_id AND postings.phone_number BETWEEN stray.phone_number AND stray.phone_number
+        ORDER BY postings.phone_number
+      ) FROM stray WHERE ordinal > ${done} AND ordinal <= ${done + POSTINGS}
+    )) AND term_id <> ALL (coalesce((
+      SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
+      ORDER BY items.phone_number
+    ), '{}'))`;
 }
