@@ -38,6 +38,8 @@ describe.skipIf(!hasRedis)('a Redis Cluster', () => {
         startRedis(
           ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT_SECONDS * 1000)],
           ...['--cluster-port', String(await freePort()), '--cluster-config-file', join(folder, String(i))],
+          // A busy machine may keep a primary waiting for longer than that; its replica would take its slots over.
+          ...['--cluster-replica-no-failover', 'yes'],
           ...['--repl-diskless-sync-delay', '0', '--user', 'limiter', ...user],
           ...['--user', 'unasking', ...user.filter((right) => right !== '+asking')],
         ),
@@ -62,7 +64,7 @@ describe.skipIf(!hasRedis)('a Redis Cluster', () => {
   const ask = (node: number, ...command: string[]) => redisCli('-p', String(nodes[node]?.port), ...command);
 
   const isNeverOver = (begin?: () => unknown) =>
-    until(async () => (await outage(begin)).most === 10, 'ten pass where Redis answers in time', 60_000);
+    until(async () => (await outage(begin)).most === 10, 'ten pass where Redis answers in time', 100_000);
 
   it('is shared by all instances: never more than ten pass in a second', () => isNeverOver());
 
@@ -93,13 +95,21 @@ describe.skipIf(!hasRedis)('a Redis Cluster', () => {
     await unasking.close();
   });
 
-  it('is shared again soon after a primary was killed', () =>
-    expectSharedAgain('a primary is killed (-9)', SHARED_AGAIN_SECONDS, () => nodes[1]?.kill()));
+  describe('is shared again', () => {
+    beforeAll(async () => {
+      await Promise.all(
+        [...nodes.keys()].map((node) => ask(node, 'CONFIG', 'SET', 'cluster-replica-no-failover', 'no')),
+      );
+    });
 
-  it('is shared again while a primary hangs, and stays so when it goes on', async () => {
-    const began = performance.now();
-    await expectSharedAgain('a primary hangs', SHARED_AGAIN_SECONDS, () => nodes[2]?.pause());
-    await sleep(12_000 - (performance.now() - began));
-    await expectSharedAgain('and goes on', SHARED_AGAIN_SECONDS, () => nodes[2]?.resume());
+    it('soon after a primary was killed', () =>
+      expectSharedAgain('a primary is killed (-9)', SHARED_AGAIN_SECONDS, () => nodes[1]?.kill()));
+
+    it('while a primary hangs, and stays so when it goes on', async () => {
+      const began = performance.now();
+      await expectSharedAgain('a primary hangs', SHARED_AGAIN_SECONDS, () => nodes[2]?.pause());
+      await sleep(12_000 - (performance.now() - began));
+      await expectSharedAgain('and goes on', SHARED_AGAIN_SECONDS, () => nodes[2]?.resume());
+    });
   });
 });
