@@ -106,9 +106,13 @@ export async function measureLatencies(targets: Target[]): Promise<Latencies[]> 
 async function time(asked: Case): Promise<number> {
   const start = performance.now();
   const answer = await fetch(asked.url);
-  await answer.arrayBuffer();
-  if (!answer.ok) asked.failed++;
-  return performance.now() - start;
+  const body = await answer.text();
+  const milliseconds = performance.now() - start;
+  if (!answer.ok) {
+    asked.failed++;
+    console.error(`${asked.url}: ${answer.status} after ${Math.round(milliseconds)} ms, ${body}`);
+  }
+  return milliseconds;
 }
 
 /**
