@@ -13,8 +13,8 @@
  *     BENCH_MOST=100000 make bench                         only to try it
  *     npx tsx bench/report.ts                              only the report
  *
- * Databases named bench_… are made there. A version takes 6 to 12 minutes on a machine without other
- * work, without the commands.
+ * Databases named bench_… are made there. A version takes 20 to 30 minutes on a machine without other work, more than half
+ * of it for the commands.
  */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

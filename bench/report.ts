@@ -109,7 +109,7 @@ function targetsOf(all: Results[]): Target[] {
       [8, 1.76],
       [64, 2.17],
     ].map(([connections = 0, bound = 0]) => ({
-      name: `requests/s against the hand-written server, first page, connections: ${connections}`,
+      name: `first pages a second against the hand-written server, connections: ${connections}`,
       bound,
       isLeast: true,
       format: times,
@@ -269,6 +269,8 @@ function compressionTable(all: Results[]): string {
 
 function importTable(all: Results[]): string {
   const seconds = (value: number) => `${value.toFixed(1)} s`;
+  const waits = ({ median, p99, worst }: Importing['pages']) =>
+    [median, p99, worst].map((each) => each.toFixed(1)).join(' / ');
   const rows = all.flatMap(({ version, importing, loaded }) => {
     const measured = importing[loaded];
     if (!measured) return [];
@@ -276,13 +278,13 @@ function importTable(all: Results[]): string {
     return [
       [
         ...[named(numbers), version, seconds(whole), times(whole / copySeconds), `${Math.round(memory)} MB`],
-        `${ms(pages.median)} / ${ms(pages.p99)} / ${ms(pages.worst)}`,
+        waits(pages),
         `${seconds(change.seconds)} for ${named(change.numbers)}`,
-        `${ms(change.pages.median)} / ${ms(change.pages.p99)} / ${ms(change.pages.worst)}`,
+        waits(change.pages),
       ],
     ];
   });
-  const pages = 'pages meanwhile: median / p99 / worst';
+  const pages = 'pages meanwhile: median / p99 / worst, ms';
   const head = ['numbers', 'PostgreSQL', 'import', 'of bare COPY', 'memory', pages, 'changes on top', pages];
   return table(head, rows);
 }
