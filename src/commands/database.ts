@@ -71,6 +71,22 @@ export function withConfiguredDatabase(use: (database: Database) => Promise<void
   return withDatabaseUrl(readSettings(), (url) => unlessStopped(stop.asked, withDatabase(url, use)), access);
 }
 
+/** Does so for a command that ends by itself at the first signal, to report what it has done; the second one ends it. */
+export function withStoppableDatabase(
+  use: (database: Database, signal: AbortSignal) => Promise<void>,
+  access?: Access,
+): Promise<void> {
+  return withDatabaseUrl(
+    readSettings(),
+    (url) =>
+      unlessStopped(
+        stop.now,
+        withDatabase(url, (database) => use(database, stop.asked)),
+      ),
+    access,
+  );
+}
+
 const migrated = (url: string) => unlessStopped(stop.asked, migrateDatabase(url, migrationsFolder));
 
 /** Without user, password and options, which may hold secrets. */

@@ -1,7 +1,8 @@
 /** How a command reports what made it fail, and the exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
-import { codeOf, DEADLOCK, isConnectionBroken } from '../database/errors.js';
+import { codeOf, isConnectionBroken } from '../database/errors.js';
 import { printable } from '../messages/shorten.js';
+import { Unfinished } from '../numbers/staging.js';
 import { UserError } from '../userError.js';
 import { OutputError } from './output.js';
 import { Stopped } from './stop.js';
@@ -30,7 +31,10 @@ function reportFailure(error: unknown): void {
   process.exitCode = 1;
   // The reader of the pipe has seen enough: nothing went wrong.
   if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') process.exitCode = READER_HAS_GONE;
-  else if (error instanceof Stopped) {
+  else if (error instanceof Unfinished) {
+    console.error(error.cause instanceof Stopped ? error.cause.message : explain(error.cause));
+    console.error(error.message);
+  } else if (error instanceof Stopped) {
     console.error(error.message);
     process.exitCode = error.exitCode;
   } else console.error(explain(error));
@@ -52,9 +56,6 @@ function explain(error: unknown): unknown {
       (each as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
     );
     return `PostgreSQL can't be reached, or has ended the connection (${reasons.join(', ')}). What was not committed is undone: run this again once PostgreSQL answers.`;
-  }
-  if (codeOf(error) === DEADLOCK) {
-    return `PostgreSQL ended this, because it and another writer waited for each other. What was not committed is undone: run this again. Let writers that lock rows of carrier_statuses or business_profiles first LOCK TABLE branded_phone_numbers IN ROW SHARE MODE.`;
   }
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
   return error instanceof Error && 'code' in error ? printable(error.message) : error;

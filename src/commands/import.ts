@@ -1,9 +1,7 @@
 /** `import`: numbers from files into the database. */
-import { Presets, SingleBar } from 'cli-progress';
 import type { Database } from '../database/connect.js';
-import type { Progress } from '../numbers/import.js';
-import { changeByFiles } from './changes.js';
-import { withConfiguredDatabase } from './database.js';
+import { changeByFiles, jobsOption } from './changes.js';
+import { withStoppableDatabase } from './database.js';
 import type { CommandWithExamples } from './program.js';
 
 /** A number as an import takes it: with all that it needs, and nothing more. */
@@ -20,44 +18,46 @@ const ITEM = {
 export function addImport(program: CommandWithExamples): void {
   program
     .command('import')
-    .description('import numbers from NDJSON files, an item of the API a line; all lines or none')
+    .description('import numbers from NDJSON files, an item of the API a line; none if a line is wrong')
     .argument('<file...>', 'the files; - is standard input')
     .option('--allow-empty', 'succeed even if there are no numbers in the files')
+    .addOption(jobsOption())
     .addHelpText('after', `\nA line of a file:\n  ${JSON.stringify(ITEM)}`)
     .examples(
       'branded-phone-numbers import numbers.ndjson',
       'branded-phone-numbers import january.ndjson february.ndjson',
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
-    .action((files: string[], { allowEmpty = false }: { allowEmpty?: boolean }) =>
-      withConfiguredDatabase((database) => importFiles(database, files, allowEmpty), { mayCreate: true }),
+    .action((files: string[], options: Options) =>
+      withStoppableDatabase((database, signal) => importFiles(database, files, { ...options, signal }), {
+        mayCreate: true,
+      }),
     );
 }
 
-/** The fraction of the time of a first import that goes into reading the files. */
-const READING_SHARE = 0.25;
+interface Options {
+  allowEmpty?: boolean;
+  jobs?: number;
+}
 
 /** Imports the files `names`, reports on the standard streams, and sets the exit status. */
-export function importFiles(database: Database, names: string[], allowEmpty = false): Promise<void> {
+export function importFiles(
+  database: Database,
+  names: string[],
+  { allowEmpty = false, ...options }: Options & { signal: AbortSignal },
+): Promise<void> {
   return changeByFiles(names, {
     allowEmpty,
-    wanted: 'number to import',
-    async make({ stream, size }) {
+    wanted: 'numbers',
+    async make({ stream }, onProgress) {
       // Loaded only here, since every other command starts faster without what validates a line.
       const { importNumbers } = await import('../numbers/import.js');
-      const format = '{bar} {percentage}%  {lines} lines {phase}';
-      const bar = new SingleBar({ format, stream: process.stderr }, Presets.rect);
-      // A bar needs a terminal, and a total size that is known.
-      const isShown = process.stderr.isTTY && size !== undefined;
-      if (isShown) bar.start(100, 0, { lines: 0, phase: 'read' });
-      const onProgress = ({ bytes, lines, written }: Progress) => {
-        const read = bytes / (size || 1);
-        const part = READING_SHARE * read + (1 - READING_SHARE) * written;
-        bar.update(Math.floor(100 * part), { lines, phase: read < 1 ? 'read' : 'read, now being written' });
-      };
-      const counts = await importNumbers(database, stream, isShown ? { onProgress } : {}).finally(() => bar.stop());
-      const said = `imported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`;
-      return { count: counts.numbers, said };
+      const { numbers, carrierStatuses } = await importNumbers(database, stream, { ...options, onProgress });
+      const report = `imported ${counted(numbers, 'number')}, ${counted(carrierStatuses, 'carrier status')}`;
+      return { count: numbers, report };
     },
   });
 }
+
+const counted = (count: number, noun: string) =>
+  `${count} ${noun}${count === 1 ? '' : noun.endsWith('s') ? 'es' : 's'}`;

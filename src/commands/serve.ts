@@ -31,7 +31,7 @@ export function addServe(program: CommandWithExamples): void {
 
 async function serve(config: Config, url: string, role: Role, demo = false): Promise<void> {
   if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
-  if (demo) await unlessStopped(stop.asked, withDatabase(url, importDemo));
+  if (demo) await unlessStopped(stop.now, withDatabase(url, importDemo));
   // Loaded only here, since every other command starts in half of the time without them.
   const [{ openLog }, { startService }] = await Promise.all([import('../log.js'), import('../server.js')]);
   const log = openLog(config);
@@ -50,5 +50,5 @@ const NO_STORE =
 
 async function importDemo(database: Database): Promise<void> {
   const [any] = await database.select().from(brandedPhoneNumbers).limit(1);
-  if (!any) await importFiles(database, [join(packageFolder, 'demo', 'numbers.ndjson')]);
+  if (!any) await importFiles(database, [join(packageFolder, 'demo', 'numbers.ndjson')], { signal: stop.asked });
 }

@@ -68,6 +68,8 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
     fetch_types: false,
     types: arrayTypes,
     connect_timeout: CONNECT_TIMEOUT,
+    // A transaction of a command may take longer than the driver lets a connection live by default.
+    max_lifetime: null,
     backoff: (attempts: number) => Math.min(0.025 * 2 ** attempts, MAX_RECONNECT_DELAY),
     socket: () => sockets.open(),
     connection: {
@@ -90,7 +92,7 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
       application_name: `${address.applicationName} ${process.pid}`,
     },
   } as postgres.Options<typeof arrayTypes>);
-  return Object.assign(drizzle(client, { schema }), { sockets });
+  return Object.assign(drizzle(client, { schema }), { url, sockets });
 }
 
 /** Closes the pool; what is still running after `timeout` seconds is cut off. */

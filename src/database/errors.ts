@@ -31,8 +31,6 @@ export function withoutValues(error: Error): object {
 
 /** PostgreSQL's code for a connection beyond its max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
-/** PostgreSQL's code for a transaction that it ended, because it and others waited for each other. */
-export const DEADLOCK = '40P01';
 /** PostgreSQL's codes for missing rights, and for a value that a CHECK refuses. */
 export const INSUFFICIENT_PRIVILEGE = '42501';
 export const CHECK_VIOLATION = '23514';

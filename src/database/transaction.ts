@@ -1,60 +1,84 @@
-/** Transactions of a command: each on its own connection, with every setting that its outcome depends on. */
-import postgres, { type TransactionSql } from 'postgres';
-import type { Database } from './connect.js';
+/** Transactions of a command, apart from the pool, with every setting that their outcome depends on. */
+import { closeDatabase, type Database, openDatabase } from './connect.js';
 
-/** What a statement sees: what others committed before it, or everything as it was when the transaction began. */
+/** What a statement sees: what was committed before it, or everything as it was when the transaction began. */
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
 
-/** It came with PostgreSQL 17. */
-const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
+/** Sends statements of one transaction. */
+export type Transaction = Awaited<ReturnType<Database['$client']['reserve']>>;
 
-/** Does `work` in a transaction; what it throws undoes all of it. */
-export type Begin = <T>(isolation: Isolation, work: (sql: TransactionSql) => Promise<T>) => Promise<T>;
+export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /**
- * Has `use` do one transaction after the other, on one connection of their own. Once one of them has failed, no other can
- * begin: the connection is closed, which undoes everything. postgres.js would send a ROLLBACK even if the connection itself
- * has failed, and throw where nobody can catch it.
+ * Opens a connection for transactions one after the other. PostgreSQL cancels a statement after `statementTimeout`
+ * milliseconds (0: never), and a connection that stays silent for longer is cut.
  */
-export async function inTransactions<T>(database: Database, use: (begin: Begin) => Promise<T>): Promise<T> {
-  const client = postgres({ ...(database.$client.options as object), max: 1, idle_timeout: 0, max_lifetime: null });
-  const begin: Begin = (isolation, work) =>
-    new Promise((resolve, reject) => {
-      const never = new Promise<never>(() => {});
-      const guarded = (sql: TransactionSql) =>
-        liftTimeLimits(sql)
-          .then(() => work(sql))
-          .catch((error) => {
-            reject(error);
-            return never;
-          });
-      client.begin(`ISOLATION LEVEL ${isolation}`, guarded).then((result) => resolve(result as never), reject);
-    });
+export async function openSession({ url }: Database, statementTimeout = 0) {
+  const database = openDatabase(url, { connections: 1, statementTimeout });
+  const close = () => closeDatabase(database, 0);
   try {
-    return await use(begin);
-  } finally {
-    await client.end({ timeout: 0 });
+    // Before `reserve`, which waits forever for a connection that is not open yet, where the driver fetches no types.
+    const limits = await timeLimits(database, statementTimeout);
+    const sql = await database.$client.reserve();
+    return {
+      /**
+       * Does `work` in a transaction. If it fails, the session is closed, which undoes everything: a ROLLBACK on a
+       * connection that has failed itself would throw where it can't be caught.
+       */
+      async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
+        try {
+          await sql.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
+          // They take no snapshot yet, so that `work` sees the rows it locks first as they are once they are locked.
+          for (const limit of limits) await sql.unsafe(`SET LOCAL ${limit}`);
+          const result = await work(sql);
+          await sql`COMMIT`;
+          return result;
+        } catch (error) {
+          await close();
+          throw error;
+        }
+      },
+      /** Ends the connection at once; what it is doing is undone. */
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
   }
 }
 
 /** Does `work` in one transaction, on its own connection. */
-export const inTransaction = <T>(database: Database, isolation: Isolation, work: (sql: TransactionSql) => Promise<T>) =>
-  inTransactions(database, (begin) => begin(isolation, work));
+export async function inTransaction<T>(
+  database: Database,
+  isolation: Isolation,
+  work: (sql: Transaction) => Promise<T>,
+): Promise<T> {
+  const session = await openSession(database);
+  try {
+    return await session.transaction(isolation, work);
+  } finally {
+    await session.close();
+  }
+}
 
-/** Takes no snapshot yet, so that `work` sees the rows it locks first as they are once they are locked. */
-async function liftTimeLimits(sql: TransactionSql): Promise<void> {
-  // A pooler may have set the pages' limit for all its clients (docs/operations.md).
-  await sql`SET LOCAL statement_timeout = 0`;
+/** It came with PostgreSQL 17. */
+const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
+
+/** Settings of each transaction, since a pooler may have set the pages' limits for all its clients (docs/operations.md). */
+async function timeLimits({ $client: sql }: Database, statementTimeout: number): Promise<string[]> {
   const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;
-  if (Number(version) >= TRANSACTION_TIMEOUT.since) await sql`SET LOCAL ${sql(TRANSACTION_TIMEOUT.name)} = 0`;
-  // A statement ends soon after its client has, as by a signal. On Windows, PostgreSQL can't tell and refuses the setting.
   const [{ dynamic_shared_memory_type: memory }] = await sql<[{ dynamic_shared_memory_type: string }]>`
     SHOW dynamic_shared_memory_type`;
-  if (memory !== 'windows') await sql`SET LOCAL client_connection_check_interval = '100ms'`;
+  return [
+    `statement_timeout = ${statementTimeout}`,
+    ...(Number(version) >= TRANSACTION_TIMEOUT.since ? [`${TRANSACTION_TIMEOUT.name} = 0`] : []),
+    // A statement ends soon after its client has, as by a signal. On Windows, PostgreSQL can't tell and refuses the setting.
+    ...(memory === 'windows' ? [] : [`client_connection_check_interval = '100ms'`]),
+  ];
 }
 
 /** Lets the planner read and sort whole tables, which pages never do (connect.ts), until the transaction ends. */
-export async function planForWholeTables(sql: TransactionSql): Promise<void> {
+export async function planForWholeTables(sql: Transaction): Promise<void> {
   for (const name of ['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) await sql`SET LOCAL ${sql(name)} = on`;
   await sql`SET LOCAL plan_cache_mode = auto`;
 }

@@ -1,99 +1,121 @@
 /** Derives everything again (drizzle/0001_derive.sql), finds what differed, and keeps the result or not. */
-import type { TransactionSql } from 'postgres';
 import type { Database } from '../database/connect.js';
-import { inTransactions, planForWholeTables } from '../database/transaction.js';
-import { lockOutWriters } from './locks.js';
+import { inTransaction, planForWholeTables, type Transaction } from '../database/transaction.js';
+import { lockNumbers } from './numberLocks.js';
+import { Spool } from './spool.js';
+import { type Row, runSteps } from './steps.js';
 
-/** Numbers that are derived together, and postings that are deleted; meanwhile other writers wait, for about a second. */
-const NUMBERS = 2_000;
-const POSTINGS = 10_000;
 const MAX_EXAMPLES = 5;
+/** Rows that are read at once from PostgreSQL. */
+const ROWS_AT_ONCE = 1000;
 
-/**
- * Derives all numbers again, whatever the read model holds for them, a batch at a time.
- * @param options.keep whether to keep what was derived; otherwise it is rolled back, and nothing has changed
- * @returns what differed: how many numbers, and the first of them; nothing where all was right
- */
-export async function deriveAll(database: Database, { keep }: { keep: boolean }) {
-  const items = { what: 'differ from what they are derived from', count: 0, examples: [] as string[] };
-  const postings = { what: 'stand in the index where they should not', count: 0, examples: [] as string[] };
-  await inTransactions(database, async (begin) => {
-    for (let last: string | null = ''; last !== null; ) {
-      const after: string = last;
-      const batch = await begin('READ COMMITTED', (sql) => deriveBatch(database, sql, after, keep));
-      items.count += batch.count;
-      items.examples = [...items.examples, ...batch.examples].slice(0, MAX_EXAMPLES);
-      last = batch.last;
-    }
-    const { total, ...found } = await begin('READ COMMITTED', findStrayPostings);
-    Object.assign(postings, found);
-    for (let done = 0; keep && done < total; done += POSTINGS) {
-      await begin('READ COMMITTED', (sql) => deleteStrayPostings(database, sql, done));
-    }
-  });
-  return [items, postings].filter(({ count }) => count > 0);
+/** Numbers with the same difference. */
+interface Difference {
+  what: string;
+  count: number;
+  /** The first of them. */
+  examples: string[];
 }
 
-/** Derives the next numbers after a phone number; `last` is the last of them, null where there are none. */
-async function deriveBatch(database: Database, sql: TransactionSql, after: string, keep: boolean) {
-  await lockOutWriters(database, sql);
-  await sql`SAVEPOINT before`;
-  const [found] = await sql<[{ count: number; examples: string[]; last: string | null }]>`
-    WITH batch AS MATERIALIZED (
-      (SELECT phone_number FROM branded_phone_numbers WHERE phone_number > ${after} ORDER BY 1 LIMIT ${NUMBERS})
-      UNION (SELECT phone_number FROM items WHERE phone_number > ${after} ORDER BY 1 LIMIT ${NUMBERS})
-      ORDER BY 1 LIMIT ${NUMBERS}
-    ), derived AS MATERIALIZED (
-      SELECT DISTINCT phone_number FROM derive(ARRAY(TABLE batch)) AS phone_number
-    )
-    SELECT
-      (SELECT count(*)::int FROM derived), to_json(ARRAY(TABLE derived ORDER BY 1 LIMIT ${MAX_EXAMPLES})) AS examples,
-      (SELECT max(phone_number) FROM batch) AS last`;
-  if (!keep) await sql`ROLLBACK TO before`;
+/**
+ * Derives all numbers again, whatever the read model holds for them, in steps.
+ * @param options.keep whether to keep what was derived; otherwise it is rolled back, and nothing has changed
+ * @returns what differed; nothing if all was right
+ */
+export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
+  const items = await deriveItems(database, keep);
+  const strays = new Spool();
+  try {
+    const postings = await findStrayPostings(database, strays);
+    if (keep && strays.length > 0) await deleteStrayPostings(database, strays);
+    return [items, postings].filter(({ count }) => count > 0);
+  } finally {
+    strays.close();
+  }
+}
+
+async function deriveItems(database: Database, keep: boolean): Promise<Difference> {
+  const found: Difference = { what: 'differ from what they are derived from', count: 0, examples: [] };
+  let derived: string[] = [];
+  let last = '';
+  await runSteps(database, {
+    async take(count) {
+      const rows = await database.$client<Row[]>`
+          (SELECT phone_number AS key, '' AS json FROM branded_phone_numbers WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
+          UNION
+          (SELECT phone_number, '' FROM items WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
+          ORDER BY 1 LIMIT ${count}`;
+      last = rows.at(-1)?.key ?? last;
+      return rows;
+    },
+    lock: lockNumbers,
+    async write(sql, rows) {
+      await sql`SAVEPOINT before`;
+      const differing = await sql<{ key: string }[]>`
+          SELECT DISTINCT key FROM derive(${rows.map(({ key }) => key)}::text[]) AS key`;
+      if (!keep) await sql`ROLLBACK TO before`;
+      derived = differing.map(({ key }) => key);
+    },
+    onWritten() {
+      found.count += derived.length;
+      found.examples = [...found.examples, ...derived].sort().slice(0, MAX_EXAMPLES);
+    },
+  });
   return found;
 }
 
 /**
  * Finds the postings under terms that their number's item does not have: derive() looks only at those that it has. Those of
  * numbers without an item have been counted already. Others write meanwhile: one statement sees items and postings that
- * belong together. They are kept for the connection's next transactions.
+ * belong together.
  */
-async function findStrayPostings(sql: TransactionSql) {
-  await planForWholeTables(sql);
-  // Where statistics are of one row, each posting would be compared with all numbers.
-  await sql`SET LOCAL enable_nestloop = off`;
-  await sql`SET LOCAL work_mem = '128MB'`;
-  await sql`
-    CREATE TEMPORARY TABLE stray AS
-    SELECT row_number() OVER (ORDER BY term_id, phone_number) AS ordinal, term_id, phone_number
-    FROM postings
-    LEFT JOIN items USING (phone_number)
-    LEFT JOIN branded_phone_numbers AS number USING (phone_number)
-    WHERE CASE WHEN items.id IS NULL THEN number.id IS NULL ELSE term_id <> ALL (term_ids) END`;
-  await sql`ALTER TABLE stray ADD PRIMARY KEY (ordinal)`;
-  const [found] = await sql<[{ count: number; examples: string[]; total: number }]>`
-    SELECT count(DISTINCT phone_number)::int, count(*)::int AS total,
-      to_json(ARRAY(SELECT DISTINCT phone_number FROM stray ORDER BY 1 LIMIT ${MAX_EXAMPLES})) AS examples
-    FROM stray`;
+async function findStrayPostings(database: Database, strays: Spool): Promise<Difference> {
+  const found: Difference = { what: 'stand in the index where they should not', count: 0, examples: [] };
+  let last: string | undefined;
+  await inTransaction(database, 'READ COMMITTED', async (sql) => {
+    await planForWholeTables(sql);
+    // After another program has loaded all numbers in one transaction, statistics may be of one row, and each posting would
+    // be compared with all numbers.
+    await sql`SET LOCAL enable_nestloop = off`;
+    await sql`SET LOCAL work_mem = '128MB'`;
+    const postings = sql<Row[]>`
+      SELECT phone_number AS key, term_id::text AS json
+      FROM postings
+      LEFT JOIN items USING (phone_number)
+      LEFT JOIN branded_phone_numbers AS number USING (phone_number)
+      WHERE CASE WHEN items.id IS NULL THEN number.id IS NULL ELSE term_id <> ALL (term_ids) END
+      ORDER BY phone_number`;
+    for await (const rows of postings.cursor(ROWS_AT_ONCE)) {
+      for (const row of rows) {
+        strays.add(row);
+        if (row.key === last) continue;
+        last = row.key;
+        found.count++;
+        if (found.examples.length < MAX_EXAMPLES) found.examples.push(row.key);
+      }
+    }
+  });
   return found;
 }
 
-/**
- * Deletes those of the next stray postings that are still stray once nobody else writes. What they need is looked up by
- * primary keys, whatever the statistics: nothing else has it in order.
- */
-async function deleteStrayPostings(database: Database, sql: TransactionSql, done: number): Promise<void> {
-  await lockOutWriters(database, sql);
+/** Deletes those of the stray postings that are still stray once nobody else writes, for a moment at a time. */
+async function deleteStrayPostings(database: Database, strays: Spool): Promise<void> {
+  await runSteps(database, {
+    take: (count) => strays.take(count),
+    async lock(sql) {
+      // All writers, since a stray posting may be of a number that somebody is about to insert.
+      await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE`;
+      return [];
+    },
+    write: deletePostings,
+  });
+}
+
+async function deletePostings(sql: Transaction, rows: Row[]): Promise<void> {
+  const json = JSON.stringify(rows.map(({ key, json }) => ({ phone_number: key, term_id: json })));
   await sql`
-    DELETE FROM postings
-    WHERE ctid = ANY (ARRAY(
-      SELECT (
-        SELECT ctid FROM postings
-        WHERE postings.term_id = stray.term_id AND postings.phone_number BETWEEN stray.phone_number AND stray.phone_number
-        ORDER BY postings.phone_number
-      ) FROM stray WHERE ordinal > ${done} AND ordinal <= ${done + POSTINGS}
-    )) AND term_id <> ALL (coalesce((
-      SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
-      ORDER BY items.phone_number
+    DELETE FROM postings USING json_to_recordset(${json}::text::json) AS stray (phone_number text COLLATE "C", term_id bigint)
+    WHERE postings.term_id = stray.term_id AND postings.phone_number = stray.phone_number AND postings.term_id <> ALL (coalesce((
+      SELECT term_ids FROM items WHERE items.phone_number = postings.phone_number
     ), '{}'))`;
 }

@@ -1,10 +1,13 @@
-/** Deletes numbers by their phone numbers: all that are given or none, in one transaction. */
+/** Deletes numbers by their phone numbers: checked as a whole, then deleted in short transactions. */
 import type { Readable } from 'node:stream';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
+import type { Transaction } from '../database/transaction.js';
 import { printable, shorten } from '../messages/shorten.js';
 import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
-import { changeByLines } from './staging.js';
+import { lockNumbersAndEntries } from './numberLocks.js';
+import { changeByLines, type Options, type Part } from './staging.js';
+import type { Row } from './steps.js';
 
 const schema = contract.components.schemas.PhoneNumber ?? {};
 const PHONE_NUMBER = new RegExp(String(schema.pattern));
@@ -12,40 +15,68 @@ const PHONE_NUMBER = new RegExp(String(schema.pattern));
 /**
  * Deletes the numbers of `input`, one phone number a line, with their entries. Blank lines and space around a phone number
  * don't matter. Business profiles stay.
- * @returns how many numbers were deleted
- * @throws {InputError} when a line is not a phone number, repeats one, or names one that does not exist; nothing has changed
- * then, nor after any other error
+ * @param options.ifExists whether to pass over numbers that don't exist
+ * @returns how many lines there were, and how many numbers were deleted
+ * @throws {InputError} if a line is not a phone number, repeats one, or names one that does not exist; nothing has changed
+ *   then
+ * @throws {Unfinished} for any error while it deletes
  */
-export function deleteNumbers(database: Database, input: Readable): Promise<number> {
-  return changeByLines(database, input, {
-    createTable: (sql) => sql`
+export async function deleteNumbers(
+  database: Database,
+  input: Readable,
+  { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
+): Promise<{ lines: number; deleted: number }> {
+  const counts = { lines: 0, deleted: 0 };
+  const change = {
+    createTable: (sql: Transaction) => sql`
       CREATE TEMPORARY TABLE staged (line integer NOT NULL, phone_number text COLLATE "C" NOT NULL) ON COMMIT DROP`,
     analyzed: ['phone_number'],
-    rowOf(line, bytes) {
+    rowOf(line: number, bytes: Buffer) {
+      counts.lines++;
       const text = bytes.toString().trim();
       if (PHONE_NUMBER.test(text)) return `${line}\t${text}\n`;
       const reason = `is not a ${schema.title}, for example ${schema.examples?.[0]}`;
       throw new LineError(`"${printable(shorten(text))}" ${reason}`);
     },
     label: '',
-    contradictions: (sql) => [
-      sql<LineFault[]>`
-        SELECT line, format('there is no number %s', phone_number) AS reason
-        FROM staged LEFT JOIN branded_phone_numbers AS number USING (phone_number)
-        WHERE number.phone_number IS NULL
-        ORDER BY line LIMIT ${MAX_FAULTS}`,
-    ],
-    async write(sql) {
-      await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
-      // The foreign key would delete the entries number by number.
-      const { count } = await sql`
-        WITH entries AS (
-          DELETE FROM carrier_statuses AS entry USING staged WHERE entry.phone_number = staged.phone_number
-        )
-        DELETE FROM branded_phone_numbers AS number USING staged WHERE number.phone_number = staged.phone_number`;
-      // Where the triggers on the sources are switched off, too. They are derived at the commit.
-      await sql`INSERT INTO deferred SELECT array_agg(phone_number) FROM staged`;
-      return count;
+    contradictions: (sql: Transaction) => (ifExists ? [] : [missing(sql)]),
+    parts: [existing],
+    verb: 'deleted',
+    remedy: 'run the same delete again with --if-exists to finish it',
+  };
+  await changeByLines(database, input, change, {
+    ...options,
+    onProgress(progress) {
+      counts.deleted = progress.written;
+      options.onProgress?.(progress);
     },
   });
+  return counts;
 }
+
+const missing = (sql: Transaction): Promise<LineFault[]> => sql`
+  SELECT line, format('there is no number %s', phone_number) AS reason FROM staged
+  WHERE NOT EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
+  ORDER BY line LIMIT ${MAX_FAULTS}`;
+
+/** The numbers that exist. */
+const existing: Part = {
+  find: (sql) => sql<Row[]>`
+    SELECT phone_number AS key, '' AS json FROM staged
+    WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
+    ORDER BY phone_number`,
+  lock: lockNumbersAndEntries,
+  async write(sql, rows) {
+    const phoneNumbers = rows.map(({ key }) => key);
+    await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
+    // The foreign key would delete the entries number by number. The last part derives numbers where the triggers on the
+    // sources are switched off.
+    await sql`
+      WITH deleted_entries AS (
+        DELETE FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])
+      ), deleted_numbers AS (
+        DELETE FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[])
+      )
+      INSERT INTO deferred VALUES (${phoneNumbers}::text[])`;
+  },
+};

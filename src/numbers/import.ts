@@ -1,43 +1,33 @@
-/** Imports numbers from NDJSON: all lines or none, in one transaction, with one line in memory at a time. */
+/** Imports numbers from NDJSON: checked as a whole, then written in short transactions, with few lines in memory. */
 import type { Readable } from 'node:stream';
 import type { Database } from '../database/connect.js';
-import { applyStaged } from './changes.js';
+import { changedNumbers, changedProfiles } from './changes.js';
 import { readLine } from './line.js';
 import { InputError } from './lines.js';
 import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
-import { changeByLines } from './staging.js';
+import { changeByLines, type Options } from './staging.js';
 
 /** Said once, instead of a fault for each of its lines. */
 const COMPRESSED = 'is compressed; an import takes it as gunzip --stdout FILE | branded-phone-numbers import -';
 
-/** How far an import is: first the input is read, then its content is written. */
-export interface Progress {
-  bytes: number;
-  lines: number;
-  /** The fraction of the writing that is done, 0 to 1. */
-  written: number;
-}
-
 /**
- * Imports the numbers of `input`, NDJSON with an item on each line as in answers. A number that exists is replaced,
- * together with its entries; what a line leaves out (`id` and times) stays as it was. Imports wait for each other.
- * @param options.onProgress is called now and then with what is done so far
+ * Imports the numbers of `input`, NDJSON with an item on each line as in responses. A number that exists is replaced,
+ * together with its entries; what a line leaves out (`id` and times) stays as it was. Each number changes as a whole, but
+ * numbers are written in many transactions.
  * @returns how many numbers and entries the input held
- * @throws {InputError} when lines are at fault; nothing has changed then, nor after any other error
+ * @throws {InputError} if lines have faults; nothing has changed then
+ * @throws {Unfinished} for any error while it writes; the same import again finishes it
  */
 export async function importNumbers(
   database: Database,
   input: Readable,
-  { onProgress = () => {} }: { onProgress?(progress: Progress): void } = {},
+  options: Options = {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
   const counts = { numbers: 0, carrierStatuses: 0 };
-  const progress: Progress = { bytes: 0, lines: 0, written: 0 };
-  const report = (change: Partial<Progress>) => onProgress({ ...Object.assign(progress, change) });
-  await changeByLines(database, input, {
+  const change = {
     createTable,
     analyzed: ANALYZED,
-    rowOf(line, bytes) {
-      progress.lines = line;
+    rowOf(line: number, bytes: Buffer) {
       if (line === 1 && bytes[0] === 0x1f && bytes[1] === 0x8b) throw new InputError([{ line, reason: COMPRESSED }]);
       const number = readLine(bytes);
       counts.numbers++;
@@ -45,12 +35,11 @@ export async function importNumbers(
       return rowOf(line, number);
     },
     label: 'phoneNumber ',
-    contradictions(sql) {
-      report({});
-      return contradictions(sql);
-    },
-    write: (sql) => applyStaged(sql, (written) => report({ written })),
-    onRead: (length) => report({ bytes: progress.bytes + length }),
-  });
+    contradictions,
+    parts: [changedProfiles, changedNumbers],
+    verb: 'imported',
+    remedy: 'run the same import again to finish it',
+  };
+  await changeByLines(database, input, change, options);
   return counts;
 }

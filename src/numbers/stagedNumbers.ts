@@ -1,6 +1,5 @@
 /** The numbers of an import while they are staged: as rows of the table `staged`, and checked against each other. */
-import type { TransactionSql } from 'postgres';
-import { planForWholeTables } from '../database/transaction.js';
+import type { Transaction } from '../database/transaction.js';
 import type { GivenNumber } from './line.js';
 import { type LineFault, MAX_FAULTS } from './lines.js';
 
@@ -8,10 +7,7 @@ import { type LineFault, MAX_FAULTS } from './lines.js';
 export const ANALYZED = ['phone_number', 'id', 'business_profile_id'];
 
 /** Creates the table, one row per line; it is dropped with the transaction. */
-export async function createTable(sql: TransactionSql): Promise<void> {
-  // Sorting and hashing a large file in memory; the caches of temporary tables stay small.
-  await sql`SET LOCAL work_mem = '128MB'`;
-  await planForWholeTables(sql);
+export async function createTable(sql: Transaction): Promise<void> {
   await sql`
     CREATE TEMPORARY TABLE staged (
       line integer NOT NULL,
@@ -51,7 +47,7 @@ export function rowOf(line: number, { businessProfile: profile, carrierStatuses,
 const arrayOf = (elements: string[]) => `{${elements.join(',')}}`;
 
 /** Lines that contradict an earlier line, and those whose id another number in the database has. */
-export function contradictions(sql: TransactionSql): Promise<LineFault[]>[] {
+export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
   return [
     sql<LineFault[]>`
       SELECT line, format('id %s is that of another number,', id) AS reason, earlier
@@ -90,8 +86,10 @@ export function contradictions(sql: TransactionSql): Promise<LineFault[]>[] {
       ORDER BY line LIMIT ${MAX_FAULTS}`,
     sql<LineFault[]>`
       SELECT line, format('id %s is that of another number, %s', id, number.phone_number) AS reason
-      FROM staged JOIN branded_phone_numbers AS number USING (id)
-      WHERE staged.phone_number <> number.phone_number
+      FROM staged CROSS JOIN LATERAL (
+        SELECT phone_number FROM branded_phone_numbers WHERE id = staged.id OFFSET 0
+      ) AS number
+      WHERE id IS NOT NULL AND staged.phone_number <> number.phone_number
       ORDER BY line LIMIT ${MAX_FAULTS}`,
   ];
 }
