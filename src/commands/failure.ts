@@ -43,6 +43,15 @@ function reportFailure(error: unknown): void {
 /** OpenSSL's codes for a certificate that it does not trust, as Node names them. */
 const UNTRUSTED = /^(CERT_|CRL_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_CA$)/;
 
+/** What servers and poolers say when they refuse a connection, and what helps. */
+const REFUSALS: readonly [RegExp, string][] = [
+  [
+    /^unsupported startup parameter/i,
+    'the pooler in DATABASE_URL does not take the settings of a session; name the host of PostgreSQL itself, or have ' +
+      'PgBouncer ignore and set them as deploy/pgbouncer does',
+  ],
+];
+
 /** What a user needs to see of an error: its message, or all of it if it is a bug in this program. */
 function explain(error: unknown): unknown {
   if (error instanceof UserError) return error.message;
@@ -50,6 +59,8 @@ function explain(error: unknown): unknown {
   if (error instanceof Error && UNTRUSTED.test(codeOf(error))) {
     return `the certificate of PostgreSQL is not trusted (${error.message}); name that of its authority by sslrootcert=FILE in DATABASE_URL`;
   }
+  const advice = REFUSALS.find(([pattern]) => codeOf(error) && pattern.test((error as Error).message))?.[1];
+  if (advice) return printable(`${(error as Error).message}: ${advice}`);
   if (isConnectionBroken(error)) {
     const { errors = [error] } = error as { errors?: unknown[] };
     const reasons = errors.map((each) =>

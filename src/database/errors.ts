@@ -41,14 +41,29 @@ export const CHECK_VIOLATION = '23514';
 export const NOT_MIGRATED = /^(3F000|42P01|42703|42883|42704|42501)$/;
 
 /** The codes of PostgreSQL, the driver and the system for a connection that broke or can't be opened. */
-export const CONNECTION_BROKEN =
+const CONNECTION_BROKEN =
   /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
 
-/** Whether PostgreSQL can't be reached, or has ended the connection. Node's errors of files begin with the same codes. */
+/** PgBouncer's code for most of what it says itself. */
+const POOLER = '08P01';
+/** What PgBouncer says that no retry changes. What it passes on of PostgreSQL may be different the next time. */
+const REFUSED_BY_POOLER =
+  /^(unsupported startup parameter|no such (database|user)|(SSL|TLS) .*required|(\S+ )?authentication failed|(unix socket )?login rejected|not allowed)/i;
+
+/** Whether a pooler in front of PostgreSQL has refused the connection for a reason that stays. */
+export function isRefusedByPooler(error: Error): boolean {
+  return codeOf(error) === POOLER && REFUSED_BY_POOLER.test(error.message);
+}
+
+/**
+ * Whether PostgreSQL can't be reached, or has ended the connection, so that a retry may help. Node's errors of files begin
+ * with the same codes.
+ */
 export function isConnectionBroken(error: unknown): boolean {
   const cause = causeOf(error);
   const code = codeOf(cause);
-  return !(error instanceof UserError) && CONNECTION_BROKEN.test(code) && !cause.message.startsWith(code);
+  if (error instanceof UserError || isRefusedByPooler(cause)) return false;
+  return CONNECTION_BROKEN.test(code) && !cause.message.startsWith(code);
 }
 
 /**

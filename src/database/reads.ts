@@ -7,7 +7,15 @@ import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from './connect.js';
-import { CONNECTION_BROKEN, causeOf, codeOf, DatabaseUnavailable, NOT_MIGRATED, UNABLE } from './errors.js';
+import {
+  causeOf,
+  codeOf,
+  DatabaseUnavailable,
+  isConnectionBroken,
+  isRefusedByPooler,
+  NOT_MIGRATED,
+  UNABLE,
+} from './errors.js';
 
 /** Milliseconds between checks of the waiting reads. */
 const CHECK_INTERVAL_MS = 50;
@@ -101,7 +109,7 @@ export class Reader {
       this.#answered();
     } catch (error) {
       const reason = causeOf(error);
-      if (CONNECTION_BROKEN.test(codeOf(reason))) {
+      if (isConnectionBroken(reason)) {
         read.isSent = false;
         // The first one that breaks is sent again at once.
         if (!this.#failure) this.#lastSent = 0;
@@ -145,7 +153,7 @@ export class Reader {
 
   #failureOf(reason: Error): Error {
     const code = codeOf(reason);
-    if (!UNABLE.test(code) && !NOT_MIGRATED.test(code)) return reason;
+    if (!UNABLE.test(code) && !NOT_MIGRATED.test(code) && !isRefusedByPooler(reason)) return reason;
     this.#log.warn({ code, reason: reason.message }, 'the database did not complete a statement');
     return new DatabaseUnavailable('The database could not answer.');
   }

@@ -1,0 +1,84 @@
+/** PgBouncer in front of PostgreSQL, as a provider may run it. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { runProgram } from '../commands/command.js';
+import { useDatabase } from '../database.js';
+import { isInstalled } from '../deploy/programs.js';
+import { listenOn } from '../listening.js';
+import { freePort, isListening } from '../port.js';
+
+const IGNORED = /^ignore_startup_parameters = .*$/m.exec(readFileSync('deploy/pgbouncer/pgbouncer.ini', 'utf8'))?.[0];
+
+describe.runIf(isInstalled('pgbouncer'))('a connection that PgBouncer refuses', () => {
+  const database = useDatabase();
+  const stops: (() => Promise<void>)[] = [];
+  let url: string;
+  let ignoring: string;
+
+  beforeAll(async () => {
+    url = await startPgbouncer('auth_type = any');
+    ignoring = await startPgbouncer(`auth_type = scram-sha-256\nauth_file = users\n${IGNORED}`);
+  });
+  afterAll(() => Promise.all(stops.map((stop) => stop())));
+
+  /** Starts it with its defaults but for `settings`; returns the address of its one database. */
+  async function startPgbouncer(settings: string): Promise<string> {
+    const { hostname, port, username, password, pathname } = new URL(database.url);
+    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-pgbouncer-'));
+    chmodSync(folder, 0o755);
+    const listenPort = await freePort();
+    writeFileSync(join(folder, 'users'), '"numbers" "right"');
+    writeFileSync(
+      join(folder, 'pgbouncer.ini'),
+      `[databases]
+numbers = host=${hostname} port=${port} dbname=${pathname.slice(1)} user=${username} password=${password}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${listenPort}
+unix_socket_dir =
+${settings.replace('users', join(folder, 'users'))}
+`,
+    );
+    const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
+    const child = spawn('pgbouncer', ['-q', ...user, join(folder, 'pgbouncer.ini')], { stdio: 'ignore' });
+    stops.push(async () => {
+      const gone = once(child, 'exit');
+      child.kill('SIGKILL');
+      await gone;
+      await rm(folder, { recursive: true });
+    });
+    await isListening(listenPort);
+    return `postgres://numbers:right@127.0.0.1:${listenPort}/numbers`;
+  }
+
+  it.each<[string, () => string, RegExp]>([
+    [
+      'for the settings of a session',
+      () => url,
+      /^unsupported startup parameter: \w+: .*host of PostgreSQL itself.* deploy\/pgbouncer/,
+    ],
+    ['for its database', () => ignoring.replace(/numbers$/, 'none'), /^no such database: none\n$/],
+    ['for its password', () => ignoring.replace('right', 'wrong'), /^SASL authentication failed\n$/],
+  ])('%s ends a command with the reason', async (_what, address, reason) => {
+    const { code, stdout, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL: address() } });
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(reason)]);
+  });
+
+  it('costs a request a 503 without a retry', async () => {
+    const service = await listenOn(url, { DATABASE_URL: url });
+    try {
+      const response = await fetch(`${service.url}/v1/brandedPhoneNumbers`);
+      expect([response.status, await response.text()]).toEqual([
+        503,
+        expect.stringContaining('"The database could not answer.'),
+      ]);
+    } finally {
+      await service.close();
+    }
+  });
+});
