@@ -1,6 +1,9 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import express from 'express';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { readSettings } from '../src/commands/database.js';
 import { misspelledSettings, readConfig } from '../src/config.js';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { UserError } from '../src/userError.js';
@@ -145,6 +148,42 @@ describe('the settings', () => {
 
   it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('need no AUTH for the loopback address %s', (HOST) => {
     expect(readConfig({ HOST }).AUTH).toBe('none');
+  });
+});
+
+describe('a variable that the driver reads', () => {
+  const folder = 'node_modules/postgres/src';
+  const source = readdirSync(folder)
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
+    .join('\n');
+  const options = /const defaults = \{([^}]*)\}/.exec(source)?.[1]?.matchAll(/^\s*(\w+)\s*:/gm) ?? [];
+  const names = [
+    ...[...source.matchAll(/\benv\.(\w+)/g)].map(([, name = '']) => name),
+    ...[...options].map(([, name = '']) => `PG${name.toUpperCase()}`),
+  ];
+
+  it('is found in its source, in each place that reads the environment', () => {
+    expect(names).toEqual(expect.arrayContaining(['PGHOST', 'PGTARGETSESSIONATTRS', 'PGSSL', 'PGMAX_LIFETIME']));
+    const read = /\benv\.\w+|env\['PG' \+ k\.toUpperCase\(\)\]|const env = process\.env|process(?=\.env)|url, env\)/g;
+    expect(source.replace(read, '')).not.toMatch(/\benv\b/);
+    expect(readFileSync('node_modules/pg-connection-string/index.js', 'utf8')).not.toMatch(/\benv\b/);
+  });
+
+  it.each(names)('has no effect on how the database is reached: %s', async (name) => {
+    const optionsWith = async (environment: NodeJS.ProcessEnv) => {
+      const { env } = process;
+      try {
+        process.env = { DATABASE_URL: 'postgres://', ...environment };
+        const database = openDatabase(readSettings().DATABASE_URL as string);
+        await closeDatabase(database, 0);
+        return JSON.stringify(database.$client.options, (_name, value) =>
+          typeof value === 'function' ? String(value) : value,
+        );
+      } finally {
+        process.env = env;
+      }
+    };
+    expect(await optionsWith({ [name]: '1' })).toBe(await optionsWith({}));
   });
 });
 

@@ -15,8 +15,13 @@ interface Access {
   mayCreate?: boolean;
 }
 
-/** Reads the settings from the environment; names on standard error each variable that looks like a misspelled one. */
+/**
+ * Reads the settings from the environment; names on standard error each variable that looks like a misspelled one. Removes
+ * the variables of libpq, which the driver and PostgreSQL's programs would read as well: nothing but DATABASE_URL says where
+ * the database is and how it is reached.
+ */
 export function readSettings(): Config {
+  for (const name of Object.keys(process.env)) if (/^PG/i.test(name)) delete process.env[name];
   for (const line of misspelledSettings(process.env)) console.error(printable(line));
   return readConfig(process.env);
 }

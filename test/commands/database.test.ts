@@ -73,6 +73,28 @@ describe('the database in use', () => {
     expect(tables.map(({ schemaname }) => schemaname).sort()).toEqual(['drizzle', 'public']);
   });
 
+  it.each([
+    ['DATABASE_URL', () => ({ DATABASE_URL: command.databaseUrl })],
+    ['no DATABASE_URL: the embedded one', () => ({})],
+  ])('is that of %s, whatever PG* variables say', async (_which, given) => {
+    const names = [
+      'PGDATA',
+      'PGDATABASE',
+      'PGHOST',
+      'PGOPTIONS',
+      'PGPASSWORD',
+      'PGPORT',
+      'PGSERVICE',
+      'PGSSLMODE',
+      'PGUSER',
+    ];
+    const others = ['PGTARGETSESSIONATTRS', 'PGIDLE_TIMEOUT', 'PGMAX_LIFETIME', 'PGTZ', 'PGCLIENTENCODING'];
+    const variables = Object.fromEntries([...names, ...others].map((name) => [name, 'nonsense']));
+    const input = join(packageFolder, 'demo', 'numbers.ndjson');
+    const { finished } = command.start(['import', input], { ...given(), ...variables });
+    expect(await finished).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/^imported /) });
+  });
+
   it('ends the command if it closes every connection, and the command says so', async () => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     proxy.behave('refusing');
