@@ -5,8 +5,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readSettings } from '../src/commands/database.js';
 import { misspelledSettings, readConfig } from '../src/config.js';
+import { addressOf } from '../src/database/address.js';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
+import { redisAddressOf } from '../src/rateLimit/redisAddress.js';
 import { UserError } from '../src/userError.js';
+import { runProgram } from './commands/command.js';
 
 describe('the settings', () => {
   it('have the defaults of the documentation', () => {
@@ -101,20 +104,97 @@ describe('the settings', () => {
     ['sslcrldir=/crl', /^DATABASE_URL names the parameter "sslcrldir", which has no effect here/],
     ['connect_timeout=10', /^DATABASE_URL names the parameter "connect_timeout", which has no effect here/],
     ['target_session_attrs=primary', /names the parameter "target_session_attrs"/],
+    [
+      'sslmode=require&channel_binding=require',
+      /"channel_binding".*leave it out; only sslmode=verify-full makes that safe/,
+    ],
+    ['gssencmode=disable', /"gssencmode".*leave it out, which is safe/],
+    ['pgbouncer=true&connection_limit=1', /"pgbouncer".*leave it out; .*only safe with prepare=false/],
+    ['schema=public', /"schema".*leave it out, which is safe if it names public/],
+    ['sslcompression=0', /"sslcompression".*leave it out, which is safe/],
+    ['database=other', /"database".*write the name of the database behind the host/],
+    ['sslmod=require', /names a parameter that has no effect here; did you mean sslmode\?$/],
+    ['hidden2=1', /names a parameter that has no effect here: leave it out/],
     ['sslmode=verify-ca', /a CA with sslrootcert/],
+    ['sslmode=require&sslrootcert=system', /sslrootcert=system, which needs sslmode=verify-full/],
+    ['uselibpqcompat=false&sslmode=require', /uselibpqcompat, which can only be true/],
   ])('refuse a DATABASE_URL with a parameter that would have no effect: %s', (query, message) => {
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
   });
 
-  it.each(['redis://host?family=6', 'redis+sentinel://host/name?sentinelpassword=hidden'])(
-    'refuse a REDIS_URL with a parameter that would have no effect: %s',
-    (REDIS_URL) => {
-      expect(() => readConfig({ REDIS_URL })).toThrow(
-        /^REDIS_URL names the parameter "\w+", which has no effect here$/,
-      );
-    },
-  );
+  it.each([
+    ['sslrootcert=system', 'sslmode=verify-full'],
+    ['sslmode=verify-full&sslrootcert=system', 'sslmode=verify-full'],
+    ['uselibpqcompat=true&sslmode=require', 'sslmode=require'],
+    ['options=endpoint%3Dep-cool-1&sslmode=require', 'options=endpoint=ep-cool-1&sslmode=require'],
+  ])('read what providers and other libraries add to DATABASE_URL: %s is %s', (added, meant) => {
+    const [read, expected] = [added, meant].map((query) => {
+      const { DATABASE_URL } = readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` });
+      const { ssl, connection } = addressOf(DATABASE_URL as string).options;
+      return { ssl, connection };
+    });
+    expect(read).toEqual(expected);
+  });
+
+  it.each([
+    ['redis://host?family=6', 'leave it out'],
+    ['redis+sentinel://host/name?sentinelpassword=hidden', 'did you mean sentinelPassword'],
+  ])('refuse a REDIS_URL with a parameter that would have no effect: %s', (REDIS_URL, advice) => {
+    expect(() => readConfig({ REDIS_URL })).toThrow(`REDIS_URL names a parameter that has no effect here`);
+    expect(() => readConfig({ REDIS_URL })).toThrow(advice);
+    expect(() => readConfig({ REDIS_URL })).not.toThrow('hidden');
+  });
+
+  it.each([
+    ['postgres://numbers:12/Secret@127.0.0.1/numbers'],
+    ['postgres://numbers:12?Secret@127.0.0.1/numbers'],
+    ['postgres://numbers:pass@127.0.0.1/numbers#Secret'],
+    ['postgres://127.0.0.1/numbers?password=Sec@ret'],
+  ])('refuse a DATABASE_URL that is not percent-encoded: %s', (DATABASE_URL) => {
+    expect(() => readConfig({ DATABASE_URL })).toThrow(/^DATABASE_URL must be an address .* percent-encoded$/);
+  });
+
+  it('decode the user, the password and the database of DATABASE_URL', () => {
+    const { user, pass, database } = addressOf('postgres://a%40b:c%2Fd%zz%3Fe f@host/g%40h').options;
+    expect([user, pass(), database]).toEqual(['a@b', 'c/d%zz?e f', 'g@h']);
+  });
+
+  it('have no piece of a password printed, whatever is not encoded in it', async () => {
+    const password = fc.string({
+      unit: fc.constantFrom(...'QXZJKV12/?#@%&=:;,[]\\+ \t\'"|{'),
+      minLength: 4,
+      maxLength: 20,
+    });
+    const place = fc.constantFrom(
+      (secret: string) => `postgres://numbers:${secret}@127.0.0.1:1/numbers`,
+      (secret: string) => `postgres://numbers@127.0.0.1:1/numbers?password=${secret}&sslmode=require`,
+      (secret: string) => `postgres://numbers:${secret}@/numbers?host=/nowhere`,
+    );
+    const redis = fc.constantFrom(
+      (secret: string) => `redis://limiter:${secret}@127.0.0.1:1`,
+      (secret: string) => `redis+sentinel://:${secret}@127.0.0.1:1/name?sentinelPassword=${secret}`,
+    );
+    await fc.assert(
+      fc.asyncProperty(password, place, redis, async (secret, addressWith, redisWith) => {
+        const environment = { DATABASE_URL: addressWith(secret), REDIS_URL: redisWith(secret) };
+        // Each by itself, since the fault of one ends the command.
+        const outputs = [
+          await runProgram(['keys', 'list'], '', { environment: { DATABASE_URL: environment.DATABASE_URL } }),
+          await runProgram(['keys', 'list'], '', {
+            environment: { ...environment, DATABASE_URL: 'postgres://127.0.0.1:1' },
+          }),
+        ].map((output) => Object.values(output).join('\n'));
+        const pieces = [...secret]
+          .map((_c, i) => secret.slice(i, i + 4))
+          .filter((piece) => /^(?=.*[A-Z]).{4}$/s.test(piece));
+        for (const piece of pieces) for (const output of outputs) expect(output).not.toContain(piece);
+        const { REDIS_URL } = accepted({ REDIS_URL: environment.REDIS_URL }) ?? {};
+        if (REDIS_URL) expect(redisAddressOf(REDIS_URL).nodes).toEqual([{ host: '127.0.0.1', port: 1 }]);
+      }),
+      { numRuns: 300, seed: 20_261_125 },
+    );
+  });
 
   it.each([
     'redis://:password@[::1]:6379/1',

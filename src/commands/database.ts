@@ -1,6 +1,7 @@
 /** The database that a command works on: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
 import { type Config, misspelledSettings, readConfig } from '../config.js';
+import { addressOf } from '../database/address.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { isConnectionBroken } from '../database/errors.js';
 import { migrateDatabase, type Role } from '../database/migrations.js';
@@ -36,7 +37,7 @@ export async function withDatabaseUrl(
   { mayCreate = false }: Access = {},
 ): Promise<void> {
   if (config.DATABASE_URL !== undefined) {
-    console.error(`database: ${addressOf(config.DATABASE_URL)}`);
+    console.error(`database: ${printable(addressOf(config.DATABASE_URL).shown)}`);
     await use(config.DATABASE_URL, await migrated(config.DATABASE_URL));
     return;
   }
@@ -93,8 +94,3 @@ export function withStoppableDatabase(
 }
 
 const migrated = (url: string) => unlessStopped(stop.asked, migrateDatabase(url, migrationsFolder));
-
-/** Without user, password and options, which may hold secrets. */
-function addressOf(url: string): string {
-  return url.replace(/^(\w+:\/\/)[^/?#]*@/, '$1').replace(/[?#].*$/, '');
-}

@@ -50,6 +50,10 @@ const REFUSALS: readonly [RegExp, string][] = [
     'the pooler in DATABASE_URL does not take the settings of a session; name the host of PostgreSQL itself, or have ' +
       'PgBouncer ignore and set them as deploy/pgbouncer does',
   ],
+  [
+    /pg_hba\.conf.*, (no encryption|SSL off)|\b(SSL|TLS) (connections? )?(is |are )?required|requires (SSL|TLS)|connection is insecure/i,
+    'add sslmode=require to DATABASE_URL, or better sslmode=verify-full',
+  ],
 ];
 
 /** What a user needs to see of an error: its message, or all of it if it is a bug in this program. */

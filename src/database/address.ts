@@ -1,23 +1,75 @@
 /** What DATABASE_URL says, as pg-connection-string reads it, in the driver's form. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
+import { userInfo } from 'node:os';
 import { type ConnectionOptions, createSecureContext } from 'node:tls';
 import { parse } from 'pg-connection-string';
+import { nearest } from '../messages/suggestion.js';
 
-const HOSTS = /^postgres(?:ql)?:\/\/(?:[^/?#]*@)?([^/?#]*)/;
-/** Any other parameter would have no effect. */
+const PARTS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
+/** The last one says what is so anyway. */
 const PARAMETERS = [
-  ...['host', 'port', 'user', 'password', 'database', 'application_name', 'options', 'prepare'],
-  ...['ssl', 'sslmode', 'sslnegotiation', 'sslrootcert', 'sslcert', 'sslkey'],
+  ...['host', 'port', 'user', 'password', 'application_name', 'options', 'prepare'],
+  ...['ssl', 'sslmode', 'sslnegotiation', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat'],
+];
+const NOT_ENCODED =
+  'must be an address such as postgres://user:password@host/database; % / ? # @ in a password are percent-encoded';
+
+/** Parameters that addresses made for other programs carry, and what it means to leave them out. */
+const FOREIGN_PARAMETERS: readonly [string[], string][] = [
+  [['channel_binding'], 'leave it out; only sslmode=verify-full makes that safe, as it refuses a false server, too'],
+  [
+    ['gssencmode'],
+    'leave it out, which is safe unless it says require: Kerberos never encrypts the connection here, sslmode does',
+  ],
+  [
+    ['pgbouncer', 'prepared_statements', 'statement_cache_size', 'default_query_exec_mode'],
+    'leave it out; where a pooler does not keep prepared statements, that is only safe with prepare=false instead',
+  ],
+  [
+    ['schema', 'search_path', 'currentSchema'],
+    'leave it out, which is safe if it names public: no other schema is used',
+  ],
+  [
+    ['connect_timeout', 'socket_timeout', 'tcp_user_timeout', 'keepalives', 'keepalives_idle', 'statement_timeout'],
+    'leave it out, which is safe: all that the service waits for has a time limit of its own',
+  ],
+  [
+    ['connection_limit', 'pool_timeout', 'pool_max_conns', 'pool', 'conn_max_age'],
+    'leave it out, which is safe: DATABASE_CONNECTIONS bounds the connections',
+  ],
+  [
+    ['target_session_attrs', 'load_balance_hosts'],
+    'leave it out, which is safe if the host leads to the server that is meant (deploy/haproxy)',
+  ],
+  [
+    ['sslcompression', 'client_encoding'],
+    'leave it out, which is safe: TLS never compresses, and the encoding is UTF8',
+  ],
+  [['sslcrl', 'sslcrldir'], 'leave it out, which is not safe where certificates are revoked: they are not looked up'],
+  [['sslpassword'], 'leave it out, and name a key without a password by sslkey'],
+  [['sslaccept'], 'leave it out; only sslmode=verify-full makes that safe, as it refuses a false server'],
+  [['dbname', 'database'], 'write the name of the database behind the host'],
 ];
 
 export type Address = ReturnType<typeof addressOf>;
 
-/** @throws Error whose message follows the name of the setting, and never repeats the address */
+/**
+ * Reads an address.
+ * @throws Error whose message follows the name of the setting, and never repeats a part of the address
+ */
 export function addressOf(url: string) {
-  const [isAddress, hosts = ''] = HOSTS.exec(url) ?? [];
-  if (!isAddress) throw new Error('must be an address that begins with postgres:// or postgresql://');
-  const read = hosts.includes(',') ? { host: hosts } : parsed(url);
+  const [isAddress, scheme = '', authority = '', path = '', query = ''] = PARTS.exec(url) ?? [];
+  if (isAddress === undefined) throw new Error('must be an address that begins with postgres:// or postgresql://');
+  // An @ behind the authority ends a password with an unencoded / or ?, and a # would hide the rest.
+  if (isAddress !== url || /@/.test(path + query)) throw new Error(NOT_ENCODED);
+  const parameters = new URLSearchParams(query);
+  for (const name of parameters.keys()) {
+    const fault = faultOfParameter(name);
+    if (fault) throw new Error(fault);
+  }
+  const hosts = authority.replace(/^.*@/s, '');
+  const read = hosts.includes(',') ? { host: hosts } : parsed(scheme + authority, parameters);
   const { host, port } = { host: read.host || 'localhost', port: Number(read.port || 5432) };
   if (host.includes(',')) {
     throw new Error('names more than one host: name one, behind which HAProxy finds the server (deploy/haproxy)');
@@ -25,20 +77,27 @@ export function addressOf(url: string) {
   if (!(Number.isInteger(port) && port > 0 && port <= 65_535)) {
     throw new Error('must be an address whose port is a number from 1 to 65535');
   }
-  // Of `ssl`, the library leaves texts that mean nothing to it.
-  const unknown = typeof read.ssl === 'string' ? 'ssl' : Object.keys(read).find((name) => !PARAMETERS.includes(name));
-  if (unknown) throw new Error(`names the parameter ${JSON.stringify(unknown)}, which has no effect here`);
+  // The library leaves texts that mean nothing to it.
+  if (typeof read.ssl === 'string')
+    throw new Error('names the parameter "ssl", which has no effect here: write sslmode');
+  const user = read.user || systemUser();
+  const database = decoded(path) || user;
   const isSocket = host.startsWith('/');
   return {
     hostname: host,
     place: isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port },
+    /** What may be printed of it. */
+    shown: isSocket
+      ? `postgres:///${database}?host=${host}&port=${port}`
+      : `postgres://${host.includes(':') ? `[${host}]` : host}:${port}/${database}`,
     applicationName: read.application_name ?? 'branded-phone-numbers',
     options: {
       host,
       port,
-      user: read.user,
-      pass: read.password,
-      database: read.database ?? '',
+      user,
+      // The driver takes an empty text for none.
+      pass: () => read.password ?? '',
+      database,
       // As for libpq, no TLS on this machine's own sockets.
       ssl: isSocket ? false : tlsOf(host, read),
       sslnegotiation: read.sslnegotiation === 'direct' ? 'direct' : null,
@@ -48,12 +107,34 @@ export function addressOf(url: string) {
   };
 }
 
+/** Returns what is wrong with a parameter, if anything. Only known names are repeated: others may belong to a password. */
+function faultOfParameter(name: string): string | undefined {
+  if (PARAMETERS.includes(name)) return undefined;
+  const advice = FOREIGN_PARAMETERS.find(([names]) => names.includes(name))?.[1];
+  if (advice) return `names the parameter "${name}", which has no effect here: ${advice}`;
+  const meant = nearest(name, PARAMETERS, 3);
+  return `names a parameter that has no effect here${meant ? `; did you mean ${meant}?` : `: leave it out, unless it is meant to be one of ${PARAMETERS.join(', ')}`}`;
+}
+
 type Parsed = Partial<ReturnType<typeof parse>>;
 
-/** Reads the files of certificates, too, and checks that they can be used. */
-function parsed(url: string): Parsed {
+/** Reads the parameters, and the files of certificates, and checks that they can be used. */
+function parsed(server: string, parameters: URLSearchParams): Parsed {
+  if ((parameters.get('uselibpqcompat') ?? 'true') !== 'true') {
+    throw new Error('names uselibpqcompat, which can only be true here: sslmode means what it does for libpq');
+  }
+  parameters.delete('uselibpqcompat');
+  if (parameters.get('sslrootcert') === 'system') {
+    if ((parameters.get('sslmode') ?? 'verify-full') !== 'verify-full') {
+      throw new Error('names sslrootcert=system, which needs sslmode=verify-full, as for libpq');
+    }
+    parameters.delete('sslrootcert');
+    parameters.set('sslmode', 'verify-full');
+  }
   try {
-    const read = parse(url, { useLibpqCompat: true });
+    // Where a % encodes nothing, the library would encode those again that do.
+    const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
+    const read = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
     if (read.ssl && typeof read.ssl === 'object') {
       createSecureContext(read.ssl as ConnectionOptions);
       // Node ignores authorities that are none.
@@ -61,13 +142,28 @@ function parsed(url: string): Parsed {
     }
     return read;
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (error instanceof URIError || code === 'ERR_INVALID_URL') {
-      throw new Error(
-        'must be an address such as postgres://user:password@host/database; % / ? # @ in a password are percent-encoded',
-      );
-    }
-    throw new Error(`names certificates that can't be used: ${message}`);
+    const { code, message, path } = error as NodeJS.ErrnoException;
+    if (error instanceof URIError || code === 'ERR_INVALID_URL') throw new Error(NOT_ENCODED);
+    const name = [...parameters.keys()].find((each) => path && parameters.get(each) === path);
+    const reason = path ? message.replace(/, \w+ '.*$/s, '') : message;
+    throw new Error(`names certificates that can't be used: ${name ? `${name}: ` : ''}${reason}`);
+  }
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    throw new Error(NOT_ENCODED);
+  }
+}
+
+/** Returns the user that libpq takes, too, if none is named. */
+function systemUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    throw new Error('must name a user, as the system has no name for this one: postgres://user:password@host/database');
   }
 }
 

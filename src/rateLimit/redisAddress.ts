@@ -1,6 +1,7 @@
 /** What REDIS_URL says, as ioredis takes it. */
+import { nearest } from '../messages/suggestion.js';
 
-const ADDRESS = /^redis(s?)(\+sentinel)?:\/\/([^/?#]*@)?([^/?#@,]+(?:,[^/?#@,]+)*)([/?][^#]*)?$/;
+const ADDRESS = /^redis(s?)(\+sentinel)?:\/\/([^/?#]*@)?([^/?#@,]+(?:,[^/?#@,]+)*)([/?][^#@]*)?$/;
 const SHAPES =
   'must be an address such as redis://user:password@host:6379, redis://host,host for a cluster, or redis+sentinel://host,host/name (with TLS rediss); % / ? # @ in a password are percent-encoded';
 /** What sentinels ask for themselves. */
@@ -40,7 +41,10 @@ export function faultOfRedisAddress(url: string): string | undefined {
     const unknown = Object.keys(parameters).find(
       (name) => !(server && 'sentinels' in server && PARAMETERS.includes(name)),
     );
-    return unknown === undefined ? undefined : `names the parameter "${unknown}", which has no effect here`;
+    if (unknown === undefined) return undefined;
+    // An unknown name is not repeated: it may belong to a password.
+    const meant = nearest(unknown, PARAMETERS, 3);
+    return `names a parameter that has no effect here${meant ? `; did you mean ${meant}, which sentinels take?` : ': leave it out'}`;
   } catch {
     return SHAPES;
   }

@@ -30,6 +30,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     for (const [name, names] of Object.entries(NAMES)) authority.issue(name, '127.0.0.1', names);
     authority.issue('client', 'a client');
     writeFileSync(join(folder, 'nonsense.pem'), 'nonsense');
+    writeFileSync(join(folder, 'pg_hba.conf'), 'hostssl all encrypted all trust\nhost all postgres all trust\n');
     chmodSync(folder, 0o755);
     authority.own(...Object.keys(NAMES));
     const start = async (name: Server, settings: Record<string, string>) => {
@@ -37,7 +38,13 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     };
     const withTls = (Object.keys(NAMES) as (keyof typeof NAMES)[]).map((name) => {
       const [ssl_cert_file, ssl_key_file] = [authority.file(`${name}.pem`), authority.file(`${name}.key`)];
-      return start(name, { ssl: 'on', ssl_cert_file, ssl_key_file, ssl_ca_file: ca });
+      return start(name, {
+        ssl: 'on',
+        ssl_cert_file,
+        ssl_key_file,
+        ssl_ca_file: ca,
+        hba_file: join(folder, 'pg_hba.conf'),
+      });
     });
     await Promise.all([start('plain', {}), ...withTls]);
   });
@@ -103,11 +110,23 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     expect(stderr.trim().split('\n')).toHaveLength(1);
   });
 
+  it('is required by a server, and a command without it says how to have it', async () => {
+    const url = servers.ip.url.replace('postgres@', 'encrypted@');
+    const run = (DATABASE_URL: string) => runProgram(['migrate'], '', { environment: { DATABASE_URL } });
+    expect((await run(url)).stderr).toMatch(
+      /^no pg_hba\.conf entry .*, no encryption: add sslmode=require to DATABASE_URL/,
+    );
+    expect((await run(`${url}?sslmode=require`)).stderr).toBe('role "encrypted" does not exist\n');
+  });
+
   it.each([
     ['ssl=false', /names the parameter "ssl"/],
     ['sslmode=verify-ca', /requires specifying a CA with sslrootcert/],
     ['sslmode=verify-full&sslrootcert=CA&sslcrl=/none.crl', /names the parameter "sslcrl", which has no effect/],
-    ['sslmode=verify-full&sslrootcert=/none.pem', /certificates that can't be used: ENOENT: .*'\/none\.pem'/],
+    [
+      'sslmode=verify-full&sslrootcert=/none.pem',
+      /certificates that can't be used: sslrootcert: ENOENT: no such file or directory$/,
+    ],
     ['sslmode=verify-full&sslrootcert=FOLDER/nonsense.pem', /certificates that can't be used/],
     ['sslmode=require&sslcert=FOLDER/nonsense.pem&sslkey=OWN/client.key', /certificates that can't be used/],
     ['sslmode=require&sslcert=OWN/ip.pem&sslkey=OWN/client.key', /certificates that can't be used/],
