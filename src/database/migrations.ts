@@ -1,9 +1,11 @@
 /** The schema: brought up to date on a primary, and only checked on a replica, which can't be changed. */
-import { sql } from 'drizzle-orm';
+import { getTableName, is, sql } from 'drizzle-orm';
+import { PgTable } from 'drizzle-orm/pg-core';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
+import * as schema from './schema.js';
 import { prepareSchemaCheck } from './version.js';
 
 /** The key of an advisory lock: any number that no other program on the database uses for one. */
@@ -38,10 +40,37 @@ async function migratePrimary(url: string, migrationsFolder: string): Promise<vo
       // Held by the transaction: held by the session, it would pass to other clients of a pooler in transaction mode.
       locked.transaction(async (transaction) => {
         await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
+        await requireRecord(transaction);
         await migrate(migrated, { migrationsFolder });
       }),
     ),
   );
+}
+
+/** Throws unless the schemas `public` and `drizzle` belong together: restored by itself, each of them misleads the migrations. */
+async function requireRecord(transaction: Pick<Database, 'execute'>): Promise<void> {
+  const names = sql.param(
+    [...Object.values(schema)].map((made) => (is(made, PgTable) ? getTableName(made) : made.enumName)),
+  );
+  const [found] = await transaction.execute<{ made: string | null; record: string | null }>(sql`
+    SELECT min(typname) AS made, to_regclass('drizzle.__drizzle_migrations') AS record
+    FROM pg_type WHERE typnamespace = to_regnamespace('public') AND typname = ANY(${names}::text[])`);
+  const recorded = found?.record
+    ? await transaction.execute(sql`SELECT FROM drizzle.__drizzle_migrations LIMIT 1`)
+    : [];
+  if (found?.made && recorded.length === 0) {
+    throw new UserError(
+      `The schema public has ${found.made}, but the schema drizzle has no record of the migration that made it, as after a ` +
+        'restore of pg_dump -n public. Bring the record in, as "Backups" in docs/operations.md says, or restore a dump of ' +
+        'both schemas (pg_dump -n public -n drizzle). If another program made it, give the service its own database.',
+    );
+  }
+  if (!found?.made && recorded.length > 0) {
+    throw new UserError(
+      'The schema drizzle has a record of migrations, but the schema public has nothing that they made. Restore a dump of ' +
+        'both schemas (pg_dump -n public -n drizzle), or begin with no data: DROP SCHEMA drizzle CASCADE',
+    );
+  }
 }
 
 async function roleOf(database: Database): Promise<Role> {

@@ -16,6 +16,7 @@ import { migrateDatabase } from '../../src/database/migrations.js';
 import { deriveAll } from '../../src/numbers/check.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
+import { UserError } from '../../src/userError.js';
 import { createDatabase } from '../database.js';
 import { expectDerivedToAgree, items } from './derived.js';
 import releases from './releases.json' with { type: 'json' };
@@ -139,4 +140,38 @@ it('Versions that migrate at once, older and newer ones, end with the newest sch
   expect(await sql()`SELECT FROM drizzle.__drizzle_migrations`).toHaveLength((await readJournal(next)).entries.length);
   await importOne('+18');
   await expectAllToBeRight(['+18']);
+});
+
+describe('A database that was restored with one of its two schemas', () => {
+  it.each(['DROP SCHEMA drizzle CASCADE', 'DELETE FROM drizzle.__drizzle_migrations'])(
+    'is left as it is, and said to lack the record of the migrations: %s',
+    async (loss) => {
+      await migrateDatabase(url, migrationsFolder);
+      database = openDatabase(url);
+      await importOne('+18');
+      await sql().unsafe(loss);
+      const isMissing = async () => (await sql()`SELECT to_regnamespace('drizzle') IS NULL AS missing`)[0]?.missing;
+      const before = await isMissing();
+      const migrating = migrateDatabase(url, migrationsFolder);
+      await expect(migrating).rejects.toThrow(
+        /^The schema public has \w+, but .* no record .*pg_dump -n public -n drizzle/,
+      );
+      await expect(migrating).rejects.toBeInstanceOf(UserError);
+      expect(await isMissing()).toBe(before);
+      await expectAllToBeRight(['+18']);
+    },
+  );
+
+  it('is said to lack the tables, and can be begun again', async () => {
+    await migrateDatabase(url, migrationsFolder);
+    database = openDatabase(url);
+    await sql()`DROP SCHEMA public CASCADE`;
+    await sql()`CREATE SCHEMA public`;
+    const reason = await migrateDatabase(url, migrationsFolder).catch(({ message }) => message);
+    expect(reason).toMatch(/^The schema drizzle has a record .*: DROP SCHEMA/);
+    await sql().unsafe(/DROP SCHEMA.*/.exec(reason)?.[0] ?? '');
+    await migrateDatabase(url, migrationsFolder);
+    await importOne('+18');
+    await expectAllToBeRight(['+18']);
+  });
 });

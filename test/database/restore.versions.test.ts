@@ -90,6 +90,34 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
       await sql.end();
     },
   );
+
+  it.each([
+    ['the database that was dumped', async () => urlOf(15)],
+    [
+      'an empty one that was migrated',
+      async () => {
+        const url = await newDatabase(15, 'empty');
+        await migrateDatabase(url, migrationsFolder);
+        return url;
+      },
+    ],
+  ])(
+    'that was restored without the schema drizzle is right once its record was copied from %s',
+    async (from, urlFrom) => {
+      const restored = await newDatabase(15, `public_${from.length}`);
+      const shell = (line: string, variables: Record<string, string>) =>
+        execFileSync('bash', ['-o', 'pipefail', '-c', line], { env: { ...process.env, ...variables }, stdio: 'pipe' });
+      shell('pg_dump -n public "$SOURCE" | psql "$RESTORED"', { SOURCE: urlOf(15), RESTORED: restored });
+      for (const args of [['check'], ['migrate'], ['serve']]) {
+        const { code, stdout, stderr } = await run(args, restored);
+        expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(/^The schema public has .* "Backups"/)]);
+      }
+      const line = /^pg_dump .*-n drizzle .*$/m.exec(readFileSync('docs/operations.md', 'utf8'))?.[0] ?? expect.fail();
+      shell(line, { SOURCE: await urlFrom(), RESTORED: restored });
+      expect(await run(['check'], restored)).toMatchObject({ code: 0, stdout: 'all that is derived is right\n' });
+      expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
+    },
+  );
 });
 
 const SOURCES = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses'];
