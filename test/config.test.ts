@@ -112,7 +112,7 @@ describe('the settings', () => {
     ['pgbouncer=true&connection_limit=1', /"pgbouncer".*leave it out; .*only safe with prepare=false/],
     ['schema=public', /"schema".*leave it out, which is safe if it names public/],
     ['sslcompression=0', /"sslcompression".*leave it out, which is safe/],
-    ['database=other', /"database".*write the name of the database behind the host/],
+    ['database=other', /"database".*write the name of the database after the host/],
     ['sslmod=require', /names a parameter that has no effect here; did you mean sslmode\?$/],
     ['hidden2=1', /names a parameter that has no effect here: leave it out/],
     ['sslmode=verify-ca', /a CA with sslrootcert/],

@@ -3,8 +3,9 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Config } from '../config.js';
 import type { Database } from '../database/connect.js';
-import type { Role } from '../database/migrations.js';
+import { findForeignRoles, type Role } from '../database/migrations.js';
 import { brandedPhoneNumbers } from '../database/schema.js';
+import { printable } from '../messages/shorten.js';
 import { packageFolder } from '../packageFolder.js';
 import { UserError } from '../userError.js';
 import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
@@ -35,6 +36,9 @@ async function serve(config: Config, url: string, role: Role, demo = false): Pro
   // Loaded only here, since every other command starts in half of the time without them.
   const [{ openLog }, { startService }] = await Promise.all([import('../log.js'), import('../server.js')]);
   const log = openLog(config);
+  // The service starts even if this can't be found out.
+  const warnings = findForeignRoles(url).catch(() => []);
+  for (const line of await unlessStopped(stop.asked, warnings)) log.warn(printable(line));
   const service = await unlessStopped(stop.asked, startService(config, url, log));
   log.info(`listening on ${service.url}, documentation at ${service.url}/docs`);
   if (!stop.asked.aborted) await once(stop.asked, 'abort');

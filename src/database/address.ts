@@ -16,7 +16,7 @@ const NOT_ENCODED =
   'must be an address such as postgres://user:password@host/database; % / ? # @ in a password are percent-encoded';
 
 /** Parameters that addresses made for other programs carry, and what it means to leave them out. */
-const FOREIGN_PARAMETERS: readonly [string[], string][] = [
+const OTHER_PARAMETERS: readonly [string[], string][] = [
   [['channel_binding'], 'leave it out; only sslmode=verify-full makes that safe, as it refuses a false server, too'],
   [
     ['gssencmode'],
@@ -24,7 +24,7 @@ const FOREIGN_PARAMETERS: readonly [string[], string][] = [
   ],
   [
     ['pgbouncer', 'prepared_statements', 'statement_cache_size', 'default_query_exec_mode'],
-    'leave it out; where a pooler does not keep prepared statements, that is only safe with prepare=false instead',
+    'leave it out; unless the pooler keeps prepared statements, that is only safe with prepare=false instead',
   ],
   [
     ['schema', 'search_path', 'currentSchema'],
@@ -32,7 +32,7 @@ const FOREIGN_PARAMETERS: readonly [string[], string][] = [
   ],
   [
     ['connect_timeout', 'socket_timeout', 'tcp_user_timeout', 'keepalives', 'keepalives_idle', 'statement_timeout'],
-    'leave it out, which is safe: all that the service waits for has a time limit of its own',
+    'leave it out, which is safe: connections and statements have time limits anyway',
   ],
   [
     ['connection_limit', 'pool_timeout', 'pool_max_conns', 'pool', 'conn_max_age'],
@@ -46,10 +46,10 @@ const FOREIGN_PARAMETERS: readonly [string[], string][] = [
     ['sslcompression', 'client_encoding'],
     'leave it out, which is safe: TLS never compresses, and the encoding is UTF8',
   ],
-  [['sslcrl', 'sslcrldir'], 'leave it out, which is not safe where certificates are revoked: they are not looked up'],
+  [['sslcrl', 'sslcrldir'], 'leave it out, which is not safe if certificates get revoked: that is not looked up'],
   [['sslpassword'], 'leave it out, and name a key without a password by sslkey'],
   [['sslaccept'], 'leave it out; only sslmode=verify-full makes that safe, as it refuses a false server'],
-  [['dbname', 'database'], 'write the name of the database behind the host'],
+  [['dbname', 'database'], 'write the name of the database after the host'],
 ];
 
 export type Address = ReturnType<typeof addressOf>;
@@ -61,7 +61,7 @@ export type Address = ReturnType<typeof addressOf>;
 export function addressOf(url: string) {
   const [isAddress, scheme = '', authority = '', path = '', query = ''] = PARTS.exec(url) ?? [];
   if (isAddress === undefined) throw new Error('must be an address that begins with postgres:// or postgresql://');
-  // An @ behind the authority ends a password with an unencoded / or ?, and a # would hide the rest.
+  // An @ after the authority ends a password with an unencoded / or ?, and a # would hide the rest.
   if (isAddress !== url || /@/.test(path + query)) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) {
@@ -110,7 +110,7 @@ export function addressOf(url: string) {
 /** Returns what is wrong with a parameter, if anything. Only known names are repeated: others may belong to a password. */
 function faultOfParameter(name: string): string | undefined {
   if (PARAMETERS.includes(name)) return undefined;
-  const advice = FOREIGN_PARAMETERS.find(([names]) => names.includes(name))?.[1];
+  const advice = OTHER_PARAMETERS.find(([names]) => names.includes(name))?.[1];
   if (advice) return `names the parameter "${name}", which has no effect here: ${advice}`;
   const meant = nearest(name, PARAMETERS, 3);
   return `names a parameter that has no effect here${meant ? `; did you mean ${meant}?` : `: leave it out, unless it is meant to be one of ${PARAMETERS.join(', ')}`}`;
@@ -132,7 +132,7 @@ function parsed(server: string, parameters: URLSearchParams): Parsed {
     parameters.set('sslmode', 'verify-full');
   }
   try {
-    // Where a % encodes nothing, the library would encode those again that do.
+    // If a % encodes nothing, the library would encode those again that do.
     const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
     const read = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
     if (read.ssl && typeof read.ssl === 'object') {

@@ -5,6 +5,7 @@ import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
+import { foreignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
 import { prepareSchemaCheck } from './version.js';
 
@@ -33,6 +34,11 @@ export async function migrateDatabase(url: string, migrationsFolder: string): Pr
   return role;
 }
 
+/** Returns a line for each role with rights on the tables at `url` that the operator has not granted (foreignRoles.ts). */
+export function findForeignRoles(url: string): Promise<string[]> {
+  return withConnection(url, (database) => withDeadline(foreignRoles(database), ANSWER_TIMEOUT_MS, noAnswer));
+}
+
 async function migratePrimary(url: string, migrationsFolder: string): Promise<void> {
   // A connection of its own: an open one would not know the types that a migration creates.
   await withConnection(url, (migrated) =>
@@ -40,15 +46,18 @@ async function migratePrimary(url: string, migrationsFolder: string): Promise<vo
       // Held by the transaction: held by the session, it would pass to other clients of a pooler in transaction mode.
       locked.transaction(async (transaction) => {
         await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
-        await requireRecord(transaction);
+        await requireBothSchemas(transaction);
         await migrate(migrated, { migrationsFolder });
       }),
     ),
   );
 }
 
-/** Throws unless the schemas `public` and `drizzle` belong together: restored by itself, each of them misleads the migrations. */
-async function requireRecord(transaction: Pick<Database, 'execute'>): Promise<void> {
+/**
+ * Checks that the schemas `public` and `drizzle` belong together: if only one was restored, migrations would fail or do nothing.
+ * @throws {UserError} if only one of them has what a migration made
+ */
+async function requireBothSchemas(transaction: Pick<Database, 'execute'>): Promise<void> {
   const names = sql.param(
     [...Object.values(schema)].map((made) => (is(made, PgTable) ? getTableName(made) : made.enumName)),
   );
@@ -62,7 +71,7 @@ async function requireRecord(transaction: Pick<Database, 'execute'>): Promise<vo
     throw new UserError(
       `The schema public has ${found.made}, but the schema drizzle has no record of the migration that made it, as after a ` +
         'restore of pg_dump -n public. Bring the record in, as "Backups" in docs/operations.md says, or restore a dump of ' +
-        'both schemas (pg_dump -n public -n drizzle). If another program made it, give the service its own database.',
+        'both schemas (pg_dump -n public -n drizzle). If another program made it, use another database.',
     );
   }
   if (!found?.made && recorded.length > 0) {

@@ -6,19 +6,23 @@ import request from 'supertest';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { migrateDatabase } from '../../src/database/migrations.js';
+import { findForeignRoles, migrateDatabase } from '../../src/database/migrations.js';
 import { openLog } from '../../src/log.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/server.js';
+import { runProgram, useCommand } from '../commands/command.js';
 import { connectTo } from '../connection.js';
 import { createDatabase } from '../database.js';
 import { entryWith, numberWith } from '../numbers.js';
+import { until } from '../until.js';
 import { expectDerivedToAgree } from './derived.js';
 
 const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.pid}` };
 const PASSWORD = 'few rights';
 
+const command = useCommand();
+const database = { url: '' };
 let owner: Sql;
 let drop: () => Promise<void>;
 const urlOf = {} as Record<keyof typeof ROLES, string>;
@@ -26,6 +30,7 @@ const urlOf = {} as Record<keyof typeof ROLES, string>;
 beforeAll(async () => {
   const created = await createDatabase();
   owner = connectTo(created.url);
+  database.url = created.url;
   drop = async () => {
     try {
       for (const role of Object.values(ROLES)) {
@@ -60,6 +65,56 @@ const numberOf = (detailedStatus: 'approved.optIn' | 'rejected.optIn') => {
   ];
   return numberWith({ phoneNumber: '+14155550123', carrierStatuses });
 };
+
+test('The owner is not warned of roles that were granted what docs/operations.md lists, nor the roles themselves', async () => {
+  for (const url of [database.url, ...Object.values(urlOf)]) expect(await findForeignRoles(url)).toEqual([]);
+});
+
+test('migrate and serve name each role that got rights on new tables by default, and the statements against it', async () => {
+  const { url, drop: dropDatabase } = await createDatabase({ isEmpty: true });
+  const sql = connectTo(url);
+  const anon = `"anon ${process.pid}"`;
+  await sql.unsafe(`CREATE ROLE ${anon}`);
+  await sql.unsafe(`
+    ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${anon};
+    ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO ${anon}, ${ROLES.server};
+    ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON FUNCTIONS TO ${anon}`);
+  const migrate = () => runProgram(['migrate'], '', { environment: { DATABASE_URL: url } });
+  try {
+    const { code, stderr } = await migrate();
+    const all = [
+      ...stderr.matchAll(/^the role (\S+|".*") may read and write (.*); unless that is intended, run (.*)$/gm),
+    ];
+    expect([code, all.map(([, role]) => role)]).toEqual([0, [anon, ROLES.server]]);
+    const [, , names] = all[0] ?? [];
+    const tables =
+      await sql`SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'`;
+    expect(names?.split(', ').sort()).toEqual([...tables.map(({ relname }) => relname), 'FUNCTION derive'].sort());
+
+    const { child, finished } = command.start(['serve'], { DATABASE_URL: url, PORT: '0' });
+    let log = '';
+    child.stdout?.on('data', (data) => (log += data));
+    await until(async () => log.includes(ROLES.server), 'serve has logged the roles');
+    child.kill('SIGINT');
+    expect((await finished).stdout).toContain(JSON.stringify(`the role ${anon} may read and write `).slice(1, -1));
+
+    for (const [, , , statements = ''] of all) await sql.unsafe(statements);
+    await sql.unsafe(`GRANT SELECT ON items TO ${anon}`);
+    expect(await migrate()).toMatchObject({ code: 0, stderr: '' });
+    await sql`CREATE TABLE later ()`;
+    await sql`GRANT SELECT ON api_keys TO PUBLIC`;
+    expect((await migrate()).stderr).toMatch(
+      /^the role PUBLIC may read api_keys; .* run REVOKE ALL ON api_keys FROM PUBLIC\n$/,
+    );
+    const [later] = await sql`SELECT has_table_privilege(${ROLES.server}, 'later', 'INSERT') AS writes`;
+    expect(later).toEqual({ writes: false });
+  } finally {
+    await sql.unsafe(`DROP OWNED BY ${anon}, ${ROLES.server}`);
+    await sql.unsafe(`DROP ROLE ${anon}`);
+    await sql.end();
+    await dropDatabase();
+  }
+});
 
 test('A role that owns nothing imports numbers, new ones and changed ones', async () => {
   await migrateDatabase(urlOf.importer, migrationsFolder);
