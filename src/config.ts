@@ -72,7 +72,9 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
   const faults: string[] = [];
   const read = customCleanEnv(given, variables, (cleaned) => cleaned, {
     reporter({ errors }) {
-      for (const [name, error] of Object.entries(errors)) faults.push(`${name} ${error?.message}`);
+      for (const [name, error] of Object.entries(errors)) {
+        faults.push(`${name} ${error?.message}${isServiceLink(given[name]) ? `; ${originOfServiceLink(name)}` : ''}`);
+      }
     },
   });
   if (given.AUTH === undefined && !isLoopback(read.HOST)) {
@@ -93,17 +95,43 @@ const SYNONYMS: Record<string, string> = {
   AUTHENTICATION: 'AUTH',
   DB_URL: 'DATABASE_URL',
   RATE_LIMIT: 'RATE_LIMIT_PER_SECOND',
+  TRUST_PROXIES: 'TRUST_PROXY',
 };
 
 /** A line for each variable that is not a setting but is probably a misspelling of one that is not set. */
 export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
   const unset = settingNames.filter((name) => !environment[name]);
   return Object.keys(environment).flatMap((name) => {
-    if (!environment[name] || settingNames.includes(name)) return [];
-    const likely = unset.filter((each) => each.length >= TELLING_LENGTH || plain(each) === plain(name));
+    if (!environment[name] || settingNames.includes(name) || isServiceLink(environment[name])) return [];
+    const likely = unset.filter(
+      (each) => plain(each) === plain(name) || (each.length >= TELLING_LENGTH && hasSimilarWords(name, each)),
+    );
     const meant = unset.find((each) => each === SYNONYMS[name]) ?? nearest(name, likely, MAX_SLIPS);
     return meant ? [`${name} is not a setting and has no effect; did you mean ${meant}?`] : [];
   });
+}
+
+/** Whether each word of `name` resembles that of `setting`: METRICS_PATH is no misspelling of METRICS_PORT. */
+function hasSimilarWords(name: string, setting: string): boolean {
+  const [words, expected] = [name.split('_'), setting.split('_')];
+  const maxSlips = (word: string) => Math.max(1, Math.round(word.length / 3));
+  return (
+    words.length === expected.length &&
+    expected.every((word, index) => nearest(words[index] ?? '', [word], maxSlips(word)) === word)
+  );
+}
+
+/** Whether Kubernetes set the variable to the address of a Service, such as `tcp://10.96.0.7:9464`. */
+function isServiceLink(value = ''): boolean {
+  return /^(tcp|udp|sctp):\/\//.test(value);
+}
+
+function originOfServiceLink(name: string): string {
+  const service = name
+    .replace(/_PORT$/, '')
+    .toLowerCase()
+    .replaceAll('_', '-');
+  return `Kubernetes sets it for a Service named ${JSON.stringify(service)}: set enableServiceLinks: false in the pod's spec`;
 }
 
 function isUrl(text: string, protocols: string[]): boolean {

@@ -4,7 +4,7 @@ import express from 'express';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readSettings } from '../src/commands/database.js';
-import { misspelledSettings, readConfig } from '../src/config.js';
+import { misspelledSettings, readConfig, settingNames } from '../src/config.js';
 import { addressOf } from '../src/database/address.js';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { redisAddressOf } from '../src/rateLimit/redisAddress.js';
@@ -218,6 +218,12 @@ describe('the settings', () => {
     );
   });
 
+  it('say where a value comes from that Kubernetes has set for a Service', () => {
+    expect(() => readConfig({ METRICS_PORT: 'tcp://10.96.0.7:9464' })).toThrow(
+      /^METRICS_PORT must be a whole number .*Kubernetes sets it for a Service named "metrics": set enableServiceLinks: false/,
+    );
+  });
+
   it('name every wrong variable', () => {
     expect(() => readConfig({ PORT: 'x', AUTH: 'y' })).toThrow(/PORT.*\nAUTH/);
   });
@@ -292,8 +298,19 @@ describe('a variable that is likely meant to be a setting', () => {
       ...['PATH', 'HOME', 'HOSTNAME', 'USER', 'PWD', 'TERM', 'LANG', 'LC_ALL', 'TZ', 'SHELL', 'EDITOR', 'CI', 'DEBUG'],
       ...['HTTP_PROXY', 'NO_PROXY', 'NODE_ENV', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'UV_THREADPOOL_SIZE'],
       ...['KUBERNETES_PORT', 'KUBERNETES_SERVICE_HOST', 'REDIS_SERVICE_HOST', 'POSTGRES_PORT', 'INVOCATION_ID'],
+      ...['METRICS_SERVICE_PORT', 'METRICS_PORT_9464_TCP', 'METRICS_PORT_9464_TCP_PORT'],
       ...['PGHOST', 'PGSSLMODE', 'OTEL_SERVICE_NAME', 'OTEL_EXPORTER_OTLP_ENDPOINT', 'JOURNAL_STREAM'],
     ];
+    expect(misspelledSettings(Object.fromEntries(names.map((name) => [name, 'x'])))).toEqual([]);
+    expect(misspelledSettings({ METRIC_PORT: 'tcp://10.96.0.7:9464' })).toEqual([]);
+  });
+
+  it('is never one that says something else of the same part', () => {
+    const parts = ['REDIS', 'DATABASE', 'METRICS', 'PUBLIC', 'API', 'DB', 'CORS', 'MAX', 'HOST', 'CONTACT', 'AUTH'];
+    const words = ['PORT', 'HOST', 'USER', 'PASSWORD', 'PATH', 'DB', 'TLS', 'SSL', 'KEY', 'NAME', 'MODE', 'LEVEL'];
+    const names = parts
+      .flatMap((part) => words.map((word) => `${part}_${word}`))
+      .filter((name) => !settingNames.includes(name));
     expect(misspelledSettings(Object.fromEntries(names.map((name) => [name, 'x'])))).toEqual([]);
   });
 });

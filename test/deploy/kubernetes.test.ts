@@ -42,6 +42,10 @@ describe('the manifest', () => {
     expect(() => readConfig({ HOST: '0.0.0.0', ...settings })).not.toThrow();
   });
 
+  it.each(['Deployment', 'Job'])('keeps the addresses of Services out of the environment of the %s', (kind) => {
+    expect(resource(kind).spec.template.spec.enableServiceLinks).toBe(false);
+  });
+
   it('has labels that match every selector, the ports of its settings, and probes on the operator’s port', () => {
     const { labels } = deployment.spec.template.metadata;
     for (const selector of [
