@@ -41,12 +41,15 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const isStopping = () => stopping;
   const healthRoutes = health(reader, checkSchema, isStopping);
   const app = createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
-  const server = createHttpServer(app, config.REQUEST_TIMEOUT_SECONDS * 1000);
+  const server = createHttpServer(app, config);
   boundConnections(server, most);
   return {
     server,
     /** Metrics and health, for the operator only, if METRICS_PORT is set. */
-    operatorServer: config.METRICS_PORT === undefined ? undefined : createServer(operatorApp(metrics, healthRoutes)),
+    operatorServer:
+      config.METRICS_PORT === undefined
+        ? undefined
+        : createServer({ keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 }, operatorApp(metrics, healthRoutes)),
     /** Makes the first requests as quick as the later ones. */
     async warmUp() {
       await warmUpValidator();

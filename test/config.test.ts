@@ -22,6 +22,7 @@ describe('the settings', () => {
       REQUEST_TIMEOUT_SECONDS: 5,
       MAX_REQUESTS_IN_FLIGHT: 256,
       MAX_CONNECTIONS: 2000,
+      KEEP_ALIVE_SECONDS: 75,
       DATABASE_CONNECTIONS: 10,
       DRAIN_SECONDS: 2,
       METRICS_HOST: '127.0.0.1',
@@ -52,6 +53,10 @@ describe('the settings', () => {
     ['REQUEST_TIMEOUT_SECONDS', { REQUEST_TIMEOUT_SECONDS: '0' }],
     ['MAX_REQUESTS_IN_FLIGHT', { MAX_REQUESTS_IN_FLIGHT: 'many' }],
     ['METRICS_PORT', { METRICS_PORT: '-1' }],
+    ...['0', '75s', '86401', '-1', '1.5'].map((KEEP_ALIVE_SECONDS): [string, Record<string, string>] => [
+      'KEEP_ALIVE_SECONDS',
+      { KEEP_ALIVE_SECONDS },
+    ]),
     ...[
       ...[
         'http://127.0.0.1',

@@ -15,8 +15,6 @@ const MAX_HEADER_BYTES = 128 * 1024;
 const HEADERS_TIMEOUT_MS = 10_000;
 const RECEIVE_TIMEOUT_MS = 15_000;
 const TAKE_TIMEOUT_MS = 15_000;
-/** How long an idle connection is kept: longer than balancers keep theirs, so that the balancer closes it. */
-const IDLE_TIMEOUT_MS = 75_000;
 /** At a stop, the time for running requests before they are cut, beside that in which they are answered. */
 const FINISH_MARGIN_MS = 500;
 /** Requests that wait for earlier ones of their connection, over all connections: some 2 KB each. */
@@ -24,8 +22,11 @@ const MAX_WAITING_REQUESTS = 10_000;
 
 const NO_TARGET = 'The target of the request is not an address.';
 
-/** The HTTP server of an application that answers each request within `answerMs`, not yet listening. */
-export function createHttpServer(app: Express, answerMs: number): Server {
+/** Creates the HTTP server of an application that responds within REQUEST_TIMEOUT_SECONDS; it does not listen yet. */
+export function createHttpServer(
+  app: Express,
+  { REQUEST_TIMEOUT_SECONDS, KEEP_ALIVE_SECONDS }: Pick<Config, 'REQUEST_TIMEOUT_SECONDS' | 'KEEP_ALIVE_SECONDS'>,
+): Server {
   // Express calls the last one for a target without a path; no handler sees that request.
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
   const server = createServer(
@@ -34,7 +35,7 @@ export function createHttpServer(app: Express, answerMs: number): Server {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: RECEIVE_TIMEOUT_MS,
-      keepAliveTimeout: IDLE_TIMEOUT_MS,
+      keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000,
       connectionsCheckingInterval: 1000,
       // protocolCheck answers requests without a Host header with a problem.
       requireHostHeader: false,
@@ -63,7 +64,7 @@ export function createHttpServer(app: Express, answerMs: number): Server {
     if (++waiting > MAX_WAITING_REQUESTS) socket.destroy();
   }
   function answer(request: IncomingMessage, response: ServerResponse) {
-    const late = setTimeout(() => response.socket?.destroy(), answerMs + TAKE_TIMEOUT_MS);
+    const late = setTimeout(() => response.socket?.destroy(), REQUEST_TIMEOUT_SECONDS * 1000 + TAKE_TIMEOUT_MS);
     response.once('close', () => {
       clearTimeout(late);
       // At a stop, the client may keep the connection whose request was running.
@@ -75,6 +76,8 @@ export function createHttpServer(app: Express, answerMs: number): Server {
   // Node would silently drop headers above its limit, and the last header is the one that a proxy has added.
   // protocolCheck refuses such requests; until then MAX_HEADER_BYTES bounds them.
   server.maxHeadersCount = 0;
+  // Node would respond with a 417 that has no body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
+  server.on('checkExpectation', (request, response) => server.emit('request', request, response));
   server.on('connect', (_request, socket) =>
     refuseRaw(socket, rawProblem('method-not-allowed', 405, 'This service is no proxy.')),
   );

@@ -39,6 +39,7 @@ describe('a request that keeps the rules of HTTP is answered', () => {
     ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`]],
     ['with 90 headers', [GET, 'Host: localhost', ...junk(90)]],
     ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue']],
+    ['that expects what HTTP does not define', [GET, 'Host: localhost', 'Expect: nonsense']],
     ['with its host in its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost']],
   ])('%s', async (_name, head) => {
     const answer = await exchange(local.url, head);

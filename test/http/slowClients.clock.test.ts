@@ -8,6 +8,9 @@ import { createHttpServer, urlOf } from '../../src/http/httpServer.js';
 import { useListeningService } from '../listening.js';
 
 const service = useListeningService();
+/** Seconds: more than a client has for its headers. */
+const KEEP_ALIVE = 14;
+const keeping = useListeningService({ KEEP_ALIVE_SECONDS: String(KEEP_ALIVE) });
 
 /** What the service answers to these bytes until it closes the connection. */
 async function answerTo(bytes: string): Promise<string> {
@@ -39,8 +42,31 @@ test.concurrent('An answer that takes 21 seconds is sent where REQUEST_TIMEOUT_S
     await sleep(21_000);
     response.send('late');
   });
-  const server = createHttpServer(app, 30_000).listen(0, '127.0.0.1');
+  const server = createHttpServer(app, { REQUEST_TIMEOUT_SECONDS: 30, KEEP_ALIVE_SECONDS: 75 }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   expect(await (await fetch(urlOf(server, '127.0.0.1'))).text()).toBe('late');
   server.close();
+});
+
+describe.concurrent('an idle connection', () => {
+  it('still gets its response before KEEP_ALIVE_SECONDS are over, and is closed after them', async () => {
+    const { hostname, port } = new URL(keeping.url);
+    const socket = connect(Number(port), hostname).setEncoding('latin1');
+    const closed = once(socket, 'close', { signal: AbortSignal.timeout(60_000) });
+    const ask = async () => {
+      socket.write('GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n');
+      return String(await once(socket, 'data', { signal: AbortSignal.timeout(10_000) }));
+    };
+    expect(await ask()).toContain(`Keep-Alive: timeout=${KEEP_ALIVE}\r\n`);
+    await sleep((KEEP_ALIVE - 3) * 1000);
+    expect(await ask()).toMatch(/^HTTP\/1\.1 200 /);
+    await closed;
+  });
+
+  it.each(['url', 'metricsUrl'] as const)(
+    'learns KEEP_ALIVE_SECONDS from each response, on either port: %s',
+    async (at) => {
+      expect((await fetch(`${keeping[at]}/healthz`)).headers.get('Keep-Alive')).toBe(`timeout=${KEEP_ALIVE}`);
+    },
+  );
 });
