@@ -15,6 +15,7 @@ import { preparePages } from './page/page.js';
 import { answerProblem, notFound } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { identifyByAddress, identifyByApiKey } from './request/apiKeys.js';
+import { trustedProxies } from './request/client.js';
 import { prepareFindKeys } from './request/keyLookups.js';
 import { failureLog, requestLog } from './requestLog.js';
 
@@ -56,7 +57,7 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, i
   app.enable('case sensitive routing');
   // The operation reads its query string itself, strictly.
   app.set('query parser', false);
-  app.set('trust proxy', config.TRUST_PROXY);
+  app.set('trust proxy', trustedProxies(config.TRUST_PROXY));
 
   const logRequest = requestLog(log, metrics);
   const checkProtocol = protocolCheck(config);

@@ -3,6 +3,8 @@ import { isIPv4, isIPv6 } from 'node:net';
 import type { Request } from 'express';
 import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
+import { compile } from 'proxy-addr';
+import type { Config } from '../config.js';
 
 export interface Client {
   /** What the rate limit counts by. */
@@ -19,13 +21,21 @@ const networks = new LRUCache<string, string>({ max: 10_000 });
 
 /** The client that is known by its address alone. Whatever a proxy sends instead of an address counts as one client. */
 export function addressClient({ ip = '' }: Request): Client {
-  return { id: `address:${networkOf(withoutPort(ip))}`, visibleProfiles: null };
+  return { id: `address:${networkOf(addressOf(ip))}`, visibleProfiles: null };
 }
 
-/** Some proxies add the client's port. */
-function withoutPort(address: string): string {
-  const [, ipv4, ipv6] = /^(?:([\d.]+)|\[([^\]]+)\]):\d+$/.exec(address) ?? [];
-  return ipv4 ?? ipv6 ?? address;
+/** Returns what Express's setting `trust proxy` is for TRUST_PROXY: Express itself would trust no address with a port. */
+export function trustedProxies(trusted: Config['TRUST_PROXY']): number | ((entry: string) => boolean) {
+  if (typeof trusted === 'number') return trusted;
+  const isTrusted = compile(trusted);
+  return (entry) => isTrusted(addressOf(entry), 0);
+}
+
+/** Returns the address of an entry of X-Forwarded-For: some proxies add a port, brackets or a tab. */
+function addressOf(entry: string): string {
+  const text = entry.trim();
+  const [, ipv4, ipv6] = /^(?:([\d.]+):\d+|\[([^\]]+)\](?::\d+)?)$/.exec(text) ?? [];
+  return ipv4 ?? ipv6 ?? text;
 }
 
 /** An IPv4 address, or the network of an IPv6 address. */

@@ -47,7 +47,9 @@ describe('behind one proxy', () => {
 
   it('a client is the same whatever port it is named with', async () => {
     expect(await leftOf(service, '203.0.113.3:51000', '203.0.113.3:51001', '203.0.113.3')).toEqual([9, 8, 7]);
-    expect(await leftOf(service, '[2001:db8:7:7::7]:443', '2001:db8:7:7::8')).toEqual([9, 8]);
+    const same = ['[2001:db8:7:7::7]:443', '[2001:db8:7:7::9]', '2001:db8:7:7::8', '2001:db8:7:7::\t'];
+    expect(await leftOf(service, ...same)).toEqual([9, 8, 7, 6]);
+    expect(await leftOf(service, '203.0.113.5', '[::ffff:203.0.113.5]:443', '[::ffff:cb00:7105]')).toEqual([9, 8, 7]);
   });
 
   it('everything that is not an address is one client, apart from all others', async () => {
@@ -64,9 +66,33 @@ describe('behind two proxies', () => {
 });
 
 describe('behind proxies known by their addresses', () => {
-  const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: 'loopback,10.0.0.0/8' });
+  const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: 'loopback,10.0.0.0/8,fd00::/8' });
+  let clients = 0;
+  const newClient = () => `198.51.100.${++clients}`;
   it('the client is the first address from the right that is not a proxy', async () => {
     const same = ['203.0.113.1, 10.0.0.1, 10.9.9.9', '10.1.1.1, 203.0.113.1, 10.0.0.3'];
     expect(await leftOf(service, ...same)).toEqual([9, 8]);
+  });
+
+  it.each([
+    '10.0.0.1:51000',
+    '[::ffff:10.0.0.1]:51000',
+    '::ffff:10.0.0.1',
+    '[fd00::1]:443',
+    '[fd00::1]',
+    'fd00::1',
+    'fd00::1%eth0',
+    '\t10.0.0.1\t',
+  ])('a proxy is known however it is written, with port or without: %o', async (proxy) => {
+    const client = newClient();
+    const entries = [`${client}:4711, ${proxy}`, `${client},${proxy},10.0.0.2:80`, client];
+    expect(await leftOf(service, ...entries, `${newClient()}:4711, ${proxy}`)).toEqual([9, 8, 7, 9]);
+  });
+
+  it('an address that only looks like one of a proxy is a client', async () => {
+    const client = newClient();
+    expect(await leftOf(service, `10.0.0.1, ${client}:80`, `10.0.0.1, [${client}]`, `10.0.0.1:80, ${client}`)).toEqual([
+      9, 8, 7,
+    ]);
   });
 });
