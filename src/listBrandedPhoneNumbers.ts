@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
+import { resolve, type Schema } from './contract.js';
 import { encodeBody } from './http/compression.js';
 import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import type { Page, PageRequest } from './page/page.js';
@@ -13,8 +14,8 @@ import { type ListQuery, readQuery } from './request/validation.js';
 
 /** HEAD is answered like GET, without the body (RFC 9110 section 9.1). */
 const METHODS = ['GET', 'HEAD'];
-/** Many clients accept at most 16 KB of headers; above that, Node's fetch fails. */
-const MAX_LINK_BYTES = 4096;
+/** With it, all headers take less than 3,500 bytes: proxies keep 4 KB for them, and respond with 502 above that. */
+const MAX_LINK_BYTES = resolve<{ schema: Schema }>({ $ref: '#/components/headers/Link' }).schema.maxLength as number;
 
 const BODY_START = Buffer.from('{"items":[');
 

@@ -7,7 +7,7 @@ export const KUBERNETES_VALIDATE = '.cache/deploy/bin/kubernetes-validate';
 
 /** Whether the program is installed; with `SKIP_NOTHING` in the environment, it is an error if not. */
 export function isInstalled(program: string): boolean {
-  const isHere = spawnSync(program, [program === 'haproxy' ? '-v' : '--version']).status === 0;
+  const isHere = spawnSync(program, [['haproxy', 'nginx'].includes(program) ? '-v' : '--version']).status === 0;
   if (!isHere && process.env.SKIP_NOTHING) throw new Error(`not installed: ${program}`);
   if (!isHere) console.warn(`skipped: what needs ${program}, which is not installed here`);
   return isHere;

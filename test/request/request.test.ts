@@ -299,21 +299,6 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
   });
 });
 
-describe('the link to the next page', () => {
-  /** Two names that numbers have, and `count` long ones that none has. */
-  const names = (count: number) => {
-    const long = Array.from({ length: count }, (_, i) => `internalName=${String(i).padEnd(100, 'x')}`);
-    return ['internalName=Mortgage+Sales+Line', 'internalName=Main+Line', ...long].join('&');
-  };
-
-  it('is left out above 4 KB, since many clients take no more than 16 KB of headers', async () => {
-    const response = await get(`?size=1&${names(48)}`);
-    expectDescribed(response);
-    expect([response.status, response.get('Link')]).toEqual([200, undefined]);
-    expect(pageOf(response).nextCursor).not.toBeNull();
-  });
-});
-
 describe('other addresses and methods', () => {
   it.each([
     '/v1/brandedPhoneNumbers/',
