@@ -66,7 +66,7 @@ export const createCode = (_Original, { React: { createElement: h } }) =>
       parts.map((part, index) => {
         const isName = /^\s*:/.test(parts[index + 1] ?? '');
         if (index % 2 === 0 || isName) return part;
-        const [, problem] = /^"\/(problems\/[\w-]+)"$/.exec(part) ?? [];
+        const [, problem] = /^"\/(?:[^"]*\/)?(problems\/[\w-]+)"$/.exec(part) ?? [];
         if (problem) return h('a', { key: index, href: new URL(problem, document.baseURI).href }, part);
         return h('span', { key: index, className: 'text' }, part);
       }),

@@ -1,7 +1,7 @@
 /** The application, not yet listening: what happens to a request, in order. */
 import express, { type RequestHandler } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
-import type { Config } from './config.js';
+import { type Config, publicPath } from './config.js';
 import type { Database } from './database/connect.js';
 import type { Reader } from './database/reads.js';
 import { docs } from './docs.js';
@@ -49,6 +49,7 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, i
     rateLimit,
     readPage: (request, limitMs) => reader.read((signal) => readPage(request, signal), limitMs),
     timeoutMs,
+    publicUrl: config.PUBLIC_URL,
   });
 
   const app = express();
@@ -75,6 +76,6 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, i
   app.use(docs(config));
 
   app.use(notFound);
-  app.use(answerProblem(failureLog(log)));
+  app.use(answerProblem(failureLog(log), publicPath(config)));
   return app;
 }

@@ -46,7 +46,7 @@ const variables = {
   AUTH: oneOf('none', 'api-key')({ default: undefined }),
   TRUST_PROXY: checked(faultOfProxies, (value) => (isCount(value) ? Number(value) : list(value)))({ default: 0 }),
   CORS_ORIGINS: checked(faultOfOrigins, list)({ default: undefined }),
-  PUBLIC_URL: checked(faultOfPublicUrl, (value) => value.replace(/\/+$/, ''))({ default: undefined }),
+  PUBLIC_URL: checked(faultOfPublicUrl, (value) => new URL(value).href.replace(/\/+$/, ''))({ default: undefined }),
   CONTACT: checked(faultOfContact, String)({ default: undefined }),
   REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60)({ default: 5 }),
   MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000)({ default: 256 }),
@@ -143,6 +143,11 @@ function isUrl(text: string, protocols: string[]): boolean {
 function faultOfPublicUrl(value: string): string | undefined {
   if (isUrl(value, ['https:', 'http:']) && !/[?#@]/.test(value)) return undefined;
   return 'must be the address that clients use, such as https://numbers.example.com, without a user, a query or a #';
+}
+
+/** Returns the path that a proxy puts in front of the service's own, such as `/telephony`; empty if PUBLIC_URL has none. */
+export function publicPath({ PUBLIC_URL }: Partial<Pick<Config, 'PUBLIC_URL'>>): string {
+  return PUBLIC_URL ? new URL(PUBLIC_URL).pathname.replace(/\/$/, '') : '';
 }
 
 /** What is wrong with CONTACT. */

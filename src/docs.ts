@@ -7,7 +7,8 @@ import helmet from 'helmet';
 import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
-import type { Config } from './config.js';
+import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
+import { type Config, publicPath } from './config.js';
 import { type Contract, contract } from './contract.js';
 import { keptBody } from './http/compression.js';
 import { packageFolder } from './packageFolder.js';
@@ -43,7 +44,7 @@ export function docs(config: Deployment): Router {
   }
   router.get('/problems', securityHeaders, text('text/html', problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
-    router.get(`/problems/${name}`, securityHeaders, text('text/html', problemPage(name)));
+    router.get(`/problems/${name}`, securityHeaders, text('text/html', problemPage(name, publicPath(config))));
   }
   for (const path of readings) {
     router.get(`/${path}`, securityHeaders, text('text/plain', readFileSync(join(packageFolder, path))));
@@ -57,7 +58,8 @@ export function docs(config: Deployment): Router {
 type Deployment = Pick<Config, 'AUTH'> & Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT'>>;
 
 /** The contract, with the address, the contact and the authentication of this deployment. */
-function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment, contract: Contract): object {
+function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment, original: Contract): object {
+  const contract = PUBLIC_URL ? withExamplesAt(PUBLIC_URL, original) : original;
   const { securitySchemes, ...withoutSchemes } = contract.components;
   const contact = CONTACT && { [CONTACT.includes('://') ? 'url' : 'email']: CONTACT };
   return {
@@ -67,6 +69,14 @@ function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment, contract: Contra
     security: AUTH === 'api-key' ? contract.security.filter((way) => Object.keys(way).length > 0) : [],
     components: AUTH === 'api-key' ? contract.components : withoutSchemes,
   };
+}
+
+/** Returns the contract with the examples of `type` and `Link` as they are with PUBLIC_URL. */
+function withExamplesAt(PUBLIC_URL: string, contract: Contract): Contract {
+  const text = JSON.stringify(contract)
+    .replaceAll('"/problems/', () => `"${publicPath({ PUBLIC_URL })}/problems/`)
+    .replaceAll('"<?', () => `"<${PUBLIC_URL}${operation.path}?`);
+  return JSON.parse(text);
 }
 
 /** Of Swagger UI's own files only these: its index.html would load a demo document from another host. */

@@ -27,6 +27,8 @@ interface Parts {
   readPage(request: PageRequest, limitMs: number): Promise<Page>;
   /** How long a request may take, in milliseconds. */
   timeoutMs: number;
+  /** Where clients reach the service, if PUBLIC_URL is set. */
+  publicUrl: string | undefined;
 }
 
 /** Creates the handler of the operation; it throws a problem for whatever is wrong. */
@@ -36,7 +38,11 @@ export function listBrandedPhoneNumbers({
   rateLimit,
   readPage,
   timeoutMs,
+  publicUrl,
 }: Parts): RequestHandler {
+  // Without PUBLIC_URL, a link is relative to the request, so that it leads through a proxy that puts a path in front.
+  const linkBase = publicUrl === undefined ? '' : `${publicUrl}${operation.path}`;
+
   return async (request, response) => {
     const end = performance.now() + timeoutMs;
     try {
@@ -58,11 +64,17 @@ export function listBrandedPhoneNumbers({
     if (refusal !== undefined) throw unauthorized(refusal);
     const query = await readQuery(request.url);
     const page = await readPage({ ...query, visibleProfiles: client.visibleProfiles }, end - performance.now());
-    await send(request, response, query, page);
+    await send(request, response, query, page, linkBase);
   }
 }
 
-async function send(request: Request, response: Response, query: ListQuery, page: Page): Promise<void> {
+async function send(
+  request: Request,
+  response: Response,
+  query: ListQuery,
+  page: Page,
+  linkBase: string,
+): Promise<void> {
   const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
   // The items are JSON already.
   const tail = Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`);
@@ -73,7 +85,7 @@ async function send(request: Request, response: Response, query: ListQuery, page
   const opaqueTag = opaqueTagOf(body);
   // Weak, since it is the same for every encoding.
   response.setHeader('ETag', `W/${opaqueTag}`);
-  if (nextCursor !== null) linkToNext(response, query.search, nextCursor);
+  if (nextCursor !== null) linkToNext(response, `${linkBase}?${query.search}&nextCursor=${nextCursor}`);
   if (isKnown(opaqueTag, request.headers['if-none-match'])) return void response.status(304).end();
   response.setHeader('Content-Type', 'application/json; charset=utf-8');
   const encoded = await encodeBody(request, response, body);
@@ -96,12 +108,9 @@ function isKnown(opaqueTag: string, ifNoneMatch = ''): boolean {
   return ifNoneMatch === '*' || ifNoneMatch.includes(opaqueTag);
 }
 
-/**
- * Adds the link to the next page, the same request with another cursor, unless it is too long. It is relative, so that it
- * leads there through a proxy that puts a path in front of ours.
- */
-function linkToNext(response: Response, search: string, nextCursor: string): void {
-  const link = `<?${search}&nextCursor=${nextCursor}>; rel="next"`;
+/** Adds the link to the next page, the same request with another cursor, unless it is too long. */
+function linkToNext(response: Response, target: string): void {
+  const link = `<${target}>; rel="next"`;
   if (link.length <= MAX_LINK_BYTES) response.setHeader('Link', link);
 }
 

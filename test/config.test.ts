@@ -223,6 +223,13 @@ describe('the settings', () => {
     );
   });
 
+  it.each([
+    ['https://Numbers.example:8443/api//', 'https://numbers.example:8443/api'],
+    ['https://nümmern.example/für <alle>', 'https://xn--nmmern-3ya.example/f%C3%BCr%20%3Calle%3E'],
+  ])('take %s as PUBLIC_URL, in the form that a header can have', (PUBLIC_URL, read) => {
+    expect(readConfig({ PUBLIC_URL }).PUBLIC_URL).toBe(read);
+  });
+
   it('say where a value comes from that Kubernetes has set for a Service', () => {
     expect(() => readConfig({ METRICS_PORT: 'tcp://10.96.0.7:9464' })).toThrow(
       /^METRICS_PORT must be a whole number .*Kubernetes sets it for a Service named "metrics": set enableServiceLinks: false/,

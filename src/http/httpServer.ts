@@ -4,7 +4,7 @@ import { createServer, IncomingMessage, type Server, ServerResponse } from 'node
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Express } from 'express';
-import type { Config } from '../config.js';
+import { type Config, publicPath } from '../config.js';
 import { codeOf } from '../database/errors.js';
 import { rawProblem } from '../problem/problem.js';
 import { UserError } from '../userError.js';
@@ -23,10 +23,8 @@ const MAX_WAITING_REQUESTS = 10_000;
 const NO_TARGET = 'The target of the request is not an address.';
 
 /** Creates the HTTP server of an application that responds within REQUEST_TIMEOUT_SECONDS; it does not listen yet. */
-export function createHttpServer(
-  app: Express,
-  { REQUEST_TIMEOUT_SECONDS, KEEP_ALIVE_SECONDS }: Pick<Config, 'REQUEST_TIMEOUT_SECONDS' | 'KEEP_ALIVE_SECONDS'>,
-): Server {
+export function createHttpServer(app: Express, config: Config): Server {
+  const path = publicPath(config);
   // Express calls the last one for a target without a path; no handler sees that request.
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
   const server = createServer(
@@ -35,7 +33,7 @@ export function createHttpServer(
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: RECEIVE_TIMEOUT_MS,
-      keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000,
+      keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000,
       connectionsCheckingInterval: 1000,
       // protocolCheck answers requests without a Host header with a problem.
       requireHostHeader: false,
@@ -64,14 +62,14 @@ export function createHttpServer(
     if (++waiting > MAX_WAITING_REQUESTS) socket.destroy();
   }
   function answer(request: IncomingMessage, response: ServerResponse) {
-    const late = setTimeout(() => response.socket?.destroy(), REQUEST_TIMEOUT_SECONDS * 1000 + TAKE_TIMEOUT_MS);
+    const late = setTimeout(() => response.socket?.destroy(), config.REQUEST_TIMEOUT_SECONDS * 1000 + TAKE_TIMEOUT_MS);
     response.once('close', () => {
       clearTimeout(late);
       // At a stop, the client may keep the connection whose request was running.
       if (!server.listening) server.closeIdleConnections();
     });
     response.setHeader('X-Content-Type-Options', 'nosniff');
-    handle(request, response, () => refuseRaw(request.socket, rawProblem('invalid-request', 400, NO_TARGET)));
+    handle(request, response, () => refuseRaw(request.socket, rawProblem(path, 'invalid-request', 400, NO_TARGET)));
   }
   // Node would silently drop headers above its limit, and the last header is the one that a proxy has added.
   // protocolCheck refuses such requests; until then MAX_HEADER_BYTES bounds them.
@@ -79,7 +77,7 @@ export function createHttpServer(
   // Node would respond with a 417 that has no body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
   server.on('connect', (_request, socket) =>
-    refuseRaw(socket, rawProblem('method-not-allowed', 405, 'This service is no proxy.')),
+    refuseRaw(socket, rawProblem(path, 'method-not-allowed', 405, 'This service is no proxy.')),
   );
   const broken = new WeakSet<Duplex>();
   server.on('clientError', (error, socket) => {
@@ -88,8 +86,8 @@ export function createHttpServer(
     broken.add(socket);
     // Requests before it are answered first.
     const last = lastOf.get(socket);
-    if (!last || last.closed || socket.destroyed) answerBrokenRequest(error, socket);
-    else last.once('close', () => socket.writable && answerBrokenRequest(error, socket));
+    if (!last || last.closed || socket.destroyed) answerBrokenRequest(error, socket, path);
+    else last.once('close', () => socket.writable && answerBrokenRequest(error, socket, path));
   });
   return server;
 }
@@ -144,13 +142,21 @@ function messagesOf(app: Express) {
 }
 
 /** Answers with a problem even to input that is too broken, too large or too slow to be a request. */
-function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex): void {
+function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex, path: string): void {
   const answers: Record<string, string> = {
-    HPE_HEADER_OVERFLOW: rawProblem('invalid-request', 431, 'The address and headers of the request are too long.'),
-    ERR_HTTP_REQUEST_TIMEOUT: rawProblem('invalid-request', 408, 'The request was not sent in time.'),
+    HPE_HEADER_OVERFLOW: rawProblem(
+      path,
+      'invalid-request',
+      431,
+      'The address and headers of the request are too long.',
+    ),
+    ERR_HTTP_REQUEST_TIMEOUT: rawProblem(path, 'invalid-request', 408, 'The request was not sent in time.'),
   };
   if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-  refuseRaw(socket, answers[error.code ?? ''] ?? rawProblem('invalid-request', 400, 'This is not an HTTP request.'));
+  refuseRaw(
+    socket,
+    answers[error.code ?? ''] ?? rawProblem(path, 'invalid-request', 400, 'This is not an HTTP request.'),
+  );
 }
 
 /** Ends a connection with an answer; a client that goes on sending is cut off. */

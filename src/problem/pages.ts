@@ -1,6 +1,7 @@
 /** Pages for readers: what a problem type (the `type` of a problem answer) means and what to do about it. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Problem } from '../../generated/types/models/index.js';
 import { contract, type ProblemType, resolve } from '../contract.js';
 import { packageFolder } from '../packageFolder.js';
 
@@ -23,17 +24,18 @@ ${entries}
   });
 }
 
-/** The page at `/problems/<name>`. */
-export function problemPage(name: string): string {
+/** Returns the page at `/problems/<name>`, with types that begin with `publicPath`. */
+export function problemPage(name: string, publicPath: string): string {
   const { title, status, meaning, advice } = contract['x-problems'][name] as ProblemType;
   const examples = exampleAnswers(`/problems/${name}`)
+    .map((answer) => ({ ...answer, type: `${publicPath}${answer.type}` }))
     .map((answer) => `<pre><code>${escaped(JSON.stringify(answer, null, 2))}</code></pre>`)
     .join('\n');
   return html({
     title,
     root: '../',
     content: `<h1>${prose(title)}</h1>
-<p class="status">Status ${status} · type <code>/problems/${name}</code></p>
+<p class="status">Status ${status} · type <code>${escaped(publicPath)}/problems/${name}</code></p>
 <h2>What it means</h2>
 <p>${prose(meaning)}</p>
 <h2>What to do</h2>
@@ -64,11 +66,11 @@ interface MediaType {
 }
 
 /** The examples of the document's responses that are of this type. */
-function exampleAnswers(type: string): unknown[] {
+function exampleAnswers(type: string): Problem[] {
   return Object.values(contract.components.responses as Record<string, { content?: Record<string, MediaType> }>)
     .map((response) => resolve(response).content?.['application/problem+json'])
     .flatMap((media) => [media?.example, ...Object.values(media?.examples ?? {}).map((example) => example.value)])
-    .filter((answer) => (answer as { type?: string } | undefined)?.type === type);
+    .filter((answer): answer is Problem => (answer as { type?: string } | undefined)?.type === type);
 }
 
 /** The document's prose as HTML; of Markdown it has only the backticks. */

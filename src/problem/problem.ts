@@ -96,41 +96,48 @@ export function unavailable(detail: string): ProblemError {
   return problem('unavailable', `${detail} Try again in 1 second.`, { headers: { 'Retry-After': '1' } });
 }
 
-/** Answers requests that no route matched. */
-export const notFound: RequestHandler = (request) => {
-  throw noSuchPath(request);
-};
+/** Passes on requests that no route matched to `answerProblem`. */
+export const notFound: RequestHandler = (_request, _response, next) => next({ status: 404 });
 
 /** A phone number behind the operation's path, where other APIs have it. */
 const NUMBER_IN_PATH = new RegExp(`^${operation.path}/(?:[+]|%2B)?([1-9]\\d{1,14})$`, 'i');
 
-function noSuchPath(request: Request): ProblemError {
+function noSuchPath(request: Request, publicPath: string): ProblemError {
   const [, digits] = NUMBER_IN_PATH.exec(request.path) ?? [];
   if (digits) {
-    return problem('not-found', `A number is asked for by a parameter: ${operation.path}?phoneNumber=%2B${digits}.`);
+    return problem(
+      'not-found',
+      `A number is asked for by a parameter: ${publicPath}${operation.path}?phoneNumber=%2B${digits}.`,
+    );
   }
   const known = nearest(request.path, Object.keys(contract.paths));
   return problem(
     'not-found',
-    `There is nothing at ${shorten(request.path)}${known ? `; did you mean ${known}?` : '. The addresses are listed at /docs.'}`,
+    `There is nothing at ${publicPath}${shorten(request.path)}${known ? `; did you mean ${publicPath}${known}?` : `. The addresses are listed at ${publicPath}/docs.`}`,
   );
 }
 
-/** Turns what was thrown into its answer. An error that is not a problem is our mistake: only `report` sees it. */
-export function answerProblem(report: (error: unknown, request: Request) => void): ErrorRequestHandler {
+/**
+ * Turns what was thrown into its answer. An error that is not a problem is our mistake: only `report` sees it. `publicPath` is
+ * put in front of the problem's type, so that it leads to the problem's page.
+ */
+export function answerProblem(
+  report: (error: unknown, request: Request) => void,
+  publicPath: string,
+): ErrorRequestHandler {
   return (error, request, response, next) => {
     if (response.headersSent) return next(error);
-    const known = problemOf(error, request);
+    const known = problemOf(error, request, publicPath);
     if (!known) report(error, request);
-    return send(request, response, known ?? problem('internal-error', OUR_MISTAKE));
+    return send(request, response, known ?? problem('internal-error', OUR_MISTAKE), publicPath);
   };
 }
 
-function problemOf(error: unknown, request: Request): ProblemError | undefined {
+function problemOf(error: unknown, request: Request, publicPath: string): ProblemError | undefined {
   if (error instanceof ProblemError) return error;
   if (error instanceof DatabaseUnavailable) return unavailable(error.message);
   const { status } = error as { status?: number };
-  if (status === 404) return noSuchPath(request);
+  if (status === 404) return noSuchPath(request, publicPath);
   // Express throws these for what it can't decode, such as a path with broken percent-encoding.
   if (status === 400) {
     const detail = 'is not correctly percent-encoded';
@@ -141,14 +148,23 @@ function problemOf(error: unknown, request: Request): ProblemError | undefined {
 
 const OUR_MISTAKE = 'Something went wrong on our side. Try again; if it stays, tell us the X-Request-Id.';
 
-async function send(request: Request, response: Response, { problem: body, headers }: ProblemError): Promise<void> {
+async function send(
+  request: Request,
+  response: Response,
+  { problem: body, headers }: ProblemError,
+  publicPath: string,
+): Promise<void> {
   response.status(body.status).set(headers).set('Content-Type', 'application/problem+json; charset=utf-8');
-  response.send(await encodeBody(request, response, Buffer.from(JSON.stringify(body))));
+  response.send(await encodeBody(request, response, Buffer.from(JSON.stringify(withTypeBelow(publicPath, body)))));
+}
+
+function withTypeBelow(publicPath: string, body: Problem): Problem {
+  return { ...body, type: `${publicPath}${body.type}` };
 }
 
 /** A problem for the raw socket, for a request that is too broken to have a response object. */
-export function rawProblem(name: ProblemName, status: number, detail: string): string {
-  const body = JSON.stringify(problem(name, detail, { status }).problem);
+export function rawProblem(publicPath: string, name: ProblemName, status: number, detail: string): string {
+  const body = JSON.stringify(withTypeBelow(publicPath, problem(name, detail, { status }).problem));
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/problem+json; charset=utf-8',

@@ -95,6 +95,8 @@ describe('the documentation', () => {
           await operationIsShown();
           expect((await execute()).url().split('?')[0]).toBe(behindPrefix.url + path);
           expect(await statusShown()).toBe('401');
+          const problem = page.locator('.answer pre a', { hasText: '/telephony/problems/unauthorized' });
+          expect(await problem.first().getAttribute('href')).toBe(`${behindPrefix.url}/problems/unauthorized`);
           ignoreComplaints('401');
         }
         const links = await page.evaluate<string[]>('Array.from(document.links, ({ href }) => href.split("#")[0])');

@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express from 'express';
 import { describe, expect, it, test } from 'vitest';
+import { readConfig } from '../../src/config.js';
 import { createHttpServer, urlOf } from '../../src/http/httpServer.js';
 import { useListeningService } from '../listening.js';
 
@@ -42,7 +43,7 @@ test.concurrent('An answer that takes 21 seconds is sent where REQUEST_TIMEOUT_S
     await sleep(21_000);
     response.send('late');
   });
-  const server = createHttpServer(app, { REQUEST_TIMEOUT_SECONDS: 30, KEEP_ALIVE_SECONDS: 75 }).listen(0, '127.0.0.1');
+  const server = createHttpServer(app, readConfig({ REQUEST_TIMEOUT_SECONDS: '30' })).listen(0, '127.0.0.1');
   await once(server, 'listening');
   expect(await (await fetch(urlOf(server, '127.0.0.1'))).text()).toBe('late');
   server.close();
