@@ -124,9 +124,14 @@ export function breakingChanges(released: Node, proposed: Node): string[] {
       if (LOWER_BOUNDS.includes(key) ? widest < limit : widest > limit)
         say(where, `its ${key} was ${old[key] ?? 'open'}, now ${now[key] ?? 'open'}`);
     }
-    for (const key of ['pattern', 'format']) {
-      if (reader[key] !== undefined && reader[key] !== writer[key])
-        say(where, `its ${key} was ${old[key] ?? 'open'}, now ${now[key] ?? 'open'}`);
+    const formOf: Record<string, (schema: Node) => Node> = {
+      // What the service takes and sends, of which `pattern` may be only a part.
+      pattern: (schema) => schema['x-exact-pattern'] ?? schema.pattern,
+      format: (schema) => schema.format,
+    };
+    for (const [key, form] of entries(formOf)) {
+      if (form(reader) !== undefined && form(reader) !== form(writer))
+        say(where, `its ${key} was ${form(old) ?? 'open'}, now ${form(now) ?? 'open'}`);
     }
     if (direction === 'request' && !isDeepStrictEqual(old.default, now.default))
       say(where, `its default was ${old.default}, now ${now.default}`);

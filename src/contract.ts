@@ -67,6 +67,14 @@ export interface Contract {
 const text = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
 export const contract = load(text, { schema: CORE_SCHEMA }) as Contract;
 
+/** Returns a deep copy of a part of the contract in which texts have their exact pattern, not the published part of it. */
+export function withExactPatterns<T>(part: T): T {
+  return JSON.parse(JSON.stringify(part), (_key, value) => {
+    const { 'x-exact-pattern': pattern, ...schema } = value ?? {};
+    return pattern ? { ...schema, pattern } : value;
+  });
+}
+
 /** Follows `$ref`s within the document to what they lead to. */
 export function resolve<T extends object>(thing: T | { $ref: string }): T {
   if (!('$ref' in thing) || typeof thing.$ref !== 'string') return thing as T;

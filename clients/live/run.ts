@@ -102,6 +102,14 @@ const others: Record<string, () => Omit<Run, 'name'>> = {
     command: [join(cache, 'oapi-codegen', 'client.test'), '-test.v'],
     passed: /^ *--- PASS/gm,
   }),
+  ruby: () => ({
+    command: ['ruby', '-I', join(cache, 'ruby', 'lib'), join(root, 'clients', 'generators', 'ruby', 'client_test.rb')],
+    passed: /(\d+) runs, \d+ assertions, 0 failures, 0 errors/g,
+  }),
+  php: () => ({
+    command: ['php', join(root, 'clients', 'generators', 'php', 'client_test.php')],
+    passed: /^ok /gm,
+  }),
   prism: () => ({ command: vitest('prism'), passed: /Tests .*?(\d+) passed/g }),
   postman: () => ({
     command: [

@@ -10,6 +10,21 @@ from schemathesis import GenerationMode
 FILTERS_OF_CURSOR: dict[str, dict] = {}
 
 
+def with_exact_patterns(node):
+    """What the service takes; the published patterns are what every language reads of it."""
+    if isinstance(node, list):
+        return [with_exact_patterns(child) for child in node]
+    if not isinstance(node, dict):
+        return node
+    exact = {"pattern": node["x-exact-pattern"]} if "x-exact-pattern" in node else {}
+    return {key: with_exact_patterns(child) for key, child in node.items()} | exact
+
+
+@schemathesis.hook
+def before_load_schema(context, raw_schema):
+    raw_schema.update(with_exact_patterns(raw_schema))
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     if case.meta is None or case.meta.generation.mode is not GenerationMode.POSITIVE or "nextCursor" not in case.query:

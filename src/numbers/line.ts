@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
-import { contract, resolve, type Schema } from '../contract.js';
+import { contract, resolve, type Schema, withExactPatterns } from '../contract.js';
 import { itemFaults } from '../messages/findings.js';
 import { printable, shorten } from '../messages/shorten.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';
@@ -127,7 +127,7 @@ function without(names: readonly string[] = [], optional: readonly string[]): st
   return names.filter((name) => !optional.includes(name));
 }
 
-const numberSchema = givenNumberSchema();
+const numberSchema = withExactPatterns(givenNumberSchema());
 const NULLABLE = Object.entries(numberSchema.properties ?? {})
   .filter(([, { type }]) => type?.includes('null'))
   .map(([name]) => name);

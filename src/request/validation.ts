@@ -6,7 +6,7 @@ import {
   type ListBrandedPhoneNumbersRequest,
   listBrandedPhoneNumbers as operation,
 } from '../../generated/types/apis/index.js';
-import { contract, parameters, resolve } from '../contract.js';
+import { contract, parameters, resolve, withExactPatterns } from '../contract.js';
 import { parameterFault } from '../messages/findings.js';
 import { Faults, invalidCursor, invalidRequest } from '../problem/problem.js';
 import { type Cursor, decodeCursor } from './cursor.js';
@@ -139,12 +139,12 @@ function validate(query: Record<string, unknown>): Promise<Finding[]> {
 }
 
 /**
- * The contract with `allowReserved` on each parameter. The validator wants reserved characters percent-encoded and so would
- * refuse the specification's own `status=submitted+for+review`; if it were published, `allowReserved` would make clients
- * send `+` and `&` unencoded.
+ * The contract with its exact patterns, and with `allowReserved` on each parameter. The validator wants reserved characters
+ * percent-encoded and so would refuse the specification's own `status=submitted+for+review`; if it were published,
+ * `allowReserved` would make clients send `+` and `&` unencoded.
  */
 function documentForValidator() {
-  const document = structuredClone(contract);
+  const document = withExactPatterns(contract);
   for (const parameter of Object.values(document.components.parameters)) {
     Object.assign(parameter, { allowReserved: true });
   }

@@ -37,6 +37,11 @@ describe('A client of the released contract would break, and the check says so, 
       (d) => schema(d, 'Feature').enum.pop(),
       'parameter feature item: it no longer takes the value spamRemediation',
     ],
+    [
+      'an exact pattern changes',
+      (d) => (schema(d, 'Name')['x-exact-pattern'] = '^[a-z]+$'),
+      'parameter carrier item: its pattern was ',
+    ],
     ['an answer is removed', (d) => delete list(d).responses['429'], 'the answer 429 is gone'],
     [
       'a header is removed',
@@ -102,6 +107,10 @@ describe('The contract may grow by', () => {
     ['an operation', (d) => (d.paths['/v2/brandedPhoneNumbers'] = d.paths['/v1/brandedPhoneNumbers'])],
     ['a wider bound of a parameter', (d) => (parameter(d, 'Size').schema.maximum = 200)],
     ['a better description', (d) => (parameter(d, 'Size').description = 'How many numbers a page may hold.')],
+    [
+      'a published pattern that is part of the exact one',
+      (d) => Object.assign(schema(d, 'Name'), { pattern: '^.+$', 'x-exact-pattern': schema(d, 'Name').pattern }),
+    ],
     ['a problem type', (d) => (d['x-problems'].gone = { title: 'Gone', status: 410 })],
   ])('%s', (_, edit) => {
     expect(after(edit)).toEqual([]);

@@ -1,6 +1,6 @@
 /** Lists of values: closed in requests, open in answers. */
 import { describe, expect, it } from 'vitest';
-import { contract, resolve, type Schema } from '../../src/contract.js';
+import { contract, parameters, resolve, type Schema } from '../../src/contract.js';
 
 const { schemas } = contract.components;
 
@@ -30,6 +30,28 @@ it('The `status` filter takes the overall statuses, then the detailed ones', () 
     ...(schemas.Status?.enum ?? []),
     ...(schemas.DetailedStatus?.enum ?? []),
   ]);
+});
+
+describe('A pattern', () => {
+  const texts = Object.values(schemas).flatMap(reachable);
+  texts.push(...[...parameters.values()].flatMap(({ schema }) => reachable(schema)));
+  const patterns = texts.filter(({ pattern }) => pattern !== undefined);
+
+  it('is read alike in every language: of ASCII, it names no NUL and no character above U+007F', () => {
+    expect(patterns.length).toBeGreaterThan(10);
+    const portable = /^(?:[ -[\]-~]|\\[+.]|\\x(?!00)[0-7][0-9A-F])+$/;
+    expect(patterns.filter(({ pattern }) => !portable.test(String(pattern)))).toEqual([]);
+  });
+
+  it('lets through all that its exact pattern lets through', () => {
+    const exact = patterns.filter((schema) => 'x-exact-pattern' in schema);
+    expect(exact.length).toBeGreaterThan(10);
+    const characters = Array.from({ length: 0x110000 }, (_, code) => String.fromCodePoint(code));
+    for (const [pattern, part] of new Map(exact.map((each) => [each['x-exact-pattern'], each.pattern]))) {
+      const [whole, published] = [new RegExp(String(pattern), 'u'), new RegExp(String(part), 'u')];
+      expect(characters.filter((each) => whole.test(each) && !published.test(each))).toEqual([]);
+    }
+  });
 });
 
 it('No two components share a name, since some generators make types of the names', () => {

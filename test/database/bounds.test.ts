@@ -1,6 +1,7 @@
 /** What the tables accept and refuse, no matter who writes: the contract's bounds and values, and nothing else. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
+import { contract } from '../../src/contract.js';
 import { expectDerivedToAgree, items } from './derived.js';
 import { addNumber, PROFILE, first as sql, useSessions } from './sessions.js';
 
@@ -84,6 +85,20 @@ describe('The tables accept', () => {
       UPDATE branded_phone_numbers SET internal_name = ${widest}, reporting_group = ${widest}, branding_name_short = ${'x'.repeat(15)}, branding_name_long = ${'😀'.repeat(32)}`;
     await sql.unsafe(addEntry({ phone_number: `'+123456789012345'`, carrier: `'${widest}'` }));
     await expectDerivedToAgree(sql);
+  });
+
+  it('the characters that the exact pattern of a name matches', async () => {
+    const exact = new RegExp(String(contract.components.schemas.Name?.['x-exact-pattern']), 'u');
+    const characters = Array.from({ length: 0x17f }, (_, i) => String.fromCodePoint(i + 1));
+    const accepted = await Promise.all(
+      characters.map((carrier) =>
+        sql`INSERT INTO carrier_statuses VALUES ('+19', ${carrier}, 'brandedCallerId', 'approved.optIn')`.then(
+          () => true,
+          () => false,
+        ),
+      ),
+    );
+    expect(characters.filter((_, i) => accepted[i])).toEqual(characters.filter((each) => exact.test(each)));
   });
 
   it.each([

@@ -16,6 +16,7 @@ describe('a faulty line', () => {
     [{ businessProfile: { ...PROFILE, businessName: '' } }, 'businessProfile.businessName must not be empty'],
     [{ internalName: 'a\tb' }, 'internalName must not contain control characters'],
     [{ internalName: 'a\u0000b' }, 'internalName must not contain control characters'],
+    [{ internalName: 'a\u0085b' }, 'internalName must not contain control characters'],
     [{ internalName: 7 }, 'internalName must be text or null'],
     [{ businessProfile: { ...PROFILE, businessName: null } }, 'businessProfile.businessName must be text'],
     [{ businessProfile: null }, 'businessProfile must be an object, a business profile'],
