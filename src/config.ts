@@ -4,6 +4,7 @@ import { customCleanEnv, makeExactValidator } from 'envalid';
 import { compile } from 'proxy-addr';
 import { faultOfAddress } from './database/address.js';
 import { isLoopback } from './http/loopback.js';
+import { abridged, quoted } from './messages/shorten.js';
 import { nearest, plain } from './messages/suggestion.js';
 import { faultOfRedisAddress } from './rateLimit/redisAddress.js';
 import { UserError } from './userError.js';
@@ -80,7 +81,7 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
   });
   if (given.AUTH === undefined && !isLoopback(read.HOST)) {
     faults.push(
-      `AUTH must be chosen where HOST (${read.HOST}) can be reached from other machines: api-key, or none to let anyone in`,
+      `AUTH must be chosen where HOST (${abridged(read.HOST)}) can be reached from other machines: api-key, or none to let anyone in`,
     );
   }
   if (faults.length > 0) throw new UserError(faults.join('\n'));
@@ -163,7 +164,7 @@ function faultOfOrigins(value: string): string | undefined {
   const wrong = list(value).find((part) => !isUrl(part, ['https:', 'http:']) || new URL(part).origin !== part);
   return wrong === undefined
     ? undefined
-    : `must be origins such as https://app.example.com, separated by commas, not ${wrong}`;
+    : `must be origins such as https://app.example.com, separated by commas, not ${quoted(wrong)}`;
 }
 
 /** What is wrong with TRUST_PROXY: Express, which uses the same library, would fail on it or misread it. */
@@ -181,7 +182,7 @@ function faultOfProxies(value: string): string | undefined {
     }
   });
   if (wrong === undefined) return undefined;
-  return `must be the number of proxies in front, or their addresses or subnets separated by commas, such as 10.0.0.0/8; ${JSON.stringify(wrong)} is neither`;
+  return `must be the number of proxies in front, or their addresses or subnets separated by commas, such as 10.0.0.0/8; ${quoted(wrong)} is neither`;
 }
 
 function isCount(value: string): boolean {

@@ -1,6 +1,7 @@
 /** The program `branded-phone-numbers` with its commands, each of which is a file beside this one. */
-import { Command } from 'commander';
+import { Command, type OutputConfiguration } from 'commander';
 import { contract } from '../contract.js';
+import { printable } from '../messages/shorten.js';
 import { addCheck } from './check.js';
 import { addDelete } from './delete.js';
 import { addExport } from './export.js';
@@ -38,8 +39,14 @@ export function createProgram(): Command {
   return program;
 }
 
+/** Shows what can't be seen of the arguments that an error repeats. */
+const PRINTABLE: OutputConfiguration = {
+  outputError: (text, write) => write(text.replace(/.+/g, printable)),
+};
+
 /** An argument error ends with a pointer to the help: printing all of it would make the reason scroll away. */
 function sayWhereHelpIs(command: Command, path = command.name()): void {
+  command.configureOutput(PRINTABLE);
   command.showHelpAfterError(`${path} --help shows how it is used`);
   for (const each of command.commands) sayWhereHelpIs(each, `${path} ${each.name()}`);
 }

@@ -6,6 +6,7 @@ import type { Duplex } from 'node:stream';
 import type { Express } from 'express';
 import { type Config, publicPath } from '../config.js';
 import { codeOf } from '../database/errors.js';
+import { abridged } from '../messages/shorten.js';
 import { rawProblem } from '../problem/problem.js';
 import { UserError } from '../userError.js';
 
@@ -107,7 +108,7 @@ export async function listen(
     if (code === 'EADDRINUSE') throw new UserError(`${place} is taken; choose another`);
     if (code === 'EACCES') throw new UserError(`${place} needs more privileges; choose another`);
     if (['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EINVAL'].includes(code)) {
-      throw new UserError(`${host} ${config[host]} is not an address of this machine`);
+      throw new UserError(`${host} ${abridged(config[host])} is not an address of this machine`);
     }
     throw error;
   }

@@ -4,7 +4,7 @@
  */
 import type { Request } from 'express';
 import type { Config } from '../config.js';
-import { shorten } from '../messages/shorten.js';
+import { abridged } from '../messages/shorten.js';
 import { problem } from '../problem/problem.js';
 import { isLoopback } from './loopback.js';
 
@@ -49,7 +49,7 @@ export function protocolCheck(
     if (isPrivate && host !== undefined && !isServed(hostnameOf(host))) {
       throw problem(
         'misdirected-request',
-        `Without keys and proxies this instance answers only localhost and loopback addresses, not ${shorten(host)}. To have it answer other names, set PUBLIC_URL to the one it is known by, or AUTH=api-key.`,
+        `Without keys and proxies this instance answers only localhost and loopback addresses, not ${abridged(host)}. To have it answer other names, set PUBLIC_URL to the one it is known by, or AUTH=api-key.`,
       );
     }
     // Only the path: a query is decoded where it is read.

@@ -2,7 +2,7 @@
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Schema } from '../contract.js';
 import { decodedAgain } from '../request/encoding.js';
-import { printable, shorten } from './shorten.js';
+import { abridged, hasHidden, quoted, shorten, withoutHidden } from './shorten.js';
 import { nearest } from './suggestion.js';
 
 /** What is said where a value fails a keyword of JSON Schema: after a parameter's name, and after a member's path. */
@@ -39,7 +39,8 @@ const WORDS: Record<string, Words> = {
 /** For pattern and format. */
 const OTHERWISE: Required<Words> = {
   parameter: describeForm,
-  member: (schema) => (isText(schema) ? 'must not contain control characters' : `must be ${kindOf(schema)}`),
+  member: (schema, value) =>
+    isText(schema) ? 'must not contain control characters' : `must be ${kindOf(schema)}${didYouMean(schema, value)}`,
 };
 
 /** What is wrong with the value of a parameter that fails a keyword. */
@@ -71,7 +72,7 @@ function itemFault({ instancePath, keyword, params, parentSchema, data }: ErrorO
   const inside = path && `${path}.`;
   if (keyword === 'additionalProperties') {
     const known = nearest(params.additionalProperty, Object.keys(schema.properties ?? {}));
-    const unknown = `${inside}${printable(shorten(params.additionalProperty))} is not a member of a ${schema.title}`;
+    const unknown = `${inside}${abridged(params.additionalProperty)} is not a member of a ${schema.title}`;
     return known ? `${unknown}; did you mean ${known}?` : unknown;
   }
   if (keyword === 'required') {
@@ -79,7 +80,9 @@ function itemFault({ instancePath, keyword, params, parentSchema, data }: ErrorO
     return `${inside}${params.missingProperty} is missing${isNullable ? ' (null says that it is not known)' : ''}`;
   }
   if (!path) return `must be a JSON object, a ${schema.title}`;
-  return `${path} ${(WORDS[keyword]?.member ?? OTHERWISE.member)(schema, data)}`;
+  // Named only where it isn't what it seems to be.
+  const value = typeof data === 'string' && hasHidden(data) ? ` (${quoted(data)})` : '';
+  return `${path}${value} ${(WORDS[keyword]?.member ?? OTHERWISE.member)(schema, data)}`;
 }
 
 /** Whether a schema is that of a text which only its length and its characters bound. */
@@ -99,13 +102,32 @@ function kindOf(schema: Schema): string {
 
 function describeForm(schema: Schema, value: unknown): string {
   const text = String(value);
+  const form = describeValue(schema, text);
+  if (isText(schema) || form.endsWith('?')) return form;
+  // A raw + in a query is a space: the most common mistake with phone numbers.
+  if (text.startsWith(' ') && String(schema.examples?.[0]).startsWith('+')) return `${form}; send its + as %2B`;
+  return encodedTwice(text) ?? form;
+}
+
+/** Says of a value that it does not have the form that its schema wants, and which value that does was probably meant. */
+export function describeValue(schema: Schema, text: string): string {
   const [example] = schema.examples ?? [];
   const form = `${quoted(text)} is not a ${schema.title}${example ? `, for example ${example}` : ''}`;
-  // A raw + in a query is a space: the most common mistake with phone numbers.
-  if (text.startsWith(' ') && String(example).startsWith('+')) return `${form}; send its + as %2B`;
-  // A name may hold a % and two hexadecimal digits.
-  return (isText(schema) ? undefined : encodedTwice(text)) ?? form;
+  return isText(schema) ? form : `${form}${didYouMean(schema, text)}`;
 }
+
+/** Returns a hint if only hidden or full-width characters, spaces or punctuation keep a value from having the right form. */
+function didYouMean({ pattern, maxLength = 0 }: Schema, value: unknown): string {
+  if (typeof value !== 'string' || pattern === undefined || value.length > LONGEST_PASTED * maxLength) return '';
+  const seen = withoutHidden(value);
+  const meant = [seen, seen.replace(/[^+\p{L}\p{N}]/gu, '')].find(
+    (each) => each.length <= maxLength && new RegExp(String(pattern), 'u').test(each),
+  );
+  return meant === undefined || meant === value ? '' : `; did you mean ${meant}?`;
+}
+
+/** A value longer than so many times the longest valid one was not meant as one. */
+const LONGEST_PASTED = 4;
 
 /** How many values between commas are examined to tell that the commas were meant to separate them. */
 const MAX_PARTS = 3;
@@ -125,7 +147,7 @@ export const PLAIN_DIGITS = /^[0-9]{1,15}$/;
 /** Says what a number has to be: "must be a page size from 1 to 100". */
 export function describeNumber(text: string, { title, minimum, maximum }: Schema): string {
   const bounds = `must be a ${title} from ${minimum} to ${maximum}`;
-  return PLAIN_DIGITS.test(text) ? bounds : (encodedTwice(text) ?? `${bounds}, in plain digits`);
+  return PLAIN_DIGITS.test(text) ? bounds : (encodedTwice(text) ?? `${bounds}, in plain digits, not ${quoted(text)}`);
 }
 
 function encodedTwice(text: string): string | undefined {
@@ -136,9 +158,4 @@ function encodedTwice(text: string): string | undefined {
 /** How many characters a decoded text has; one outside the Basic Multilingual Plane is a pair of surrogates. */
 function charactersOf(text: string): number {
   return text.length - (text.match(/[\ud800-\udbff]/g)?.length ?? 0);
-}
-
-/** A value as it was sent, short and printable. */
-function quoted(text: string): string {
-  return JSON.stringify(shorten(text));
 }

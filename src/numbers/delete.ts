@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
 import type { Transaction } from '../database/transaction.js';
-import { printable, shorten } from '../messages/shorten.js';
+import { describeValue } from '../messages/findings.js';
 import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
 import { lockNumbersAndEntries } from './numberLocks.js';
 import { changeByLines, type Options, type Part } from './staging.js';
@@ -35,8 +35,7 @@ export async function deleteNumbers(
       counts.lines++;
       const text = bytes.toString().trim();
       if (PHONE_NUMBER.test(text)) return `${line}\t${text}\n`;
-      const reason = `is not a ${schema.title}, for example ${schema.examples?.[0]}`;
-      throw new LineError(`"${printable(shorten(text))}" ${reason}`);
+      throw new LineError(describeValue(schema, text));
     },
     label: '',
     contradictions: (sql: Transaction) => (ifExists ? [] : [missing(sql)]),

@@ -6,7 +6,7 @@ import type { Fault, Problem } from '../../generated/types/models/index.js';
 import { contract } from '../contract.js';
 import { DatabaseUnavailable } from '../database/errors.js';
 import { encodeBody } from '../http/compression.js';
-import { shorten } from '../messages/shorten.js';
+import { abridged, shorten } from '../messages/shorten.js';
 import { nearest } from '../messages/suggestion.js';
 
 /** The last part of a problem type's URI; each is listed in the contract's `x-problems`. */
@@ -65,12 +65,12 @@ export class Faults {
 
 /** The problem for faults of parameters: all of them at once, or the first ones of very many. */
 export function invalidRequest({ count, described }: Faults): ProblemError {
-  const names = shorten([...new Set(described.map((fault) => fault.parameter))].join(', '));
+  const names = abridged([...new Set(described.map((fault) => fault.parameter))].join(', '));
   const where = count > described.length ? `errors has the first ${described.length}` : 'See errors';
   const [first] = described;
   const detail =
     count === 1 && first
-      ? sentence(`${first.parameter || 'The query'} ${first.detail}`)
+      ? sentence(`${first.parameter ? abridged(first.parameter) : 'The query'} ${first.detail}`)
       : `The request has ${count} faults: ${names}. ${where}.`;
   return problem('invalid-request', detail, { errors: described });
 }
@@ -113,7 +113,7 @@ function noSuchPath(request: Request, publicPath: string): ProblemError {
   const known = nearest(request.path, Object.keys(contract.paths));
   return problem(
     'not-found',
-    `There is nothing at ${publicPath}${shorten(request.path)}${known ? `; did you mean ${publicPath}${known}?` : `. The addresses are listed at ${publicPath}/docs.`}`,
+    `There is nothing at ${publicPath}${abridged(request.path)}${known ? `; did you mean ${publicPath}${known}?` : `. The addresses are listed at ${publicPath}/docs.`}`,
   );
 }
 

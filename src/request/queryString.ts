@@ -6,7 +6,7 @@
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../contract.js';
 import { describeNumber, PLAIN_DIGITS } from '../messages/findings.js';
-import { shorten } from '../messages/shorten.js';
+import { abridged, hasHidden, shorten } from '../messages/shorten.js';
 import { nearest, plain } from '../messages/suggestion.js';
 import type { Faults } from '../problem/problem.js';
 import { decode } from './encoding.js';
@@ -72,9 +72,11 @@ function unknown(name: string, joined?: string): string {
   const bare = name.endsWith(']') ? name.slice(0, name.indexOf('[')) : name;
   const meant = synonyms.get(plain(name)) ?? synonyms.get(plain(bare)) ?? nearest(bare, parameters.keys());
   const isList = parameters.get(meant ?? '')?.schema.type === 'array';
-  if (isList && name.endsWith(']')) return `is not a parameter; repeat ${meant} without brackets`;
-  if (!meant && joined?.includes('=')) return `is not a parameter; an & in a value is sent as %26: ${shorten(joined)}`;
-  return `is not a parameter${meant ? `; did you mean ${meant}?` : `; there are ${[...parameters.keys()].join(', ')}`}`;
+  // Named only where it isn't what it seems to be.
+  const none = `is not a parameter${hasHidden(name) ? ` (${abridged(name)})` : ''}`;
+  if (isList && name.endsWith(']')) return `${none}; repeat ${meant} without brackets`;
+  if (!meant && joined?.includes('=')) return `${none}; an & in a value is sent as %26: ${abridged(joined)}`;
+  return `${none}${meant ? `; did you mean ${meant}?` : `; there are ${[...parameters.keys()].join(', ')}`}`;
 }
 
 /** What is wrong with a value that the validator would not see as it was sent; undefined if nothing is. */

@@ -49,13 +49,18 @@ describe('import', () => {
   it.each([
     ['import', 'missing.ndjson', /^ENOENT: no such file or directory.*'missing\.ndjson'\n$/],
     ['import', 'a-folder', /^EISDIR: illegal operation on a directory.*\n$/],
-    ['import', '\u001b[2J\n', /^ENOENT: no such file or directory.*'\ufffd\[2J\ufffd'\n$/],
+    ['import', '\u001b[2J\n', /^ENOENT: no such file or directory.*'\\u001b\[2J\\n'\n$/],
     ['import', '-', /^EISDIR: illegal operation on a directory.*\n$/],
     ['delete', 'missing.txt', /^ENOENT: no such file or directory.*'missing\.txt'\n$/],
   ])('%s says in a line why it cannot read %j', async (name, file, said) => {
     await mkdir(inFolder('a-folder'), { recursive: true });
     const { code, stdout, stderr } = await command.run([name, file], createReadStream(inFolder('a-folder')));
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(said)]);
+  });
+
+  it('shows what cannot be seen of an option that it does not know', async () => {
+    const { stderr } = await command.run(['import', '--\u202a\u001b[2J']);
+    expect(stderr.split('\n')[0]).toBe("error: unknown option '--\\u202a\\u001b[2J'");
   });
 
   it('refuses standard input that is named twice, since it can be read only once', async () => {

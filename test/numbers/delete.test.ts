@@ -71,12 +71,24 @@ describe('deleting', () => {
 
   it('deletes nothing when a line is wrong, and reports every such line', async () => {
     await write(database, [numberWith({ phoneNumber: '+14155550101' })]);
-    const faults = await faultsOf('+14155550101', '4155550101', '+14155550199', '', '+14155550101', 'a\u0007b');
+    const faults = await faultsOf(
+      '+14155550101',
+      '4155550101',
+      '+14155550199',
+      '',
+      '+14155550101',
+      'a\u0007b',
+      '\u202a+14155550101',
+    );
     expect(faults).toEqual([
       { line: 2, reason: '"4155550101" is not a phone number in E.164, for example +14155550123' },
       { line: 3, reason: 'there is no number +14155550199' },
       { line: 5, reason: '+14155550101 is already', earlier: 1 },
-      { line: 6, reason: '"a\ufffdb" is not a phone number in E.164, for example +14155550123' },
+      { line: 6, reason: '"a\\u0007b" is not a phone number in E.164, for example +14155550123' },
+      {
+        line: 7,
+        reason: `"\\u202a+14155550101" is not a phone number in E.164, for example +14155550123; did you mean +14155550101?`,
+      },
     ]);
   });
 

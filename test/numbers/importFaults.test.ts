@@ -10,13 +10,36 @@ describe('a faulty line', () => {
     [{ phoneNumber: '4155550123' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
     [{ phoneNumber: '+1' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
     [{ phoneNumber: 14155550123 }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
-    [{ phoneNumber: '+14155550123\n' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [
+      { phoneNumber: '+1 (415) 555-0124' },
+      'phoneNumber must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '＋１４155550124' },
+      'phoneNumber must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '+14155550124\n' },
+      'phoneNumber ("+14155550124\\n") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '\u202a+14155550124\u202c' },
+      'phoneNumber ("\\u202a+14155550124\\u202c") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '+1\u00a0415\u200b5550124' },
+      'phoneNumber ("+1\\u00a0415\\u200b5550124") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '\ufeff+14155550124' },
+      'phoneNumber ("\\ufeff+14155550124") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
     [{ brandingNameShort: 'Circle Bank Intl' }, 'brandingNameShort must have at most 15 characters'],
     [{ brandingNameLong: 'x'.repeat(33) }, 'brandingNameLong must have at most 32 characters'],
     [{ businessProfile: { ...PROFILE, businessName: '' } }, 'businessProfile.businessName must not be empty'],
-    [{ internalName: 'a\tb' }, 'internalName must not contain control characters'],
-    [{ internalName: 'a\u0000b' }, 'internalName must not contain control characters'],
-    [{ internalName: 'a\u0085b' }, 'internalName must not contain control characters'],
+    [{ internalName: 'a\tb' }, 'internalName ("a\\tb") must not contain control characters'],
+    [{ internalName: 'a\u0000b' }, 'internalName ("a\\u0000b") must not contain control characters'],
+    [{ internalName: 'a\u0085b' }, 'internalName ("a\\u0085b") must not contain control characters'],
     [{ internalName: 7 }, 'internalName must be text or null'],
     [{ businessProfile: { ...PROFILE, businessName: null } }, 'businessProfile.businessName must be text'],
     [{ businessProfile: null }, 'businessProfile must be an object, a business profile'],
@@ -35,6 +58,18 @@ describe('a faulty line', () => {
     [
       { carrierStatuses: [entry({ feature: 7 })] },
       'carrierStatuses[0].feature must be brandedCallerId or spamRemediation',
+    ],
+    [
+      { carrierStatuses: [entry({ feature: 'brandedCallerId\u200b' })] },
+      'carrierStatuses[0].feature ("brandedCallerId\\u200b") must be brandedCallerId or spamRemediation; did you mean brandedCallerId?',
+    ],
+    [
+      { carrierStatuses: [entry({ carrier: 'AT&T\u202e' }), entry({ carrier: 'AT&T\u202e' })] },
+      'carrierStatuses has two entries for AT&T\\u202e and brandedCallerId',
+    ],
+    [
+      { 'internalName\ufeff': 'x' },
+      'internalName\\ufeff is not a member of a branded phone number; did you mean internalName?',
     ],
     [{ carrierStatuses: [entry(), entry()] }, 'carrierStatuses has two entries for AT&T and brandedCallerId'],
     [{ internalNam: 'x' }, 'internalNam is not a member of a branded phone number; did you mean internalName?'],

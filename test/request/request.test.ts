@@ -98,11 +98,39 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     ['a huge size', `?size=${'9'.repeat(400)}`, 'size', /page size from 1 to 100/],
     ['a size given twice', '?size=1&size=1', 'size', /more than once/],
     ['a number whose + came as a space', '?phoneNumber=+14155550123', 'phoneNumber', /%2B/],
+    [
+      'a number with spaces and punctuation',
+      '?phoneNumber=%2B1+(415)+555-0123',
+      'phoneNumber',
+      /did you mean \+14155550123\?$/,
+    ],
     ['a number without +', '?phoneNumber=14155550123', 'phoneNumber', /E\.164/],
     ['a number that begins with 0', '?phoneNumber=%2B0155', 'phoneNumber', /E\.164/],
     ['a number of 16 digits', '?phoneNumber=%2B1234567890123456', 'phoneNumber', /E\.164/],
     ['a number of 1 digit', '?phoneNumber=%2B1', 'phoneNumber', /E\.164/],
     ['a number with a line break behind it', '?phoneNumber=%2B14155550123%0A', 'phoneNumber', /E\.164/],
+    [
+      'a number between bidirectional marks',
+      '?phoneNumber=%E2%80%AA%2B14155550123%E2%80%AC',
+      'phoneNumber',
+      /^"\\u202a\+14155550123\\u202c" is not .*; did you mean \+14155550123\?$/,
+    ],
+    ['a full-width plus', '?phoneNumber=%EF%BC%8B14155550123', 'phoneNumber', /^"＋1.*mean \+14155550123\?$/],
+    [
+      'a number with no-break spaces',
+      '?phoneNumber=%2B1%C2%A0415%C2%A05550123',
+      'phoneNumber',
+      /"\+1\\u00a0415.*mean \+1/,
+    ],
+    ['a number with a byte order mark', '?phoneNumber=%EF%BB%BF%2B14155550123', 'phoneNumber', /^"\\ufeff\+.*mean \+1/],
+    ['a status with a zero-width space', '?status=approved%E2%80%8B', 'status', /^"approved\\u200b".*mean approved\?$/],
+    ['a size with a zero-width space', '?size=5%E2%80%8B', 'size', /plain digits, not "5\\u200b"$/],
+    [
+      'a parameter with a zero-width space',
+      '?carrier%E2%80%8B=x',
+      'carrier\u200b',
+      /^is not a parameter \(carrier\\u200b\); did you mean carrier\?$/,
+    ],
     ['two numbers', '?phoneNumber=%2B12&phoneNumber=%2B13', 'phoneNumber', /more than once/],
     ['a UUID as a URN', `?businessProfileId=urn:uuid:${UUID}`, 'businessProfileId', /8-4-4-4-12/],
     ['a UUID in braces', `?businessProfileId=%7B${UUID}%7D`, 'businessProfileId', /8-4-4-4-12/],
@@ -235,7 +263,19 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
   it('in at most 64 KB, within the bounds of the contract, whatever was sent', async () => {
     const names = fc.oneof(
       fc.constantFrom(...parameters.keys()),
-      fc.constantFrom('carier', 'carrier[]', 'page_size', '[', '%00', '%FF', '%F0%9F%98%80', '%22', '%5C', '%01%02'),
+      fc.constantFrom(
+        'carier',
+        'carrier[]',
+        'page_size',
+        '[',
+        '%00',
+        '%FF',
+        '%F0%9F%98%80',
+        '%22',
+        '%5C',
+        '%01%02',
+        '%E2%80%AA',
+      ),
     );
     const texts = fc.constantFrom(
       '',
@@ -277,6 +317,8 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
 
   it.each([
     ['control characters as names', `${'%00'.repeat(100)}=`],
+    ['characters that cannot be seen as names', `${'%E2%80%AA'.repeat(20)}=`],
+    ['characters that cannot be seen as values', `status=${'%F3%A0%80%81'.repeat(20)}`],
     ['control characters as values', `status=${'%00'.repeat(100)}`],
     ['values encoded twice', `status=${'%25E4%25BD%25A0'.repeat(13)}`],
     ['names of three bytes a character', `${'%E4%BD%A0'.repeat(20)}=`],

@@ -1,0 +1,55 @@
+/** What messages show of a text from outside. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { abridged, printable, quoted } from '../../src/messages/shorten.js';
+
+const MAX_SHOWN = 100;
+/** What a reader can tell from anything else: no control, format, private or unassigned character, and no other space. */
+const SEEN = /^(?:(?![\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]).| )*$/u;
+const hidden = fc.constantFrom(
+  ...['\u202a', '\u200b', '\u00a0', '\ufeff', '\u00ad', '\u2028', '\ufe0f', '\u0378', '\u3164', '\u0085', '\0', '\x7f'],
+  ...['\u{e0001}', '\u{e0100}', '\ue000', '\ud83d', '\udc00', '\n', '\t', '\u3000'],
+);
+const texts = fc.string({ unit: fc.oneof(hidden, fc.constantFrom(...'a"\\é＋🏦'), fc.string({ unit: 'binary' })) });
+const anyText = fc.oneof(
+  texts,
+  fc.tuple(texts, fc.integer({ min: 1, max: 200 })).map(([text, times]) => text.repeat(times)),
+);
+
+describe('A text from outside', () => {
+  it('is shown with an escape for each character that cannot be seen', () => {
+    fc.assert(
+      fc.property(anyText, (text) => {
+        for (const shown of [printable(text), abridged(text), quoted(text)]) expect(shown).toMatch(SEEN);
+      }),
+      { numRuns: 3000 },
+    );
+  });
+
+  it('is never shown longer than its bound, and cut only between characters and escapes', () => {
+    fc.assert(
+      fc.property(anyText, (text) => {
+        expect(abridged(text).length).toBeLessThanOrEqual(MAX_SHOWN);
+        const inQuotes = quoted(text).slice(1, -1);
+        expect(inQuotes.length).toBeLessThanOrEqual(MAX_SHOWN);
+        const whole = inQuotes.endsWith('…') && !text.endsWith('…') ? inQuotes.slice(0, -1) : inQuotes;
+        const json = whole.replace(/\\u\{(\w+)\}/g, (_escape, code) =>
+          JSON.stringify(String.fromCodePoint(Number.parseInt(code, 16))).slice(1, -1),
+        );
+        expect(text.startsWith(JSON.parse(`"${json}"`))).toBe(true);
+      }),
+      { numRuns: 3000 },
+    );
+  });
+
+  it.each([
+    ['+1415\u202a', '"+1415\\u202a"'],
+    ['a\u00a0b\u200d', '"a\\u00a0b\\u200d"'],
+    ['\ufeff\u{e0001}', '"\\ufeff\\u{e0001}"'],
+    ['"\\u202a"', '"\\"\\\\u202a\\""'],
+    ['＋1\n', '"＋1\\n"'],
+    ['', '""'],
+  ])('is quoted: %j', (text, shown) => {
+    expect(quoted(text)).toBe(shown);
+  });
+});
