@@ -19,6 +19,14 @@ const WORDS: Record<string, Words> = {
       return `must be ${kindOf(schema)}${meant ? `; did you mean ${meant}?` : ''}`;
     },
   },
+  format: {
+    member(schema, value) {
+      // Only at these edges can the offset or the rounding of a time lead out of the years.
+      const isAtEdge = schema.format === 'date-time' && /^(?:000[01]|9999)-/.test(String(value));
+      const years = 'of the years 1 to 9999 when it is in UTC and rounded to milliseconds';
+      return `${OTHERWISE.member(schema, value)}${isAtEdge ? `, ${years}` : ''}`;
+    },
+  },
   maximum: { parameter: (schema, value) => describeNumber(String(value), schema) },
   maxItems: {
     parameter: (schema, value) => `has ${(value as unknown[]).length} values; at most ${schema.maxItems} are allowed`,

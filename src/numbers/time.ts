@@ -3,7 +3,10 @@
 const RFC_3339 =
   /^(\d{4})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$/i;
 
-/** Whether a text is a time that both the database and an answer can show: no leap second, and in UTC of the years 1 to 9999. */
+/**
+ * Whether a text is a time that both the database and an answer can show: no leap second, and of the years 1 to 9999 once it
+ * is in UTC and rounded.
+ */
 export function isTime(text: string): boolean {
   if (!RFC_3339.test(text)) return false;
   const date = text.slice(0, 10);
@@ -12,9 +15,18 @@ export function isTime(text: string): boolean {
   return /^(?!0000)\d{4}-/.test(inUtc(text));
 }
 
-/** The same time, in UTC with milliseconds. */
+const YEAR_2000 = Date.UTC(2000);
+
+/**
+ * Returns the same time in UTC, rounded to milliseconds as PostgreSQL rounds a timestamp(3): to microseconds first, and
+ * halves away from the year 2000. What rounds beyond the year 9999 has a year of six digits.
+ */
 export function inUtc(text: string): string {
-  return text.length === 24 && text[10] === 'T' && text.endsWith('Z')
-    ? text
-    : new Date(text.toUpperCase()).toISOString();
+  if (text.length === 24 && text[10] === 'T' && text.endsWith('Z')) return text;
+  const [, whole = '', fraction = '', offset = ''] = /^(.{19})(\.\d+)?(.+)$/.exec(text.toUpperCase()) ?? [];
+  const second = Date.parse(`${whole}${offset}`);
+  const microseconds = Math.round(Number(`0${fraction}`) * 1_000_000);
+  const milliseconds =
+    second < YEAR_2000 ? Math.ceil((microseconds - 500) / 1000) : Math.floor((microseconds + 500) / 1000);
+  return new Date(second + milliseconds).toISOString();
 }

@@ -98,13 +98,18 @@ describe('a faulty line', () => {
     '0000-01-01T00:00:00Z',
     '0001-01-01T00:00:00+01:00',
     '9999-12-31T23:59:59-01:00',
+    '9999-12-31T23:59:59.9999Z',
+    '9999-12-31T23:59:59.9995Z',
     '2026-02-03 16:49:02Z',
     '2026-02-03T16:49:02',
     '2026-02-03T24:00:00Z',
     '2026-02-03T16:49:02+24:00',
     'infinity-is-no-time-at-all',
   ])('may not give the time %s', async (time) => {
-    const reason = 'must be a time, for example 2026-02-03T16:49:02.748Z';
+    const years = /^(000[01]|9999)/.test(time)
+      ? ', of the years 1 to 9999 when it is in UTC and rounded to milliseconds'
+      : '';
+    const reason = `must be a time, for example 2026-02-03T16:49:02.748Z${years}`;
     expect(await faultOf(number({ createdAt: time }))).toBe(`1: createdAt ${reason}`);
     expect(await faultOf(number({ carrierStatuses: [entry({ createdAt: time })] }))).toBe(
       `1: carrierStatuses[0].createdAt ${reason}`,

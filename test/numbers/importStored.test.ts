@@ -1,6 +1,8 @@
 /** What an import stores: every member as it is given, whatever it contains. */
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Progress } from '../../src/numbers/import.js';
+import { inUtc } from '../../src/numbers/time.js';
 import { expectDerivedToAgree } from '../database/derived.js';
 import {
   database,
@@ -96,16 +98,34 @@ describe('what is imported', () => {
 
   test.each([
     ['2026-02-03T16:49:02Z', '2026-02-03T16:49:02.000Z'],
-    ['2026-02-03t16:49:02.7489999z', '2026-02-03T16:49:02.748Z'],
+    ['2026-02-03t16:49:02.7489999z', '2026-02-03T16:49:02.749Z'],
+    ['2026-12-31T23:59:59.9995Z', '2027-01-01T00:00:00.000Z'],
+    ['0000-12-31T23:59:59.9999Z', '0001-01-01T00:00:00.000Z'],
     ['2026-02-03T16:49:02.5+02:00', '2026-02-03T14:49:02.500Z'],
     ['2026-02-03T16:49:02+23:59', '2026-02-02T16:50:02.000Z'],
     ['2024-02-29T23:59:59.999Z', '2024-02-29T23:59:59.999Z'],
     ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
-    ['9999-12-31T23:59:59.999999Z', '9999-12-31T23:59:59.999Z'],
+    ['9999-12-31T23:59:59.9994Z', '9999-12-31T23:59:59.999Z'],
   ])('may give the time %s', async (given, expected) => {
     await run([number({ createdAt: given, updatedAt: given, carrierStatuses: [entry({ createdAt: given })] })]);
     const { created_at, updated_at, carrier_statuses } = await one();
     expect([created_at, updated_at, carrier_statuses[0].createdAt]).toEqual(Array(3).fill(expected));
+  });
+
+  test('may give any time to the nanosecond, which is rounded as PostgreSQL does', async () => {
+    const day = fc.date({ min: new Date('0001-01-02'), max: new Date('9999-12-30'), noInvalidDate: true });
+    const fraction = fc.oneof(
+      fc.integer({ min: 0, max: 999_999_999 }).map((each) => String(each).padStart(9, '0')),
+      fc.integer({ min: 0, max: 9999 }).map((each) => `${String(each).padStart(4, '0').slice(0, 3)}5`),
+      fc.constantFrom('4995', '9995', '9994999', '9994995', '9994994', '0004995', '0'),
+    );
+    const time = fc
+      .tuple(day, fraction, fc.constantFrom('Z', '+05:30', '-15:59'))
+      .map(([date, digits, offset]) => `${date.toISOString().slice(0, 19)}.${digits}${offset}`);
+    const given = fc.sample(time, 2000);
+    const rows = await database.$client<{ given: string; rounded: string }[]>`
+      SELECT given, rfc3339(given::timestamptz(3)) AS rounded FROM unnest(${given}::text[]) AS given`;
+    expect(rows.filter(({ given: text, rounded }) => inUtc(text) !== rounded)).toEqual([]);
   });
 
   test('may be 5,000 numbers of every shape, each with the postings that it should have', async () => {
