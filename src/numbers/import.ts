@@ -2,13 +2,12 @@
 import type { Readable } from 'node:stream';
 import type { Database } from '../database/connect.js';
 import { changedNumbers, changedProfiles } from './changes.js';
+import { otherFormat } from './format.js';
 import { readLine } from './line.js';
 import { InputError } from './lines.js';
 import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
 import { changeByLines, type Options } from './staging.js';
 
-/** Said once, instead of a fault for each of its lines. */
-const COMPRESSED = 'is compressed; an import takes it as gunzip --stdout FILE | branded-phone-numbers import -';
 
 /**
  * Imports the numbers of `input`, NDJSON with an item on each line as in responses. A number that exists is replaced,
@@ -24,11 +23,15 @@ export async function importNumbers(
   options: Options = {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
   const counts = { numbers: 0, carrierStatuses: 0 };
+  let isFirst = true;
   const change = {
     createTable,
     analyzed: ANALYZED,
     rowOf(line: number, bytes: Buffer) {
-      if (line === 1 && bytes[0] === 0x1f && bytes[1] === 0x8b) throw new InputError([{ line, reason: COMPRESSED }]);
+      // Reported once, instead of a fault for each line.
+      const reason = isFirst ? otherFormat(bytes) : undefined;
+      isFirst = false;
+      if (reason) throw new InputError([{ line, reason }]);
       const number = readLine(bytes);
       counts.numbers++;
       counts.carrierStatuses += number.carrierStatuses.length;

@@ -1,7 +1,25 @@
 /** What an import reports about lines that it can’t accept. */
+import { execSync } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { describe, expect, test } from 'vitest';
-import { entry, faultOf, faultsOf, ID, number, PROFILE, run, useDatabase, versions, without } from './importing.js';
+import { describe, expect, it, test } from 'vitest';
+import { isInstalled } from '../deploy/programs.js';
+import {
+  database,
+  entry,
+  faultOf,
+  faultsOf,
+  ID,
+  ndjson,
+  number,
+  PROFILE,
+  run,
+  useDatabase,
+  versions,
+  without,
+} from './importing.js';
 
 useDatabase();
 
@@ -235,7 +253,62 @@ test('The first hundred of many faulty lines are reported', async () => {
   expect(faults[99]).toMatch(/^101: /);
 });
 
-test('A compressed file is answered with one line that says what to do', async () => {
-  const faults = await faultsOf(gzipSync(JSON.stringify(number())));
-  expect(faults).toEqual([expect.stringContaining('gunzip --stdout FILE')]);
+describe('an input that is no NDJSON', () => {
+  const items = [number(), number({ phoneNumber: '+14155550124' })];
+  const page = { items, nextCursor: null };
+  const pretty = (value: unknown) => JSON.stringify(value, null, 2);
+  const inputs: [string, string | Buffer][] = [
+    ['is compressed', gzipSync(ndjson(items))],
+    ['is a JSON array', JSON.stringify(items)],
+    ['is a JSON array', pretty(items)],
+    ['is a JSON array', `\n[${items.map((item) => JSON.stringify(item)).join(',\n')}]\n`],
+    ['is a page of the API', JSON.stringify(page)],
+    [
+      'is a page of the API',
+      `{"items":[\n${items.map((item) => JSON.stringify(item)).join(',\n')}\n],"nextCursor":null}`,
+    ],
+    ['is JSON over several lines', pretty(page)],
+    ['is JSON over several lines', items.map(pretty).join('\n')],
+    ['is JSON over several lines', pretty(items[0]).replace('{\n', '{ ') + pretty(items[1])],
+  ];
+
+  it.each(inputs)('has one fault, which says that it %s: %#', async (what, input) => {
+    expect(await faultsOf(input)).toEqual([
+      expect.stringMatching(new RegExp(`^[12]: ${what}; an import takes it as `)),
+    ]);
+  });
+
+  it.runIf(isInstalled('jq'))('is imported as its fault says', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-'));
+    try {
+      for (const [, input] of inputs) {
+        const [fault = ''] = await faultsOf(input);
+        const [, command = ''] = /takes it as (.* FILE) \| branded-phone-numbers import -$/.exec(fault) ?? [];
+        await writeFile(join(folder, 'FILE'), input);
+        expect(await run(execSync(command, { cwd: folder }))).toMatchObject({ numbers: 2 });
+        await database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+      }
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it.each<[string, string | Buffer, RegExp]>([
+    ['UTF-16', Buffer.from(`\ufeff${ndjson(items)}`, 'utf16le'), /UTF-8/],
+    ['zstd', Buffer.from('28b52ffd0458', 'hex'), /UTF-8/],
+    ['zip', Buffer.from('504b030414000000080021fd', 'hex'), /UTF-8/],
+    ['CSV', 'phoneNumber,internalName\n+14155550123,x\n+14155550124,x\n', /NDJSON/],
+    ['HTML', '<!doctype html>\n<html>\n</html>\n', /NDJSON/],
+  ])('has one fault if it is %s', async (_format, input, reason) => {
+    expect(await faultsOf(input)).toEqual([expect.stringMatching(reason)]);
+  });
+
+  it('is told by its first line alone: a comma behind a line, and an array further on, are faults of these lines', async () => {
+    const [first, second] = items.map((item) => JSON.stringify(item));
+    expect(await faultsOf(`${first},\n${second},\n`)).toEqual([
+      expect.stringMatching(/^1: is not valid JSON/),
+      expect.stringMatching(/^2: is not valid JSON/),
+    ]);
+    expect(await faultsOf(`${first}\n[]\n7\n`)).toHaveLength(2);
+  });
 });
