@@ -8,7 +8,6 @@ import { InputError } from './lines.js';
 import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
 import { changeByLines, type Options } from './staging.js';
 
-
 /**
  * Imports the numbers of `input`, NDJSON with an item on each line as in responses. A number that exists is replaced,
  * together with its entries; what a line leaves out (`id` and times) stays as it was. Each number changes as a whole, but
