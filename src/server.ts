@@ -6,7 +6,7 @@ import { createApp } from './app.js';
 import type { Config } from './config.js';
 import { closeDatabase, openDatabase } from './database/connect.js';
 import { Reader } from './database/reads.js';
-import { prepareSchemaCheck } from './database/version.js';
+import { type Obstacle, prepareSchemaCheck } from './database/version.js';
 import { health } from './health.js';
 import { boundConnections, mostConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
@@ -24,9 +24,11 @@ const STATEMENT_TIMEOUT_MS = 1000;
 /** How long the start waits for the first connection that pages are read by. */
 const WARM_UP_TIMEOUT_MS = 2000;
 
+const STOPPING: Obstacle = { reason: 'stopping' };
+
 export type Service = Awaited<ReturnType<typeof startService>>;
 
-/** Opens the parts of the service on a migrated database. */
+/** Opens the parts of the service; nothing is sent to the database before the first request. */
 export function openService(config: Config, databaseUrl: string, log: Log) {
   const most = mostConnections(config, log);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
@@ -39,7 +41,9 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   let stopping = false;
   const isStopping = () => stopping;
-  const healthRoutes = health(reader, checkSchema, isStopping);
+  let obstacle: Obstacle | undefined;
+  const checks = { reader, checkSchema, unready: () => (stopping ? STOPPING : obstacle) };
+  const healthRoutes = health(checks, false);
   const app = createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
   const server = createHttpServer(app, config);
   boundConnections(server, most);
@@ -49,7 +53,14 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     operatorServer:
       config.METRICS_PORT === undefined
         ? undefined
-        : createServer({ keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 }, operatorApp(metrics, healthRoutes)),
+        : createServer(
+            { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
+            operatorApp(metrics, health(checks, true)),
+          ),
+    /** Makes the service unready because of `reason`, or leaves it to the database. */
+    setObstacle(reason: Obstacle | undefined) {
+      obstacle = reason;
+    },
     /** Makes the first requests as quick as the later ones. */
     async warmUp() {
       await warmUpValidator();
@@ -69,11 +80,11 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   };
 }
 
-/** Starts the service on a migrated database. */
+/** Starts the service, which listens at once but is not ready before `begin` has resolved. */
 export async function startService(config: Config, databaseUrl: string, log: Log) {
-  const { server, operatorServer, warmUp, beginStop, close } = openService(config, databaseUrl, log);
+  const { server, operatorServer, warmUp, setObstacle, beginStop, close } = openService(config, databaseUrl, log);
+  setObstacle({ reason: 'starting' });
   try {
-    await warmUp();
     await listen(server, config, ['HOST', 'PORT']);
     if (operatorServer) await listen(operatorServer, config, ['METRICS_HOST', 'METRICS_PORT']);
   } catch (error) {
@@ -86,6 +97,16 @@ export async function startService(config: Config, databaseUrl: string, log: Log
     url: urlOf(server, config.HOST),
     /** Where its metrics are, if METRICS_PORT is set. */
     metricsUrl: operatorServer && urlOf(operatorServer, config.METRICS_HOST),
+    /** Says in `/readyz` what the start waits for. */
+    waitFor: setObstacle,
+    /**
+     * Makes the service ready; the database has to be migrated.
+     * @throws {UserError} if the store of the rate limit rejects the service
+     */
+    async begin() {
+      await warmUp();
+      setObstacle(undefined);
+    },
     /** Serves for `delay` seconds, unready, then finishes the running requests, in REQUEST_TIMEOUT_SECONDS and 2 s at most. */
     async close(delay = 0) {
       beginStop();

@@ -4,6 +4,8 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { migrationsFolder } from '../src/packageFolder.js';
 import { problemOf } from './answer.js';
+import { connectTo } from './connection.js';
+import { useListeningService } from './listening.js';
 import { numberWith, write } from './numbers.js';
 import { type TestService, useService } from './service.js';
 
@@ -30,7 +32,7 @@ describe('on a database that is not what this version needs, an instance is not 
       const { ready, list } = await statuses(service);
       if (name !== 'a column is missing') {
         expect(ready.status).toBe(503);
-        expect(ready.body.status).toMatch(/schema .* run branded-phone-numbers migrate/);
+        expect(ready.body.status).toMatch(/schema .* run branded-phone-numbers migrate$/);
       }
       expect(list.status).not.toBe(500);
       if (list.status !== 200) expect(problemOf(list)).toMatchObject({ type: '/problems/unavailable', status: 503 });
@@ -39,6 +41,19 @@ describe('on a database that is not what this version needs, an instance is not 
     }
     const { ready, list } = await statuses(service);
     expect([ready.status, list.status]).toEqual([200, 200]);
+  });
+});
+
+describe('/readyz', () => {
+  const service = useListeningService();
+
+  it('shows PostgreSQL’s message to operators only', async () => {
+    const sql = connectTo(service.databaseUrl);
+    const statusAt = async (url: string) => (await (await fetch(`${url}/readyz`)).json()) as { status: string };
+    await sql`ALTER TABLE items RENAME TO gone`;
+    const [shown, hidden] = [await statusAt(service.metricsUrl), await statusAt(service.url)];
+    await sql.end();
+    expect(shown.status).toBe(`${hidden.status} (relation "items" does not exist)`);
   });
 });
 

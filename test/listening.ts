@@ -12,10 +12,16 @@ export interface ListeningService {
 }
 
 /** Starts a service on a database: silent, and without a rate limit, unless `environment` or `log` say otherwise. */
-export function listenOn(databaseUrl: string, environment: Record<string, string> = {}, log?: Log): Promise<Service> {
+export async function listenOn(
+  databaseUrl: string,
+  environment: Record<string, string> = {},
+  log?: Log,
+): Promise<Service> {
   const settings = { PORT: '0', METRICS_PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
   const config = readConfig({ ...settings, ...environment });
-  return startService(config, databaseUrl, log ?? openLog(config));
+  const service = await startService(config, databaseUrl, log ?? openLog(config));
+  await service.begin();
+  return service;
 }
 
 /** A service on a database of its own, for all tests of a file. */

@@ -146,9 +146,11 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
     await importNumbers(database, Readable.from([Buffer.from(lines.join('\n'))]));
     const { key } = await createApiKey(database, 'a partner');
     await closeDatabase(database);
-    const start = (limit: string, auth = 'none') => {
+    const start = async (limit: string, auth = 'none') => {
       const config = readConfig({ PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND: limit, AUTH: auth });
-      return startService(config, postgres.url, openLog(config));
+      const service = await startService(config, postgres.url, openLog(config));
+      await service.begin();
+      return service;
     };
     const [service, limited] = [await start('0'), await start('10')];
     const [keyed, busy] = [await start('0', 'api-key'), await start('3', 'api-key')];

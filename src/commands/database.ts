@@ -4,7 +4,7 @@ import { type Config, misspelledSettings, readConfig } from '../config.js';
 import { addressOf } from '../database/address.js';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { isConnectionBroken } from '../database/errors.js';
-import { migrateDatabase, type Role } from '../database/migrations.js';
+import { migrateDatabase } from '../database/migrations.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
 import { printable } from '../messages/shorten.js';
 import { migrationsFolder } from '../packageFolder.js';
@@ -28,17 +28,17 @@ export function readSettings(): Config {
 }
 
 /**
- * Runs `use` with the address of a migrated database: DATABASE_URL, or an embedded one that runs until `use` ends. Names
- * it on standard error.
+ * Runs `use` with the address of a database, which may not be reachable or migrated yet: DATABASE_URL, or an embedded one
+ * that runs until `use` ends. Names it on standard error.
  */
 export async function withDatabaseUrl(
   config: Config,
-  use: (url: string, role: Role) => Promise<void>,
+  use: (url: string) => Promise<void>,
   { mayCreate = false }: Access = {},
 ): Promise<void> {
   if (config.DATABASE_URL !== undefined) {
     console.error(`database: ${printable(addressOf(config.DATABASE_URL).shown)}`);
-    await use(config.DATABASE_URL, await migrated(config.DATABASE_URL));
+    await use(config.DATABASE_URL);
     return;
   }
   const folder = resolve('.data');
@@ -51,7 +51,7 @@ export async function withDatabaseUrl(
   console.error(`database: embedded PostgreSQL in ${folder}`);
   const embedded = await openEmbeddedPostgres(folder, { stop: stop.asked, hurry: stop.now });
   try {
-    await use(embedded.url, await migrated(embedded.url));
+    await use(embedded.url);
   } catch (error) {
     if (!isConnectionBroken(error)) throw error;
     throw new UserError(`The embedded PostgreSQL has ended its connections; ${embedded.log} says why.`, {
@@ -74,7 +74,7 @@ export async function withDatabase(url: string, use: (database: Database) => Pro
 
 /** Runs `use` with a pool on the migrated database that the environment names; a signal ends it. */
 export function withConfiguredDatabase(use: (database: Database) => Promise<void>, access?: Access): Promise<void> {
-  return withDatabaseUrl(readSettings(), (url) => unlessStopped(stop.asked, withDatabase(url, use)), access);
+  return withMigratedUrl(readSettings(), (url) => unlessStopped(stop.asked, withDatabase(url, use)), access);
 }
 
 /** Does so for a command that ends by itself at the first signal, to report what it has done; the second one ends it. */
@@ -82,7 +82,7 @@ export function withStoppableDatabase(
   use: (database: Database, signal: AbortSignal) => Promise<void>,
   access?: Access,
 ): Promise<void> {
-  return withDatabaseUrl(
+  return withMigratedUrl(
     readSettings(),
     (url) =>
       unlessStopped(
@@ -93,4 +93,11 @@ export function withStoppableDatabase(
   );
 }
 
-const migrated = (url: string) => unlessStopped(stop.asked, migrateDatabase(url, migrationsFolder));
+/** Runs `use` as {@link withDatabaseUrl} does, once the database is migrated. */
+export function withMigratedUrl(config: Config, use: (url: string) => Promise<void>, access?: Access): Promise<void> {
+  const migrateAndUse = async (url: string) => {
+    await unlessStopped(stop.asked, migrateDatabase(url, migrationsFolder));
+    await use(url);
+  };
+  return withDatabaseUrl(config, migrateAndUse, access);
+}

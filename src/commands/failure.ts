@@ -1,6 +1,6 @@
 /** How a command reports what made it fail, and the exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
-import { codeOf, isConnectionBroken } from '../database/errors.js';
+import { causeOf, codeOf, isConnectionBroken } from '../database/errors.js';
 import { printable } from '../messages/shorten.js';
 import { Unfinished } from '../numbers/staging.js';
 import { UserError } from '../userError.js';
@@ -56,8 +56,16 @@ const REFUSALS: readonly [RegExp, string][] = [
   ],
 ];
 
-/** What a user needs to see of an error: its message, or all of it if it is a bug in this program. */
-function explain(error: unknown): unknown {
+/** Returns the messages of an error: Node gives one for each address of a host that it has tried. */
+export function reasonsOf(error: unknown): string {
+  const cause = causeOf(error);
+  const { errors = [cause] } = cause as { errors?: unknown[] };
+  const messages = errors.map((each) => (each as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'));
+  return printable(messages.join(', '));
+}
+
+/** Returns what a user needs to see of an error: its message, or all of it if it is a bug in this program. */
+export function explain(error: unknown): unknown {
   if (error instanceof UserError) return error.message;
   if (error instanceof DrizzleQueryError) return explain(error.cause);
   if (error instanceof Error && UNTRUSTED.test(codeOf(error))) {
@@ -66,11 +74,7 @@ function explain(error: unknown): unknown {
   const advice = REFUSALS.find(([pattern]) => codeOf(error) && pattern.test((error as Error).message))?.[1];
   if (advice) return printable(`${(error as Error).message}: ${advice}`);
   if (isConnectionBroken(error)) {
-    const { errors = [error] } = error as { errors?: unknown[] };
-    const reasons = errors.map((each) =>
-      (each as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
-    );
-    return `PostgreSQL can't be reached, or has ended the connection (${reasons.join(', ')}). What was not committed is undone: run this again once PostgreSQL answers.`;
+    return `PostgreSQL can't be reached, or has ended the connection (${reasonsOf(error)}). What was not committed is undone: run this again once PostgreSQL answers.`;
   }
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
   return error instanceof Error && 'code' in error ? printable(error.message) : error;

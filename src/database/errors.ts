@@ -31,6 +31,9 @@ export function withoutValues(error: Error): object {
 
 /** PostgreSQL's code for a connection beyond its max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
+/** PostgreSQL's codes for a database that does not exist, and for a write on a server that takes none. */
+export const NO_DATABASE = '3D000';
+export const READ_ONLY = '25006';
 /** PostgreSQL's codes for missing rights, and for a value that a CHECK refuses. */
 export const INSUFFICIENT_PRIVILEGE = '42501';
 export const CHECK_VIOLATION = '23514';

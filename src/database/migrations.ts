@@ -7,7 +7,7 @@ import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
 import { foreignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
-import { prepareSchemaCheck } from './version.js';
+import { type Obstacle, prepareSchemaCheck } from './version.js';
 
 /** The key of an advisory lock: any number that no other program on the database uses for one. */
 const MIGRATION_LOCK = 7_245_983;
@@ -18,19 +18,30 @@ const ANSWER_TIMEOUT_MS = 5000;
 /** Whether a server takes writes. */
 export type Role = 'primary' | 'replica';
 
+/** The schema of a replica is older than this version needs. */
+export class OutdatedReplica extends UserError {
+  constructor({ reason, detail }: Obstacle) {
+    const cause = detail ? ` (${detail})` : '';
+    super(`DATABASE_URL is a replica, and only its primary can be migrated: ${reason}${cause}`);
+  }
+}
+
 /**
  * Brings the schema at `url` up to date by the migrations in `migrationsFolder`. Several instances may call it at once: one
  * migrates, the others wait for it. The schema of a replica has to be up to date already.
  * @returns what was found: a primary, which is migrated now, or a replica
- * @throws {UserError} for a replica whose primary has to be migrated first, a database whose encoding is not UTF8, which
+ * @throws {OutdatedReplica} for a replica whose primary has to be migrated first
+ * @throws {UserError} for a database whose encoding is not UTF8, which
  *   can't hold every name, or one in which anyone may create what our statements would run
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
   const role = await withConnection(url, (database) => withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer));
   // Migrating needs rights on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-  const missing = await withConnection(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
+  const missing = await withConnection(url, (database) =>
+    withDeadline(prepareSchemaCheck(database, migrationsFolder)(), ANSWER_TIMEOUT_MS, noAnswer),
+  );
   if (missing && role === 'primary') await migratePrimary(url, migrationsFolder);
-  else if (missing) throw new UserError(`DATABASE_URL is a replica, and only its primary can be migrated: ${missing}`);
+  else if (missing) throw new OutdatedReplica(missing);
   return role;
 }
 

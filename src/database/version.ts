@@ -5,11 +5,17 @@ import type { Database } from './connect.js';
 import { causeOf, codeOf, NOT_MIGRATED } from './errors.js';
 import { items } from './schema.js';
 
+/** A reason why the database can't be used yet, and the message of PostgreSQL or the system, which only operators may see. */
+export interface Obstacle {
+  reason: string;
+  detail?: string;
+}
+
 /**
- * Prepares a check of the schema against the migrations in `migrationsFolder`. It resolves to what is missing; undefined
- * if nothing is. It also reads the list's table, which may be gone while the record of the migrations is still there.
+ * Prepares a check of the schema against the migrations in `migrationsFolder`. It resolves to undefined if nothing is
+ * missing. It also reads the list's table, which may be gone while the record of the migrations is still there.
  */
-export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<string | undefined> {
+export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<Obstacle | undefined> {
   const needed = Math.max(...readMigrationFiles({ migrationsFolder }).map(({ folderMillis }) => folderMillis));
   const read = database
     .select({ version: sql<string | null>`(SELECT max(created_at) FROM drizzle.__drizzle_migrations)` })
@@ -18,10 +24,10 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
   return async () => {
     try {
       const [row] = await read.execute();
-      return Number(row?.version ?? 0) < needed ? OLD : undefined;
+      return Number(row?.version ?? 0) < needed ? { reason: OLD } : undefined;
     } catch (error) {
       const cause = causeOf(error);
-      if (NOT_MIGRATED.test(codeOf(cause))) return `${OLD} (${cause.message})`;
+      if (NOT_MIGRATED.test(codeOf(cause))) return { reason: OLD, detail: cause.message };
       throw error;
     }
   };

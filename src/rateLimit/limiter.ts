@@ -27,6 +27,8 @@ export interface LimitStore {
    * @throws {UserError} if waiting does not help
    */
   consume(client: string): Promise<RateLimiterRes>;
+  /** Begins to remove clients that have stopped sending, if the store does not do so itself. */
+  startSweeping?(): void;
   close(): Promise<void>;
 }
 

@@ -6,7 +6,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
-import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE } from '../database/errors.js';
+import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE, READ_ONLY } from '../database/errors.js';
 import { UserError } from '../userError.js';
 import { type LimitStore, STORE_TIMEOUT_MS, WINDOW_MS } from './limiter.js';
 
@@ -16,8 +16,6 @@ const SWEEP_INTERVAL_MS = 60_000;
 const SWEEP_BATCH = 200;
 /** For counting, and for the sweep. A separate pool: no page must wait behind a client's locked row, nor the other way round. */
 const CONNECTIONS = 2;
-/** PostgreSQL's code for a write that a standby refuses. */
-const READ_ONLY = '25006';
 /** Milliseconds for what still runs when the store is closed. */
 const CLOSE_TIMEOUT_MS = 1000;
 
@@ -30,14 +28,17 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     sweepAll(database).catch((error) => {
       if (!isClosed) onSweepFailure(causeOf(error));
     });
-  const sweeps = setInterval(sweep, SWEEP_INTERVAL_MS).unref();
-  void sweep();
+  let sweeps: NodeJS.Timeout | undefined;
   return {
     kind: 'postgresql',
     consume: (client) =>
       limiter.consume(client).catch((error) => {
         throw codeOf(error) === INSUFFICIENT_PRIVILEGE ? mayNotCount(error) : error;
       }),
+    startSweeping() {
+      sweeps = setInterval(sweep, SWEEP_INTERVAL_MS).unref();
+      void sweep();
+    },
     async close() {
       isClosed = true;
       clearInterval(sweeps);

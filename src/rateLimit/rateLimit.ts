@@ -54,7 +54,10 @@ export function createRateLimit(
       });
     },
     uncounted: headersOf({ allowed: false, remaining: 0, waitMs: WINDOW_MS }, points),
-    warmUp: () => limiter.warmUp(),
+    async warmUp() {
+      await limiter.warmUp();
+      store.startSweeping?.();
+    },
     close: () => limiter.close(),
   };
 }

@@ -1,11 +1,18 @@
+import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
+import { connectTo } from '../connection.js';
+import { createDatabase } from '../database.js';
 import { entryWith, numberWith } from '../numbers.js';
 import { freePort } from '../port.js';
+import { startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { useCommand } from './command.js';
+import { expectOneStart } from './latePostgres.js';
+import { supervise } from './supervisor.js';
 
 const command = useCommand();
 
@@ -71,6 +78,72 @@ describe('serve without any setting', () => {
   });
 });
 
+/** The settings that lead to a database as a role with its name as the password. */
+function environmentOf(url: string, role: string) {
+  const address = Object.assign(new URL(url), { username: role, password: role });
+  return { DATABASE_URL: address.href, PORT: '0' };
+}
+
+describe('serve, before PostgreSQL can be used', () => {
+  it('waits without being restarted, and is ready when PostgreSQL starts 5 s later', () => expectOneStart(5));
+
+  it('waits for its database to be created, and serves from it', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const later = `${url}_later`;
+    const service = await supervise([], { DATABASE_URL: later });
+    try {
+      await service.untilAlive();
+      const isNamed = async () => (await service.get('/readyz'))?.body.includes('until the database that') ?? false;
+      await until(isNamed, 'it says what it waits for');
+      expect((await service.get('/readyz'))?.body).not.toContain('does not exist');
+      expect((await service.getAsOperator('/readyz'))?.body).toContain('_later\\" does not exist');
+      expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(503);
+      const sql = connectTo(url);
+      const name = new URL(later).pathname.slice(1);
+      await sql.unsafe(`CREATE DATABASE ${name} TEMPLATE template0`);
+      await service.untilReady();
+      expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(200);
+      service.stop();
+      expect(await service.end()).toBe(0);
+      await sql.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
+      await sql.end();
+      await drop();
+    } finally {
+      service.stop('SIGKILL');
+    }
+  });
+
+  it('ends at once after a signal', async () => {
+    const service = await supervise([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
+    await service.untilAlive();
+    service.stop();
+    expect([await service.end(), service.out.stderr]).toEqual([
+      143,
+      'database: postgres://127.0.0.1:1/none\nstopped by SIGTERM\n',
+    ]);
+  });
+
+  it('ends with status 1 and its line, in the log too, when its password turns out to be wrong', async () => {
+    const postgres = await startPostgres();
+    await postgres.stop();
+    const DATABASE_URL = postgres.url.replace('postgres@', 'other:wrong@');
+    const service = await supervise([], { DATABASE_URL });
+    try {
+      await service.untilAlive();
+      const rules = 'host all postgres 127.0.0.1/32 trust\nhost all other 127.0.0.1/32 scram-sha-256\n';
+      await writeFile(join(postgres.data, 'pg_hba.conf'), rules);
+      await postgres.start();
+      expect(await service.end()).toBe(1);
+      const line = 'password authentication failed for user "other"';
+      expect(service.out.stderr).toContain(`\n${line}\n`);
+      expect(service.out.stdout).toContain(`"msg":${JSON.stringify(line)}`);
+    } finally {
+      service.stop('SIGKILL');
+      await postgres.remove();
+    }
+  });
+});
+
 describe('serve says in one line why it cannot start:', () => {
   it.each([
     [
@@ -79,7 +152,6 @@ describe('serve says in one line why it cannot start:', () => {
       /^PORT must be a whole number from 0 to 65535\nMAX_CONNECTIONS must be a whole number .*\n$/,
     ],
     ['an open host without a choice of AUTH', { HOST: '0.0.0.0' }, /^AUTH must be chosen/],
-    ['a database that is not there', { DATABASE_URL: 'postgres://127.0.0.1:1/none' }, /127\.0\.0\.1:1/],
   ])('%s', async (_name, environment, said) => {
     const { code, stderr } = await command.run(['serve'], '', { environment });
     expect(code).toBe(1);
@@ -97,6 +169,28 @@ describe('serve says in one line why it cannot start:', () => {
     const { code, stderr } = await command.shell('ulimit -n 200; DATABASE_CONNECTIONS=200 exec $command serve');
     const said = /^the system allows 200 open files .* too few: DATABASE_CONNECTIONS \(200\) takes 235\n$/;
     expect([code, stderr]).toEqual([1, expect.stringMatching(said)]);
+  });
+
+  it('a port that is taken, even while PostgreSQL can’t be reached', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const environment = { DATABASE_URL: 'postgres://127.0.0.1:1/none', PORT: String(port) };
+    const { code, stderr } = await command.run(['serve'], '', { environment });
+    server.close();
+    expect([code, stderr]).toEqual([1, `PORT ${port} of 127.0.0.1 is taken; choose another\n`]);
+  });
+
+  it('a role that may not migrate', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const sql = connectTo(url);
+    const role = new URL(url).pathname.slice(1);
+    await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${role}'`);
+    const { code, stderr } = await command.run(['serve'], '', { environment: environmentOf(url, role) });
+    await sql.unsafe(`DROP ROLE ${role}`);
+    await sql.end();
+    await drop();
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^permission denied for database \w+\n$/)]);
   });
 
   it('a folder that the embedded PostgreSQL cannot use', async () => {

@@ -5,6 +5,7 @@ import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import type { Service } from '../../src/server.js';
 import { runProgram } from '../commands/command.js';
+import { supervise } from '../commands/supervisor.js';
 import { connectTo } from '../connection.js';
 import { listenOn } from '../listening.js';
 import { PROFILES } from '../numbers.js';
@@ -43,15 +44,20 @@ describe('a replica', () => {
     expect(await migrateDatabase(primary.url, migrationsFolder)).toBe('primary');
   });
 
-  it('with an older schema stops the start', async () => {
+  it('with an older schema is waited for by serve until its primary is migrated', async () => {
     const url = replica.url.replace(/postgres$/, 'not_migrated');
     await expect(migrateDatabase(url, migrationsFolder)).rejects.toThrow(
       /^DATABASE_URL is a replica, and only its primary can be migrated/,
     );
-    expect(await serve(url, { REDIS_URL: 'redis://127.0.0.1:1' })).toMatchObject({
-      code: 1,
-      stderr: expect.stringMatching(/^DATABASE_URL is a replica, and only its primary can be migrated: [^\n]*\n$/),
-    });
+    const service = await supervise([], { DATABASE_URL: url, REDIS_URL: 'redis://127.0.0.1:1' });
+    await service.untilAlive();
+    const isWaiting = async () =>
+      (await service.get('/readyz'))?.body.includes('until the primary is migrated') ?? false;
+    await until(isWaiting, 'it says what it waits for');
+    await migrateDatabase(primary.url.replace(/postgres$/, 'not_migrated'), migrationsFolder);
+    await service.untilReady();
+    service.stop();
+    expect(await service.end()).toBe(0);
   });
 
   it('without REDIS_URL stops the start', async () => {

@@ -72,6 +72,7 @@ describe('the manifest', () => {
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(DRAIN_SECONDS + REQUEST_TIMEOUT_SECONDS + STOP_SECONDS);
     // So that no new request arrives when it stops listening.
     const { periodSeconds, failureThreshold } = container.readinessProbe;
+    expect(failureThreshold).toBeGreaterThan(1);
     expect(DRAIN_SECONDS).toBeGreaterThan(periodSeconds * failureThreshold);
   });
 

@@ -15,6 +15,14 @@ describe.skipIf(!isInstalled('systemd-analyze'))('the systemd unit', () => {
     expect(status, output).toBe(0);
   });
 
+  it('starts it after PostgreSQL, and restarts it as often as it takes', () => {
+    const lines = readFileSync(UNIT, 'utf8').split('\n');
+    expect(lines.slice(lines.indexOf('[Unit]'), lines.indexOf('[Service]'))).toEqual(
+      expect.arrayContaining(['StartLimitIntervalSec=0', expect.stringMatching(/^After=.*\bpostgresql\.service\b/)]),
+    );
+    expect(lines).toEqual(expect.arrayContaining(['Restart=on-failure', expect.stringMatching(/^RestartSec=\d+$/)]));
+  });
+
   it('gives an instance enough time to stop, and files for its connections', () => {
     const unit = readFileSync(UNIT, 'utf8');
     const given = (name: string) => Number(unit.match(new RegExp(`^${name}=(\\d+)$`, 'm'))?.[1]);
