@@ -10,6 +10,7 @@ const PARTS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
 /** The last one says what is so anyway. */
 const PARAMETERS = [
   ...['host', 'port', 'user', 'password', 'application_name', 'options', 'prepare'],
+  'require_auth',
   ...['ssl', 'sslmode', 'sslnegotiation', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat'],
 ];
 const NOT_ENCODED =
@@ -83,8 +84,14 @@ export function addressOf(url: string) {
   const user = read.user || systemUser();
   const database = decoded(path) || user;
   const isSocket = host.startsWith('/');
+  // As for libpq, no TLS on this machine's own sockets.
+  const ssl = isSocket ? false : tlsOf(host, read);
+  if (read.require_auth !== undefined && (read.require_auth !== 'scram-sha-256' || ssl)) {
+    throw new Error('may only have require_auth=scram-sha-256, and without TLS, where sslmode=verify-full does more');
+  }
   return {
     hostname: host,
+    requiresScram: read.require_auth !== undefined,
     place: isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port },
     /** What may be printed of it. */
     shown: isSocket
@@ -98,8 +105,7 @@ export function addressOf(url: string) {
       // The driver takes an empty text for none.
       pass: () => read.password ?? '',
       database,
-      // As for libpq, no TLS on this machine's own sockets.
-      ssl: isSocket ? false : tlsOf(host, read),
+      ssl,
       sslnegotiation: read.sslnegotiation === 'direct' ? 'direct' : null,
       prepare: read.prepare !== 'false',
       ...(read.options ? { connection: { options: read.options } } : {}),

@@ -5,6 +5,7 @@
  */
 import { Socket } from 'node:net';
 import type { Address } from './address.js';
+import { onOtherAuthentication } from './authentication.js';
 
 const CHECK_INTERVAL_MS = 100;
 /** What a server and a network may add to a statement's time limit. */
@@ -28,7 +29,7 @@ interface Seen {
  * The sockets of a client to one host, whose statements PostgreSQL cancels after `statementTimeout` milliseconds; with 0,
  * none is ever taken for dead.
  */
-export function createSockets({ hostname, place, options }: Address, statementTimeout: number) {
+export function createSockets({ hostname, place, requiresScram, options }: Address, statementTimeout: number) {
   const sockets = new Map<Socket, Seen>();
   const answerLimitMs = statementTimeout + ANSWER_MARGIN_MS;
   const maxSilentChecks = answerLimitMs / CHECK_INTERVAL_MS;
@@ -75,6 +76,16 @@ export function createSockets({ hostname, place, options }: Address, statementTi
       socket.once('end', () => {
         if (socket.bytesRead === 0) end(socket, 'CONNECTION_CLOSED', 'closes its connections without an answer');
       });
+      // postgres.js would send any server the password in the form that it requests, clear text included.
+      if (requiresScram) {
+        onOtherAuthentication(socket, () =>
+          end(
+            socket,
+            'SCRAM_NOT_OFFERED',
+            'does not authenticate by SCRAM, which require_auth in DATABASE_URL demands',
+          ),
+        );
+      }
       // postgres.js would begin TLS regardless.
       if ('ssl' in options && typeof options.ssl === 'object') {
         socket.once('data', ([answer]: Buffer) => {

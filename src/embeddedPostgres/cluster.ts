@@ -13,6 +13,11 @@ const IMMEDIATE_STOP_TIMEOUT_MS = 6_000;
 const POLL_INTERVAL_MS = 20;
 /** A larger log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
+/** Names the Unix socket. Nothing listens on the TCP port, and no program but root's could: 1.0.0 would send it the password. */
+const SOCKET_PORT = 1;
+const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;
+/** The longest path of a Unix socket in bytes: sun_path without its final NUL. */
+const MAX_SOCKET_PATH_BYTES = process.platform === 'darwin' ? 103 : 107;
 /** Ports that are assigned to no program; if one is in use, another is tried. */
 const PORTS = [49_152, 65_536] as const;
 
@@ -21,7 +26,7 @@ const PASSING_FAILURE = /postmaster\.pid|could not create any TCP|shared memory 
 
 /** All that is needed to start a server and connect to it. */
 export interface Cluster {
-  /** Holds `data`, `password` and `log`. Programs run in it, as pg_ctl's shell would expand a `$` in a path. */
+  /** Holds `data`, `password`, `log` and the socket; only its owner may enter it. Programs run in it, as pg_ctl's shell would expand a `$` in a path. */
   home: string;
   log: string;
   programs: Programs;
@@ -63,8 +68,30 @@ export async function removeDrafts(home: string): Promise<void> {
 
 const draftOf = (home: string) => `${home}.initdb-`;
 
-/** The running server, or the last one if it was killed, according to its lock file. */
-export async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: number }> {
+/** Returns the address of a database of a server, which may not run yet. */
+export type Server = (database: string) => string;
+
+/**
+ * Returns the server that listens on a Unix socket in the cluster's folder, so that no other user can take its place;
+ * undefined if the path of the socket is too long, or on Windows, where Node has none.
+ */
+export function socketServer({ home, password }: Cluster): Server | undefined {
+  const isUsable = process.platform !== 'win32' && Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES;
+  if (!isUsable) return undefined;
+  const host = encodeURIComponent(home);
+  return (database) => `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
+}
+
+/** Returns the server that listens on a port of 127.0.0.1, if its process runs: after a crash, the port may be another user's. */
+export async function tcpServer(cluster: Cluster): Promise<Server | undefined> {
+  const { pid, port } = await lastPostmaster(cluster);
+  if (!port || port === SOCKET_PORT || !isSent(0, pid)) return undefined;
+  const authority = `postgres:${cluster.password}@127.0.0.1:${port}`;
+  return (database) => `postgres://${authority}/${database}?require_auth=scram-sha-256`;
+}
+
+/** Returns what the lock file says: the running server, or the last one if it was killed. */
+async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: number }> {
   const [pid, , , port] = (await readFile(lockFileOf(home), 'utf8').catch(() => '')).split('\n');
   return { pid: Number(pid), port: Number(port) };
 }
@@ -78,11 +105,17 @@ const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
  * @param stop ends it again if it is not ready yet; its reason is thrown
  * @returns what prevented the start, if it may be over soon; what has to be repaired is thrown
  */
-export async function startServer({ home, log, programs, account }: Cluster, stop: AbortSignal) {
+export async function startServer(cluster: Cluster, stop: AbortSignal) {
+  const { home, log, programs, account } = cluster;
   const size = () => statSync(log, { throwIfNoEntry: false })?.size ?? 0;
   if (size() > MAX_LOG_BYTES) await truncate(log); // not renamed: a server may be writing to it
   const begin = size();
-  const options = `-p ${randomInt(...PORTS)} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
+  // The folder above `data`, in which the server runs.
+  const onSocket = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=.. -c unix_socket_permissions=0700`;
+  const onPort = `-p ${randomInt(...PORTS)} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
+  const options = socketServer(cluster) ? onSocket : onPort;
+  // postmaster.pid alone decides who may start; after a crash, this one could name a process that has nothing to do with it.
+  await rm(join(home, `${SOCKET}.lock`), { force: true });
   try {
     await run(account, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
     return undefined;

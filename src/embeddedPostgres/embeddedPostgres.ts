@@ -5,12 +5,12 @@
  * and who is the last by pg_stat_activity.
  */
 import { existsSync } from 'node:fs';
-import { mkdir, readFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../database/errors.js';
 import { accountFor, requireOwner } from './account.js';
-import { type Cluster, initialize, lastPostmaster, removeDrafts, startServer, stopServer } from './cluster.js';
+import { type Cluster, initialize, removeDrafts, socketServer, startServer, stopServer, tcpServer } from './cluster.js';
 import { installedPrograms, messageOf, unusable } from './programs.js';
 import { openSession, type Session } from './session.js';
 
@@ -20,11 +20,13 @@ const START_TIMEOUT_SECONDS = 60;
 /** What usually passes, and prevents a start for longer than this, has to be repaired by somebody. */
 const PASSING_FAILURE_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
+/** The codes of a connection to a server that does not run: refused, without a socket, or taken by another program. */
+const NOT_RUNNING = /^(ECONNREFUSED|ENOENT|SCRAM_NOT_OFFERED)$/;
 
 /**
- * Opens the PostgreSQL whose data are in `folder`, and makes the data if there are none. It listens on 127.0.0.1 only, on a
- * free port that may differ from start to start, with a random password. After a kill -9 of its user PostgreSQL goes on
- * running, and the next user takes it over.
+ * Opens the PostgreSQL whose data are in `folder`, and makes the data if there are none. It listens on a Unix socket in
+ * `folder` that only the owner can reach or, if that path is too long, on a port of 127.0.0.1 that may differ from start to
+ * start, and has a random password. After a kill -9 of its user PostgreSQL goes on running, and the next user takes it over.
  * @param folder created if missing; as root, what is made inside belongs to `nobody` (PostgreSQL refuses root)
  * @param stop aborts the start: its reason becomes the error, and PostgreSQL is stopped unless other processes use it
  * @param hurry makes PostgreSQL cut its sessions when it is stopped; the next start then replays its log
@@ -69,6 +71,7 @@ async function preparedCluster(folder: string, stop: AbortSignal): Promise<Clust
     const account = await accountFor(home, programs);
     if (!existsSync(home)) await initialize(home, programs, account, stop);
     await removeDrafts(home);
+    await chmod(home, 0o700);
     const password = (await readFile(join(home, 'password'), 'utf8')).trim();
     return { home, log: join(home, 'log'), programs, account, password };
   } catch (error) {
@@ -82,20 +85,40 @@ async function joined(cluster: Cluster, stop: AbortSignal): Promise<Session> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
   let firstFailure = Number.POSITIVE_INFINITY;
   for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
-    const { port } = await lastPostmaster(cluster);
+    const server = socketServer(cluster) ?? (await tcpServer(cluster));
     try {
-      if (port) return await openSession(`postgres://postgres:${cluster.password}@127.0.0.1:${port}`);
+      if (server) return await openSession(server);
     } catch (error) {
       obstacle = error; // it may be just starting or stopping, or another process is making the database
     }
     stop.throwIfAborted();
-    if (!port || codeOf(obstacle) === 'ECONNREFUSED') {
+    if (!server || NOT_RUNNING.test(codeOf(obstacle))) {
       obstacle = await startServer(cluster, stop);
+      if (obstacle && socketServer(cluster) && (await stopOldServer(cluster))) continue;
       firstFailure = obstacle ? Math.min(firstFailure, Date.now()) : Number.POSITIVE_INFINITY;
       if (Date.now() - firstFailure > PASSING_FAILURE_MS) throw obstacle;
     }
     if (Date.now() > deadline) {
       throw unusable(`does not answer (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
     }
+  }
+}
+
+/**
+ * Stops the server of version 1.0.0, which listens on a port only, if one runs and has outlived its users.
+ * @returns whether it did
+ * @throws Error whose message says that they have to be stopped first
+ */
+async function stopOldServer(cluster: Cluster): Promise<boolean> {
+  const server = await tcpServer(cluster);
+  const session = server && (await openSession(server).catch(() => undefined));
+  if (!session) return false;
+  try {
+    if (!(await session.leave()))
+      throw unusable('is in use by a service or command of version 1.0.0. Stop that, then run this again');
+    await stopServer(cluster, NEVER);
+    return true;
+  } finally {
+    await session.end();
   }
 }

@@ -3,7 +3,10 @@
  * longer in pg_stat_activity, so nothing has to be put right after it.
  */
 import postgres from 'postgres';
+import { addressOf } from '../database/address.js';
+import { createSockets } from '../database/sockets.js';
 import { withDeadline } from '../deadline.js';
+import type { Server } from './cluster.js';
 
 /** Names that are the same in every version that may share a folder: of the database, and of the sessions. */
 const DATABASE = 'branded_phone_numbers';
@@ -14,12 +17,16 @@ const ANSWER_TIMEOUT_MS = 5_000;
 export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /**
- * Opens a session on the server at `address`, and makes the database if it is not there yet.
+ * Opens a session on the server, and makes the database if it is not there yet.
  * @throws the driver's error, or one that says that the server is about to be stopped
  */
-export async function openSession(address: string) {
+export async function openSession(server: Server) {
   let isUsing = false;
-  const sql = postgres(`${address}/postgres`, {
+  const address = addressOf(server('postgres'));
+  const sockets = createSockets(address, 0);
+  const sql = postgres({
+    ...(address.options as postgres.Options<Record<string, never>>),
+    socket: () => sockets.open(),
     max: 1,
     idle_timeout: 0,
     max_lifetime: null,
@@ -30,7 +37,7 @@ export async function openSession(address: string) {
     onnotice: () => {},
     // When one of its processes crashes, PostgreSQL ends all sessions and goes on.
     onclose: () => isUsing && sql`SELECT`.catch(() => {}),
-  });
+  } as postgres.Options<Record<string, never>>);
   const end = () => sql.end({ timeout: 0 });
   const isThere = async (name: string) =>
     (await sql`SELECT FROM pg_stat_activity WHERE application_name = ${name} AND pid <> pg_backend_pid()`).length > 0;
@@ -53,7 +60,7 @@ export async function openSession(address: string) {
   }
   return {
     /** The address of the database. */
-    url: `${address}/${DATABASE}`,
+    url: server(DATABASE),
     /** Says that this process leaves. Returns whether no other uses PostgreSQL: then it has to be stopped. */
     leave() {
       isUsing = false;

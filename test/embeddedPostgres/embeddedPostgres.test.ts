@@ -1,10 +1,16 @@
 import { once } from 'node:events';
-import { appendFile, chown, mkdir, stat, writeFile } from 'node:fs/promises';
+import { appendFile, chown, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { accountFor, run } from '../../src/embeddedPostgres/account.js';
 import { openEmbeddedPostgres } from '../../src/embeddedPostgres/embeddedPostgres.js';
+import { installedPrograms } from '../../src/embeddedPostgres/programs.js';
+import { connectTo } from '../connection.js';
+import { CLEAR_TEXT, openImpostor } from '../database/impostor.js';
+import { freePort } from '../port.js';
+import { until } from '../until.js';
 import { AS_NOBODY, isRoot } from './asNobody.js';
-import { folder, home, inside, postmasterPid, query, useFolder, user } from './folder.js';
+import { folder, home, inside, isAlive, postmasterPid, query, useFolder, user } from './folder.js';
 
 useFolder();
 
@@ -25,9 +31,9 @@ describe('the embedded PostgreSQL', () => {
         encoding: 'UTF8',
         provider: 'b',
         locale: 'C.UTF-8',
-        listening: '127.0.0.1',
+        listening: '',
         fsync: 'on',
-        sockets: '',
+        sockets: '..',
       },
     ]);
     const modes = ['', 'data', 'password', 'log'].map(async (name) => (await stat(inside(name))).mode & 0o777);
@@ -38,7 +44,7 @@ describe('the embedded PostgreSQL', () => {
 
     await query(url, 'create table kept as select 42 as answer');
     await Promise.all([close(), close()]);
-    await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await postmasterPid()).toBeUndefined();
 
     const second = await openEmbeddedPostgres(folder);
@@ -54,7 +60,7 @@ describe('the embedded PostgreSQL', () => {
     await second.close();
     await query(third.url, 'select 1');
     await third.close();
-    await expect(query(first.url, 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    await expect(query(first.url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await postmasterPid()).toBeUndefined();
   });
 
@@ -68,12 +74,66 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
+  it.each([
+    ['a folder whose socket has a short path', ''],
+    ['a folder whose socket would have too long a path', 'x'.repeat(110)],
+  ])('in %s sends no password to a program on its old port, and starts', async (_which, name) => {
+    const at = join(folder, name);
+    const killed = await user({ at });
+    const [pid, , , port] = (await readFile(join(at, 'postgres/data/postmaster.pid'), 'utf8')).split('\n');
+    process.kill(Number(pid), 'SIGKILL');
+    await killed.kill();
+    await until(() => !isAlive(Number(pid)), 'it has ended');
+    // Only root's programs may listen on port 1, which is that of the socket.
+    const impostor = await openImpostor(name || isRoot ? Number(port) : 0, [CLEAR_TEXT]);
+    try {
+      const { url, close } = await openEmbeddedPostgres(at);
+      expect(await query(url, 'select 1 as answer')).toEqual([{ answer: 1 }]);
+      await close();
+      expect(impostor.received()).toBe('');
+    } finally {
+      impostor.close();
+    }
+  });
+
+  describe('whose server of version 1.0.0, which listens on a port, still runs', () => {
+    const startOldServer = async () => {
+      await (await openEmbeddedPostgres(folder)).close();
+      const programs = await installedPrograms(join(folder, 'libraries'));
+      const account = await accountFor(inside(''), programs);
+      const port = await freePort();
+      const options = `-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
+      const args = ['start', '--pgdata=data', '--log=log', `--options=${options}`];
+      await run(account, programs.pg_ctl, args, inside(''));
+      const password = (await readFile(inside('password'), 'utf8')).trim();
+      return `postgres://postgres:${password}@127.0.0.1:${port}/branded_phone_numbers`;
+    };
+
+    it('takes its data over when nobody uses it', async () => {
+      const old = await startOldServer();
+      await query(old, 'create table kept as select 42 as answer');
+      const { url, close } = await openEmbeddedPostgres(folder);
+      expect(await query(url, 'select answer from kept')).toEqual([{ answer: 42 }]);
+      await close();
+    });
+
+    it('says to stop the service that uses it', async () => {
+      const old = connectTo(await startOldServer(), { connection: { application_name: 'branded-phone-numbers user' } });
+      await old`SELECT`;
+      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
+        /in use by a service or command of version 1\.0\.0\. Stop/,
+      );
+      expect(await old`SELECT 1 AS answer`).toEqual([{ answer: 1 }]);
+      await old.end();
+    });
+  });
+
   it('is stopped by its user, not by the Ctrl-C that stops the user', async () => {
     const { child, url } = await user({ ownGroup: true });
     process.kill(-(child.pid ?? 0), 'SIGINT');
     const [code] = await once(child, 'exit');
     expect(code).toBe(0); // it could still query before it closed
-    await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ECONNREFUSED' });
+    await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
   });
 
   it.runIf(isRoot)('works for a user who is not root', async () => {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, expect } from 'vitest';
-import { connectTo } from '../connection.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { until } from '../until.js';
 
 const children: ChildProcess[] = [];
@@ -32,6 +32,8 @@ export function useFolder(): void {
 interface Spawning {
   command?: string[];
   ownGroup?: boolean;
+  /** The folder that it opens. */
+  at?: string;
 }
 
 /** Another process that has opened the folder, with the built package. */
@@ -60,17 +62,17 @@ export async function user(spawning: Spawning = {}) {
   };
 }
 
-export function spawnUser({ command = [], ownGroup = false }: Spawning = {}): ChildProcess {
+export function spawnUser({ command = [], ownGroup = false, at = folder }: Spawning = {}): ChildProcess {
   const program = `
-    const [{ openEmbeddedPostgres }, { default: postgres }] =
-      await Promise.all([import(${resolved('../../dist/src/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../node_modules/postgres/src/index.js')})]);
-    const { url, close } = await openEmbeddedPostgres(${JSON.stringify(folder)});
+    const [{ openEmbeddedPostgres }, { closeDatabase, openDatabase }] =
+      await Promise.all([import(${resolved('../../dist/src/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../dist/src/database/connect.js')})]);
+    const { url, close } = await openEmbeddedPostgres(${JSON.stringify(at)});
     process.stdin.on('end', close).resume();
     process.once('SIGINT', async () => {
       await new Promise((resolve) => setTimeout(resolve, 300));
-      const sql = postgres(url);
-      await sql\`select 1\`;
-      await sql.end();
+      const database = openDatabase(url);
+      await database.execute('select 1');
+      await closeDatabase(database);
       await close();
       process.exit();
     });
@@ -87,11 +89,11 @@ function resolved(path: string): string {
 }
 
 export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
-  const sql = connectTo(url, { connect_timeout: 5 });
+  const database = openDatabase(url, { connections: 1 });
   try {
-    return [...(await sql.unsafe(text))];
+    return [...(await database.$client.unsafe(text))];
   } finally {
-    await sql.end({ timeout: 1 });
+    await closeDatabase(database, 1);
   }
 }
 
@@ -104,7 +106,7 @@ export async function postmasterPid(): Promise<number | undefined> {
   return Number(content.split('\n')[0]) || undefined;
 }
 
-function isAlive(pid: number): boolean {
+export function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch {
