@@ -18,6 +18,7 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { freePort, isListening } from '../port.js';
 import { type PostgresServer, startPostgres } from '../postgresServer.js';
 import { hasRedis, startRedis, type TestRedis } from '../redis.js';
+import { until } from '../until.js';
 import { environmentOf, resource } from './manifest.js';
 import { isInstalled, run } from './programs.js';
 
@@ -92,7 +93,12 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
       },
       stdio: ['ignore', 'ignore', 'inherit'],
     });
-    await isListening(ports.metrics, 30_000);
+    const isReady = () =>
+      fetch(`http://127.0.0.1:${ports.metrics}/readyz`).then(
+        ({ ok }) => ok,
+        () => false,
+      );
+    await until(isReady, 'the instance is ready', 30_000);
 
     const database = openDatabase(postgres.url);
     const { key } = await createApiKey(database, 'traffic');
