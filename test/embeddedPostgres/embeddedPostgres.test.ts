@@ -74,18 +74,36 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
+  /** Starts a server as version 1.0.0 did, on a port, and returns the address of its database. */
+  const startOldServer = async () => {
+    await (await openEmbeddedPostgres(folder)).close();
+    const programs = await installedPrograms(join(folder, 'libraries'));
+    const account = await accountFor(inside(''), programs);
+    const port = await freePort();
+    const options = `-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
+    const args = ['start', '--pgdata=data', '--log=log', `--options=${options}`];
+    await run(account, programs.pg_ctl, args, inside(''));
+    const password = (await readFile(inside('password'), 'utf8')).trim();
+    return `postgres://postgres:${password}@127.0.0.1:${port}/branded_phone_numbers`;
+  };
+
+  /** Too long for the path of a socket. */
+  const LONG = 'x'.repeat(110);
   it.each([
-    ['a folder whose socket has a short path', ''],
-    ['a folder whose socket would have too long a path', 'x'.repeat(110)],
-  ])('in %s sends no password to a program on its old port, and starts', async (_which, name) => {
+    ['a server of version 1.0.0', '', async () => void (await startOldServer())],
+    [
+      'a server whose socket would have too long a path',
+      LONG,
+      async () => (await user({ at: join(folder, LONG) })).kill(),
+    ],
+  ])('after a kill -9 of %s and its user, sends nothing to a program on its port, and starts', async (...of) => {
+    const [, name, start] = of;
+    await start();
     const at = join(folder, name);
-    const killed = await user({ at });
     const [pid, , , port] = (await readFile(join(at, 'postgres/data/postmaster.pid'), 'utf8')).split('\n');
     process.kill(Number(pid), 'SIGKILL');
-    await killed.kill();
     await until(() => !isAlive(Number(pid)), 'it has ended');
-    // Only root's programs may listen on port 1, which is that of the socket.
-    const impostor = await openImpostor(name || isRoot ? Number(port) : 0, [CLEAR_TEXT]);
+    const impostor = await openImpostor(Number(port), [CLEAR_TEXT]);
     try {
       const { url, close } = await openEmbeddedPostgres(at);
       expect(await query(url, 'select 1 as answer')).toEqual([{ answer: 1 }]);
@@ -97,18 +115,6 @@ describe('the embedded PostgreSQL', () => {
   });
 
   describe('whose server of version 1.0.0, which listens on a port, still runs', () => {
-    const startOldServer = async () => {
-      await (await openEmbeddedPostgres(folder)).close();
-      const programs = await installedPrograms(join(folder, 'libraries'));
-      const account = await accountFor(inside(''), programs);
-      const port = await freePort();
-      const options = `-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
-      const args = ['start', '--pgdata=data', '--log=log', `--options=${options}`];
-      await run(account, programs.pg_ctl, args, inside(''));
-      const password = (await readFile(inside('password'), 'utf8')).trim();
-      return `postgres://postgres:${password}@127.0.0.1:${port}/branded_phone_numbers`;
-    };
-
     it('takes its data over when nobody uses it', async () => {
       const old = await startOldServer();
       await query(old, 'create table kept as select 42 as answer');
