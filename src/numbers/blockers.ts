@@ -5,7 +5,7 @@ import { printable } from '../messages/shorten.js';
 /** The commands that have reported them. */
 const reported = new WeakSet<Database>();
 
-/** Reports once on standard error which sessions the session `pid` waits for, as far as the command's role may see. */
+/** Reports once on standard error which sessions of others the session `pid` waits for, as far as its role may see. */
 export async function reportBlockers(database: Database, pid: number): Promise<void> {
   if (reported.has(database)) return;
   const sessions = await database.$client<{ session: string }[]>`
@@ -14,7 +14,8 @@ export async function reportBlockers(database: Database, pid: number): Promise<v
         SELECT string_agg(mode, ' and ') FROM pg_locks
         WHERE pg_locks.pid = blocker.pid AND relation = 'branded_phone_numbers'::regclass AND granted
       ), 'waits as well')) AS session
-    FROM (SELECT DISTINCT unnest(pg_blocking_pids(${pid})) AS pid) AS blocker LEFT JOIN pg_stat_activity USING (pid)`;
+    FROM (SELECT DISTINCT unnest(pg_blocking_pids(${pid})) AS pid) AS blocker LEFT JOIN pg_stat_activity USING (pid)
+    WHERE application_name IS DISTINCT FROM current_setting('application_name')`;
   if (sessions.length === 0 || reported.has(database)) return;
   reported.add(database);
   const list = sessions.map(({ session }) => printable(session)).join('\n  ');

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { connectTo } from '../connection.js';
 import { entryWith, numberWith } from '../numbers.js';
-import { until } from '../until.js';
 import { useCommand } from './command.js';
 
 const command = useCommand();
@@ -82,7 +81,7 @@ describe('import', () => {
   it('takes the line that its help shows', async () => {
     const { stdout } = await command.run(['import', '--help']);
     const [, line = ''] = /A line of a file:\n(.*)\n/.exec(stdout) ?? [];
-    const imported = { code: 0, stdout: 'imported 1 numbers, 1 carrier statuses\n', stderr: '' };
+    const imported = { code: 0, stdout: 'imported 1 number, 1 carrier status\n', stderr: '' };
     expect(await command.run(['import', '-'], line)).toMatchObject(imported);
   });
 
@@ -91,7 +90,7 @@ describe('import', () => {
     const before = await stored();
     const { code, stdout, stderr } = await command.run(['import', '-'], '\n');
     expect([code, stdout]).toEqual([1, nothing]);
-    expect(stderr).toBe('there was no number to import; if that is right, pass --allow-empty\n');
+    expect(stderr).toBe('no numbers in the input; pass --allow-empty if that is intended\n');
     const allowed = await command.run(['import', '--allow-empty', '-'], '\n');
     expect(allowed).toMatchObject({ code: 0, stdout: nothing, stderr: '' });
     expect(await stored()).toEqual(before);
@@ -101,28 +100,20 @@ describe('import', () => {
     const stdout = createWriteStream('/dev/full').on('error', () => {});
     const { code, stderr } = await command.run(['import', '-'], lines[3], { stdout });
     expect(code).toBe(1);
-    expect(stderr.split('\n')[0]).toBe('imported 1 numbers, 1 carrier statuses');
+    expect(stderr.split('\n')[0]).toBe('imported 1 number, 1 carrier status');
     expect(stderr).toContain('standard output could not be written');
     expect(await stored()).toContain('+14155550103');
   });
 
-  it.each(['SIGTERM', 'SIGKILL'] as const)('that %s ends in its middle changes nothing', async (signal) => {
+  it.each([
+    ['0', 'It must be a whole number from 1 to 1000.'],
+    ['x', 'It must be a whole number from 1 to 1000.'],
+    ['1000', 'connections left for --jobs 1000: use fewer jobs, or raise its max_connections'],
+  ])('says what to do if it is given --jobs %s, and imports nothing', async (jobs, advice) => {
     const before = await stored();
-    const [sql, observer] = [connectTo(command.databaseUrl), connectTo(command.databaseUrl)];
-    // The import waits for this in the middle of its writing.
-    const { child, finished } = await sql.begin(async (transaction) => {
-      await transaction`LOCK TABLE business_profiles`;
-      await writeFile(inFolder('a.ndjson'), JSON.stringify(numberWith({ phoneNumber: '+14155550199' })));
-      const running = command.start(['import', 'a.ndjson'], { DATABASE_URL: command.databaseUrl });
-      const waiting = () =>
-        observer`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
-      await until(async () => (await waiting()).length > 0, 'the import waits', 30_000);
-      running.child.kill(signal);
-      await running.finished;
-      return running;
-    });
-    await Promise.all([sql.end(), observer.end()]);
-    expect([(await finished).code, child.signalCode]).toEqual(signal === 'SIGKILL' ? [null, signal] : [143, null]);
+    const line = JSON.stringify(numberWith({ phoneNumber: '+14155550199' }));
+    const { code, stdout, stderr } = await command.run(['import', '--jobs', jobs, '-'], line);
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining(advice)]);
     expect(await stored()).toEqual(before);
   });
 });

@@ -5,7 +5,6 @@ import type { Sql } from 'postgres';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { connectTo } from '../connection.js';
 import { numberWith, PROFILES } from '../numbers.js';
-import { startPostgres } from '../postgresServer.js';
 import { until } from '../until.js';
 import { useCommand } from './command.js';
 
@@ -61,32 +60,10 @@ describe('a command', () => {
     await Promise.all(writers);
   });
 
-  it('begins beside an autovacuum', async () => {
-    const server = await startPostgres({ autovacuum_naptime: '1s' });
-    const sql = connectTo(server.url);
-    const run = (...args: string[]) => command.run(args, LINE, { environment: { DATABASE_URL: server.url } });
-    await run('migrate');
-    await run('import', '-');
-    await sql`
-      ALTER TABLE branded_phone_numbers SET (
-        autovacuum_vacuum_threshold = 0, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_cost_limit = 1,
-        autovacuum_vacuum_cost_delay = 100)`;
-    await sql`
-      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
-      SELECT '+1' || i, business_profile_id FROM branded_phone_numbers, generate_series(100001, 120000) AS i`;
-    await sql`UPDATE branded_phone_numbers SET internal_name = 'New' WHERE phone_number LIKE '%0'`;
-    const vacuums = () => sql`
-      SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker' AND query LIKE '%branded_phone_numbers'`;
-    await until(async () => (await vacuums()).length > 0, 'an autovacuum runs', 30_000);
-    expect(await run('import', '-')).toMatchObject({ code: 0 });
-    await sql.end();
-    await server.remove();
-  });
-
   it.each([
-    ['import line.ndjson', 'SIGTERM', 'SET CONSTRAINTS'],
-    ['delete gone.txt', 'SIGINT', 'commit'],
-    ['check', 'SIGKILL', 'WITH batch'],
+    ['import line.ndjson', 'SIGTERM', 'COMMIT'],
+    ['delete gone.txt', 'SIGINT', 'COMMIT'],
+    ['check', 'SIGKILL', 'FROM derive'],
   ] as const)('soon keeps nobody out: %s, which %s ends while it writes', async (line, signal, statement) => {
     await writeFile(join(command.folder, 'line.ndjson'), LINE);
     await writeFile(join(command.folder, 'gone.txt'), '+11');
@@ -129,26 +106,4 @@ describe('a command', () => {
         ),
       ]);
     }));
-
-  it('says what a deadlock with a writer was', () =>
-    withSession((sql) =>
-      withSession(async (third) => {
-        // Only the command looks for deadlocks.
-        await sql`SET deadlock_timeout = '1h'`;
-        await third`BEGIN`;
-        await third`SELECT FROM business_profiles FOR UPDATE`;
-        await sql`BEGIN`;
-        await sql`SELECT FROM carrier_statuses FOR UPDATE`;
-        const line = JSON.stringify(numberWith({ phoneNumber: '+11' }));
-        const importing = command.run(['import', '-'], line);
-        await untilAsked(sql, 'INSERT INTO business_profiles', true);
-        const writing = sql`UPDATE carrier_statuses SET carrier = 'AT&T'`.execute();
-        await untilAsked(third, 'UPDATE carrier_statuses', true);
-        await third`COMMIT`;
-        const { code, stderr } = await importing;
-        expect([code, stderr]).toEqual([1, expect.stringMatching(/^PostgreSQL ended this, .* run this again\. .*\n$/)]);
-        await writing;
-        await sql`COMMIT`;
-      }),
-    ));
 });

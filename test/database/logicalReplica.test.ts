@@ -66,7 +66,7 @@ async function takesWrites({ url, sql }: { url: string; sql: Sql }): Promise<voi
   const line = JSON.stringify({ ...numberWith({ phoneNumber: '+14155550113', carrierStatuses }) });
   expect(await runOn(url, ['import', '-'], line)).toMatchObject({
     code: 0,
-    stdout: 'imported 1 numbers, 1 carrier statuses\n',
+    stdout: 'imported 1 number, 1 carrier status\n',
   });
   await expectDerivedToAgree(sql);
   await sql.end();

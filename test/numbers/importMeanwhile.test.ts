@@ -1,5 +1,5 @@
 /** What other imports and readers see while an import runs. */
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { connectTo } from '../connection.js';
 import { expectDerivedToAgree } from '../database/derived.js';
 import { until } from '../until.js';
@@ -7,68 +7,67 @@ import { database, databaseUrl, manyNumbers, number, run, stored, useDatabase } 
 
 useDatabase();
 
-test('Two imports at once wait for each other', async () => {
-  const [first, second] = [manyNumbers(1000), manyNumbers(1000).map((item) => ({ ...item, reportingGroup: 'Second' }))];
+test('Two imports at once leave each number as one of them has it', async () => {
+  const second = manyNumbers(1000).map((item) => ({ ...item, internalName: 'Second', reportingGroup: 'Second' }));
+  const first = second.map((item) => ({
+    ...item,
+    internalName: 'First',
+    reportingGroup: 'First',
+    carrierStatuses: [],
+  }));
   const results = await Promise.all([run(first), run(second), run(first), run(second.toReversed())]);
   expect(results.map(({ numbers }) => numbers)).toEqual([1000, 1000, 1000, 1000]);
-  expect(await stored()).toHaveLength(1000);
-  expect(new Set((await stored()).map(({ reporting_group: group }) => group === 'Second')).size).toBe(1);
+  const rows = await stored();
+  expect(rows).toHaveLength(1000);
+  for (const [i, { internal_name: name, reporting_group: group, carrier_statuses: entries }] of rows.entries()) {
+    expect(group).toBe(name);
+    const ofSecond = second.find(({ phoneNumber }) => phoneNumber === rows[i]?.phone_number)?.carrierStatuses ?? [];
+    expect(entries).toHaveLength(name === 'First' ? 0 : ofSecond.length);
+  }
   await expectDerivedToAgree(database.$client);
 });
 
-test('Pages are read while an import holds its locks', async () => {
-  await run(manyNumbers(10));
-  const count = async () => (await database.$client`SELECT count(*)::int FROM branded_phone_numbers`)[0]?.count;
-  const importing = await database.$client.begin(async (sql) => {
-    // The import waits for this in the middle of its writing.
-    await sql`LOCK TABLE postings IN SHARE MODE`;
-    const importing = run(manyNumbers(1000), {}, 65_536);
-    await until(
-      async () => {
-        const [row] = await database.$client`
-        SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
-        return row !== undefined;
-      },
-      'the import waits',
-      30_000,
+describe('Beside a transaction that holds some numbers, an import', () => {
+  const HELD = ['+10', '+11'];
+  const items = Array.from({ length: 50 }, (_, i) => number({ phoneNumber: `+1${i}0`.replace(/0$/, '') }));
+
+  test.each([
+    [
+      'has changed them',
+      `UPDATE branded_phone_numbers SET internal_name = 'Held' WHERE phone_number = ANY ('{${HELD}}')`,
+    ],
+    ['has changed an entry', `UPDATE carrier_statuses SET carrier = 'Held' WHERE phone_number = ANY ('{${HELD}}')`],
+    ['has locked them', `SELECT FROM branded_phone_numbers WHERE phone_number = ANY ('{${HELD}}') FOR UPDATE`],
+    [
+      'has put off deriving an added entry',
+      `SET LOCAL branded_phone_numbers.defer = 'on';
+       INSERT INTO carrier_statuses SELECT unnest('{${HELD}}'::text[]), 'Held', 'spamRemediation', 'approved.optIn'`,
+    ],
+  ])('that %s writes the rest, lets it go on, and writes them when it is over', async (_what, statement) => {
+    await run(items);
+    const writer = connectTo(databaseUrl);
+    await writer`BEGIN`;
+    await writer.unsafe(statement);
+    const importing = run(items.map((item) => ({ ...item, internalName: 'Imported' })));
+    const left = async () =>
+      (
+        await database.$client`SELECT phone_number FROM branded_phone_numbers WHERE internal_name <> 'Imported' ORDER BY 1`
+      ).map(({ phone_number: left }) => left);
+    await until(async () => (await left()).length === HELD.length, 'the import has written the rest', 30_000);
+    expect(await left()).toEqual(HELD);
+    await writer.unsafe(
+      `UPDATE branded_phone_numbers SET internal_name = 'New' WHERE phone_number = ANY ('{${HELD}}')`,
     );
-    expect(await count()).toBe(10);
-    return { ends: importing };
+    await writer.unsafe(
+      `UPDATE carrier_statuses SET carrier = 'New' WHERE phone_number = ANY ('{${HELD}}') AND carrier <> 'Held'`,
+    );
+    await writer`COMMIT`;
+    await writer.end();
+    await importing;
+    expect(await left()).toEqual([]);
+    expect((await stored()).flatMap(({ carrier_statuses: entries }) => entries)).toHaveLength(items.length);
+    await expectDerivedToAgree(database.$client);
   });
-  const seen = [await count()];
-  let isDone = false;
-  const end = importing.ends.finally(() => {
-    isDone = true;
-  });
-  while (!isDone) seen.push(await count());
-  await end;
-  expect(await count()).toBe(1000);
-  expect(seen.filter((each) => each !== 10 && each !== 1000)).toEqual([]);
-});
-
-test.each([
-  ['has changed a number', `UPDATE branded_phone_numbers SET internal_name = 'New'`],
-  ['has locked a number', 'SELECT FROM branded_phone_numbers FOR UPDATE'],
-])('A writer that %s can go on to change it and its entries while an import waits', async (_what, statement) => {
-  await run([number()]);
-  const writer = connectTo(databaseUrl);
-  await writer`BEGIN`;
-  await writer.unsafe(statement);
-  const importing = run([number({ phoneNumber: '+19' })]);
-  const isWaiting = async () => {
-    const [row] = await database.$client`
-      SELECT FROM pg_stat_activity
-      WHERE datname = current_database() AND query LIKE 'LOCK TABLE branded_phone_numbers%' AND wait_event_type = 'Lock'`;
-    return row !== undefined;
-  };
-  await until(isWaiting, 'the import waits for the numbers', 30_000);
-  await writer`UPDATE branded_phone_numbers SET internal_name = 'New'`;
-  await writer`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
-  await writer`COMMIT`;
-  await writer.end();
-  expect(await importing).toMatchObject({ numbers: 1 });
-  expect(await stored()).toMatchObject([{ status: 'rejected', internal_name: 'New' }, { phone_number: '+19' }]);
-  await expectDerivedToAgree(database.$client);
 });
 
 test('Triggers of an operator fire in an import, and stay switched off where they were', async () => {

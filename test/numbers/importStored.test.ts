@@ -1,7 +1,7 @@
 /** What an import stores: every member as it is given, whatever it contains. */
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Progress } from '../../src/numbers/import.js';
+import type { Progress } from '../../src/numbers/staging.js';
 import { inUtc } from '../../src/numbers/time.js';
 import { expectDerivedToAgree } from '../database/derived.js';
 import {
@@ -148,8 +148,8 @@ describe('what is imported', () => {
     const progress: Progress[] = [];
     await run(file, { onProgress: (now: Progress) => progress.push(now) });
     expect(progress.length).toBeGreaterThan(10);
-    expect(progress.at(-1)).toEqual({ bytes: Buffer.byteLength(file), lines: 100, written: 1 });
-    for (const member of ['bytes', 'lines', 'written'] as const) {
+    expect(progress.at(-1)).toEqual({ bytes: Buffer.byteLength(file), written: 100, toWrite: 100 });
+    for (const member of ['bytes', 'written'] as const) {
       const values = progress.map((now) => now[member]);
       expect(values).toEqual(values.toSorted((a, b) => a - b));
     }
