@@ -46,6 +46,20 @@ describe('A writer in SQL', () => {
     await expectDerivedToAgree(sql);
   });
 
+  it('has what it put off derived once, however many statements there were', async () => {
+    await sql`BEGIN`;
+    await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
+    for (let i = 0; i < 50; i++) {
+      await sql`UPDATE branded_phone_numbers SET internal_name = ${`Name ${i}`} WHERE phone_number = ${PHONE}`;
+    }
+    await sql`SET CONSTRAINTS derive_deferred IMMEDIATE`;
+    const [scans] = await sql`SELECT pg_stat_get_xact_numscans('deferred'::regclass)::int AS count`;
+    await sql`COMMIT`;
+    // One to collect the numbers, one to delete the rows.
+    expect(scans?.count).toBe(2);
+    await expectDerivedToAgree(sql);
+  });
+
   it('keeps the updatedAt of a number that it writes together with its entries', async () => {
     await sql`
       WITH number AS (
