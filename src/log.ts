@@ -1,7 +1,11 @@
 /** The log, on standard output: one line of JSON per event or, on a terminal, one line that is easy to read. */
-import { pino } from 'pino';
+import { createRequire } from 'node:module';
+import type * as Pino from 'pino';
 import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config.js';
+
+/** Required, not imported: instrumentation loaded with `--require` sees nothing else, and adds trace ids to the lines. */
+const { pino } = createRequire(import.meta.url)('pino') as typeof Pino;
 
 /** Lines are written together: once there are this many bytes of them, or after this time. */
 const MIN_WRITE_BYTES = 16_000;

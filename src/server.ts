@@ -14,7 +14,7 @@ import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
 import { migrationsFolder } from './packageFolder.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
-import { warmUpValidator } from './request/validation.js';
+import { warmUpValidator } from './request/validator.js';
 
 /** At a stop, seconds for the connections to the database before they are cut. */
 const CLOSE_TIMEOUT_SECONDS = 1;

@@ -9,7 +9,7 @@ import { Reader, type Signal } from '../src/database/reads.js';
 import { openLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { createRateLimit } from '../src/rateLimit/rateLimit.js';
-import { warmUpValidator } from '../src/request/validation.js';
+import { warmUpValidator } from '../src/request/validator.js';
 import { createDatabase } from './database.js';
 
 const PATH = '/v1/brandedPhoneNumbers';

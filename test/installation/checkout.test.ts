@@ -1,11 +1,11 @@
 /** `make start` in a fresh checkout, on every Node that we support and every npm that is in use. */
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { packageFolder } from '../../src/packageFolder.js';
+import { copyCheckout } from './checkout.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
 import { expectDemoPage, startIn } from './service.js';
 
@@ -31,7 +31,7 @@ describe.each(PAIRS)('on Node $node with npm $npm', ({ node, npm }) => {
     const environment = await withNodeAndNpm(node, npm);
     expect((await run('node', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^v${node}\\.`));
     expect((await run('npm', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^${npm}\\.`));
-    await copyCheckout();
+    await copyCheckout(checkout);
     const service = await startIn(checkout, ['make', 'start'], environment);
     try {
       await expectDemoPage(service.url);
@@ -40,16 +40,3 @@ describe.each(PAIRS)('on Node $node with npm $npm', ({ node, npm }) => {
     }
   });
 });
-
-/** The files that git knows, and none that are ignored. */
-async function copyCheckout(): Promise<void> {
-  const { stdout } = await run('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
-    cwd: packageFolder,
-    maxBuffer: 2 ** 26,
-  });
-  const files = stdout.split('\0').filter(Boolean);
-  for (const parent of new Set(files.map((file) => dirname(file)))) {
-    await mkdir(join(checkout, parent), { recursive: true });
-  }
-  await run('cp', ['-p', '--parents', ...files, checkout], { cwd: packageFolder });
-}

@@ -10,6 +10,8 @@ const STOP_TIMEOUT_MS = 30_000;
 
 export interface StartedService {
   url: string;
+  /** Returns what it has printed so far. */
+  output(): string;
   /** Signals the whole process group, and waits until no process is left in the folder. */
   stop(): Promise<void>;
 }
@@ -38,6 +40,7 @@ export async function startIn(
   if (!url) throw new Error(`${command.join(' ')} ended with ${child.exitCode}:\n${output}`);
   return {
     url,
+    output: () => output,
     async stop() {
       if (child.exitCode === null && child.signalCode === null) {
         const gone = once(child, 'exit');

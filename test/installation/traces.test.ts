@@ -1,0 +1,73 @@
+/** The commands of "Traces" in docs/operations.md, word for word except for the addresses of the collectors. */
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { until } from '../until.js';
+import { copyCheckout } from './checkout.js';
+import { startIn } from './service.js';
+
+const run = promisify(execFile);
+const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
+const TRACEPARENT = `00-${TRACE_ID}-b7ad6b7169203331-01`;
+
+/** The traces that an agent has sent: spans name their request in plain text, whatever surrounds it. */
+let traces = '';
+const collector = createServer(async (request, response) => {
+  const sent = Buffer.concat(await request.toArray()).toString('latin1');
+  if (request.url?.endsWith('/traces')) traces += sent;
+  response.setHeader('Content-Type', 'application/json').end('{}');
+});
+
+let folder: string;
+let blocks: string[];
+beforeAll(async () => {
+  await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
+  const { port } = collector.address() as AddressInfo;
+  const manual = await readFile(join(packageFolder, 'docs', 'operations.md'), 'utf8');
+  const [, section = ''] = /\n\*\*Traces\.\*\*(.*?)\n## /s.exec(manual) ?? [];
+  blocks = [...section.matchAll(/```sh\n(.*?)```/gs)].map(([, block = '']) =>
+    block.replace(/http:\/\/(collector|agent):\d+/, `http://127.0.0.1:${port}`),
+  );
+  folder = await mkdtemp(join(tmpdir(), 'branded phone numbers traced-'));
+  await copyCheckout(folder);
+  await run('cp', ['-a', 'node_modules', 'dist', folder], { cwd: packageFolder });
+});
+afterAll(async () => {
+  collector.close();
+  await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+});
+
+const OPENTELEMETRY = { trace_id: TRACE_ID, span_id: expect.stringMatching(/^[\da-f]{16}$/) };
+const DATADOG = { dd: expect.objectContaining({ trace_id: TRACE_ID, span_id: expect.stringMatching(/^\d+$/) }) };
+
+it.each([
+  ['OpenTelemetry with some instrumentations', () => blocks[0], OPENTELEMETRY],
+  ['OpenTelemetry with all instrumentations', () => blocks[0]?.replace(/^export OTEL_NODE_.*\n/m, ''), OPENTELEMETRY],
+  ['OpenTelemetry loaded by NODE_OPTIONS', () => `${blocks[0]?.replace(/^node .*/ms, '')}${blocks[1]}`, OPENTELEMETRY],
+  ['Datadog', () => blocks[2], DATADOG],
+])('%s: requests are traced, and their log lines name the trace', async (_name, script, ids) => {
+  traces = '';
+  const service = await startIn(folder, ['bash', '-ec', script() ?? '']);
+  try {
+    // A query that was not seen before is validated.
+    const url = `${service.url}/v1/brandedPhoneNumbers?status=approved`;
+    const response = await fetch(url, { headers: { traceparent: TRACEPARENT, connection: 'close' } });
+    expect([response.status, await response.json()]).toEqual([200, { items: [], nextCursor: null }]);
+    const lines = () =>
+      service
+        .output()
+        .split('\n')
+        .filter((line) => line.includes('"route":"/v1/brandedPhoneNumbers"'));
+    await until(() => lines().length > 0, 'the request is logged');
+    expect(JSON.parse(lines()[0] ?? '')).toMatchObject({ status: 200, ...ids });
+  } finally {
+    await service.stop();
+  }
+  expect(traces).toContain('GET /v1/brandedPhoneNumbers');
+});
