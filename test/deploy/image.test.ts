@@ -1,0 +1,108 @@
+/**
+ * The image, built and run by buildah, which is also what Podman builds with. Its base image is made here, of Debian's minimal
+ * system and npm's packages of Node and npm, since no registry of images may be in reach.
+ */
+import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { expectDemoPage, type StartedService, startIn } from '../installation/service.js';
+import { freePort } from '../port.js';
+import { type PostgresServer, startPostgres } from '../postgresServer.js';
+import { isInstalled } from './programs.js';
+
+/** It takes one minute on an idle machine. */
+const BUILD_TIMEOUT_MS = 900_000;
+const AUTHORITIES = '/etc/ssl/certs/ca-certificates.crt';
+
+const canBuild = process.getuid?.() === 0 && isInstalled('buildah') && isInstalled('debootstrap');
+
+describe.skipIf(!canBuild)('the image', () => {
+  let folder: string;
+  let container: string;
+  let image: { Entrypoint: string[]; User: string; Healthcheck: { Test: string[] } };
+  let postgres: PostgresServer;
+  let settings: string[];
+  let service: StartedService;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-image-'));
+    const dockerfile = await readFile(join(packageFolder, 'Dockerfile'), 'utf8');
+    const [, base = '', node = '', suite = ''] = /^FROM (node:(\d+)-([a-z]+)-slim)$/m.exec(dockerfile) ?? [];
+    await makeBase(base, node, suite);
+    // npm opens more files than the 1024 that buildah would allow.
+    const limits = ['--ulimit', 'nofile=16384:16384'];
+    const options = ['--pull-never', '--layers=false', '--format', 'docker', '--tag', 'localhost/numbers'];
+    await buildah('build', ...limits, ...options, packageFolder);
+    container = await buildah('from', '--pull-never', 'localhost/numbers');
+    image = JSON.parse(await buildah('inspect', container)).Docker.config;
+    postgres = await startPostgres();
+    settings = [`DATABASE_URL=${postgres.url}`, 'AUTH=none', 'HOST=127.0.0.1', `PORT=${await freePort()}`];
+    const command = ['buildah', ...storage(), ...inContainer([...image.Entrypoint, 'serve', '--demo'])];
+    service = await startIn(folder, command, environment);
+  }, BUILD_TIMEOUT_MS);
+  afterAll(async () => {
+    await service?.stop();
+    await postgres?.remove();
+    if (container) await buildah('rm', '--all');
+    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+  }, BUILD_TIMEOUT_MS);
+
+  const environment = { ...process.env, BUILDAH_ISOLATION: 'chroot' };
+  const storage = () => ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')];
+
+  const buildah = (...args: string[]) => run('buildah', [...storage(), ...args]);
+
+  /** Runs a program and returns what it prints. */
+  async function run(program: string, args: string[]): Promise<string> {
+    const options = { cwd: folder, env: environment, maxBuffer: 2 ** 26 };
+    return (await promisify(execFile)(program, args, options)).stdout.trim();
+  }
+
+  function inContainer(command: string[]): string[] {
+    return ['run', ...settings.flatMap((setting) => ['--env', setting]), container, '--', ...command];
+  }
+
+  /** Makes what the image is built from, with the certificates that npm needs here. */
+  async function makeBase(name: string, node: string, suite: string): Promise<void> {
+    const program = `node-${process.platform}-${process.arch}`;
+    const packages = [`${program}@${node}`, 'npm@11'];
+    const options = ['--no-save', '--no-package-lock', '--ignore-scripts', '--force', '--prefer-offline'];
+    await Promise.all([
+      run('debootstrap', ['--variant=minbase', suite, join(folder, 'debian')]),
+      run('npm', ['install', '--prefix', folder, ...options, ...packages]),
+    ]);
+    const modules = join(folder, 'node_modules');
+    const from = await buildah('from', 'scratch');
+    const copies: [string, string][] = [
+      [join(folder, 'debian'), '/'],
+      [join(modules, program, 'bin', 'node'), '/usr/local/bin/node'],
+      [join(modules, 'npm'), '/usr/local/lib/node_modules/npm'],
+      [AUTHORITIES, AUTHORITIES],
+    ];
+    for (const [source, target] of copies) await buildah('copy', '--quiet', from, source, target);
+    await buildah('run', from, '--', 'ln', '-s', '../lib/node_modules/npm/bin/npm-cli.js', '/usr/local/bin/npm');
+    await buildah('config', '--env', `NODE_EXTRA_CA_CERTS=${AUTHORITIES}`, from);
+    await buildah('commit', '--quiet', '--rm', from, `localhost/${name}`);
+  }
+
+  it('serves the demo, not as root', async () => {
+    await expectDemoPage(service.url);
+    expect(image.User).toBe('1000:1000');
+  });
+
+  it.each(['/docs', '/openapi.yaml', '/clients/go/README.md', '/docs/deprecation.md', '/healthz', '/readyz'])(
+    'serves %s',
+    async (path) => {
+      expect([path, (await fetch(service.url + path)).status]).toEqual([path, 200]);
+    },
+  );
+
+  it('finds itself healthy', async () => {
+    const [, ...check] = image.Healthcheck.Test;
+    await buildah(...inContainer(check));
+  });
+});
