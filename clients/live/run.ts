@@ -93,7 +93,8 @@ const others: Record<string, () => Omit<Run, 'name'>> = {
     return {
       command: [
         ...[join(made, 'bin', 'python'), '-m', 'pytest', '-p', 'no:cacheprovider'],
-        ...['-o', `pythonpath=${join(made, 'generated')}`, 'clients/generators/openapi-python-client'],
+        // pytest splits it as a shell does.
+        ...['-o', `pythonpath='${join(made, 'generated')}'`, 'clients/generators/openapi-python-client'],
       ],
       passed: /(\d+) passed/g,
     };

@@ -98,7 +98,7 @@ describe('export', () => {
   it('leaves nothing behind when a signal ends it', async () => {
     await mkdir(inFolder('stopped'));
     const other = connectTo(command.databaseUrl);
-    const { code } = await other.begin(async (sql) => {
+    const { code, stderr } = await other.begin(async (sql) => {
       // The export waits for this, its file open.
       await sql`LOCK TABLE business_profiles`;
       return command.shell(`
@@ -108,7 +108,7 @@ describe('export', () => {
         kill $child; wait $child`);
     });
     await other.end();
-    expect(code).toBe(143);
+    expect(code, stderr).toBe(143);
     expect(await readdir(inFolder('stopped'))).toEqual([]);
   });
 

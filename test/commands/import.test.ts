@@ -99,7 +99,7 @@ describe('import', () => {
   it('fails if standard output cannot be written, and says on standard error what was imported', async () => {
     const stdout = createWriteStream('/dev/full').on('error', () => {});
     const { code, stderr } = await command.run(['import', '-'], lines[3], { stdout });
-    expect(code).toBe(1);
+    expect(code, stderr).toBe(1);
     expect(stderr.split('\n')[0]).toBe('imported 1 number, 1 carrier status');
     expect(stderr).toContain('standard output could not be written');
     expect(await stored()).toContain('+14155550103');

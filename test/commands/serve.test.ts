@@ -154,8 +154,7 @@ describe('serve says in one line why it cannot start:', () => {
     ['an open host without a choice of AUTH', { HOST: '0.0.0.0' }, /^AUTH must be chosen/],
   ])('%s', async (_name, environment, said) => {
     const { code, stderr } = await command.run(['serve'], '', { environment });
-    expect(code).toBe(1);
-    expect(stderr).toMatch(said);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(said)]);
     expect(stderr).not.toContain('    at ');
   });
 
