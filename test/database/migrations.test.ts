@@ -91,7 +91,7 @@ it('Each migration is newer than the one before: otherwise it would be skipped',
   expect(times).toEqual([...new Set(times)].sort((a, b) => a - b));
 });
 
-describe.each(Object.entries(releases))('Release %s', (version, migrations) => {
+describe.each(Object.entries(releases))('Release %s', (version, { migrations }) => {
   it('keeps its migrations as they were released; changes come as new ones', async () => {
     const { entries } = await readJournal(migrationsFolder);
     const tags = Object.keys(migrations);
