@@ -45,12 +45,8 @@ export function listBrandedPhoneNumbers({
 
   return async (request, response) => {
     const end = performance.now() + timeoutMs;
-    try {
-      await concurrencyLimit.run(() => answer(request, response, end));
-    } catch (error) {
-      if (!response.hasHeader('RateLimit')) response.set(rateLimit.uncounted);
-      throw error;
-    }
+    response.set(rateLimit.headersOf());
+    await concurrencyLimit.run(() => answer(request, response, end));
   };
 
   async function answer(request: Request, response: Response, end: number): Promise<void> {
@@ -59,7 +55,9 @@ export function listBrandedPhoneNumbers({
     const { client, refusal } = await identify(request);
     response.locals.client = client.id;
     // Before anything else is done for the request: a client that is over its limit must cost next to nothing.
-    response.set(await rateLimit.count(client.id));
+    const decision = await rateLimit.count(client.id).decision;
+    response.set(rateLimit.headersOf(decision));
+    if (!decision.allowed) throw rateLimit.refusalOf(decision);
     if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
     if (refusal !== undefined) throw unauthorized(refusal);
     const query = await readQuery(request.url);

@@ -6,9 +6,10 @@
  * Why not with rate-limiter-flexible's own parts: its `insuranceLimiter` would be a `RateLimiterMemory`, whose fixed windows
  * let almost twice the limit pass around their edge, and which begins at 0 when the store fails; its
  * `inMemoryBlockOnConsumed` looks at all blocked clients whenever it adds one (1.4 s of CPU for 20,000); its
- * `RLWrapperTimeouts` takes an answer for late that came in time, while the instance was busy.
+ * `RLWrapperTimeouts` takes a response for late that came in time, while the instance was busy.
  *
- * Known limitation: N instances that can't ask the store let up to N times the limit pass.
+ * Known limitation: N instances that can't ask the store let up to N times the limit pass, and so they do in the second in
+ * which a store comes back empty, or its clock is set forward.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
@@ -18,17 +19,17 @@ import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { UserError } from '../userError.js';
+import { WINDOW_MS } from './slidingLog.js';
 
 /** What all instances count in: a sliding log of each client's requests, by one clock. */
 export interface LimitStore {
   readonly kind: string;
   /**
-   * Counts a request of the client; rejects with the result if the client is over its limit.
+   * Counts a request of the client that came at `came`, by `performance.now()`; rejects with the result if the client was
+   * over its limit then.
    * @throws {UserError} if waiting does not help
    */
-  consume(client: string): Promise<RateLimiterRes>;
-  /** Begins to remove clients that have stopped sending, if the store does not do so itself. */
-  startSweeping?(): void;
+  consume(client: string, came: number): Promise<RateLimiterRes>;
   close(): Promise<void>;
 }
 
@@ -40,24 +41,29 @@ export interface Decision {
   waitMs: number;
 }
 
-/** A client may send the limit's requests in any window of this length. */
-export const WINDOW_MS = 1000;
-/** How long the store may take to answer, so that a request is decided within 250 ms even on a busy machine. */
+/** A request that is being counted. */
+export interface Count {
+  /** Whether it is worth preparing the response meanwhile; false if this instance refuses the request by its own log. */
+  isProbable: boolean;
+  decision: Promise<Decision>;
+}
+
+/** How long the store may take to respond, so that a request is decided within 250 ms even on a busy machine. */
 export const STORE_TIMEOUT_MS = 150;
-/** More clients than an instance can answer in a window; beyond, the one that asked longest ago is forgotten. */
+/** More clients than an instance can serve in a window; beyond, the one whose request is the oldest is forgotten. */
 const MAX_CLIENTS = 50_000;
-/** A start asks the store again after a pause if it did not answer, until the time is up. */
+/** A start asks the store again after a pause if it did not respond, until the time is up. */
 const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
-/** Clients that nobody is. So many that each node of a Redis Cluster is asked for one of them. */
-const NOBODIES = Array.from({ length: 16 }, (_, i) => `start ${i}`);
+/** Client ids used only to probe the store at startup: enough of them that one belongs to each node of a Redis Cluster. */
+const PROBES = Array.from({ length: 16 }, (_, i) => `start ${i}`);
 /** A reason for which the store fails is logged again after this time. */
 const LOG_INTERVAL_MS = 60_000;
 
-/** A request that this instance let pass: when it came, and when the store said that it was counted, if it did. */
+/** A request that this instance has let pass, at least until the store refused it. */
 interface Passed {
   came: number;
-  counted: number;
+  isRefused: boolean;
 }
 
 export class RateLimiter {
@@ -79,13 +85,13 @@ export class RateLimiter {
   }
 
   /**
-   * Asks the store until it answers; stops trying after a while.
-   * @throws {UserError} where no waiting helps
+   * Asks the store until it responds; stops trying after a while.
+   * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
   async warmUp(): Promise<void> {
     for (const end = performance.now() + WARM_UP_TIMEOUT_MS; ; await sleep(WARM_UP_PAUSE_MS)) {
       try {
-        return void (await Promise.all(NOBODIES.map((client) => this.#ask(client).catch(unlessOver))));
+        return void (await Promise.all(PROBES.map((client) => this.#ask(client, performance.now()).catch(unlessOver))));
       } catch (error) {
         if (error instanceof UserError) throw error;
         if (performance.now() > end) return this.#failed(error);
@@ -93,61 +99,59 @@ export class RateLimiter {
     }
   }
 
-  /** Decides within 250 ms whether a request of `client` passes, and counts it if so. Never rejects. */
-  async decide(client: string): Promise<Decision> {
+  /**
+   * Counts a request of `client`, and decides within 250 ms whether it passes. At most the limit's number of a client's
+   * requests in a window are both probable and then refused.
+   */
+  count(client: string): Count {
     const came = performance.now();
-    const decision = await this.#decide(client, came);
-    this.#metrics.limited(decision.allowed, (performance.now() - came) / 1000);
-    return decision;
+    const { isProbable, decision } = this.#count(client, came);
+    const measured = decision.then((made) => {
+      this.#metrics.limited(made.allowed, (performance.now() - came) / 1000);
+      return made;
+    });
+    return { isProbable, decision: measured };
   }
 
   close(): Promise<void> {
     return this.#store.close();
   }
 
-  async #decide(client: string, came: number): Promise<Decision> {
+  #count(client: string, came: number): Count {
     const overMs = this.#over.getRemainingTTL(client);
-    if (overMs > 0) return refused(overMs);
-    const others = this.#recent(client, came);
-    const waitMs = (others[0]?.came ?? came) + WINDOW_MS - came;
-    if (others.length >= this.#points) return refused(waitMs);
-    const request = { came, counted: Number.POSITIVE_INFINITY };
-    this.#passed.set(client, [...others, request]);
-    const remaining = this.#points - others.length - 1;
+    if (overMs > 0) return refusedHere(overMs);
+    const recent = (this.#passed.get(client) ?? []).filter((request) => request.came > came - WINDOW_MS);
+    const passed = recent.filter(({ isRefused }) => !isRefused);
+    const waitMs = (passed[0]?.came ?? came) + WINDOW_MS - came;
+    if (passed.length >= this.#points) return refusedHere(waitMs);
+    const request = { came, isRefused: false };
+    const isProbable = recent.length < this.#points;
+    this.#passed.set(client, [...recent, request]);
+    const alone = { allowed: true, remaining: this.#points - passed.length - 1, waitMs };
+    return { isProbable, decision: this.#decide(client, request, alone) };
+  }
+
+  /** Returns what the store decides; `alone`, what this instance does, if the store does not respond in time. */
+  async #decide(client: string, request: Passed, alone: Decision): Promise<Decision> {
     try {
-      const answer = await this.#ask(client);
-      request.counted = performance.now();
-      // Answered before this one came, and not out of the store's window by now.
-      const isKnown = ({ came: before, counted }: Passed) => counted < came && before > request.counted - WINDOW_MS;
-      // The store was emptied or its clock was set, so it has forgotten what other instances have let pass, too.
-      if (answer.consumedPoints <= others.filter(isKnown).length) return this.#refuse(client, request, WINDOW_MS);
-      return { allowed: true, remaining: Math.min(answer.remainingPoints, remaining), waitMs: answer.msBeforeNext };
+      const { remainingPoints, msBeforeNext } = await this.#ask(client, request.came);
+      return { allowed: true, remaining: Math.min(remainingPoints, alone.remaining), waitMs: msBeforeNext };
     } catch (error) {
-      if (error instanceof RateLimiterRes) return this.#refuse(client, request, error.msBeforeNext);
-      this.#failed(error);
-      return { allowed: true, remaining, waitMs };
+      if (!(error instanceof RateLimiterRes)) {
+        this.#failed(error);
+        return alone;
+      }
+      // Refuses any more that the client sends before the store could let one pass.
+      request.isRefused = true;
+      const waitMs = Math.min(Math.max(1, error.msBeforeNext), WINDOW_MS);
+      this.#over.set(client, true, { ttl: waitMs });
+      return refused(waitMs);
     }
   }
 
   /** What the store says, in time. */
-  #ask(client: string): Promise<RateLimiterRes> {
-    return withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, late);
-  }
-
-  /** The requests of the client that passed here in the window before `now`. */
-  #recent(client: string, now: number): readonly Passed[] {
-    return (this.#passed.get(client) ?? []).filter(({ came }) => came > now - WINDOW_MS);
-  }
-
-  /** Refuses `request`, and what else the client sends before the store could let it pass. */
-  #refuse(client: string, request: Passed, storeMs: number): Decision {
-    const waitMs = Math.min(Math.max(1, storeMs), WINDOW_MS);
-    this.#passed.set(
-      client,
-      this.#recent(client, request.came).filter((each) => each !== request),
-    );
-    this.#over.set(client, true, { ttl: waitMs });
-    return refused(waitMs);
+  #ask(client: string, came: number): Promise<RateLimiterRes> {
+    return withDeadline(this.#store.consume(client, came), STORE_TIMEOUT_MS, late);
   }
 
   #failed(error: unknown): void {
@@ -155,17 +159,18 @@ export class RateLimiter {
     const { message: reason } = causeOf(error);
     if (this.#logged.has(reason)) return;
     this.#logged.set(reason, true);
-    this.#log.error(
-      { store: this.#store.kind, reason },
-      'the rate limit store failed: each instance counts on its own',
-    );
+    this.#log.error({ store: this.#store.kind, reason }, 'rate limit store unavailable; counting per instance');
   }
 }
 
-const late = () => new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
+const late = () => new Error(`no response within ${STORE_TIMEOUT_MS} ms`);
 
 function unlessOver(error: unknown): void {
   if (!(error instanceof RateLimiterRes)) throw error;
+}
+
+function refusedHere(waitMs: number): Count {
+  return { isProbable: false, decision: Promise.resolve(refused(waitMs)) };
 }
 
 function refused(waitMs: number): Decision {

@@ -1,14 +1,15 @@
 /**
- * The rate limit's store in PostgreSQL: the times of each client's counted requests in an unlogged table, tested and
- * extended under the lock of the client's row, where instances take turns, and on the database's clock, which serves them
- * all. Requests that come while a statement counts others are counted together by the next one.
+ * The rate limit's store in PostgreSQL: each client's sliding log in an unlogged table, tested and extended under the lock of
+ * the client's row, where instances take turns, and on the database's clock, which serves them all. Requests that come while
+ * a statement counts others are counted together by the next one.
  */
 import { setImmediate } from 'node:timers/promises';
-import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible';
+import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from '../database/connect.js';
 import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE, READ_ONLY } from '../database/errors.js';
 import { UserError } from '../userError.js';
-import { type LimitStore, STORE_TIMEOUT_MS, WINDOW_MS } from './limiter.js';
+import { type LimitStore, STORE_TIMEOUT_MS } from './limiter.js';
+import { type Log, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
 
 /** Milliseconds between sweeps of clients that have stopped sending. */
 const SWEEP_INTERVAL_MS = 60_000;
@@ -31,8 +32,8 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   let sweeps: NodeJS.Timeout | undefined;
   return {
     kind: 'postgresql',
-    consume: (client) =>
-      limiter.consume(client).catch((error) => {
+    consume: (client, came) =>
+      limiter.consume(client, 1, { came }).catch((error) => {
         throw codeOf(error) === INSUFFICIENT_PRIVILEGE ? mayNotCount(error) : error;
       }),
     startSweeping() {
@@ -54,53 +55,74 @@ function mayNotCount({ message }: Error): UserError {
 }
 
 /**
- * Counts for each of the clients $1 as many requests as $2 says, unless it has $3 in the last second. The clock is read
- * under the lock of the client's row, so its requests are in order. Those in the future are from before the clock was set
- * back; they count as now, or the client would be blocked for as long as the step. Without OFFSET 0, the clock and the log
- * would be read again wherever they are named.
+ * Counts requests of the clients $1, which came at the times in $2, earliest first: as many of each client's as come before the
+ * first that does not fit below the limit $3, by slidingLog.ts. `lead` gives the request with which a window would be over
+ * it. The clock is read under the lock of the client's row. Requests in the future are from before the clock was set back; they
+ * count as now, or the client would be blocked for as long as the step. Without OFFSET 0, the clock and the log would be read
+ * again wherever they are named.
  */
 const COUNT = `
 INSERT INTO rate_limits AS log (client, requests, counted)
-SELECT client, array_fill(clock_timestamp(), ARRAY[fitting]), fitting
-FROM unnest($1::text[], $2::integer[]) AS wanted (client, number),
-  LATERAL (SELECT least(number, $3::integer) AS fitting) AS empty_log
+SELECT client, wanted[:$3::integer], least(cardinality(wanted), $3::integer)
+FROM unnest($1::text[], $2::text[]) AS sent (client, times),
+  LATERAL (SELECT ARRAY(
+    SELECT least(to_timestamp(time / 1000000), clock_timestamp()) FROM unnest(times::float8[]) AS time
+  ) AS wanted OFFSET 0) AS came
 ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
-  SELECT recent || array_fill(moment, ARRAY[fitting]), fitting
+  SELECT ARRAY(SELECT request FROM unnest(recent || wanted[:fitting]) AS request ORDER BY request), fitting
   FROM
     (SELECT clock_timestamp() AS moment OFFSET 0) AS clock,
-    LATERAL (SELECT ARRAY(
+    LATERAL (SELECT excluded.requests AS wanted, ARRAY(
       SELECT least(request, moment) FROM unnest(log.requests) AS request
-      WHERE request > moment - interval '1 second'
-      ORDER BY request
-    ) AS recent OFFSET 0) AS log_window,
-    LATERAL (SELECT greatest(0, least(excluded.counted, $3::integer - cardinality(recent))) AS fitting) AS room
+      WHERE request > moment - interval '2 seconds'
+    ) AS recent OFFSET 0) AS logged,
+    LATERAL (SELECT CASE
+      WHEN cardinality(recent) + cardinality(wanted) <= $3::integer THEN cardinality(wanted)
+      ELSE (
+        SELECT coalesce(min(place) - 1, cardinality(wanted))::integer
+        FROM unnest(wanted) WITH ORDINALITY AS next (request, place)
+        WHERE EXISTS (
+          SELECT FROM (
+            SELECT request AS first, lead(request, $3::integer) OVER (ORDER BY request) AS last
+            FROM unnest(recent || wanted[:place::integer]) AS request
+          ) AS span
+          WHERE last < first + interval '1 second' AND next.request BETWEEN first AND last
+        )
+      )
+    END AS fitting OFFSET 0) AS room
 )
-RETURNING client, counted, cardinality(requests) AS total,
-  extract(epoch FROM requests[1] + interval '1 second' - clock_timestamp())::float8 * 1000 AS wait_ms`;
+RETURNING client, counted, extract(epoch FROM clock_timestamp())::float8 * 1000000 AS now,
+  (SELECT count(*)::integer FROM unnest(requests) AS request WHERE request > clock_timestamp() - interval '1 second') AS recent,
+  extract(epoch FROM interval '1 second' - (clock_timestamp() - requests[greatest(1, cardinality(requests) - $3::integer + 1)]))::float8
+    * 1000 AS "waitMs"`;
 
-/** What COUNT returns for a client: how many requests it counted, with them how many there are, and until the oldest leaves. */
-interface Counted {
+/** What COUNT returns for a client: its log, and how many requests it counted. */
+interface Counted extends Log {
   client: string;
   counted: number;
-  total: number;
-  wait_ms: number;
 }
 
-/** What it says to one of the client's requests. */
-interface Place {
-  /** Its place in the window; beyond the limit where it was not counted. */
-  consumed: number;
-  waitMs: number;
+/** What the database says of a request. */
+interface Outcome {
+  log: Log;
+  isCounted: boolean;
+  /** How many of the client's requests that came later were counted with it. */
+  later: number;
 }
 
 interface Waiting {
-  resolve(place: Place): void;
+  came: number;
+  resolve(outcome: Outcome): void;
   reject(reason: unknown): void;
 }
 
-/** The library's limiter, with our statement. */
+/** For a request that waited for longer than a window: it was decided long ago, and no other depends on it any more. */
+const TOO_LATE = new Error('not counted in time');
+
+/** A store as the library has it written: by `_upsert`, which counts, and `_getRateLimiterRes`, which says what that means. */
 class SlidingLog extends RateLimiterPostgres {
   readonly #database: Database;
+  readonly #clock = new StoreClock();
   #waiting = new Map<string, Waiting[]>();
   #isCounting = false;
   #reconnected = Number.NEGATIVE_INFINITY;
@@ -111,17 +133,21 @@ class SlidingLog extends RateLimiterPostgres {
     this.#database = database;
   }
 
-  _upsert(client: string): Promise<Place> {
+  _upsert(client: string, _points: number, _ms: number, _force: boolean, { came }: { came: number }): Promise<Outcome> {
     return new Promise((resolve, reject) => {
-      const others = this.#waiting.get(client) ?? [];
-      this.#waiting.set(client, others);
-      others.push({ resolve, reject });
+      this.#wait(client, { came, resolve, reject });
       if (!this.#isCounting) void this.#countAll();
     });
   }
 
-  _getRateLimiterRes(_client: string, _points: number, { consumed, waitMs }: Place): RateLimiterRes {
-    return new RateLimiterRes(Math.max(0, this.points - consumed), waitMs, consumed, consumed === 1);
+  _getRateLimiterRes(_client: string, _points: number, { log, isCounted, later }: Outcome): RateLimiterRes {
+    return resultOf(log, this.points, isCounted, later);
+  }
+
+  #wait(client: string, request: Waiting): void {
+    const requests = this.#waiting.get(client) ?? [];
+    this.#waiting.set(client, requests);
+    requests.push(request);
   }
 
   /** Sends one statement after the other: several at once would count fewer requests each, for as much of PostgreSQL's CPU. */
@@ -135,19 +161,24 @@ class SlidingLog extends RateLimiterPostgres {
 
   /** Never rejects. */
   async #countWaiting(): Promise<void> {
-    const batch = this.#waiting;
-    this.#waiting = new Map();
+    const sent = performance.now();
+    const batch = this.#takeWaiting(sent);
     // In the same order on all instances, so that no two wait for each other's rows.
     const clients = [...batch.keys()].sort();
-    const numbers = clients.map((client) => batch.get(client)?.length ?? 0);
+    const times = clients.map((client) => `{${batch.get(client)?.map(({ came }) => this.#clock.at(came))}}`);
     const { sockets } = this.#database;
     // Again and again: a socket may not have been silent for long enough yet.
     const overdue = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
     try {
-      const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, numbers, this.points], { prepare: true });
-      for (const { client, counted, total, wait_ms: waitMs } of await rows) {
-        for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
-          resolve({ consumed: i < counted ? total - counted + i + 1 : this.points + 1, waitMs });
+      const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, times, this.points], { prepare: true });
+      for (const { client, counted, ...log } of await rows) {
+        const requests = batch.get(client) ?? [];
+        const isPast = requests.map(({ came }) => StoreClock.isPast(this.#clock.at(came), log.now));
+        this.#clock.learn(sent, log.now);
+        for (const [i, request] of requests.entries()) {
+          // By the clock as it was known before; it is counted by what is known now.
+          if (isPast[i]) this.#wait(client, request);
+          else request.resolve({ log, isCounted: i < counted, later: counted - i - 1 });
         }
       }
     } catch (error) {
@@ -157,6 +188,18 @@ class SlidingLog extends RateLimiterPostgres {
     } finally {
       clearInterval(overdue);
     }
+  }
+
+  /** Takes the requests that wait, by client, without those that came too long before `now` to matter. */
+  #takeWaiting(now: number): Map<string, Waiting[]> {
+    const batch = new Map<string, Waiting[]>();
+    for (const [client, requests] of this.#waiting) {
+      const isInTime = ({ came }: Waiting) => came > now - WINDOW_MS;
+      for (const request of requests) if (!isInTime(request)) request.reject(TOO_LATE);
+      if (requests.some(isInTime)) batch.set(client, requests.filter(isInTime));
+    }
+    this.#waiting = new Map();
+    return batch;
   }
 
   /** Replaces the connections; not again while the new ones are being opened. */
@@ -174,7 +217,7 @@ class SlidingLog extends RateLimiterPostgres {
  */
 const SWEEP = `
 WITH batch AS (
-  SELECT client, requests[cardinality(requests)] AS latest FROM rate_limits
+  SELECT client, coalesce(requests[cardinality(requests)], '-infinity') AS latest FROM rate_limits
   WHERE client > $1 ORDER BY client LIMIT $2 FOR UPDATE SKIP LOCKED
 ), gone AS (
   DELETE FROM rate_limits USING batch

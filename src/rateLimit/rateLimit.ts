@@ -6,22 +6,25 @@
 import type { Config } from '../config.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import { problem } from '../problem/problem.js';
-import { type Decision, RateLimiter, WINDOW_MS } from './limiter.js';
+import { type ProblemError, problem } from '../problem/problem.js';
+import { type Count, type Decision, RateLimiter } from './limiter.js';
 import { openPostgresStore } from './postgresStore.js';
 import { openRedisStore } from './redisStore.js';
+import { WINDOW_MS } from './slidingLog.js';
 
 /** Header fields by their names. */
 type Headers = Readonly<Record<string, string>>;
 
 export interface RateLimit {
-  /** Counts a request of `client`. Resolves to the limit's headers; rejects with the problem of a 429 where it may not pass. */
-  count(client: string): Promise<Headers>;
-  /** The limit's headers for an answer without a count: none is left for a second. */
-  uncounted: Headers;
+  /** Counts a request of `client`. The decision never rejects. */
+  count(client: string): Count;
+  /** Returns the limit's headers for a response; without a decision, none is left for a second. */
+  headersOf(decision?: Decision): Headers;
+  /** Returns the problem of a 429 for a request that was refused. */
+  refusalOf(decision: Decision): ProblemError;
   /**
    * Opens the connections to the store, so that the first requests are as fast as the later ones.
-   * @throws {UserError} if the store refuses, and waiting does not help
+   * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
   warmUp(): Promise<void>;
   close(): Promise<void>;
@@ -43,39 +46,36 @@ export function createRateLimit(
       });
   const limiter = new RateLimiter(store, points, log, metrics);
   return {
-    async count(client) {
-      const decision = await limiter.decide(client);
-      const headers = headersOf(decision, points);
-      if (decision.allowed) return headers;
-      const seconds = wholeSeconds(decision.waitMs);
+    count: (client) => limiter.count(client),
+    headersOf({ remaining, waitMs } = { allowed: false, remaining: 0, waitMs: WINDOW_MS }) {
+      return {
+        'RateLimit-Policy': `"default";q=${points};w=${WINDOW_MS / 1000}`,
+        RateLimit: `"default";r=${remaining};t=${wholeSeconds(waitMs)}`,
+      };
+    },
+    refusalOf({ waitMs }) {
+      const seconds = wholeSeconds(waitMs);
       const pause = `${seconds} second${seconds === 1 ? '' : 's'}`;
-      throw problem('rate-limit-exceeded', `At most ${points} requests in any one second. Try again in ${pause}.`, {
-        headers: { ...headers, 'Retry-After': String(seconds) },
+      return problem('rate-limit-exceeded', `At most ${points} requests in any one second. Try again in ${pause}.`, {
+        headers: { 'Retry-After': String(seconds) },
       });
     },
-    uncounted: headersOf({ allowed: false, remaining: 0, waitMs: WINDOW_MS }, points),
-    async warmUp() {
-      await limiter.warmUp();
-      store.startSweeping?.();
-    },
+    warmUp: () => limiter.warmUp(),
     close: () => limiter.close(),
   };
 }
 
+const ALLOWED: Decision = { allowed: true, remaining: Number.POSITIVE_INFINITY, waitMs: 0 };
+
 const unlimited: RateLimit = {
-  count: async () => ({}),
-  uncounted: {},
+  count: () => ({ isProbable: true, decision: Promise.resolve(ALLOWED) }),
+  headersOf: () => ({}),
+  refusalOf() {
+    throw new Error('without a limit, no request is refused');
+  },
   async warmUp() {},
   async close() {},
 };
-
-/** The headers of draft-ietf-httpapi-ratelimit-headers for a limit of `points` requests in a window. */
-function headersOf({ remaining, waitMs }: Decision, points: number): Headers {
-  return {
-    'RateLimit-Policy': `"default";q=${points};w=${WINDOW_MS / 1000}`,
-    RateLimit: `"default";r=${remaining};t=${wholeSeconds(waitMs)}`,
-  };
-}
 
 /** Rounded up, so that a client that waits that long is let through. */
 function wholeSeconds(milliseconds: number): number {

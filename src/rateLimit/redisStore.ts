@@ -1,43 +1,61 @@
 /**
- * The rate limit's store in Redis (or Valkey): the times of each client's counted requests in a list, tested and extended
- * by one script, which Redis runs atomically and by its own clock. One round trip per request.
+ * The rate limit's store in Redis (or Valkey): each client's sliding log in a list, tested and extended by one script, which
+ * Redis runs atomically and by its own clock. One round trip per request.
  */
 import type { EventEmitter } from 'node:events';
-import { Cluster, Redis, ReplyError } from 'ioredis';
+import { Cluster, Command, Redis, ReplyError } from 'ioredis';
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { codeOf } from '../database/errors.js';
 import { UserError } from '../userError.js';
-import { type LimitStore, WINDOW_MS } from './limiter.js';
+import type { LimitStore } from './limiter.js';
 import { redisAddressOf } from './redisAddress.js';
+import { type Log, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
 
 /**
- * Counts a request, unless the client is over its limit. The library passes its key, and as ARGV the points to consume (one),
- * the window in seconds and the limit. Returns how many requests are counted (more than the limit when this one is refused)
- * and the milliseconds until the oldest of them leaves the window. After the clock was set back, as at a failover, times in
- * the future count as now, or the client would be blocked for as long as the step.
+ * Counts the request that came at ARGV[1], by the clock of Redis, unless the client is over the limit of ARGV[2] in a window of
+ * ARGV[3] microseconds (slidingLog.ts). Returns 1 if it is counted, the clock, the requests in the window before it, and the
+ * microseconds until the oldest of as many as the limit leaves. After the clock was set back, as at a failover, times in the
+ * future count as now, or the client would be blocked for as long as the step. Needs no commands but those that
+ * docs/operations.md lists.
  */
-const COUNT_REQUEST = `
+const COUNT = `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local window, limit = ARGV[2] * 1000000, tonumber(ARGV[3])
-local requests = redis.call('LRANGE', KEYS[1], 0, -1)
-for i, request in ipairs(requests) do
-  if tonumber(request) > now then
-    requests[i] = string.format('%.0f', now)
-    redis.call('LSET', KEYS[1], i - 1, requests[i])
+local at, limit, window = math.min(tonumber(ARGV[1]), now), tonumber(ARGV[2]), tonumber(ARGV[3])
+local log, gone, recent = {}, 0, 0
+local function set(i, request)
+  redis.call('LSET', KEYS[1], i - 1, string.format('%.0f', request))
+end
+for i, request in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+  request = tonumber(request)
+  if request > now then
+    request = now
+    set(i, now)
   end
+  -- A request may come as late as a window after others that it has to be compared with.
+  if #log == 0 and request <= now - 2 * window then gone = i else log[#log + 1] = request end
 end
-local gone = 0
-while requests[gone + 1] and tonumber(requests[gone + 1]) <= now - window do gone = gone + 1 end
 if gone > 0 then redis.call('LTRIM', KEYS[1], gone, -1) end
-local counted = #requests - gone
-local allowed = counted < limit
-if allowed then
-  redis.call('RPUSH', KEYS[1], string.format('%.0f', now))
-  redis.call('PEXPIRE', KEYS[1], ARGV[2] * 2000)
+local place = #log + 1
+while place > 1 and log[place - 1] > at do place = place - 1 end
+table.insert(log, place, at)
+local fits = at > now - window
+for first = math.max(1, place - limit), place do
+  local last = log[first + limit]
+  if last and last - log[first] < window then fits = false end
 end
-local oldest = tonumber(requests[gone + 1] or now)
-return { allowed and counted + 1 or limit + 1, math.ceil((oldest + window - now) / 1000) }
+if fits then
+  redis.call('RPUSH', KEYS[1], string.format('%.0f', log[#log]))
+  for i = place, #log - 1 do set(i, log[i]) end
+  redis.call('PEXPIRE', KEYS[1], 2 * window / 1000)
+else
+  table.remove(log, place)
+end
+for _, request in ipairs(log) do
+  if request > now - window then recent = recent + 1 end
+end
+local oldest = log[math.max(1, #log - limit + 1)] or now
+return { fits and 1 or 0, now, recent, oldest + window - now }
 `;
 
 /** Opens the store of a limit of `points` requests in a window. */
@@ -81,7 +99,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     });
   }
 
-  function limiterIn(redis: Redis | Cluster): RateLimiterRedis {
+  function limiterIn(redis: Redis | Cluster): SlidingLog {
     const events: EventEmitter = redis;
     for (const event of ['error', 'sentinelError', 'node error']) {
       events.on(event, (error) => {
@@ -96,14 +114,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     });
     // ioredis gives up if it hears of a failover while it asks a sentinel for the primary.
     events.on('end', () => redis.connect().catch(() => {}));
-    return new RateLimiterRedis({
-      storeClient: redis,
-      rejectIfRedisNotReady: true,
-      customIncrTtlLuaScript: COUNT_REQUEST,
-      keyPrefix: 'branded-phone-numbers:limit',
-      points,
-      duration: WINDOW_MS / 1000,
-    });
+    return new SlidingLog(redis, points);
   }
 
   const close = () => redis.removeAllListeners('end').disconnect();
@@ -113,8 +124,8 @@ export function openRedisStore(url: string, points: number): LimitStore {
   let limiter = limiterIn(redis);
   return {
     kind: 'redis',
-    consume: (client) =>
-      limiter.consume(client).catch((error) => {
+    consume: (client, came) =>
+      limiter.consume(client, 1, { came }).catch((error) => {
         if (error instanceof RateLimiterRes) throw error;
         if (redis instanceof Redis && OF_A_CLUSTER.test(error.message)) {
           close();
@@ -127,6 +138,62 @@ export function openRedisStore(url: string, points: number): LimitStore {
       close();
     },
   };
+}
+
+/** The outcome of a request. */
+interface Outcome {
+  isCounted: boolean;
+  log: Log;
+}
+
+type CountingRedis = (Redis | Cluster) & {
+  count(key: string, at: number, limit: number, window: number): Promise<[0 | 1, number, number, number]>;
+};
+
+/** A store as the library has it written: by `_upsert`, which counts, and `_getRateLimiterRes`, which says what that means. */
+class SlidingLog extends RateLimiterRedis {
+  readonly #redis: CountingRedis;
+  /** By the node; a Redis without a cluster is one. */
+  readonly #clocks = new Map<string, StoreClock>();
+
+  constructor(redis: Redis | Cluster, points: number) {
+    const ours = { keyPrefix: 'branded-phone-numbers:limit', duration: WINDOW_MS / 1000 };
+    super({ storeClient: redis, points, ...ours });
+    redis.defineCommand('count', { numberOfKeys: 1, lua: COUNT });
+    this.#redis = redis as CountingRedis;
+  }
+
+  async _upsert(
+    key: string,
+    _points: number,
+    ms: number,
+    _force: boolean,
+    { came }: { came: number },
+  ): Promise<Outcome> {
+    const clock = this.#clockOf(key);
+    // Again, if it came too long ago by the clock as it was known before.
+    do {
+      if (this.#redis.status !== 'ready') throw new Error('Redis connection is not ready');
+      const [at, sent] = [clock.at(came), performance.now()];
+      const [isCounted, now, recent, wait] = await this.#redis.count(key, at, this.points, ms * 1000);
+      clock.learn(sent, now);
+      const isPast = StoreClock.isPast(at, now);
+      if (!isPast) return { isCounted: isCounted === 1, log: { now, recent, waitMs: Math.ceil(wait / 1000) } };
+    } while (came > performance.now() - WINDOW_MS);
+    throw new Error('not counted in time');
+  }
+
+  _getRateLimiterRes(_key: string, _points: number, { log, isCounted }: Outcome): RateLimiterRes {
+    return resultOf(log, this.points, isCounted);
+  }
+
+  #clockOf(key: string): StoreClock {
+    const redis = this.#redis;
+    const [node = ''] = (redis instanceof Cluster && redis.slots[new Command('get', [key]).getSlot()]) || [];
+    const clock = this.#clocks.get(node) ?? new StoreClock();
+    this.#clocks.set(node, clock);
+    return clock;
+  }
 }
 
 /** What a node of a cluster says of what is elsewhere. */

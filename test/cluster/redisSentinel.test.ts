@@ -73,7 +73,7 @@ describe.skipIf(!hasRedis)('a Redis with sentinels', () => {
     const slow = await openToxicProxy(sentinel);
     slow.behave('slow');
     const store = openRedisStore(urlOf(slow.port), 10);
-    const counts = () => store.consume(`client ${performance.now()}`).then(Boolean, () => false);
+    const counts = () => store.consume(`client ${performance.now()}`, performance.now()).then(Boolean, () => false);
     try {
       await until(counts, 'it counts');
       const killed = await primaryNow();

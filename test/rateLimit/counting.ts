@@ -5,8 +5,8 @@ import { expect } from 'vitest';
 import type { LimitStore } from '../../src/rateLimit/limiter.js';
 
 /** Counts a request in a store with a limit of 10: whether it passes, what is left, and how long to wait. */
-export async function count(store: LimitStore, client: string) {
-  const result = await store.consume(client).catch((reason) => {
+export async function count(store: LimitStore, client: string, came = performance.now()) {
+  const result = await store.consume(client, came).catch((reason) => {
     if (reason instanceof RateLimiterRes) return reason;
     throw reason;
   });

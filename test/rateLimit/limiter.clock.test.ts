@@ -1,4 +1,4 @@
-/** Decisions while the store fails, is late, or forgets, with a store whose answers the test chooses. */
+/** Decisions while the store fails, is late, or forgets, with a store whose responses the test chooses. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { describe, test } from 'vitest';
@@ -9,7 +9,7 @@ import { RateLimiter } from '../../src/rateLimit/limiter.js';
 const fails = async (): Promise<RateLimiterRes> => {
   throw new Error('failed');
 };
-/** A limiter and its store, which answers as `consume` says: until then it has counted what passed here. */
+/** A limiter and its store, which responds as `consume` says: until then it has counted what passed here. */
 class Instance {
   counted = 0;
   consume = async () => {
@@ -29,7 +29,7 @@ class Instance {
 
   /** How many of `count` requests at once pass. */
   async passing(count: number): Promise<number> {
-    const decisions = await Promise.all(Array.from({ length: count }, () => this.limiter.decide('client')));
+    const decisions = await Promise.all(Array.from({ length: count }, () => this.limiter.count('client').decision));
     return decisions.filter(({ allowed }) => allowed).length;
   }
 }
@@ -45,12 +45,12 @@ describe.concurrent('an instance', () => {
     expect,
     instance,
   }) => {
-    const answers = instance.consume;
+    const responds = instance.consume;
     expect(await instance.passing(6)).toBe(6);
     await sleep(500);
     instance.consume = fails;
     expect(await instance.passing(30)).toBe(4);
-    instance.consume = answers;
+    instance.consume = responds;
     expect(await instance.passing(30)).toBe(0);
     await sleep(600);
     // Only the first six are more than a second old.
@@ -59,14 +59,37 @@ describe.concurrent('an instance', () => {
     expect(instance.reasons).toEqual(['failed']);
   });
 
-  it('lets a client wait for a second whose requests the store has forgotten', async ({ expect, instance }) => {
+  it('refuses no client within its limit after the store lost its history, and lets no more than the limit pass', async ({
+    expect,
+    instance,
+  }) => {
     expect(await instance.passing(5)).toBe(5);
     instance.counted = 0;
     await sleep(5);
-    expect(await instance.passing(1)).toBe(0);
-    expect(await instance.passing(5)).toBe(0);
-    await sleep(1050);
-    expect(await instance.passing(5)).toBe(5);
+    expect(await instance.passing(30)).toBe(5);
+  });
+
+  it('prepares responses to no more than the limit in a second, however many the store refuses', async ({
+    expect,
+    instance,
+  }) => {
+    instance.consume = async () => {
+      throw new RateLimiterRes(0, 1, 11, false);
+    };
+    const prepared: number[] = [];
+    let refused = 0;
+    for (const end = performance.now() + 1500; performance.now() < end; await sleep(3)) {
+      const counts = Array.from({ length: 4 }, () => instance.limiter.count('client'));
+      for (const { isProbable } of counts) if (isProbable) prepared.push(performance.now());
+      refused += (await Promise.all(counts.map(({ decision }) => decision))).length;
+    }
+    expect(refused).toBeGreaterThan(40);
+    const inASecond = prepared.map((at) => prepared.filter((other) => other >= at && other < at + 999).length);
+    expect(Math.max(...inASecond)).toBeLessThanOrEqual(10);
+    // Once the store lets one pass, it is served all the same.
+    instance.consume = async () => new RateLimiterRes(9, 1000, 1, true);
+    await sleep(5);
+    expect(await instance.passing(1)).toBe(1);
   });
 
   it('does not count what the store refused', async ({ expect, instance }) => {

@@ -18,10 +18,12 @@ let database: Database;
 let url: string;
 const created = useDatabase();
 
-beforeAll(() => {
+beforeAll(async () => {
   url = created.url;
   database = openDatabase(url);
   store = openPostgresStore(url, 10, failSweep);
+  // From here on it knows the database's clock.
+  await count('first');
 });
 afterAll(async () => {
   await store.close();
@@ -49,7 +51,7 @@ it('counts requests that come together in one statement, each for its own client
 
 it('never deadlocks with another instance, in whatever order their clients come', async () => {
   const other = openPostgresStore(url, 10, failSweep);
-  await until(() => other.consume('first').then(Boolean, () => false));
+  await until(() => other.consume('first', performance.now()).then(Boolean, () => false));
   const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
   const counts: Promise<unknown>[] = [];
   for (let round = 0; round < 5; round++) {
@@ -85,9 +87,9 @@ it('counts beside an instance of another version, which writes such rows itself'
 
 it('counts beside an instance with a higher limit, as while the setting is changed', async () => {
   const other = openPostgresStore(url, 20, failSweep);
-  await Promise.all(Array.from({ length: 15 }, () => other.consume('shared')));
+  await Promise.all(Array.from({ length: 15 }, () => other.consume('shared', performance.now())));
   expect(await count('shared')).toMatchObject({ allowed: false });
-  expect(await other.consume('shared')).toMatchObject({ remainingPoints: 4 });
+  expect(await other.consume('shared', performance.now())).toMatchObject({ remainingPoints: 4 });
   await other.close();
 });
 
@@ -100,7 +102,7 @@ describe('whatever the database’s defaults are:', () => {
     const stores = [1, 2, 3].map(() => openPostgresStore(url, 1000, failSweep));
     const codes: Promise<string>[] = [];
     for (let round = 0; round < 60; round++) {
-      codes.push(...stores.map((each) => each.consume('isolated').then(() => 'counted', codeOf)));
+      codes.push(...stores.map((each) => each.consume('isolated', performance.now()).then(() => 'counted', codeOf)));
       await sleep(5);
     }
     const ends = new Set(await Promise.all(codes));
@@ -114,13 +116,13 @@ describe('whatever the database’s defaults are:', () => {
     await set('SET default_transaction_read_only = on');
     const moved = openPostgresStore(url, 10, () => {});
     await until(() =>
-      moved.consume('moved').then(
+      moved.consume('moved', performance.now()).then(
         () => false,
         (error) => codeOf(error) === '25006',
       ),
     );
     await set('RESET default_transaction_read_only');
-    await until(() => moved.consume('moved').then(Boolean, () => false), 'it counts', 3000);
+    await until(() => moved.consume('moved', performance.now()).then(Boolean, () => false), 'it counts', 3000);
     await moved.close();
   });
 });

@@ -63,7 +63,7 @@ describe('answers beside pages', () => {
     });
 
     const keyed = useService({ RATE_LIMIT_PER_SECOND: '10', AUTH: 'api-key' });
-    it('where a key cannot be looked up does so, too', async () => {
+    it('leaves no request until Retry-After if a key cannot be looked up', async () => {
       await keyed.database.execute(sql`ALTER TABLE api_keys RENAME TO hidden`);
       const response = await request(keyed.app)
         .get(PATH)
@@ -144,7 +144,7 @@ describe('the rate limit', () => {
       CREATE TABLE counted (at timestamptz NOT NULL);
       CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
-        INSERT INTO counted SELECT unnest(NEW.requests[1 + cardinality(NEW.requests) - NEW.counted:]);
+        INSERT INTO counted SELECT unnest(NEW.requests) EXCEPT ALL SELECT unnest(OLD.requests);
         RETURN NULL;
       END $$;
       CREATE TRIGGER record AFTER INSERT OR UPDATE ON rate_limits FOR EACH ROW EXECUTE FUNCTION record()`);
