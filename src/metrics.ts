@@ -27,10 +27,10 @@ export function createMetrics(maxRequestsInFlight: number) {
     'rate_limit_store_errors_total',
     'Requests to the store of the rate limit that failed or came too late',
   );
-  const inFlight = gauge('http_requests_in_flight', 'List requests being worked on');
+  const inFlight = gauge('http_requests_in_flight', 'Pages being worked on');
   const inFlightLimit = gauge(
     'http_requests_in_flight_limit',
-    'MAX_REQUESTS_IN_FLIGHT: list requests that are worked on at most',
+    'MAX_REQUESTS_IN_FLIGHT: pages that are worked on at most',
   );
   const queries = gauge('database_queries_in_flight', 'Queries that the database has not answered yet');
   inFlightLimit.set(maxRequestsInFlight);

@@ -1,29 +1,29 @@
 /**
- * The concurrency limit: bounds the requests that are worked on at once. The others wait their turn for a moment, and are
- * refused where it does not come: to refuse at once would take most of the time that answers need, since clients that are
- * refused ask again.
+ * The concurrency limit: bounds the pages that are worked on at once. Further requests wait for a slot, and are rejected if
+ * none frees up in time: to reject them at once would take most of the time that pages need, since rejected clients retry.
+ * Nothing holds a slot before its client is identified, so unknown keys can't keep others out.
  */
 import type { Metrics } from '../metrics.js';
 import { unavailable } from '../problem/problem.js';
 
-/** How long a request waits for a place. */
+/** How long a request waits for a slot. */
 const WAIT_MS = 500;
 
 export interface ConcurrencyLimit {
   /**
-   * Runs `work` for a request, which holds a place until `work` has ended: until its answer is handed to Node, not until a
-   * slow client has taken it. A client that disconnects before that does not give the place back.
-   * @throws the problem of a 503 where no place becomes free in time
+   * Runs `work` for a request, which holds a slot until `work` has ended: until its response is handed to Node, not until a
+   * slow client has taken it. A client that disconnects before that does not free the slot.
+   * @throws the problem of a 503 if no slot frees up in time
    */
   run(work: () => Promise<void>): Promise<void>;
 }
 
-/** Allows at most `most` requests to be worked on at once. */
-export function createConcurrencyLimit(most: number, metrics: Metrics): ConcurrencyLimit {
+/** Creates a limit of `slots` pages that are worked on at once. */
+export function createConcurrencyLimit(slots: number, metrics: Metrics): ConcurrencyLimit {
   const waiting: (() => void)[] = [];
   let taken = 0;
 
-  function placeOfAnother(): Promise<void> {
+  function slotOfAnother(): Promise<void> {
     return new Promise((resolve, reject) => {
       const late = setTimeout(() => {
         // All wait equally long.
@@ -39,7 +39,7 @@ export function createConcurrencyLimit(most: number, metrics: Metrics): Concurre
 
   return {
     async run(work) {
-      if (taken >= most) await placeOfAnother();
+      if (taken >= slots) await slotOfAnother();
       else metrics.inFlight(++taken);
       await work().finally(() => {
         const next = waiting.shift();

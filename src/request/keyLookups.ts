@@ -1,7 +1,8 @@
 /**
  * Look-ups of API keys. Anyone can send keys that this instance has not seen yet, and only the database can tell which of
  * them are valid. So it is asked about all of them, but within bounds: one statement at a time and at most a hundred a
- * second, each about all the keys that have come since the one before.
+ * second, each about all the keys that have come since the one before. As many requests may wait for one as there are
+ * connections (MAX_CONNECTIONS), since a connection's requests are worked on one after the other.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { and, inArray, isNull, sql } from 'drizzle-orm';

@@ -6,6 +6,8 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { prepareFindKeys } from '../../src/request/keyLookups.js';
 import { useCountedServices } from '../countedService.js';
+import { openToxicProxy } from '../faults/toxicProxy.js';
+import { listenOn } from '../listening.js';
 import { until } from '../until.js';
 
 const services = useCountedServices();
@@ -13,8 +15,8 @@ const ADDRESS = '192.0.2.1';
 const STATEMENTS_PER_SECOND = 100;
 const invented = () => `bpn_${randomBytes(32).toString('base64url')}`;
 
-async function statusOf(url: string, key: string): Promise<number> {
-  const response = await fetch(url, { headers: { Authorization: key, 'X-Forwarded-For': ADDRESS } });
+async function statusOf(url: string, key: string, address = ADDRESS): Promise<number> {
+  const response = await fetch(url, { headers: { Authorization: key, 'X-Forwarded-For': address } });
   await response.arrayBuffer();
   return response.status;
 }
@@ -62,6 +64,35 @@ describe('while one address sends unknown keys as fast as it can', () => {
     for (let i = 0; i < 5; i++) statuses.push((await get('192.0.2.2').set('Authorization', key)).status);
     expect([statuses, reader.reads]).toEqual([Array(5).fill(401), 1]);
   });
+});
+
+it('unknown keys keep no valid one out while PostgreSQL is 200 ms away, although they wait for more look-ups than pages may be read', async () => {
+  const keys = await Promise.all(
+    Array.from({ length: 12 }, async (_, i) => (await createApiKey(services.database, `far ${i}`)).key),
+  );
+  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
+  const settings = { AUTH: 'api-key', MAX_REQUESTS_IN_FLIGHT: '20', RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' };
+  const service = await listenOn(proxy.through(services.databaseUrl), settings);
+  const url = `${service.url}/v1/brandedPhoneNumbers`;
+  proxy.behave('slow', 200);
+  let isOver = false;
+  const flooded = new Set<number>();
+  const flood = Array.from({ length: 100 }, async (_, i) => {
+    while (!isOver) flooded.add(await statusOf(url, invented(), `198.51.100.${i}`));
+  });
+  await sleep(500);
+  const good = keys.flatMap((key, i) =>
+    Array.from({ length: 4 }, async (_, j) => {
+      await sleep(80 * (i + keys.length * j));
+      return statusOf(url, key);
+    }),
+  );
+  expect(await Promise.all(good)).toEqual(Array(48).fill(200));
+  isOver = true;
+  await Promise.all(flood);
+  expect([...flooded].filter((status) => status !== 401 && status !== 429)).toEqual([]);
+  await service.close();
+  await proxy.close();
 });
 
 it('many keys that come at once are looked up in a few statements', async () => {
