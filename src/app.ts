@@ -47,7 +47,7 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, i
         ? identifyByApiKey((hashes) => reader.read(() => findKeys(hashes), timeoutMs))
         : identifyByAddress,
     rateLimit,
-    readPage: (request, limitMs) => reader.read((signal) => readPage(request, signal), limitMs),
+    readPage: (request, limitMs, needed) => reader.read((signal) => readPage(request, signal), limitMs, needed),
     timeoutMs,
     publicUrl: config.PUBLIC_URL,
   });

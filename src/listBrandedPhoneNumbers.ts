@@ -8,6 +8,7 @@ import type { Page, PageRequest } from './page/page.js';
 import { problem, unauthorized } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import type { Identify } from './request/apiKeys.js';
+import type { Client } from './request/client.js';
 import { encodeCursor } from './request/cursor.js';
 import { type ListQuery, readQuery } from './request/validation.js';
 
@@ -22,8 +23,8 @@ interface Parts {
   concurrencyLimit: ConcurrencyLimit;
   identify: Identify;
   rateLimit: RateLimit;
-  /** Reads a page in at most `limitMs` milliseconds. */
-  readPage(request: PageRequest, limitMs: number): Promise<Page>;
+  /** Reads a page in at most `limitMs` milliseconds; not to its end if `needed` rejects. */
+  readPage(request: PageRequest, limitMs: number, needed: Promise<void>): Promise<Page>;
   /** How long a request may take, in milliseconds. */
   timeoutMs: number;
 }
@@ -41,19 +42,35 @@ export function listBrandedPhoneNumbers({
     response.set(rateLimit.headersOf());
     const { client, refusal } = await identify(request);
     response.locals.client = client.id;
-    const decision = await rateLimit.count(client.id).decision;
-    response.set(rateLimit.headersOf(decision));
-    if (!decision.allowed) throw rateLimit.refusalOf(decision);
-    if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
-    if (refusal !== undefined) throw unauthorized(refusal);
+    const { isProbable, decision } = rateLimit.count(client.id);
+    const admitted = decision.then((made) => {
+      response.set(rateLimit.headersOf(made));
+      if (!made.allowed) throw rateLimit.refusalOf(made);
+      if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
+      if (refusal !== undefined) throw unauthorized(refusal);
+    });
+    // A client that is over its limit or has no valid key must cost next to nothing. Otherwise the page is read meanwhile.
+    const isPageNeeded = isProbable && refusal === undefined && METHODS.includes(request.method);
+    if (!isPageNeeded) await admitted;
+    const responded = respond(request, response, client, admitted, end);
+    // If both fail, it is the refusal that counts, and it does not wait for the page.
+    responded.catch(() => {});
+    await admitted;
+    await responded;
+  };
+
+  /** Reads the page of a request and sends it, once the request is admitted. */
+  async function respond(request: Request, response: Response, client: Client, admitted: Promise<void>, end: number) {
     const query = await readQuery(request.url);
     await concurrencyLimit.run(async () => {
-      // While it waited, its client has left.
-      if (request.socket.destroyed) return;
-      const page = await readPage({ ...query, visibleProfiles: client.visibleProfiles }, end - performance.now());
+      // While it waited, its client has left, or was refused.
+      if (request.socket.destroyed || response.headersSent) return;
+      const selection = { ...query, visibleProfiles: client.visibleProfiles };
+      const page = await readPage(selection, end - performance.now(), admitted);
+      await admitted;
       await send(request, response, query, page);
     });
-  };
+  }
 }
 
 async function send(request: Request, response: Response, query: ListQuery, page: Page): Promise<void> {

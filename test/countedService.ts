@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll } from 'vitest';
 import { createApp } from '../src/app.js';
 import { readConfig } from '../src/config.js';
 import { closeDatabase, type Database, openDatabase } from '../src/database/connect.js';
-import { Reader, type Signal } from '../src/database/reads.js';
+import { Reader } from '../src/database/reads.js';
 import { openLog } from '../src/log.js';
 import { createMetrics } from '../src/metrics.js';
 import { createRateLimit } from '../src/rateLimit/rateLimit.js';
@@ -17,9 +17,12 @@ const log = openLog({ LOG_LEVEL: 'silent' });
 
 class CountingReader extends Reader {
   reads = 0;
-  override async read<T>(query: (signal: Signal) => PromiseLike<T>, limit: number): Promise<T> {
+  /** What happened, in order: a read, or a count that the store did not answer in time. */
+  readonly events: ('read' | 'late count')[] = [];
+  override async read<T>(...[query, ...rest]: Parameters<Reader['read']>): Promise<T> {
     this.reads++;
-    return super.read(query, limit);
+    this.events.push('read');
+    return super.read(query, ...rest) as Promise<T>;
   }
 }
 
@@ -62,7 +65,8 @@ export function useCountedServices() {
     const metrics = createMetrics(256);
     const database = openDatabase(url);
     const reader = new CountingReader(database, log, metrics);
-    const rateLimit = createRateLimit(config, url, log, metrics);
+    const storeFailed = () => void reader.events.push('late count');
+    const rateLimit = createRateLimit(config, url, log, { ...metrics, storeFailed });
     await warmUpValidator();
     await rateLimit.warmUp();
     const health = { isStopping: () => false, health: () => {} };

@@ -76,15 +76,20 @@ export class Reader {
   }
 
   /**
-   * Runs `query`, which only reads, within `limitMs` milliseconds; then its signal is aborted.
+   * Runs `query`, which only reads, within `limitMs` milliseconds; then its signal is aborted, or as soon as `needed` rejects.
    * @throws {DatabaseUnavailable} when there is no answer in that time, or the database can't be reached or can't answer
    */
-  async read<T>(query: Query<T>, limitMs: number): Promise<T> {
+  async read<T>(query: Query<T>, limitMs: number, needed?: Promise<unknown>): Promise<T> {
     let read!: Read;
     const answer = new Promise<T>((resolve, reject) => {
       read = new Read((signal) => query(signal).then(resolve), reject);
       this.#reads.push(read);
       if (!this.#failure) void this.#send(read);
+    });
+    needed?.catch((reason) => {
+      read.aborted = true;
+      // What PostgreSQL works on is waited for.
+      if (!read.isSent) read.reject(reason);
     });
     this.#metrics.queries(this.#reads.length);
     try {
