@@ -8,3 +8,5 @@ listenForSignals();
 await runToItsEnd(() => createProgram().parseAsync());
 // What was stopped may still be running, and standard input may still be waited for.
 if (process.exitCode) process.exit();
+// So may lines of the log for a reader that hangs.
+setTimeout(() => process.exit(), 1000).unref();

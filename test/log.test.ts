@@ -1,9 +1,12 @@
 /** The log of the built command: readable lines on a terminal, JSON for programs elsewhere. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { connect } from 'node:net';
+import { constants } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../src/packageFolder.js';
 import { useDatabase } from './database.js';
 import { until } from './until.js';
@@ -57,6 +60,59 @@ it('is JSON elsewhere: each line of standard output, with none for a successful 
     ]),
   );
   expect(events.filter(({ route = '' }) => /z$/.test(route))).toEqual([]);
+});
+
+describe('whose reader hangs', () => {
+  /** Sends requests, and waits for their responses. */
+  async function flood(url: string, requests: number): Promise<void> {
+    const { hostname, port } = new URL(url);
+    const socket = connect(Number(port), hostname).on('error', () => {});
+    const id = 'x'.repeat(120);
+    socket.write(`GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: ${id}\r\n\r\n`.repeat(requests));
+    let responses = 0;
+    let text = '';
+    for await (const chunk of socket) {
+      // The last characters again, since a status line may be in two chunks.
+      text = text.slice(-11) + chunk;
+      responses += text.split('HTTP/1.1 404').length - 1;
+      if (responses === requests) break;
+    }
+  }
+
+  it('keeps some lines, says how many are lost once it reads again', async () => {
+    const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
+    const url = await listening(output);
+    child.stdout?.pause();
+    await flood(url, 20_000);
+    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    child.stdout?.resume();
+    await until(() => /"lostLines":\d+/.test(output()), 'it says how many lines are lost');
+    const lost = Number(/"lostLines":(\d+)/.exec(output())?.[1]);
+    const kept = () => output().split('"status":404').length - 1;
+    await until(() => kept() + lost >= 20_000, 'all others are there');
+    expect(kept() + lost).toBe(20_000);
+    expect(output().length).toBeLessThan(6_000_000);
+  });
+
+  it.each(['SIGTERM', 'SIGINT'] as const)('does not keep the process from ending with 0 after %s', async (signal) => {
+    const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
+    const url = await listening(output);
+    child.stdout?.pause();
+    await flood(url, 3000);
+    child.kill(signal);
+    expect(await once(child, 'exit')).toEqual([0, null]);
+  });
+
+  it('does not keep it from ending at a second signal', async () => {
+    const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
+    const url = await listening(output);
+    child.stdout?.pause();
+    await flood(url, 3000);
+    child.kill('SIGTERM');
+    await sleep(400);
+    child.kill('SIGTERM');
+    expect(await once(child, 'exit')).toEqual([128 + constants.signals.SIGTERM, null]);
+  });
 });
 
 /** Starts a program, and gives what it has written to standard output so far. */
