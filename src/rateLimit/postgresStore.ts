@@ -9,7 +9,7 @@ import { closeDatabase, type Database, openDatabase } from '../database/connect.
 import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE, READ_ONLY } from '../database/errors.js';
 import { UserError } from '../userError.js';
 import { type LimitStore, STORE_TIMEOUT_MS } from './limiter.js';
-import { type Log, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
+import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
 
 /** Milliseconds between sweeps of clients that have stopped sending. */
 const SWEEP_INTERVAL_MS = 60_000;
@@ -97,14 +97,14 @@ RETURNING client, counted, extract(epoch FROM clock_timestamp())::float8 * 10000
     * 1000 AS "waitMs"`;
 
 /** What COUNT returns for a client: its log, and how many requests it counted. */
-interface Counted extends Log {
+interface Counted extends ClientWindow {
   client: string;
   counted: number;
 }
 
 /** What the database says of a request. */
 interface Outcome {
-  log: Log;
+  log: ClientWindow;
   isCounted: boolean;
   /** How many of the client's requests that came later were counted with it. */
   later: number;

@@ -9,7 +9,7 @@ import { codeOf } from '../database/errors.js';
 import { UserError } from '../userError.js';
 import type { LimitStore } from './limiter.js';
 import { redisAddressOf } from './redisAddress.js';
-import { type Log, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
+import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
 
 /**
  * Counts the request that came at ARGV[1], by the clock of Redis, unless the client is over the limit of ARGV[2] in a window of
@@ -143,7 +143,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
 /** The outcome of a request. */
 interface Outcome {
   isCounted: boolean;
-  log: Log;
+  log: ClientWindow;
 }
 
 type CountingRedis = (Redis | Cluster) & {

@@ -37,7 +37,7 @@ export class StoreClock {
 }
 
 /** What the store says of a client after it has counted some of its requests, or refused to. */
-export interface Log {
+export interface ClientWindow {
   /** The store's clock, in microseconds. */
   now: number;
   /** The counted requests of the last window. */
@@ -50,7 +50,12 @@ export interface Log {
  * Returns the library's result for a request of a client that may send `points` in a window; more are consumed if the store
  * has not counted it. `later` says how many requests in the log came after it.
  */
-export function resultOf({ recent, waitMs }: Log, points: number, isCounted: boolean, later = 0): RateLimiterRes {
+export function resultOf(
+  { recent, waitMs }: ClientWindow,
+  points: number,
+  isCounted: boolean,
+  later = 0,
+): RateLimiterRes {
   const consumed = isCounted ? Math.max(1, recent - later) : points + 1;
   return new RateLimiterRes(Math.max(0, points - consumed), Math.max(0, waitMs), consumed, consumed === 1);
 }
