@@ -65,7 +65,10 @@ export function useCountedServices() {
     const metrics = createMetrics(256);
     const database = openDatabase(url);
     const reader = new CountingReader(database, log, metrics);
-    const storeFailed = () => void reader.events.push('late count');
+    const storeFailed = () => {
+      reader.events.push('late count');
+      metrics.storeFailed();
+    };
     const rateLimit = createRateLimit(config, url, log, { ...metrics, storeFailed });
     await warmUpValidator();
     await rateLimit.warmUp();

@@ -77,17 +77,17 @@ it('unknown keys keep no valid one out while PostgreSQL is 200 ms away, although
   proxy.behave('slow', 200);
   let isOver = false;
   const flooded = new Set<number>();
-  const flood = Array.from({ length: 100 }, async (_, i) => {
+  const flood = Array.from({ length: 60 }, async (_, i) => {
     while (!isOver) flooded.add(await statusOf(url, invented(), `198.51.100.${i}`));
   });
   await sleep(500);
-  const good = keys.flatMap((key, i) =>
-    Array.from({ length: 4 }, async (_, j) => {
-      await sleep(80 * (i + keys.length * j));
-      return statusOf(url, key);
-    }),
-  );
-  expect(await Promise.all(good)).toEqual(Array(48).fill(200));
+  // Fewer at once than pages may be read, however slow the machine is.
+  const good = keys.map(async (key) => {
+    const statuses: number[] = [];
+    for (let i = 0; i < 4; i++) statuses.push(await statusOf(url, key));
+    return statuses;
+  });
+  expect((await Promise.all(good)).flat()).toEqual(Array(48).fill(200));
   isOver = true;
   await Promise.all(flood);
   expect([...flooded].filter((status) => status !== 401 && status !== 429)).toEqual([]);
