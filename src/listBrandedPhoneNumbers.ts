@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
+import { resolve, type Schema } from './contract.js';
 import { encodeBody } from './http/compression.js';
 import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import type { Page, PageRequest } from './page/page.js';
@@ -14,8 +15,8 @@ import { type ListQuery, readQuery } from './request/validation.js';
 
 /** HEAD is answered like GET, without the body (RFC 9110 section 9.1). */
 const METHODS = ['GET', 'HEAD'];
-/** Many clients accept at most 16 KB of headers; above that, Node's fetch fails. */
-const MAX_LINK_BYTES = 4096;
+/** With it, all headers take less than 3,500 bytes: proxies keep 4 KB for them, and respond with 502 above that. */
+const MAX_LINK_BYTES = resolve<{ schema: Schema }>({ $ref: '#/components/headers/Link' }).schema.maxLength as number;
 
 const BODY_START = Buffer.from('{"items":[');
 
@@ -27,6 +28,8 @@ interface Parts {
   readPage(request: PageRequest, limitMs: number, needed: Promise<void>): Promise<Page>;
   /** How long a request may take, in milliseconds. */
   timeoutMs: number;
+  /** Where clients reach the service, if PUBLIC_URL is set. */
+  publicUrl: string | undefined;
 }
 
 /** Creates the handler of the operation; it throws a problem for whatever is wrong. */
@@ -36,7 +39,11 @@ export function listBrandedPhoneNumbers({
   rateLimit,
   readPage,
   timeoutMs,
+  publicUrl,
 }: Parts): RequestHandler {
+  // Without PUBLIC_URL, a link is relative to the request, so that it leads through a proxy that puts a path in front.
+  const linkBase = publicUrl === undefined ? '' : `${publicUrl}${operation.path}`;
+
   return async (request, response) => {
     const end = performance.now() + timeoutMs;
     response.set(rateLimit.headersOf());
@@ -68,12 +75,18 @@ export function listBrandedPhoneNumbers({
       const selection = { ...query, visibleProfiles: client.visibleProfiles };
       const page = await readPage(selection, end - performance.now(), admitted);
       await admitted;
-      await send(request, response, query, page);
+      await send(request, response, query, page, linkBase);
     });
   }
 }
 
-async function send(request: Request, response: Response, query: ListQuery, page: Page): Promise<void> {
+async function send(
+  request: Request,
+  response: Response,
+  query: ListQuery,
+  page: Page,
+  linkBase: string,
+): Promise<void> {
   const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
   // The items are JSON already.
   const tail = Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`);
@@ -84,7 +97,7 @@ async function send(request: Request, response: Response, query: ListQuery, page
   const opaqueTag = opaqueTagOf(body);
   // Weak, since it is the same for every encoding.
   response.setHeader('ETag', `W/${opaqueTag}`);
-  if (nextCursor !== null) linkToNext(response, query.search, nextCursor);
+  if (nextCursor !== null) linkToNext(response, `${linkBase}?${query.search}&nextCursor=${nextCursor}`);
   if (isKnown(opaqueTag, request.headers['if-none-match'])) return void response.status(304).end();
   response.setHeader('Content-Type', 'application/json; charset=utf-8');
   const encoded = await encodeBody(request, response, body);
@@ -107,12 +120,9 @@ function isKnown(opaqueTag: string, ifNoneMatch = ''): boolean {
   return ifNoneMatch === '*' || ifNoneMatch.includes(opaqueTag);
 }
 
-/**
- * Adds the link to the next page, the same request with another cursor, unless it is too long. It is relative, so that it
- * leads there through a proxy that puts a path in front of ours.
- */
-function linkToNext(response: Response, search: string, nextCursor: string): void {
-  const link = `<?${search}&nextCursor=${nextCursor}>; rel="next"`;
+/** Adds the link to the next page, the same request with another cursor, unless it is too long. */
+function linkToNext(response: Response, target: string): void {
+  const link = `<${target}>; rel="next"`;
   if (link.length <= MAX_LINK_BYTES) response.setHeader('Link', link);
 }
 

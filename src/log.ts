@@ -1,8 +1,12 @@
 /** The log, on standard output: one line of JSON per event or, on a terminal, one line that is easy to read. */
 import { fstatSync } from 'node:fs';
-import { type DestinationStream, pino } from 'pino';
+import { createRequire } from 'node:module';
+import type * as Pino from 'pino';
 import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config.js';
+
+/** Required, not imported: instrumentation loaded with `--require` sees nothing else, and adds trace ids to the lines. */
+const { pino } = createRequire(import.meta.url)('pino') as typeof Pino;
 
 /** Lines are written together: once there are this many characters of them, or after this time. */
 const MIN_WRITE_LENGTH = 16_000;
@@ -43,7 +47,7 @@ export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
  * lost, and `onLost` is told how many once it reads again. Not by pino's destination: that writes in a thread, which blocks
  * while nothing is read, and without which the process can't end.
  */
-function pipe(onLost: (lines: number) => void): DestinationStream {
+function pipe(onLost: (lines: number) => void): Pino.DestinationStream {
   const { stdout } = process;
   let isOpen = false;
   let kept = '';

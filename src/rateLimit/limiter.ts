@@ -30,6 +30,8 @@ export interface LimitStore {
    * @throws {UserError} if waiting does not help
    */
   consume(client: string, came: number): Promise<RateLimiterRes>;
+  /** Begins to remove clients that have stopped sending, if the store does not do so itself. */
+  startSweeping?(): void;
   close(): Promise<void>;
 }
 

@@ -60,7 +60,10 @@ export function createRateLimit(
         headers: { 'Retry-After': String(seconds) },
       });
     },
-    warmUp: () => limiter.warmUp(),
+    async warmUp() {
+      await limiter.warmUp();
+      store.startSweeping?.();
+    },
     close: () => limiter.close(),
   };
 }

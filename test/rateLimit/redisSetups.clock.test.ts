@@ -158,8 +158,8 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
       NODE_EXTRA_CA_CERTS: certificate,
     });
     child.stdout?.on('data', (text) => String(text).includes('listening') && child.kill('SIGINT'));
-    const { code, stdout } = await finished;
-    expect(code).toBe(0);
+    const { code, stdout, stderr } = await finished;
+    expect(code, stderr).toBe(0);
     expect(stdout).not.toContain('rate limit store unavailable');
   });
 
