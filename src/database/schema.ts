@@ -6,7 +6,7 @@
  * - The read model, which pages are read from: `items`, and `terms` and `postings`, an inverted index over them. Only the
  *   function `derive` writes it (drizzle/0001_derive.sql).
  *
- * Bounds and value lists repeat the contract's, because the database is the last line of defense; a test compares the two.
+ * Bounds and value lists repeat the contract's, because the database is the last line of defense; a test compares them.
  */
 import { sql } from 'drizzle-orm';
 import {
@@ -26,7 +26,7 @@ import {
 } from 'drizzle-orm/pg-core';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 
-/** Text in byte order, whatever the database's locale: it is the order of the pages, and the cheapest to compare. */
+/** Text sorted in byte order, regardless of the database's locale: that is the order of pages, and the fastest to compare. */
 const byteText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
 const time = (name: string) => timestamp(name, { withTimezone: true, precision: 3, mode: 'string' });
@@ -36,10 +36,10 @@ const values = <T extends string>(list: Record<string, T>) => Object.values(list
 const isName = (column: string, length = 255) =>
   sql.raw(`char_length(${column}) BETWEEN 1 AND ${length} AND ${column} !~ '[\\x01-\\x1f\\x7f-\\x9f]'`);
 
-/** A name within a JSON string. It has no control characters; and a generated column may not call to_json. */
+/** A name escaped for JSON. A name has no control characters, and a generated column may not call to_json. */
 const escaped = (column: string) => `replace(replace(${column}, '\\', '\\\\'), '"', '\\"')`;
 
-/** A time that RFC 3339 can express. */
+/** Whether a time can be written in RFC 3339. */
 const isTime = (column: string) =>
   `${column} BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz`;
 
@@ -53,7 +53,7 @@ export const businessProfiles = pgTable(
     id: uuid().primaryKey(),
     businessName: byteText('business_name').notNull(),
     status: byteText().notNull(),
-    /** Its JSON as items show it. PostgreSQL keeps it: to build it for each item would be a sixth of a page's time. */
+    /** The profile's JSON as items show it. It is stored: building it for each item would take a sixth of a page's time. */
     item: byteText()
       .notNull()
       .generatedAlwaysAs(
@@ -76,7 +76,7 @@ export const brandedPhoneNumbers = pgTable(
     brandingNameLong: byteText('branding_name_long'),
     reportingGroup: byteText('reporting_group'),
     createdAt: time('created_at').notNull().defaultNow(),
-    /** What the writer gave; `items.updated_at`, which answers show, may be later. */
+    /** The time that the writer gave; `items.updated_at`, which responses show, may be later. */
     updatedAt: time('updated_at').notNull().defaultNow(),
   },
   (t) => [
@@ -116,7 +116,7 @@ export const carrierStatuses = pgTable(
   ],
 );
 
-/** The numbers as the list shows and finds them. */
+/** The numbers as the list shows and filters them. */
 export const items = pgTable(
   'items',
   {
@@ -125,11 +125,11 @@ export const items = pgTable(
     businessProfileId: uuid('business_profile_id').notNull(),
     internalName: byteText('internal_name'),
     reportingGroup: byteText('reporting_group'),
-    /** Specification 3.2. */
+    /** The overall status (specification 3.2). */
     status: status().notNull(),
     /** The terms that the number is listed under, in order. */
     termIds: bigint('term_ids', { mode: 'bigint' }).array().notNull(),
-    /** The item's JSON as an answer shows it, from after its business profile, which changes on its own. */
+    /** The item's JSON as responses show it, without its beginning up to the business profile, which changes separately. */
     itemTail: byteText('item_tail').notNull(),
     updatedAt: time('updated_at').notNull(),
   },
@@ -144,11 +144,11 @@ export const items = pgTable(
 
 /**
  * The terms of an inverted index over the items: an entry's carrier, feature and detailed status beside the status of its
- * number; the same without the carrier, which is '' then; or, for numbers without entries, their status alone. A filter on
- * status or entries asks for some of them: one without carriers for a few dozen, no matter how many carriers there are.
+ * number; the same with '' instead of the carrier; or, for numbers without entries, their status alone. A filter on status or
+ * entries selects some of them: without carriers a few dozen, no matter how many carriers there are.
  *
- * The id is a hash of the values (the function `term_id`), so nobody has to look it up, and no sequence hands it out. A
- * term is never deleted: there is at most one for each combination that ever was.
+ * The id is a hash of the values (the function `term_id`), so it needs neither a look-up nor a sequence. Terms are never
+ * deleted: there is at most one for each combination that has ever existed.
  */
 export const terms = pgTable(
   'terms',
@@ -163,9 +163,9 @@ export const terms = pgTable(
 );
 
 /**
- * The postings of that index: each number under each of its terms, beside every attribute of it that a filter can name.
- * Within one value of an attribute and one term an index below gives the phone numbers in the order of the pages, so a
- * page costs one index descent for each term, no matter how many rows match.
+ * The postings of that index: a row for each number and each of its terms, with every attribute that a filter can name.
+ * For one term and one value of an attribute, an index below returns the phone numbers in page order, so a page costs one
+ * index descent for each term, no matter how many rows match.
  */
 export const postings = pgTable(
   'postings',
@@ -184,12 +184,12 @@ export const postings = pgTable(
   ],
 );
 
-/** Each client's counted requests of the last second; unlogged, because a crash may lose them. */
+/** Each client's counted requests of the last second. The table is unlogged: its rows may be lost in a crash. */
 export const rateLimits = pgTable('rate_limits', {
   client: byteText().primaryKey(),
-  /** When each of them came, oldest first. */
+  /** The times at which they arrived, oldest first. */
   requests: timestamp({ withTimezone: true, mode: 'string' }).array().notNull(),
-  /** How many of them the latest statement counted. */
+  /** How many of them the latest statement added. */
   counted: integer().notNull(),
 });
 
@@ -200,13 +200,13 @@ export const apiKeys = pgTable(
     id: uuid().primaryKey().defaultRandom(),
     hash: byteText().notNull().unique(),
     name: byteText().notNull(),
-    /** The business profiles whose numbers the key sees; null for all. */
+    /** The business profiles whose numbers the key may read; null for all. */
     businessProfileIds: uuid('business_profile_ids').array(),
     createdAt: time('created_at').notNull().defaultNow(),
     /** When the key stops being accepted; null for never. */
     expiresAt: time('expires_at'),
     revokedAt: time('revoked_at'),
-    /** The last day (UTC) on which it was accepted; null before the first. */
+    /** The last day (UTC) on which the key was accepted; null if it never was. */
     lastUsedOn: date('last_used_on', { mode: 'string' }),
   },
   () => [

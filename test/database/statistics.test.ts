@@ -53,8 +53,8 @@ async function blocksOfOtherIndexes(): Promise<number> {
   return row?.count;
 }
 
-describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, after %d of a first import', (part) => {
-  it('a change reads little', async () => {
+describe.each([1 / 100, 1 / 5, 1])('with statistics of one row after %d of a first import,', (part) => {
+  it('a change reads few rows', async () => {
     await believeInOneRow(sql, part);
     await sql`DISCARD PLANS`;
     const before = await blocks();
@@ -66,7 +66,7 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, after %d of a fi
     expect(((await blocks()) - before) / CHANGES).toBeLessThan(MAX_BLOCKS);
   });
 
-  it('a repair deletes stray postings, and reads little for it', async () => {
+  it('a repair deletes stray postings and reads few rows', async () => {
     await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
     await believeInOneRow(sql, part);
     const before = await blocksOfOtherIndexes();

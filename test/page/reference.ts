@@ -1,23 +1,9 @@
-/** The specification and the contract in plain code, in memory: what the service should answer, and no more. */
-import type {
-  BrandedPhoneNumber,
-  CarrierStatus,
-  DetailedStatus,
-  Feature,
-  Status,
-  StatusFilter,
-} from '../../generated/types/models/index.js';
+/** The specification and the contract in plain code, in memory: what the service should return. */
+import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
+import type { BrandedPhoneNumber, CarrierStatus, Status } from '../../generated/types/models/index.js';
 
-export interface Query {
-  phoneNumber?: string;
-  businessProfileId?: string;
-  reportingGroup?: string[];
-  internalName?: string[];
-  carrier?: string[];
-  feature?: Feature[];
-  status?: StatusFilter[];
-  detailedStatus?: DetailedStatus[];
-}
+/** The filters of a request. */
+export type Query = Omit<ListBrandedPhoneNumbersRequest, 'nextCursor' | 'size'>;
 
 /** Specification 3.2, its table from the top. */
 export function overallStatus(entries: readonly Pick<CarrierStatus, 'detailedStatus'>[]): Status {
@@ -28,15 +14,15 @@ export function overallStatus(entries: readonly Pick<CarrierStatus, 'detailedSta
   return 'unregistered';
 }
 
-/** Whether a number matches: "Filters" in the contract's description. */
+/** Returns whether a number matches: "Filters" in the contract's description. */
 function matches(number: BrandedPhoneNumber, query: Query): boolean {
-  const isAsked = (values: readonly string[] | undefined, value: string | null) =>
+  const isSelected = (values: readonly string[] | undefined, value: string | null) =>
     values === undefined || (value !== null && values.includes(value));
   const ownFieldsMatch =
     (query.phoneNumber === undefined || query.phoneNumber === number.phoneNumber) &&
     (query.businessProfileId === undefined || query.businessProfileId.toLowerCase() === number.businessProfile.id) &&
-    isAsked(query.reportingGroup, number.reportingGroup) &&
-    isAsked(query.internalName, number.internalName);
+    isSelected(query.reportingGroup, number.reportingGroup) &&
+    isSelected(query.internalName, number.internalName);
   if (!ownFieldsMatch) return false;
 
   const isInL = (query.status ?? []).some((value) => value === number.status);
@@ -46,14 +32,14 @@ function matches(number: BrandedPhoneNumber, query: Query): boolean {
   }
   return number.carrierStatuses.some(
     (entry) =>
-      isAsked(query.carrier, entry.carrier) &&
-      isAsked(query.feature, entry.feature) &&
-      isAsked(query.detailedStatus, entry.detailedStatus) &&
+      isSelected(query.carrier, entry.carrier) &&
+      isSelected(query.feature, entry.feature) &&
+      isSelected(query.detailedStatus, entry.detailedStatus) &&
       (!query.status || isInL || isInD(entry)),
   );
 }
 
-/** The numbers that a query finds, in the order of the pages. */
+/** Returns the numbers that match a query, in page order. */
 export function find(numbers: readonly BrandedPhoneNumber[], query: Query): BrandedPhoneNumber[] {
   return numbers.filter((number) => matches(number, query)).sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber));
 }
@@ -62,11 +48,11 @@ export function byBytes(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
 
-/** A query as a client would write it. */
+/** Returns a query as a client would write it. */
 export function searchOf(query: Query | Record<string, string | string[]>): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    for (const each of [value].flat()) if (each !== undefined) search.append(name, each);
+    for (const single of [value].flat()) if (single !== undefined) search.append(name, single);
   }
   return search.toString();
 }
