@@ -60,7 +60,7 @@ async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
 
 /** The same, page by page from a query that takes many small batches of candidates. */
 async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {
-  const pages = preparePages(service.database.$client, { costPerRow: 1, growth: 2 });
+  const pages = preparePages(service.database.$client, { costPerItem: 1, growth: 2 });
   const filter = filterOf(query);
   const found: string[] = [];
   for (let after = ''; ; ) {

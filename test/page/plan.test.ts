@@ -1,15 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus } from '../../generated/types/models/index.js';
-import { countsOf, maxTerms, nextStep } from '../../src/page/plan.js';
-import { filterOf } from '../../src/request/filter.js';
+import { maxTerms, nextStep } from '../../src/page/plan.js';
+import { filterOf, limitToProfiles } from '../../src/request/filter.js';
 
-const BATCH = 832;
+const BUDGET = 832;
 /** The detailed statuses with which a number is in review. */
 const REVIEWS = Object.values(DetailedStatus).filter((status) => /^(pending|submitted)/.test(status)).length;
 const ids = (count: number) => Array.from({ length: count }, (_, index) => `${index}`);
-const stepFor = (request: ListBrandedPhoneNumbersRequest, batch = BATCH, profiles: string[] | null = null) =>
-  nextStep(countsOf(filterOf(request), profiles), batch);
+
+function stepFor(request: ListBrandedPhoneNumbersRequest, budget = BUDGET, visibleProfiles: string[] | null = null) {
+  const filter = limitToProfiles(filterOf(request), visibleProfiles);
+  return nextStep(filter, maxTerms(filter), budget);
+}
 
 describe('what a page is read from', () => {
   it('is all numbers, or the given one, whatever else is asked', () => {
@@ -18,14 +21,14 @@ describe('what a page is read from', () => {
   });
 
   it('is the ranges of one attribute, no matter how many values it has', () => {
-    const scan = { of: 'items', attribute: 'internalNames' };
+    const scan = { table: 'items', attribute: 'internalName' };
     expect(stepFor({ internalName: ids(50) })).toEqual({ read: 'ranges', scan });
-    expect(stepFor({}, BATCH, ids(2000))).toMatchObject({ scan: { of: 'items', attribute: 'businessProfiles' } });
+    expect(stepFor({}, BUDGET, ids(2000))).toMatchObject({ scan: { table: 'items', attribute: 'businessProfileId' } });
   });
 
   it('is the ranges of the terms, within an attribute or without', () => {
-    expect(stepFor({ status: ['approved'] })).toEqual({ read: 'ranges', scan: { of: 'postings', attribute: null } });
-    const scan = { of: 'postings', attribute: 'reportingGroups' };
+    expect(stepFor({ status: ['approved'] })).toEqual({ read: 'ranges', scan: { table: 'postings', attribute: null } });
+    const scan = { table: 'postings', attribute: 'reportingGroup' };
     expect(stepFor({ reportingGroup: ids(5), detailedStatus: Object.values(DetailedStatus) })).toEqual({
       read: 'ranges',
       scan,
@@ -37,23 +40,23 @@ describe('what a page is read from', () => {
     expect(stepFor(request)).toEqual({
       read: 'candidates',
       scans: [
-        { scan: { of: 'items', attribute: 'reportingGroups' }, cost: 4 },
-        { scan: { of: 'postings', attribute: null }, cost: 4 },
+        { scan: { table: 'items', attribute: 'reportingGroup' }, cost: 4 },
+        { scan: { table: 'postings', attribute: null }, cost: 4 },
       ],
     });
-    expect(stepFor(request, 4 * BATCH)).toMatchObject({ read: 'ranges', scan: { attribute: 'reportingGroups' } });
+    expect(stepFor(request, 4 * BUDGET)).toMatchObject({ read: 'ranges', scan: { attribute: 'reportingGroup' } });
   });
 
   it('is candidates where several attributes are combined, also those of the terms within the one of fewest values', () => {
     const scans = (request: ListBrandedPhoneNumbersRequest) => {
       const step = stepFor(request);
-      return step.read === 'candidates' ? step.scans.map(({ scan }) => `${scan.of} ${scan.attribute}`) : step.read;
+      return step.read === 'candidates' ? step.scans.map(({ scan }) => `${scan.table} ${scan.attribute}`) : step.read;
     };
-    const ofItems = ['items reportingGroups', 'items internalNames'];
+    const ofItems = ['items reportingGroup', 'items internalName'];
     expect(scans({ reportingGroup: ids(2), internalName: ids(50) })).toEqual(ofItems);
     expect(scans({ reportingGroup: ids(2), internalName: ids(50), carrier: ['A'] })).toEqual([
       ...ofItems,
-      'postings reportingGroups',
+      'postings reportingGroup',
     ]);
     expect(scans({ reportingGroup: ids(50), internalName: ids(50), carrier: ['A'] })).toEqual([
       ...ofItems,
