@@ -1,6 +1,6 @@
 /**
- * Pieces of SQL in which a misspelled table, column or parameter does not compile. Drizzle's own `sql` writes a column as
- * `"items"."phone_number"`, which is no name for the columns of a subquery; here it is `phone_number`, wherever it stands.
+ * Pieces of SQL in which a misspelled table, column or parameter does not compile. Drizzle's own `sql` writes a column
+ * as `"items"."phone_number"`, which can't name a column of a subquery; `fragment` writes `phone_number`.
  */
 import { Column, getTableName, is, type SQL, sql, Table } from 'drizzle-orm';
 import { detailedStatus, feature, status } from '../database/schema.js';
@@ -44,7 +44,9 @@ export function parameter(name: keyof BatchParameters): SQL {
   return sql`${sql.placeholder(name)}::${sql.raw(CASTS[name])}`;
 }
 
-/** Makes a piece of SQL out of text, other pieces, and tables and columns of the schema, which it writes as bare names. */
+/**
+ * Makes a piece of SQL out of text, other pieces, and tables and columns of the schema, which it writes as bare names.
+ */
 export function fragment(text: TemplateStringsArray, ...parts: readonly (SQL | Table | Column)[]): SQL {
   const pieces = parts.map((part) => {
     if (is(part, Column)) return sql.raw(part.name);

@@ -3,24 +3,25 @@
  *
  * ## Ranges and candidates
  *
- * A page must cost the same no matter how many numbers there are and how many of them match. So a filter becomes ranges of
- * indexes, each of which has its phone numbers in page order, and the first few of each are merged:
+ * A page must cost the same no matter how many numbers there are and how many of them match. So a filter becomes ranges
+ * of indexes, each of which has its phone numbers in page order, and the first few of each are merged:
  *
  * - Filters on attributes alone scan the indexes of `items`, one range for each value.
  * - Filters on status or entries become terms and scan `postings`, one range for each value and term.
  * - For several attributes at once, no index has exactly the numbers that match, and long lists of values may need
- *   thousands of ranges. Then candidates are tested. Several scans contain all numbers that match, among other numbers; the
- *   one that reaches furthest at the same cost has the fewest others, and is the driving scan of the page. Its candidates
- *   are read in growing batches until the page is full, the scan ends, or the exact ranges cost less than the next batch.
+ *   thousands of ranges. Then candidates are tested. Several scans contain all numbers that match, among other numbers;
+ *   the one that reaches furthest at the same cost has the fewest others, and is the driving scan of the page. Its
+ *   candidates are read in growing batches until the page is full, the scan ends, or the exact ranges cost less than
+ *   the next batch.
  * - A filter on a phone number reads one row and tests the rest on it.
  *
  * plan.ts makes this choice; statements.ts has the SQL.
  *
  * ## Concurrent writers
  *
- * Writers may commit between the statements of one page. Each statement reads its own interval of phone numbers, and finds
- * the wanted terms, in one snapshot: a number that matches throughout is in the driving scan and passes the tests. Earlier
- * snapshots decide only which scan drives.
+ * Writers may commit between the statements of one page. Each statement uses one snapshot, in which it finds the wanted
+ * terms and reads an interval of phone numbers that no other statement reads. So a number that matches in every
+ * snapshot is in the driving scan and passes the tests. Earlier statements decide only which scan that is.
  */
 import { fillPlaceholders, type Query, type SQL, sql } from 'drizzle-orm';
 import { PgDialect } from 'drizzle-orm/pg-core';
@@ -55,7 +56,10 @@ export interface PageRequest {
 /** Reads a page. Once `signal` is aborted, it sends no further statement and rejects with the signal's reason. */
 export type ReadPage = (request: PageRequest, signal?: Signal) => Promise<Page>;
 
-/** The cost of the first batch per item of the page, in the unit of `nextStep`: enough to test 8 candidates on their rows. */
+/**
+ * The cost of the first batch per item of the page, in the unit of `nextStep`: enough to test 8 candidates on their
+ * rows.
+ */
 const COST_PER_ITEM = 32;
 /** The cost of each sample by which scans are compared, in the same unit. */
 const COST_PER_SAMPLE = 128;
@@ -67,7 +71,7 @@ const GROWTH = 4;
  * prepared once per connection. Tests set `costPerItem` and `growth` to get many small batches.
  */
 export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, growth = GROWTH } = {}): ReadPage {
-  const { readMatches, readBatch, readReach } = prepareStatements(client);
+  const { readWhole, readBatch, readReach } = prepareStatements(client);
 
   return async (request, signal) => {
     const { after, size } = request;
@@ -78,7 +82,7 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
     const parameters = { ...filter, isByTerm: terms !== null, after, size };
     let budget = costPerItem * (size + 1);
     const first = nextStep(filter, terms, budget);
-    if (first.read !== 'candidates') return readMatches(first, parameters);
+    if (first.read !== 'candidates') return readWhole(first, parameters);
 
     const { driving, existingTerms } = await choose(first.scans, parameters);
     const { scan, cost } = driving;
@@ -92,7 +96,7 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
       const next =
         step.read === 'candidates'
           ? await readBatch(scan, { ...rest, count: Math.ceil(budget / cost) })
-          : await readMatches(step, rest);
+          : await readWhole(step, rest);
       page = joined(page, next);
     }
     return page;
@@ -137,7 +141,7 @@ function joined(page: Part, next: Part): Part {
   return { ...next, items: [...page.items, COMMA, ...next.items], count: page.count + next.count };
 }
 
-/** What a sample of a scan shows. */
+/** How far a sample of a scan reaches. */
 interface Reach {
   /** The last phone number of the sample; `END` if the scan has no more than that. */
   last: string;
@@ -152,7 +156,10 @@ function prepareStatements(client: Client) {
   const dialect = new PgDialect();
   const queries = new Map<string, Query>();
 
-  /** Reads the single row of a statement as PostgreSQL sent it, in bytes, which the response's body is made of. */
+  /**
+   * Reads the single row of a statement, as the bytes that PostgreSQL sent: those of the items become the response's
+   * body.
+   */
   async function readRow(name: string, statement: () => SQL, parameters: Partial<BatchParameters>): Promise<Row> {
     const query = queries.get(name) ?? dialect.sqlToQuery(statement());
     queries.set(name, query);
@@ -174,8 +181,8 @@ function prepareStatements(client: Client) {
   }
 
   return {
-    /** Reads a page from numbers that are known to match, but for a single number, which is tested. */
-    readMatches(step: Exclude<Step, { read: 'candidates' }>, parameters: PageParameters): Promise<Part> {
+    /** Reads the page, or the rest of it, by a single statement. */
+    readWhole(step: Exclude<Step, { read: 'candidates' }>, parameters: PageParameters): Promise<Part> {
       switch (step.read) {
         case 'all':
           return readPart('all numbers', () => pageOfAll, parameters);

@@ -1,6 +1,6 @@
 /**
- * Chooses the index ranges that a page is read from. Nothing here knows SQL or the data: the choice follows from how many
- * values the filter has, and from how many candidates were tested without filling the page.
+ * Chooses the index ranges that a page is read from. Nothing here knows SQL or the data: the choice follows from how
+ * many values the filter has, and from a budget, which grows with each batch that leaves the page unfilled.
  */
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 import type { Filter } from '../request/filter.js';
@@ -10,8 +10,8 @@ export const ATTRIBUTES = ['businessProfileId', 'reportingGroup', 'internalName'
 type Attribute = (typeof ATTRIBUTES)[number];
 
 /**
- * Ranges of an index, each of which has its phone numbers in page order. There is one range for each value of `attribute`,
- * or a single one if it is null; in `postings`, one for each of those values and each wanted term.
+ * Ranges of an index, each of which has its phone numbers in page order. In `items`, there is a range for each value of
+ * `attribute`, or a single one if it is null; in `postings`, there are that many for each wanted term.
  */
 export interface Scan {
   table: 'items' | 'postings';
@@ -43,11 +43,11 @@ const COST_OF_EXACT_RANGE = 4;
 const COST_OF_MEASURED_RANGE = 8;
 
 /**
- * Returns what to read next. If one index has exactly the numbers that match, its ranges are read as soon as their cost is
- * within `budget`; until then, the budget pays for candidates.
+ * Returns what to read next. If one index has exactly the numbers that match, its ranges are read as soon as their cost
+ * is within `budget`; until then, the budget pays for candidates.
  *
  * The unit of costs and of `budget` is the test of one candidate on the index entry by which it was found.
- * @param filter must allow for what the client may see
+ * @param filter already limited to the profiles that the client may see
  * @param terms how many wanted terms there are at most, as `maxTerms` returns it
  */
 export function nextStep(filter: Filter, terms: number | null, budget: number): Step {
@@ -56,12 +56,12 @@ export function nextStep(filter: Filter, terms: number | null, budget: number): 
   const [attribute = null] = attributes;
   if (attributes.length < 2) {
     if (terms === null) return attribute === null ? { read: 'all' } : ranges('items', attribute);
-    const count = valuesOf(attribute) * terms;
-    if (count * COST_OF_EXACT_RANGE <= budget) return ranges('postings', attribute);
+    const rangeCount = valueCount(attribute) * terms;
+    if (rangeCount * COST_OF_EXACT_RANGE <= budget) return ranges('postings', attribute);
   }
   return { read: 'candidates', scans: [...scansOfItems(), ...scansOfPostings()] };
 
-  function valuesOf(name: Attribute | null): number {
+  function valueCount(name: Attribute | null): number {
     return (name && filter[name]?.length) ?? 1;
   }
 
@@ -72,12 +72,15 @@ export function nextStep(filter: Filter, terms: number | null, budget: number): 
     return names.map((name) => ({ scan: { table: 'items', attribute: name }, cost }));
   }
 
-  /** Returns the wanted terms, within the attribute that has the fewest values if possible; nothing if both cost too much. */
+  /**
+   * Returns the wanted terms, within the attribute that has the fewest values if possible; nothing if both cost too
+   * much.
+   */
   function scansOfPostings(): CandidateScan[] {
-    const isWithinBudget = (count: number) => count * COST_OF_MEASURED_RANGE <= budget;
+    const isWithinBudget = (rangeCount: number) => rangeCount * COST_OF_MEASURED_RANGE <= budget;
     if (terms === null || !isWithinBudget(terms)) return [];
-    const [narrowest = null] = attributes.toSorted((a, b) => valuesOf(a) - valuesOf(b));
-    const isNarrow = attributes.length > 1 && isWithinBudget(valuesOf(narrowest) * terms);
+    const [narrowest = null] = attributes.toSorted((a, b) => valueCount(a) - valueCount(b));
+    const isNarrow = attributes.length > 1 && isWithinBudget(valueCount(narrowest) * terms);
     return [{ scan: { table: 'postings', attribute: isNarrow ? narrowest : null }, cost: COST_OF_ROW }];
   }
 }
@@ -108,9 +111,9 @@ export function maxTerms({ carrier, feature, detailedStatus, status, dottedStatu
   const isByEntry = carrier !== null || feature !== null || detailedStatus !== null;
   if (!isByStatus && !isByEntry) return null;
   // A number has the status that one of its entries gives it, or one of a higher priority because of another entry.
-  const pairs = (detailedStatus ?? Object.values(DetailedStatus)).flatMap((ofEntry) =>
-    STATUSES.slice(0, priorityOf(ofEntry) + 1).filter(
-      (ofNumber) => !isByStatus || status?.includes(ofNumber) || dottedStatus?.includes(ofEntry),
+  const pairs = (detailedStatus ?? Object.values(DetailedStatus)).flatMap((entryStatus) =>
+    STATUSES.slice(0, priorityOf(entryStatus) + 1).filter(
+      (numberStatus) => !isByStatus || status?.includes(numberStatus) || dottedStatus?.includes(entryStatus),
     ),
   );
   const features = feature ?? Object.values(Feature);

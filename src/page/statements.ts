@@ -1,22 +1,22 @@
 /**
- * The statements of the list query, as Drizzle's SQL. test/page/statements has some of them as PostgreSQL gets them, whole
- * and with their plans.
+ * The statements of the list query, as Drizzle's SQL. test/page/statements has some of them as PostgreSQL gets them,
+ * whole and with their plans.
  *
  * ## No choice for the planner
  *
- * A range of an index is read by a subquery: one value for each column that the index begins with, then phone numbers in
- * order, up to a LIMIT. What has to be computed once, or first, is a materialized common table expression. A test of
- * candidates is written so that no index could serve it: `… IS NULL OR … IN (SELECT …)` is computed on the rows that were
- * found, from a hash of the values.
+ * A range of an index is read by a subquery: one value for each column that the index begins with, then phone numbers
+ * in order, up to a LIMIT. What has to be computed once, or first, is a materialized common table expression.
+ * Candidates are tested by `… IS NULL OR … IN (SELECT …)`, which no index could serve: PostgreSQL looks each row up in
+ * a hash of the values.
  *
  * ## Names
  *
- * Each of these common table expressions has the columns listed:
+ * The statements share these common table expressions, with their columns in parentheses:
  *
  * - `wanted_terms` (`id`): the terms under which the numbers that match are listed.
  * - `range` (`value`, `term_id`): a row for each range of the scan; one of the two columns if the scan needs only one.
  * - `found` (`phone_number`): the page's numbers, and one more if there is a next page.
- * - `bound`, `half`, `reach` (`last`): a single row with the phone number at which reading ends.
+ * - `bound`, `half`, `reach` (`last`): a single row with the last phone number to read.
  */
 import { type SQL, sql } from 'drizzle-orm';
 import { businessProfiles, items, postings, terms } from '../database/schema.js';
@@ -37,6 +37,7 @@ const count = parameter('count');
 const sizeAndOne = fragment`(${size} + 1)`;
 
 const and = sql.raw(' AND ');
+/** The line break is for readers of the statements on file. */
 const andOnNewLine = sql.raw('\n        AND ');
 
 /** Joins common table expressions to a WITH clause, which begins with `wanted_terms` if `scan` reads postings. */
@@ -45,6 +46,7 @@ function withExpressions(scan: Scan, ...expressions: SQL[]): SQL {
   return fragment`WITH ${sql.join(all, sql.raw(',\n  '))}`;
 }
 
+/** The conditions on a term, without the one on its carrier. */
 const isWantedTerm = fragment`(${parameter('feature')} IS NULL OR ${terms.feature} = ANY (${parameter('feature')}))
       AND (${parameter('detailedStatus')} IS NULL OR ${terms.detailedStatus} = ANY (${parameter('detailedStatus')}))
       AND (
@@ -52,7 +54,10 @@ const isWantedTerm = fragment`(${parameter('feature')} IS NULL OR ${terms.featur
         OR ${terms.status} = ANY (${parameter('status')}) OR ${terms.detailedStatus} = ANY (${parameter('dottedStatus')})
       )`;
 
-/** A filter without carriers uses the terms without a carrier, which are few. The index of the terms' values finds both kinds. */
+/**
+ * A filter without carriers uses the terms without a carrier, which are few. The index of the terms' values finds both
+ * kinds.
+ */
 const wantedTerms = fragment`wanted_terms AS MATERIALIZED (
     SELECT ${terms.id} FROM ${terms} WHERE ${parameter('carrier')} IS NULL AND ${terms.carrier} = '' AND ${isWantedTerm}
     UNION ALL
@@ -62,18 +67,18 @@ const wantedTerms = fragment`wanted_terms AS MATERIALIZED (
   )`;
 
 /**
- * Every number has a term. During a transaction that loads the first numbers, no term is visible to others, so a page does
- * not step over all the numbers, which are invisible as well.
+ * Every number has a term. During a transaction that loads the first numbers, no term is visible to others, so a page
+ * does not step over all the numbers, which are invisible as well.
  */
-const isAnyNumber = fragment`EXISTS (SELECT FROM ${terms})`;
+const hasNumbers = fragment`EXISTS (SELECT FROM ${terms})`;
 
 /** Returns the expression `range`. */
 function rangesOf({ table, attribute }: Scan): SQL {
   const values = attribute && fragment`unnest(${parameter(attribute)}) AS value`;
   const rows = {
     items: values
-      ? fragment`SELECT value FROM ${values} WHERE ${isAnyNumber}`
-      : fragment`SELECT 'all' AS value WHERE ${isAnyNumber}`,
+      ? fragment`SELECT value FROM ${values} WHERE ${hasNumbers}`
+      : fragment`SELECT 'all' AS value WHERE ${hasNumbers}`,
     postings: values
       ? fragment`SELECT value, ${terms.id} AS ${postings.termId} FROM ${values} CROSS JOIN wanted_terms`
       : fragment`SELECT ${terms.id} AS ${postings.termId} FROM wanted_terms`,
@@ -86,7 +91,7 @@ function columnsOfRange({ table, attribute }: Scan): SQL {
   return attribute === null ? fragment`${postings.termId}` : fragment`value, ${postings.termId}`;
 }
 
-/** Returns the conditions under which a row of the scanned table is in a range, which is a row of `range`. */
+/** Returns the conditions that limit the scanned table to one row of `range`. */
 function inRange({ table, attribute }: Scan): SQL[] {
   return [
     ...(attribute === null ? [] : [fragment`${tables[table][attribute]} = ANY (ARRAY[range.value])`]),
@@ -103,7 +108,10 @@ function orderOf({ table, attribute }: Scan): SQL {
   return attribute === null ? fragment`${phoneNumber}` : fragment`${tables[table][attribute]}, ${phoneNumber}`;
 }
 
-/** Selects the numbers of a range after the previous page, in order; `upTo` has the last one to read, and `rows` is a LIMIT clause. */
+/**
+ * Selects the numbers of one range that follow the previous page, in order. `upTo` names the expression with the last
+ * phone number to read; `rows` is the LIMIT clause.
+ */
 function numbersOfRange(scan: Scan, upTo: 'bound' | 'half' | null, rows: SQL): SQL {
   const conditions = [
     ...inRange(scan),
@@ -116,16 +124,17 @@ function numbersOfRange(scan: Scan, upTo: 'bound' | 'half' | null, rows: SQL): S
 }
 
 /**
- * Returns expressions, of which `next` has the next `limit` numbers of all ranges of a scan, in order. A number may be in
- * several ranges: unless `isComplete`, `next` may then have fewer numbers and end at `bound`.
+ * Returns the expressions up to `next`, which has the next `limit` numbers of a scan, in order. If a number is in
+ * several ranges, `next` may have fewer numbers and end at `bound`, unless `isComplete` is set.
  */
 function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
   const numbers = isComplete ? fragment`DISTINCT ${phoneNumber}` : fragment`${phoneNumber}`;
+  const limitOfRange = fragment`(SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ${limit} / count(*) + 1 END FROM range)`;
   return fragment`${rangesOf(scan)},
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
   first AS MATERIALIZED (
     SELECT range.*, row.${phoneNumber} FROM range CROSS JOIN LATERAL (
-      ${numbersOfRange(scan, null, fragment`LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ${limit} / count(*) + 1 END FROM range)`)}
+      ${numbersOfRange(scan, null, fragment`LIMIT ${limitOfRange}`)}
     ) AS row
   ),
   bound AS MATERIALIZED (
@@ -143,9 +152,9 @@ function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
 }
 
 /**
- * Returns expressions, of which `reach` has the phone number that the next `count` numbers of a scan reach, approximately:
- * the one at which half of the ranges have supplied their share, or at which a single range has supplied them all, if that
- * comes first. A scan of one range reads it only once for this.
+ * Returns the expressions up to `reach`, an estimate of the phone number that the next `count` numbers of a scan reach:
+ * the median of those at which the ranges have each supplied an equal share or, if it comes first, the one at which a
+ * single range has supplied all of them. A scan of one range is read only once for this.
  */
 function batchOfRanges(scan: Scan): SQL {
   return fragment`${rangesOf(scan)},
@@ -190,17 +199,17 @@ const hasWantedTermOnRow = fragment`(NOT ${parameter('isByTerm')} OR (
         ))`;
 
 /**
- * An item as JSON text: what was derived when it was written, around its business profile, whose changes do not count as
- * changes of its numbers (the contract's BusinessProfile).
+ * An item as JSON text: what was derived when it was written, around its business profile, whose changes do not count
+ * as changes of its numbers (the contract's BusinessProfile).
  */
 const item = fragment`'{"id":"' || ${items}.${items.id} || '","phoneNumber":"' || ${items}.${phoneNumber} || '","businessProfile":' || (
       SELECT ${businessProfiles.item} FROM ${businessProfiles} WHERE ${businessProfiles.id} = ${items}.${items.businessProfileId}
     ) || ${items}.${items.itemTail} AS item`;
 
 /**
- * Selects the page of the numbers in `found`, which are all that match up to `until`. Here and in `pageOfAll` the items are
- * joined in the order in which they are read, which is the page's: for `string_agg(… ORDER BY …)`, PostgreSQL 15 would sort
- * them again, which takes an eighth of a page's time.
+ * Selects the page of the numbers in `found`, which are all that match up to `until`. Here and in `pageOfAll` the items
+ * are joined in the order in which they are read, which is the page's: for `string_agg(… ORDER BY …)`, PostgreSQL 15
+ * would sort them again, which takes an eighth of a page's time.
  */
 const pageOfFound = (until: SQL) => fragment`SELECT
     coalesce(string_agg(item, ','), '') AS items, count(*)::int AS count,
@@ -220,7 +229,7 @@ export const pageOfAll = fragment`
     ) IS NOT NULL AS has_next, ${end} AS until
   FROM (
     SELECT ${phoneNumber}, ${item} FROM ${items}
-    WHERE ${phoneNumber} > ${after} AND ${isAnyNumber} ORDER BY ${phoneNumber} LIMIT ${size}
+    WHERE ${phoneNumber} > ${after} AND ${hasNumbers} ORDER BY ${phoneNumber} LIMIT ${size}
   ) AS shown`;
 
 /** Selects the page of the one number that the filter names, which is empty if the number does not match. */
@@ -236,11 +245,16 @@ export const pageOfNumber = fragment`
   ${pageOfFound(end)}`;
 
 /** Selects a page of exactly the numbers in the ranges of a scan. */
-export const pageOfRanges = (scan: Scan) => fragment`
-  ${withExpressions(scan, nextOfRanges(scan, sizeAndOne, true), fragment`found AS MATERIALIZED (SELECT ${phoneNumber} FROM next)`)}
+export function pageOfRanges(scan: Scan): SQL {
+  const found = fragment`found AS MATERIALIZED (SELECT ${phoneNumber} FROM next)`;
+  return fragment`
+  ${withExpressions(scan, nextOfRanges(scan, sizeAndOne, true), found)}
   ${pageOfFound(end)}`;
+}
 
-/** Selects the phone number that the next `count` numbers of a scan reach, exactly, and how many ranges the scan has. */
+/**
+ * Selects the phone number that the next `count` numbers of a scan reach, exactly, and how many ranges the scan has.
+ */
 export const reachOf = (scan: Scan) => fragment`
   ${withExpressions(scan, nextOfRanges(scan, count, false))}
   SELECT
@@ -249,17 +263,18 @@ export const reachOf = (scan: Scan) => fragment`
   FROM next`;
 
 /**
- * Selects a page of the numbers that match among the next `count` numbers of a scan. If the filter has several attributes,
- * the index of the scan contains all of them, and only candidates that have the wanted ones are looked up by row.
+ * Selects a page of the numbers that match among the next `count` numbers of a scan. If the filter has several
+ * attributes, they are tested on the index of the scan, and a candidate's row is read only if all of them match.
  */
 export function pageOfCandidates(scan: Scan, hasSeveralAttributes: boolean): SQL {
+  const isNext = sql.join([...inRange(scan), fragment`${phoneNumber} > ${after}`], and);
   return fragment`
   WITH ${wantedTerms},
   ${batchOfRanges(scan)},
   found AS MATERIALIZED (
     SELECT DISTINCT row.${phoneNumber} FROM range CROSS JOIN LATERAL (
       SELECT ${phoneNumber} FROM ${tables[scan.table]} AS candidate
-      WHERE ${sql.join([...inRange(scan), fragment`${phoneNumber} > ${after}`], and)} AND ${phoneNumber} <= (SELECT last FROM reach)
+      WHERE ${isNext} AND ${phoneNumber} <= (SELECT last FROM reach)
         AND ${sql.join(testsOf(scan, hasSeveralAttributes), andOnNewLine)}
       ORDER BY ${orderOf(scan)} LIMIT ${sizeAndOne}
     ) AS row

@@ -52,8 +52,8 @@ function digestOf(filter: Filter): Buffer {
 }
 
 /**
- * Returns the text of a filter that cursors of version 1 contain a digest of. Its names and their order are those of the
- * first release: any change here would invalidate every cursor that clients hold.
+ * Returns the text of a filter; cursors contain its digest. Its names and their order are those of the first release,
+ * since any change to them would invalidate every cursor that clients hold.
  */
 function textOf(filter: Filter): string {
   return JSON.stringify({

@@ -1,4 +1,6 @@
-/** Which numbers a request wants, in one form no matter how the request is written: no order, no repeats, no page. */
+/**
+ * Which numbers a request wants: the same filter no matter in what order, and how often, the request names the values.
+ */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus, type Feature, type Status } from '../../generated/types/models/index.js';
 
