@@ -74,6 +74,7 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row after %d of a fir
     const [found] = await deriveAll(connected, { keep: true });
     await closeDatabase(connected);
     expect(found).toMatchObject({ what: 'stand in the index where they should not', count: NUMBERS / 10 });
-    expect((await blocksOfOtherIndexes()) - before).toBeLessThan(MAX_BLOCKS);
+    // To find them, all postings are read once, perhaps from one of these indexes.
+    expect((await blocksOfOtherIndexes()) - before).toBeLessThan(2 * MAX_BLOCKS);
   });
 });
