@@ -27,9 +27,8 @@ export async function openSession({ url }: Database, statementTimeout = 0) {
        */
       async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
         try {
-          await sql.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
           // They take no snapshot yet, so that `work` sees the rows it locks first as they are once they are locked.
-          for (const limit of limits) await sql.unsafe(`SET LOCAL ${limit}`);
+          await sql.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...limits].join(';'));
           const result = await work(sql);
           await sql`COMMIT`;
           return result;
@@ -70,10 +69,10 @@ async function timeLimits({ $client: sql }: Database, statementTimeout: number):
   const [{ dynamic_shared_memory_type: memory }] = await sql<[{ dynamic_shared_memory_type: string }]>`
     SHOW dynamic_shared_memory_type`;
   return [
-    `statement_timeout = ${statementTimeout}`,
-    ...(Number(version) >= TRANSACTION_TIMEOUT.since ? [`${TRANSACTION_TIMEOUT.name} = 0`] : []),
+    `SET LOCAL statement_timeout = ${statementTimeout}`,
+    ...(Number(version) >= TRANSACTION_TIMEOUT.since ? [`SET LOCAL ${TRANSACTION_TIMEOUT.name} = 0`] : []),
     // A statement ends soon after its client has, as by a signal. On Windows, PostgreSQL can't tell and refuses the setting.
-    ...(memory === 'windows' ? [] : [`client_connection_check_interval = '100ms'`]),
+    ...(memory === 'windows' ? [] : [`SET LOCAL client_connection_check_interval = '100ms'`]),
   ];
 }
 

@@ -75,7 +75,8 @@ export const changedNumbers: Part = {
   async write(sql, rows) {
     await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
     // New rows are inserted without a check for a conflict, which would cost a fifth of the time: somebody else's row makes
-    // the step fail, and it is tried again. The last part derives them where the triggers on the sources are switched off.
+    // the step fail, and it is tried again. What exists is looked up number by number: the plan is from when the tables may
+    // have been empty, and a join would read all of them. The last part derives the numbers if the triggers are switched off.
     await sql`
       WITH given AS MATERIALIZED (
         SELECT given.*, number.phone_number IS NULL AS is_new
@@ -83,14 +84,21 @@ export const changedNumbers: Part = {
           phone_number text COLLATE "C", id uuid, business_profile_id uuid, internal_name text, branding_name_short text,
           branding_name_long text, reporting_group text, created_at timestamptz, updated_at timestamptz,
           carriers text[], features feature[], detailed_statuses detailed_status[], created_ats timestamptz[]
-        ) LEFT JOIN branded_phone_numbers AS number USING (phone_number)
+        ) LEFT JOIN LATERAL (
+          SELECT phone_number FROM branded_phone_numbers WHERE phone_number = given.phone_number OFFSET 0
+        ) AS number ON true
+      ), old_numbers AS MATERIALIZED (
+        SELECT phone_number FROM given WHERE NOT is_new
       ), entry AS MATERIALIZED (
-        SELECT phone_number, carrier, feature, entry.detailed_status, kept.phone_number IS NULL AS is_new, coalesce(
+        SELECT given.phone_number, entry.carrier, entry.feature, entry.detailed_status, kept.phone_number IS NULL AS is_new, coalesce(
           entry.created_at, CASE WHEN kept.detailed_status = entry.detailed_status THEN kept.created_at END, now()
         ) AS created_at
         FROM given CROSS JOIN unnest(carriers, features, detailed_statuses, created_ats)
           AS entry (carrier, feature, detailed_status, created_at)
-        LEFT JOIN carrier_statuses AS kept USING (phone_number, carrier, feature)
+        LEFT JOIN LATERAL (
+          SELECT * FROM carrier_statuses AS kept
+          WHERE (kept.phone_number, kept.carrier, kept.feature) = (given.phone_number, entry.carrier, entry.feature) OFFSET 0
+        ) AS kept ON true
         WHERE NOT given.is_new
       ), inserted_numbers AS (
         INSERT INTO branded_phone_numbers (
@@ -107,10 +115,12 @@ export const changedNumbers: Part = {
           branding_name_long = given.branding_name_long, reporting_group = given.reporting_group,
           created_at = coalesce(given.created_at, number.created_at),
           updated_at = greatest(given.updated_at, number.updated_at)
-        FROM given WHERE given.phone_number = number.phone_number AND ${numberDiffers(sql)}
+        FROM given
+        WHERE number.phone_number = ANY (ARRAY(TABLE old_numbers)) AND given.phone_number = number.phone_number
+          AND ${numberDiffers(sql)}
       ), deleted_entries AS (
         DELETE FROM carrier_statuses AS entry USING given
-        WHERE entry.phone_number = given.phone_number AND NOT given.is_new AND NOT EXISTS (
+        WHERE entry.phone_number = ANY (ARRAY(TABLE old_numbers)) AND given.phone_number = entry.phone_number AND NOT EXISTS (
           SELECT FROM unnest(carriers, features) AS wanted (carrier, feature)
           WHERE (wanted.carrier, wanted.feature) = (entry.carrier, entry.feature)
         )
@@ -125,7 +135,8 @@ export const changedNumbers: Part = {
       ), updated_entries AS (
         UPDATE carrier_statuses AS kept SET detailed_status = entry.detailed_status, created_at = entry.created_at
         FROM entry
-        WHERE (entry.phone_number, entry.carrier, entry.feature) = (kept.phone_number, kept.carrier, kept.feature)
+        WHERE kept.phone_number = ANY (ARRAY(TABLE old_numbers))
+          AND (entry.phone_number, entry.carrier, entry.feature) = (kept.phone_number, kept.carrier, kept.feature)
           AND (entry.detailed_status, entry.created_at) <> (kept.detailed_status, kept.created_at)
       )
       INSERT INTO deferred SELECT array_agg(phone_number) FROM given`;

@@ -8,7 +8,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../database/connect.js';
-import { causeOf, codeOf, isConnectionBroken, TOO_MANY_CONNECTIONS } from '../database/errors.js';
+import { causeOf, codeOf, isConnectionBroken } from '../database/errors.js';
 import { openSession, type Session, type Transaction } from '../database/transaction.js';
 import { UserError } from '../userError.js';
 import { reportBlockers } from './blockers.js';
@@ -45,10 +45,10 @@ interface Options {
 }
 
 /** Milliseconds that a step should take, and how many rows it has at first and at most. */
-const STEP_MS = 200;
+const STEP_MS = 300;
 const FIRST_SIZE = 200;
 const MAX_SIZE = 1000;
-const MIN_SIZE = 20;
+const MIN_SIZE = 50;
 /** Milliseconds that a step waits for a lock, if a quarter of deadlock_timeout is not less. */
 const LOCK_TIMEOUT_MS = 100;
 /** Rows in memory that were left for later. */
@@ -169,8 +169,19 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
   failure.signal.throwIfAborted();
 }
 
-/** Opens the sessions of all jobs before any of them writes. */
+/**
+ * Opens the sessions of all jobs before any of them writes.
+ * @throws {UserError} if PostgreSQL has fewer connections left; none is taken then, since other programs need them
+ */
 async function openSessions(database: Database, jobs: number): Promise<Session[]> {
+  const [{ free }] = await database.$client<[{ free: number }]>`
+    SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int - count(*)::int AS free
+    FROM pg_stat_activity WHERE backend_type = 'client backend'`;
+  if (jobs > 1 && jobs > free) {
+    throw new UserError(
+      `PostgreSQL has ${free} connections left for --jobs ${jobs}: use fewer jobs, or raise its max_connections`,
+    );
+  }
   const opening = await Promise.allSettled(
     Array.from({ length: jobs }, () => openSession(database, STATEMENT_TIMEOUT_MS)),
   );
@@ -178,10 +189,7 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
   const failed = opening.find((each) => each.status === 'rejected');
   if (!failed) return sessions;
   await Promise.all(sessions.map(({ close }) => close()));
-  if (jobs === 1 || codeOf(causeOf(failed.reason)) !== TOO_MANY_CONNECTIONS) throw failed.reason;
-  throw new UserError(
-    `PostgreSQL has ${sessions.length} connections left for --jobs ${jobs}: use fewer jobs, or raise its max_connections`,
-  );
+  throw failed.reason;
 }
 
 /** The size of the step after one that took `ms` milliseconds. */
