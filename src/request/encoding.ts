@@ -1,6 +1,6 @@
-/** The encoding of query strings: that of forms (the URL standard's application/x-www-form-urlencoded). */
+/** The encoding of query strings, which is that of forms (application/x-www-form-urlencoded in the URL standard). */
 
-/** Undoes percent-encoding and turns each `+` into a space. Undefined where the encoding is broken. */
+/** Decodes percent-encoding, and each `+` as a space; returns undefined if the encoding is broken. */
 export function decode(text: string): string | undefined {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
@@ -9,7 +9,7 @@ export function decode(text: string): string | undefined {
   }
 }
 
-/** What a decoded value would mean if it had been encoded twice; undefined where it looks encoded only once. */
+/** Decodes an already decoded value that seems to have been encoded twice; returns undefined if it does not seem so. */
 export function decodedAgain(value: string): string | undefined {
   const decoded = /%[0-9a-f]{2}/i.test(value) ? decode(value) : undefined;
   return decoded === undefined || CONTROL_CHARACTER.test(decoded) ? undefined : decoded;

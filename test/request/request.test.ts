@@ -236,7 +236,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
   ])('a query %s, as its one fault', async (_name, search) => {
     const response = await get(`?${search}`);
     expectDescribed(response);
-    const detail = 'has more than 500 pairs of a name and a value';
+    const detail = 'has more than 500 parameters';
     expect(problemOf(response)).toMatchObject({
       status: 400,
       detail: `The query ${detail}.`,
