@@ -3,11 +3,11 @@ import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import { resolve, type Schema } from './contract.js';
-import type { Reader, Signal } from './database/reads.js';
+import type { Reader } from './database/reads.js';
 import { encodeBody } from './http/compression.js';
 import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import type { Identify } from './keys/identify.js';
-import type { Page, ReadPage } from './page/page.js';
+import type { Page, PageRequest, ReadPage } from './page/page.js';
 import { problem, unauthorized } from './problem/problem.js';
 import { UNDECIDED } from './rateLimit/limiter.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
@@ -82,8 +82,8 @@ export function listBrandedPhoneNumbers({
     await concurrencyLimit.run(async () => {
       // The client may have disconnected, or have been refused, while the request waited for a slot.
       if (request.socket.destroyed || response.headersSent) return;
-      const read = (signal: Signal) => readPage({ ...query, visibleProfiles }, signal);
-      const page = await reader.read(read, deadline - performance.now(), admitted);
+      const selection: PageRequest = { ...query, visibleProfiles };
+      const page = await reader.read((signal) => readPage(selection, signal), deadline - performance.now(), admitted);
       await admitted;
       await send(request, response, query, page, linkBase);
     });

@@ -31,7 +31,7 @@ function newClient() {
   return { askFirst: (search = '') => get(first.app, search), askSecond: (search = '') => get(second.url, search) };
 }
 
-describe('the rate limit', () => {
+describe('the rate limit of requests without a page', () => {
   it('counts a request that gets a 405 like any other', async () => {
     const left = await withinASecond(async () => {
       const address = `203.0.113.${++clients}`;
