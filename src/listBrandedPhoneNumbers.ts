@@ -63,15 +63,15 @@ export function listBrandedPhoneNumbers({
     // to nothing.
     const isPageLikely = isProbable && refusal === undefined && METHODS.includes(request.method);
     if (!isPageLikely) await admitted;
-    const responded = respond(request, response, client, admitted, deadline);
-    // If the request is refused, the refusal is sent without waiting for the page, even if reading that fails as well.
-    responded.catch(() => {});
+    const pageSent = sendPage(request, response, client, admitted, deadline);
+    // If the request is refused, the refusal is sent at once, and a failure to read the page is ignored.
+    pageSent.catch(() => {});
     await admitted;
-    await responded;
+    await pageSent;
   };
 
   /** Reads the page that a request selects, and sends it once `admitted` has resolved. */
-  async function respond(
+  async function sendPage(
     request: Request,
     response: Response,
     { visibleProfiles }: Client,

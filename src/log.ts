@@ -5,7 +5,7 @@ import type * as Pino from 'pino';
 import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config.js';
 
-/** Required, not imported, because instrumentation that is loaded by `--require` adds trace ids only if it can patch `require`. */
+/** Required, not imported: instrumentation that is loaded by `--require` sees only that, and adds trace ids to the lines. */
 const { pino } = createRequire(import.meta.url)('pino') as typeof Pino;
 
 /** Lines are buffered until they have this many characters, or for this time. */

@@ -46,7 +46,7 @@ export function createMetrics(maxRequestsInFlight: number) {
     /** Adds the metrics of the process: memory, event loop, garbage collection. */
     collectDefaults: () => {
       collectDefaultMetrics({ register: registry });
-      // Gauges whose names end like those of counters; they are the sums of the gauges without `_total`.
+      // Gauges with names of counters; each is only the sum of the gauge without `_total`.
       for (const kind of ['handles', 'requests', 'resources'])
         registry.removeSingleMetric(`nodejs_active_${kind}_total`);
     },

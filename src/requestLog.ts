@@ -32,7 +32,7 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
     response.once('close', () => {
       const { locals, statusCode: status } = response;
       const milliseconds = performance.now() - start;
-      // Not the path or the query, which may have phone numbers. Undefined for an unknown path.
+      // Not the path or the query, which may contain phone numbers. There is no route for an unknown path.
       const route: string | undefined = request.route?.path;
       metrics.responded(route === operation.path ? 'list' : 'other', status, milliseconds / 1000);
       const isRoutine = status === 200 && HEALTH_ROUTES.includes(route ?? '');
@@ -56,7 +56,7 @@ export function failureLog(log: Log): (error: unknown, request: Request) => void
   return (error, request) => log.error({ err: withoutValues(causeOf(error)), requestId: request.id }, 'request failed');
 }
 
-/** Ids that are safe in a log line and have no API key, which a caller may put into the wrong header. */
+/** Ids that are safe in a log line and contain no API key, which a caller may have put into the wrong header. */
 const REQUEST_ID = /^(?!.*bpn_)[\w.:-]{1,128}$/;
 /** Seven to 15 digits that could be a phone number, with or without separators. */
 const PHONE_NUMBER = /(?<![A-Za-z\d])\d(?:[._:-]?\d){6,14}(?![A-Za-z\d])/;

@@ -111,7 +111,7 @@ export async function startService(config: Config, databaseUrl: string, log: Log
     },
     /**
      * Stops the service: serves for another `delay` seconds, unready, then finishes the running requests, which takes at most
-     * REQUEST_TIMEOUT_SECONDS and 2 s.
+     * REQUEST_TIMEOUT_SECONDS + 2 s.
      */
     async close(delay = 0) {
       beginStop();

@@ -18,10 +18,10 @@ import { apiKeys } from '../database/schema.js';
 import { addressClient, type Client } from '../request/client.js';
 import { hashOf, KEY_FORM } from './keys.js';
 
-/** The number of keys to remember; unknown keys have a cache of their own, so that they never evict valid ones. */
+/** The number of keys to cache. Unknown keys have a separate cache, so that they never evict valid ones. */
 const MAX_VALID_KEYS = 10_000;
 const MAX_UNKNOWN_KEYS = 1000;
-/** How long the result of a look-up is used. Including the time of the next look-up, a revoked key works for less than 5 s. */
+/** How long the result of a look-up is used. A revoked key stops working within 5 s, which leaves 1 s for the next look-up. */
 const KEY_TTL_MS = 4000;
 /** The shortest time from the start of one look-up to the start of the next. */
 const LOOKUP_INTERVAL_MS = 10;

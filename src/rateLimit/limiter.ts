@@ -67,7 +67,7 @@ export interface Count {
 export const STORE_TIMEOUT_MS = 150;
 /** More clients than an instance can serve in a window. Beyond that, the least recently counted client is forgotten. */
 const MAX_CLIENTS = 50_000;
-/** At startup: the pause between requests to a store that does not respond, and the time after which it is given up. */
+/** At startup: the pause between attempts to reach the store, and the time after which the start continues without it. */
 const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
 /** Client ids used only to probe the store at startup: enough of them that one belongs to each node of a Redis Cluster. */
@@ -81,10 +81,11 @@ interface LocallyAllowed {
   isRefusedByStore: boolean;
 }
 
+/** Allows each client a number of requests in any window. */
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  /** Each client's requests in the last window that this instance allowed; older ones are removed at the next request. */
+  /** For each client, the requests that this instance allowed in the last window; older ones are removed at the next one. */
   readonly #requests = new LRUCache<string, readonly LocallyAllowed[]>({ max: MAX_CLIENTS });
   /** Clients that the store has refused, until it may allow them another request. */
   readonly #refusedClients = new LRUCache<string, true>({ max: MAX_CLIENTS });

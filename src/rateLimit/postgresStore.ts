@@ -15,7 +15,7 @@ import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog
 const SWEEP_INTERVAL_MS = 60_000;
 /** Rows that a statement of a sweep reads, so that it stays below its time limit however many clients there are. */
 const SWEEP_BATCH = 200;
-/** One for counting, one for the sweep. Not the pages' pool: neither must wait for the other, as for a client's locked row. */
+/** One for counting, one for the sweep, apart from the pages' pool: a page must not wait for a client's locked row. */
 const CONNECTIONS = 2;
 /** Milliseconds after which statements that still run are cut when the store is closed. */
 const CLOSE_TIMEOUT_MS = 1000;
@@ -71,7 +71,7 @@ SELECT client, wanted[:$3::integer], least(cardinality(wanted), $3::integer)
 FROM unnest($1::text[], $2::text[]) AS sent (client, times),
   LATERAL (SELECT ARRAY(
     SELECT least(to_timestamp(time / 1000000), clock_timestamp()) FROM unnest(times::float8[]) AS time
-  ) AS wanted OFFSET 0) AS came
+  ) AS wanted OFFSET 0) AS received
 ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
   SELECT ARRAY(SELECT request FROM unnest(recent || wanted[:fitting]) AS request ORDER BY request), fitting
   FROM
@@ -184,8 +184,8 @@ class SlidingLog extends RateLimiterPostgres {
       (client) => `{${batch.get(client)?.map(({ receivedAt }) => this.#clock.at(receivedAt))}}`,
     );
     const { sockets } = this.#database;
-    // Repeatedly: a connection may break at any time, and is cut only once it has been silent for long enough.
-    const overdue = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
+    // Repeatedly, because a connection may break at any time, and is cut only after it was silent for long enough.
+    const timer = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
     try {
       const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, times, this.points], { prepare: true });
       for (const { client, counted, ...window } of await rows) {
@@ -193,7 +193,7 @@ class SlidingLog extends RateLimiterPostgres {
         const isPast = requests.map(({ receivedAt }) => StoreClock.isPast(this.#clock.at(receivedAt), window.now));
         this.#clock.learn(sentAt, window.now);
         for (const [i, request] of requests.entries()) {
-          // The times in the statement were wrong, by the previous estimate of the clock: retry by the new estimate.
+          // The previous estimate of the clock put the request before the window: count it again by the new one.
           if (isPast[i]) this.#enqueue(client, request);
           else request.resolve({ window, isCounted: i < counted, later: counted - i - 1 });
         }
@@ -203,7 +203,7 @@ class SlidingLog extends RateLimiterPostgres {
       // After a switch-over, this is a standby, but the address may lead to the new primary by now.
       if (codeOf(error) === READ_ONLY) this.#reconnect();
     } finally {
-      clearInterval(overdue);
+      clearInterval(timer);
     }
   }
 

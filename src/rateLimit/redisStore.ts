@@ -103,7 +103,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     });
   }
 
-  function limiterIn(redis: Redis | Cluster): SlidingLog {
+  function createLimiter(redis: Redis | Cluster): SlidingLog {
     const events: EventEmitter = redis;
     for (const event of ['error', 'sentinelError', 'node error']) {
       events.on(event, (error) => {
@@ -125,7 +125,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
   const retryStrategy = () => 200;
   const sentinel = { failoverDetector: true, sentinelCommandTimeout: 1000, sentinelRetryStrategy: retryStrategy };
   let redis = server ? new Redis({ ...options, ...server, ...sentinel, retryStrategy }) : openCluster();
-  let limiter = limiterIn(redis);
+  let limiter = createLimiter(redis);
   return {
     kind: 'redis',
     consume: (client, receivedAt) =>
@@ -134,7 +134,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
         if (redis instanceof Redis && CLUSTER_REDIRECTION.test(error.message)) {
           close();
           redis = openCluster();
-          limiter = limiterIn(redis);
+          limiter = createLimiter(redis);
         }
         throw explain(error instanceof ReplyError ? error : (failure ?? error));
       }),
@@ -178,7 +178,7 @@ class SlidingLog extends RateLimiterRedis {
     { receivedAt }: { receivedAt: number },
   ): Promise<Outcome> {
     const clock = this.#clockOf(key);
-    // Retries if the request was sent with a time before the window, because the estimate of the clock was wrong.
+    // If the estimate of the clock put the request before the window, it is counted again by the new estimate.
     do {
       if (this.#redis.status !== 'ready') throw new Error('Redis connection is not ready');
       const [at, sentAt] = [clock.at(receivedAt), performance.now()];

@@ -19,7 +19,7 @@ const IPV6_NETWORK_BITS = 64;
 /** The networks of recent IPv6 addresses: to compute one takes 0.1 ms. */
 const networks = new LRUCache<string, string>({ max: 10_000 });
 
-/** Returns the client of a request without a key. All that proxies send instead of an address counts as one client. */
+/** Returns the client of a request without a key. Values that are not addresses, which some proxies send, are one client. */
 export function addressClient({ ip = '' }: Request): Client {
   return { id: `address:${networkOf(addressOf(ip))}`, visibleProfiles: null };
 }

@@ -29,7 +29,7 @@ interface Validation {
   parameters: ValidParameters;
 }
 
-/** Compiles the contract's schemas at startup. In the first request, that would block the process too long for the rate limit. */
+/** Compiles the contract's schemas at startup. In the first request, that would take longer than the rate limit allows. */
 export async function warmUpValidator(): Promise<void> {
   await validate({});
 }
