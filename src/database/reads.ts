@@ -26,7 +26,7 @@ const CHECK_INTERVAL_MS = 50;
 const OUTAGE_WAIT_MS = 2000;
 /** During an outage: milliseconds between attempts, and the most reads that may be queued in the driver. */
 const ATTEMPT_INTERVAL_MS = 300;
-const MAX_ATTEMPTS = 4;
+const MAX_QUEUED = 4;
 
 /** The part of an AbortSignal that queries use. */
 export type Signal = Pick<AbortSignal, 'aborted' | 'throwIfAborted'>;
@@ -159,7 +159,7 @@ export class Reader {
     if (this.#queued.some(({ sentAt }) => now - sentAt > this.#sockets.answerLimitMs)) this.#sockets.overdue();
     const unsent = this.#pending.filter(({ isSent }) => !isSent);
     // All of them would fill the driver's queue, which it never empties while it can't connect.
-    const mayAttempt = this.#queued.length < MAX_ATTEMPTS && now >= this.#nextAttemptAt;
+    const mayAttempt = this.#queued.length < MAX_QUEUED && now >= this.#nextAttemptAt;
     const next = this.#failure ? unsent.slice(0, mayAttempt ? 1 : 0) : unsent;
     for (const read of next) void this.#send(read);
     if (!this.#failure || now - this.#lastSuccessAt < OUTAGE_WAIT_MS) return;
