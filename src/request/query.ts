@@ -8,12 +8,12 @@
 import { LRUCache } from 'lru-cache';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { contract, type Parameter, parameters, resolve } from '../contract.js';
+import { decode } from '../messages/encoding.js';
 import { describeNumber, PLAIN_DIGITS, parameterFault } from '../messages/findings.js';
 import { abridged, hasHidden, shorten } from '../messages/shorten.js';
 import { nearest, plain } from '../messages/suggestion.js';
 import { Faults, invalidCursor, invalidRequest } from '../problem/problem.js';
 import { type Cursor, decodeCursor } from './cursor.js';
-import { decode } from './encoding.js';
 import { type Filter, filterOf } from './filter.js';
 import { type Finding, type ValidParameters, validate } from './validator.js';
 

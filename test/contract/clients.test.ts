@@ -1,4 +1,4 @@
-/** The files beside the contract agree with it. */
+/** The files that repeat parts of the contract agree with it. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -8,12 +8,12 @@ const { version } = contract.info;
 const read = (path: string) => readFileSync(path, 'utf8');
 const configs = readdirSync('clients/generation').filter((name) => name.endsWith('.yaml') && name !== 'reference.yaml');
 
-describe("The contract's version is that", () => {
+describe("the contract's version is that", () => {
   it.each(['package.json', 'package-lock.json', 'clients/typescript/package.json'])('of %s', (file) => {
     expect(JSON.parse(read(file)).version).toBe(version);
   });
 
-  it.each(['typescript', 'python', 'java', 'go'])('of every package that the README of %s names', (client) => {
+  it.each(['typescript', 'python', 'java', 'go'])('of every package in the README of %s', (client) => {
     const named = [...read(`clients/${client}/README.md`).matchAll(/(?:-|@v|<version>)(\d+\.\d+\.\d+)/g)];
     expect(named.length).toBeGreaterThan(0);
     expect(new Set(named.map(([, found]) => found))).toEqual(new Set([version]));
@@ -30,8 +30,8 @@ describe("The contract's version is that", () => {
   });
 });
 
-describe('The clients', () => {
-  it.each(configs)('are made from the contract itself: %s', (config) => {
+describe('the clients', () => {
+  it.each(configs)('are generated from the contract: %s', (config) => {
     expect(parse(read(`clients/generation/${config}`)).inputSpec).toBe('openapi/openapi.yaml');
   });
 
@@ -40,7 +40,7 @@ describe('The clients', () => {
     ['clients/README.md', 'python', 2],
     ['clients/README.md', 'java', 3],
     ['clients/README.md', 'go', 2],
-  ])('are shown in %s as in the README of %s, where the sample is run', (page, client, count) => {
+  ])('have the same samples in %s as in the README of %s, whose samples are run', (page, client, count) => {
     const blocks = read(`clients/${client}/README.md`).match(/^```\w+\n.*?^```$/gms) ?? [];
     expect(blocks).toHaveLength(count);
     for (const block of blocks) expect(read(page)).toContain(block);
@@ -53,7 +53,7 @@ describe('The clients', () => {
   });
 });
 
-it('The description of the public reference has our parameters, by the same names', () => {
+it('the description of the public reference has the same parameters', () => {
   const reference = parse(read('clients/reference/openapi.yaml'));
   const names = reference.paths['/v1/brandedPhoneNumbers'].get.parameters.map(({ name }: { name: string }) => name);
   expect(new Set(names)).toEqual(new Set(parameters.keys()));
