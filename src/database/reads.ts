@@ -54,8 +54,8 @@ class Read implements Signal {
   }
 
   /** Sends the query once. Resolves after the result is set; rejects if the attempt failed, which leaves the result open. */
-  async send(): Promise<void> {
-    this.#resolve(await this.#query(this));
+  send(): PromiseLike<void> {
+    return this.#query(this).then(this.#resolve);
   }
 
   throwIfAborted(): void {
