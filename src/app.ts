@@ -1,4 +1,4 @@
-/** The application, not yet listening: what happens to a request, in order. */
+/** The application, without a port: the steps of a request in order, and the parts that each step uses. */
 import express, { type RequestHandler } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import { type Config, publicPath } from './config.js';
@@ -9,14 +9,13 @@ import { createConcurrencyLimit } from './http/concurrencyLimit.js';
 import { allowOrigins } from './http/cors.js';
 import { notFound, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';
+import { identifyByAddress, identifyByApiKey, prepareFindKeys } from './keys/identify.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import { preparePages } from './page/page.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
-import { identifyByAddress, identifyByApiKey } from './request/apiKeys.js';
 import { trustedProxies } from './request/client.js';
-import { prepareFindKeys } from './request/keyLookups.js';
 import { failureLog, requestLog } from './requestLog.js';
 
 export interface Dependencies {
@@ -26,28 +25,25 @@ export interface Dependencies {
   rateLimit: RateLimit;
   log: Log;
   metrics: Metrics;
-  /** Whether the service is about to stop. */
-  isStopping(): boolean;
-  /** The routes of health. */
+  /** Aborted when the service begins to stop. */
+  stopping: AbortSignal;
+  /** The routes `/healthz` and `/readyz`. */
   health: RequestHandler;
 }
 
-/** Milliseconds of a request's time that are reserved for sending its answer. */
-const TIME_TO_ANSWER_MS = 500;
+/** Milliseconds of a request's time that are reserved for sending its response. */
+const SEND_RESERVE_MS = 500;
 
-/** Puts the application together. */
-export function createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health }: Dependencies) {
-  const readPage = preparePages(database.$client);
-  const findKeys = prepareFindKeys(database);
-  const timeoutMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - TIME_TO_ANSWER_MS;
+/** Creates the application. */
+export function createApp({ config, database, reader, rateLimit, log, metrics, stopping, health }: Dependencies) {
+  const timeoutMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
   const listNumbers = listBrandedPhoneNumbers({
-    concurrencyLimit: createConcurrencyLimit(config.MAX_REQUESTS_IN_FLIGHT, metrics),
     identify:
-      config.AUTH === 'api-key'
-        ? identifyByApiKey((hashes) => reader.read(() => findKeys(hashes), timeoutMs))
-        : identifyByAddress,
+      config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys(database), timeoutMs) : identifyByAddress,
     rateLimit,
-    readPage: (request, limitMs, needed) => reader.read((signal) => readPage(request, signal), limitMs, needed),
+    concurrencyLimit: createConcurrencyLimit(config.MAX_REQUESTS_IN_FLIGHT, metrics),
+    reader,
+    readPage: preparePages(database.$client),
     timeoutMs,
     publicUrl: config.PUBLIC_URL,
   });
@@ -56,17 +52,18 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, i
   app.disable('x-powered-by');
   app.enable('strict routing');
   app.enable('case sensitive routing');
-  // The operation reads its query string itself, strictly.
+  // The operation parses its query string itself, strictly.
   app.set('query parser', false);
   app.set('trust proxy', trustedProxies(config.TRUST_PROXY));
 
   const logRequest = requestLog(log, metrics);
   const checkProtocol = protocolCheck(config);
-  // One handler, and the operation first: each layer adds to a request's time, and nearly all requests are for the list.
+  // One handler for three steps, and the operation before other routes: each layer takes time, and nearly all requests are
+  // for the list.
   app.use((request, response, next) => {
     logRequest(request, response);
-    // While stopping, closes each connection after its answer, so that the client goes on with another instance.
-    if (isStopping()) response.setHeader('Connection', 'close');
+    // The client then opens its next connection, which leads to another instance.
+    if (stopping.aborted) response.setHeader('Connection', 'close');
     checkProtocol(request);
     next();
   });

@@ -1,16 +1,16 @@
-/** Deadlines for operations that may never finish. */
+/** A deadline for operations that may never finish. */
 
 /**
- * Resolves as `answer` does, if it does so within `limitMs` milliseconds; else rejects with what `onLate` returns. An
- * answer that arrived while this process was stalled past the deadline still counts.
+ * Settles like `operation` if that settles within `limitMs` milliseconds; else rejects with the error that `timeoutError`
+ * creates. A response that arrived in time counts, even if this process was too busy to read it before the deadline.
  *
- * Not p-timeout, which creates an error with its stack at each call, needed or not; a request has two deadlines.
+ * Not p-timeout, which creates an error with its stack at each call, even if it is not needed; a request has two deadlines.
  */
-export function withDeadline<T>(answer: PromiseLike<T>, limitMs: number, onLate: () => Error): Promise<T> {
+export function withDeadline<T>(operation: PromiseLike<T>, limitMs: number, timeoutError: () => Error): Promise<T> {
   return new Promise((resolve, reject) => {
-    // After a stall, timers run before the event loop reads the answers that have arrived meanwhile.
-    const timer = setTimeout(() => setImmediate(() => reject(onLate())), limitMs);
-    const ended = answer.then(resolve, reject);
-    void ended.then(() => clearTimeout(timer));
+    // After a stall, timers run first; then the event loop reads the responses that have arrived; then setImmediate runs.
+    const timer = setTimeout(() => setImmediate(() => reject(timeoutError())), limitMs);
+    const settled = operation.then(resolve, reject);
+    void settled.then(() => clearTimeout(timer));
   });
 }

@@ -1,39 +1,39 @@
-/** The log, on standard output: one line of JSON per event or, on a terminal, one line that is easy to read. */
+/** The log, on standard output: one line per event, in JSON or, on a terminal, readable. */
 import { fstatSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type * as Pino from 'pino';
 import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config.js';
 
-/** Required, not imported: instrumentation loaded with `--require` sees nothing else, and adds trace ids to the lines. */
+/** Required, not imported: instrumentation that is loaded by `--require` sees only that, and adds trace ids to the lines. */
 const { pino } = createRequire(import.meta.url)('pino') as typeof Pino;
 
-/** Lines are written together: once there are this many characters of them, or after this time. */
+/** Lines are buffered until they have this many characters, or for this time. */
 const MIN_WRITE_LENGTH = 16_000;
 const FLUSH_INTERVAL_MS = 100;
-/** Characters kept for a reader that is late: some 12,000 lines, five seconds at full load. */
-const MAX_KEPT_LENGTH = 4_000_000;
+/** Characters buffered for a slow reader: some 12,000 lines, five seconds at full load. */
+const MAX_BUFFERED_LENGTH = 4_000_000;
 
 export type Log = ReturnType<typeof openLog>;
 
-/** Opens the log: on a terminal, with lines that are easy to read. */
+/** Opens the log. */
 export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
   const level = { level: LOG_LEVEL };
   const output = fstatSync(process.stdout.fd);
   if (output.isFIFO() || output.isSocket()) {
     const log = pino(
       level,
-      pipe((lostLines) => log.warn({ lostLines }, 'log lines lost: their reader was late')),
+      pipe((lostLines) => log.warn({ lostLines }, 'log lines lost: their reader is too slow')),
     );
     return log;
   }
   const file = pino.destination({
     sync: false,
     minLength: MIN_WRITE_LENGTH,
-    maxLength: MAX_KEPT_LENGTH,
+    maxLength: MAX_BUFFERED_LENGTH,
     periodicFlush: FLUSH_INTERVAL_MS,
   });
-  // Lines that can't be written, to a closed terminal or a full disk, are lost; the service goes on.
+  // If lines can't be written, as to a closed terminal or a full disk, they are lost and the service continues.
   file.on('error', () => {});
   if (!process.stdout.isTTY) return pino(level, file);
   return pino(
@@ -43,14 +43,14 @@ export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
 }
 
 /**
- * Returns standard output for a program that reads it, and may be late or hang. Lines that it does not read soon enough are
- * lost, and `onLost` is told how many once it reads again. Not by pino's destination: that writes in a thread, which blocks
- * while nothing is read, and without which the process can't end.
+ * Returns a stream to standard output if that is a pipe to a program, which may be slow or hang. Lines beyond
+ * MAX_BUFFERED_LENGTH are lost; when the program reads again, `onLost` is called with their number. Not pino's own
+ * destination: its writes block while the program does not read, and keep the process from exiting.
  */
 function pipe(onLost: (lines: number) => void): Pino.DestinationStream {
   const { stdout } = process;
   let isOpen = false;
-  let kept = '';
+  let buffered = '';
   let lost = 0;
 
   function open(): void {
@@ -61,19 +61,19 @@ function pipe(onLost: (lines: number) => void): Pino.DestinationStream {
   }
 
   function flush(): void {
-    const lines = stdout.writableLength === 0 ? lost : 0;
-    lost -= lines;
-    if (lines > 0) onLost(lines);
-    if (kept !== '') stdout.write(kept);
-    kept = '';
+    const reported = stdout.writableLength === 0 ? lost : 0;
+    lost -= reported;
+    if (reported > 0) onLost(reported);
+    if (buffered !== '') stdout.write(buffered);
+    buffered = '';
   }
 
   return {
     write(line) {
       if (!isOpen) open();
-      if (stdout.writableLength + kept.length > MAX_KEPT_LENGTH) return void lost++;
-      kept += line;
-      if (kept.length >= MIN_WRITE_LENGTH) flush();
+      if (stdout.writableLength + buffered.length > MAX_BUFFERED_LENGTH) return void lost++;
+      buffered += line;
+      if (buffered.length >= MIN_WRITE_LENGTH) flush();
     },
   };
 }

@@ -16,19 +16,18 @@ import { migrationsFolder } from './packageFolder.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
 import { warmUpValidator } from './request/validator.js';
 
-/** At a stop, seconds for the connections to the database before they are cut. */
+/** At a stop, the seconds after which connections to the database are cut. */
 const CLOSE_TIMEOUT_SECONDS = 1;
-/** PostgreSQL cancels a statement of a page after this time; with ten million numbers, the slowest take 64 ms. */
+/** The time after which PostgreSQL cancels a page's statement. With ten million numbers, the slowest takes 64 ms. */
 const STATEMENT_TIMEOUT_MS = 1000;
-
-/** How long the start waits for the first connection that pages are read by. */
+/** How long the start waits for the first connection to the database. */
 const WARM_UP_TIMEOUT_MS = 2000;
 
 const STOPPING: Obstacle = { reason: 'stopping' };
 
 export type Service = Awaited<ReturnType<typeof startService>>;
 
-/** Opens the parts of the service; nothing is sent to the database before the first request. */
+/** Creates the service without listening. Nothing is sent to the database before `warmUp` or the first request. */
 export function openService(config: Config, databaseUrl: string, log: Log) {
   const connections = maxConnections(config, log);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
@@ -39,17 +38,17 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const reader = new Reader(database, log, metrics);
   const checkSchema = prepareSchemaCheck(database, migrationsFolder);
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
-  let stopping = false;
-  const isStopping = () => stopping;
+  const stop = new AbortController();
+  const stopping = stop.signal;
   let obstacle: Obstacle | undefined;
-  const checks = { reader, checkSchema, unready: () => (stopping ? STOPPING : obstacle) };
+  const checks = { reader, checkSchema, obstacle: () => (stopping.aborted ? STOPPING : obstacle) };
   const healthRoutes = health(checks, false);
-  const app = createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
+  const app = createApp({ config, database, reader, rateLimit, log, metrics, stopping, health: healthRoutes });
   const server = createHttpServer(app, config);
   limitConnections(server, connections);
   return {
     server,
-    /** Metrics and health, for the operator only, if METRICS_PORT is set. */
+    /** Serves metrics and health to operators; undefined unless METRICS_PORT is set. */
     operatorServer:
       config.METRICS_PORT === undefined
         ? undefined
@@ -57,20 +56,23 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
             { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
             operatorApp(metrics, health(checks, true)),
           ),
-    /** Makes the service unready because of `reason`, or leaves it to the database. */
-    setObstacle(reason: Obstacle | undefined) {
-      obstacle = reason;
+    /** Makes the service unready; without an obstacle, whether it is ready depends on the database. */
+    setObstacle(next: Obstacle | undefined) {
+      obstacle = next;
     },
-    /** Makes the first requests as quick as the later ones. */
+    /**
+     * Connects to the database and to the rate limit's store, so that the first requests are as fast as later ones.
+     * @throws {UserError} if the rate limit's store rejects the service
+     */
     async warmUp() {
       await warmUpValidator();
-      // A database that can't be read yet shows in /readyz.
+      // If the database can't be read, /readyz says so.
       const connected = reader.read(checkSchema, WARM_UP_TIMEOUT_MS).catch(() => {});
       await Promise.all([rateLimit.warmUp(), connected]);
     },
-    /** Makes the service unready, and ends its connections with their next answer. */
+    /** Makes the service unready, and closes each connection after its next response. */
     beginStop() {
-      stopping = true;
+      stop.abort();
     },
     async close() {
       await rateLimit.close();
@@ -80,7 +82,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   };
 }
 
-/** Starts the service, which listens at once but is not ready before `begin` has resolved. */
+/** Starts the service: it listens, but is not ready until `begin` has resolved. */
 export async function startService(config: Config, databaseUrl: string, log: Log) {
   const { server, operatorServer, warmUp, setObstacle, beginStop, close } = openService(config, databaseUrl, log);
   setObstacle({ reason: 'starting' });
@@ -93,21 +95,24 @@ export async function startService(config: Config, databaseUrl: string, log: Log
     throw error;
   }
   return {
-    /** Where it listens, such as `http://127.0.0.1:3000`. */
+    /** Its URL, such as `http://127.0.0.1:3000`. */
     url: urlOf(server, config.HOST),
-    /** Where its metrics are, if METRICS_PORT is set. */
+    /** The URL of its metrics; undefined unless METRICS_PORT is set. */
     metricsUrl: operatorServer && urlOf(operatorServer, config.METRICS_HOST),
-    /** Says in `/readyz` what the start waits for. */
+    /** Sets what `/readyz` gives as the reason why the start is not finished. */
     waitFor: setObstacle,
     /**
-     * Makes the service ready; the database has to be migrated.
-     * @throws {UserError} if the store of the rate limit rejects the service
+     * Makes the service ready. The database must have been migrated.
+     * @throws {UserError} if the rate limit's store rejects the service
      */
     async begin() {
       await warmUp();
       setObstacle(undefined);
     },
-    /** Serves for `delay` seconds, unready, then finishes the running requests, in REQUEST_TIMEOUT_SECONDS and 2 s at most. */
+    /**
+     * Stops the service: serves for another `delay` seconds, unready, then finishes the running requests, which takes at most
+     * REQUEST_TIMEOUT_SECONDS + 2 s.
+     */
     async close(delay = 0) {
       beginStop();
       await sleep(delay * 1000);
@@ -119,7 +124,7 @@ export async function startService(config: Config, databaseUrl: string, log: Log
   };
 }
 
-/** The application on METRICS_PORT. */
+/** Creates the application on METRICS_PORT. */
 function operatorApp(metrics: Metrics, healthRoutes: RequestHandler): RequestListener {
   metrics.collectDefaults();
   const app = express();

@@ -72,7 +72,7 @@ export function useCountedServices() {
     const rateLimit = createRateLimit(config, url, log, { ...metrics, storeFailed });
     await warmUpValidator();
     await rateLimit.warmUp();
-    const health = { isStopping: () => false, health: () => {} };
+    const health = { stopping: new AbortController().signal, health: () => {} };
     const app = createApp({ config, database, reader, rateLimit, log, metrics, ...health });
     const server = createServer(app);
     closing.push(async () => {

@@ -14,7 +14,7 @@ const statuses = async ({ app }: TestService) => ({
   list: await request(app).get('/v1/brandedPhoneNumbers'),
 });
 
-describe('on a database that is not what this version needs, an instance is not ready and says why', () => {
+describe('/readyz responds with 503 and the reason if', () => {
   const service = useService();
   const wrongs: [string, string, string][] = [
     ['the list’s table is gone', 'ALTER TABLE items RENAME TO gone', 'ALTER TABLE gone RENAME TO items'],
@@ -47,7 +47,7 @@ describe('on a database that is not what this version needs, an instance is not 
 describe('/readyz', () => {
   const service = useListeningService();
 
-  it('shows PostgreSQL’s message to operators only', async () => {
+  it('shows PostgreSQL’s message only on METRICS_PORT', async () => {
     const sql = connectTo(service.databaseUrl);
     const statusAt = async (url: string) => (await (await fetch(`${url}/readyz`)).json()) as { status: string };
     await sql`ALTER TABLE items RENAME TO gone`;
@@ -57,7 +57,7 @@ describe('/readyz', () => {
   });
 });
 
-describe('on a database that a newer version has migrated', () => {
+describe('an instance whose database was migrated by a newer version', () => {
   const service = useService();
   beforeAll(async () => {
     await write(service.database, [numberWith({ phoneNumber: '+14155550123' })]);
@@ -72,12 +72,12 @@ describe('on a database that a newer version has migrated', () => {
       await service.database.execute(sql.raw(statement));
   });
 
-  it('an older instance goes on serving', async () => {
+  it('continues to serve', async () => {
     const { ready, list } = await statuses(service);
     expect([ready.status, list.status, list.body.items.length]).toEqual([200, 200, 1]);
   });
 
-  it('an older instance that starts changes nothing', async () => {
+  it('changes nothing at its start', async () => {
     await migrateDatabase(service.databaseUrl, migrationsFolder);
     const [row] = await service.database.execute<{ newest: string }>(
       sql`SELECT max(created_at) AS newest FROM drizzle.__drizzle_migrations`,

@@ -17,7 +17,7 @@ const database = useDatabase();
 let child: ChildProcess;
 afterEach(() => child.kill('SIGKILL'));
 
-it('is readable on a terminal: one line per event, with its time and level', async () => {
+it('the log is readable on a terminal, with one line per event', async () => {
   // Without exec, some shells stay, and are ended by the Ctrl-C that they receive as well.
   const serve = `exec '${process.execPath}' '${join(packageFolder, 'dist/src/main.js')}' serve`;
   const output = start('script', ['--quiet', '--return', '--command', serve, '/dev/null']);
@@ -40,7 +40,7 @@ it('is readable on a terminal: one line per event, with its time and level', asy
   );
 });
 
-it('is JSON elsewhere: each line of standard output, with none for a successful health check', async () => {
+it('the log is JSON elsewhere, without lines for successful health checks', async () => {
   const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
   const url = await listening(output);
   for (const path of ['/healthz', '/readyz']) expect((await fetch(url + path)).status).toBe(200);
@@ -62,7 +62,7 @@ it('is JSON elsewhere: each line of standard output, with none for a successful 
   expect(events.filter(({ route = '' }) => /z$/.test(route))).toEqual([]);
 });
 
-describe('whose reader hangs', () => {
+describe('a log reader that hangs', () => {
   /** Sends requests, and waits for their responses. */
   async function flood(url: string, requests: number): Promise<void> {
     const { hostname, port } = new URL(url);
@@ -79,7 +79,7 @@ describe('whose reader hangs', () => {
     }
   }
 
-  it('keeps some lines, says how many are lost once it reads again', async () => {
+  it('loses lines beyond the buffer, whose number is logged when it reads again', async () => {
     const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
     const url = await listening(output);
     child.stdout?.pause();
@@ -94,7 +94,7 @@ describe('whose reader hangs', () => {
     expect(output().length).toBeLessThan(6_000_000);
   });
 
-  it.each(['SIGTERM', 'SIGINT'] as const)('does not keep the process from ending with 0 after %s', async (signal) => {
+  it.each(['SIGTERM', 'SIGINT'] as const)('does not keep the process from exiting with 0 after %s', async (signal) => {
     const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
     const url = await listening(output);
     child.stdout?.pause();
@@ -103,7 +103,7 @@ describe('whose reader hangs', () => {
     expect(await once(child, 'exit')).toEqual([0, null]);
   });
 
-  it('does not keep it from ending at a second signal', async () => {
+  it('does not keep the process from exiting at a second signal', async () => {
     const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
     const url = await listening(output);
     child.stdout?.pause();

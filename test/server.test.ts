@@ -9,7 +9,7 @@ import { useService } from './service.js';
 
 const service = useService();
 
-it('creates requests and responses with their methods: a change of prototype makes them slow', async () => {
+it('the server creates requests and responses with Express’s methods, so that their prototypes need not change', async () => {
   const { app: server } = service;
   const [handle] = server.listeners('request') as [RequestListener];
   const prototypes: unknown[][] = [];
@@ -25,7 +25,7 @@ it('creates requests and responses with their methods: a change of prototype mak
   expect(responseAfter).toBe(responseBefore);
 });
 
-it.each(['PORT', 'METRICS_PORT'])('names %s when it is taken', async (name) => {
+it.each(['PORT', 'METRICS_PORT'])('the start names %s if its port is taken', async (name) => {
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
   const port = String((other.address() as AddressInfo).port);

@@ -35,7 +35,7 @@ export async function readFilter(options: Record<string, string[] | undefined>):
     filters.flatMap(({ name }) => (options[name] ?? []).map((value): [string, string] => [name, value])),
   );
   // Loaded only here, since every other command starts faster without it.
-  const { readQuery } = await import('../request/validation.js');
+  const { readQuery } = await import('../request/query.js');
   try {
     return (await readQuery(`${operation.path}?${search}`)).filter;
   } catch (error) {

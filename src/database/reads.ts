@@ -1,7 +1,10 @@
 /**
- * Reads from the database, each with a deadline. A read whose connection breaks is sent again until then, since reading
- * twice does no harm. While connections break and nothing is answered, only one read at a time is sent from time to time,
- * and those that have waited for two seconds are given up.
+ * Reads from the database, each with a deadline.
+ *
+ * # If connections break
+ *
+ * A read whose connection breaks is sent again until its deadline; reading twice does no harm. While connections break and
+ * nothing succeeds, only one read is sent every now and then, and reads that have waited for two seconds are rejected.
  */
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
@@ -17,56 +20,69 @@ import {
   UNABLE,
 } from './errors.js';
 
-/** Milliseconds between checks of the waiting reads. */
+/** Milliseconds between checks for reads that can be sent, are overdue, or have waited for too long. */
 const CHECK_INTERVAL_MS = 50;
-/** Milliseconds that a read waits for a database that can't be reached. */
+/** The longest time that a read waits for a database that can't be reached, in milliseconds. */
 const OUTAGE_WAIT_MS = 2000;
-/** While nothing is answered: milliseconds between reads that are sent, and how many the driver may hold. */
-const TRY_INTERVAL_MS = 300;
-const MAX_TRIES = 4;
+/** During an outage: milliseconds between attempts, and the most reads that may be queued in the driver. */
+const ATTEMPT_INTERVAL_MS = 300;
+const MAX_QUEUED = 4;
 
 /** The part of an AbortSignal that queries use. */
 export type Signal = Pick<AbortSignal, 'aborted' | 'throwIfAborted'>;
 
-/** A query that only reads; once the signal is aborted, its result is no longer needed. */
+/** Sends statements that only read; their result is not needed once the signal is aborted. */
 type Query<T> = (signal: Signal) => PromiseLike<T>;
 
-/** One read, which may be sent several times. A real AbortSignal is slower to create, and its event is not needed. */
+/** A read, which may be sent several times. It is its own signal: a real AbortSignal takes longer to create. */
 class Read implements Signal {
-  readonly since = performance.now();
-  readonly query: Query<void>;
-  readonly reject: (reason: Error) => void;
+  readonly startedAt = performance.now();
+  readonly result: Promise<unknown>;
+  readonly #query: Query<unknown>;
+  #resolve: (result: unknown) => void = () => {};
+  reject: (reason: Error) => void = () => {};
   aborted = false;
   isSent = false;
   sentAt = 0;
 
-  constructor(query: Query<void>, reject: (reason: Error) => void) {
-    this.query = query;
-    this.reject = reject;
+  constructor(query: Query<unknown>) {
+    this.#query = query;
+    this.result = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.reject = reject;
+    });
+  }
+
+  /** Sends the query once. Resolves after the result is set; rejects if the attempt failed, which leaves the result open. */
+  send(): PromiseLike<void> {
+    return this.#query(this).then(this.#resolve);
   }
 
   throwIfAborted(): void {
-    if (this.aborted) throw tooLate();
+    if (this.aborted) throw timeoutError();
   }
 }
 
+/** Runs queries that only read, on the connections of a database. */
 export class Reader {
   readonly #sockets: Database['sockets'];
   readonly #log: Log;
   readonly #metrics: Metrics;
   readonly #timer: NodeJS.Timeout;
   /**
-   * Those that are not answered yet. Not a Set: V8 links the tables that a Set has outgrown, and through them each page that
+   * Reads that have no result yet. Not a Set: V8 links the tables that a Set has outgrown, and through them each page that
    * was read would stay in memory until the next full garbage collection.
    */
-  readonly #reads: Read[] = [];
-  /** What the driver has, reads that were given up included, and when it got the last one. */
-  readonly #sent: Read[] = [];
-  #lastSent = 0;
-  #lastAnswer = 0;
-  /** Why the last connection broke, if nothing was answered since. */
+  readonly #pending: Read[] = [];
+  /** Reads queued in the driver, including abandoned ones. */
+  readonly #queued: Read[] = [];
+  /** The earliest time of the next attempt during an outage. This and the next are times by `performance.now()`. */
+  #nextAttemptAt = 0;
+  #lastSuccessAt = 0;
+  /** Why the last connection broke, if no read has succeeded since. */
   #failure: Error | undefined;
-  #isDown = false;
+  /** Whether the outage is in the log. */
+  #isOutageLogged = false;
 
   constructor({ sockets }: Database, log: Log, metrics: Metrics) {
     this.#sockets = sockets;
@@ -76,28 +92,26 @@ export class Reader {
   }
 
   /**
-   * Runs `query`, which only reads, within `limitMs` milliseconds; then its signal is aborted, or as soon as `needed` rejects.
-   * @throws {DatabaseUnavailable} when there is no answer in that time, or the database can't be reached or can't answer
+   * Runs `query` within `limitMs` milliseconds. Its signal is aborted when the time is up, or as soon as `needed` rejects.
+   * @throws {DatabaseUnavailable} if there is no result in time, the database can't be reached, or a statement fails for lack
+   * of resources, privileges or migrations
    */
   async read<T>(query: Query<T>, limitMs: number, needed?: Promise<unknown>): Promise<T> {
-    let read!: Read;
-    const answer = new Promise<T>((resolve, reject) => {
-      read = new Read((signal) => query(signal).then(resolve), reject);
-      this.#reads.push(read);
-      if (!this.#failure) void this.#send(read);
-    });
+    const read = new Read(query);
+    this.#pending.push(read);
+    if (!this.#failure) void this.#send(read);
     needed?.catch((reason) => {
       read.aborted = true;
-      // What PostgreSQL works on is waited for.
+      // A statement that PostgreSQL is executing is not canceled.
       if (!read.isSent) read.reject(reason);
     });
-    this.#metrics.queries(this.#reads.length);
+    this.#metrics.queries(this.#pending.length);
     try {
-      return await withDeadline(answer, limitMs, tooLate);
+      return (await withDeadline(read.result, limitMs, timeoutError)) as T;
     } finally {
       read.aborted = true;
-      this.#reads.splice(this.#reads.indexOf(read), 1);
-      this.#metrics.queries(this.#reads.length);
+      this.#pending.splice(this.#pending.indexOf(read), 1);
+      this.#metrics.queries(this.#pending.length);
     }
   }
 
@@ -105,58 +119,62 @@ export class Reader {
     clearInterval(this.#timer);
   }
 
+  /** Sends a read. Never rejects: a read whose connection breaks stays pending. */
   async #send(read: Read): Promise<void> {
     read.isSent = true;
-    this.#sent.push(read);
-    this.#lastSent = read.sentAt = performance.now();
+    this.#queued.push(read);
+    read.sentAt = performance.now();
+    this.#nextAttemptAt = read.sentAt + ATTEMPT_INTERVAL_MS;
     try {
-      await read.query(read);
-      this.#answered();
+      await read.send();
+      this.#noteSuccess();
     } catch (error) {
       const reason = causeOf(error);
       if (isConnectionBroken(reason)) {
         read.isSent = false;
-        // The first one that breaks is sent again at once.
-        if (!this.#failure) this.#lastSent = 0;
+        // At the beginning of an outage, the first attempt is made at once.
+        if (!this.#failure) this.#nextAttemptAt = performance.now();
         this.#failure = reason;
       } else {
-        this.#answered();
-        read.reject(this.#failureOf(reason));
+        this.#noteSuccess();
+        read.reject(this.#errorFor(reason));
       }
     } finally {
-      this.#sent.splice(this.#sent.indexOf(read), 1);
+      this.#queued.splice(this.#queued.indexOf(read), 1);
     }
   }
 
-  #answered(): void {
-    this.#lastAnswer = performance.now();
+  /** Ends an outage: the database has responded, if only with an error. */
+  #noteSuccess(): void {
+    this.#lastSuccessAt = performance.now();
     if (!this.#failure) return;
     this.#failure = undefined;
-    if (this.#isDown) this.#log.info('the database answers again');
-    this.#isDown = false;
+    if (this.#isOutageLogged) this.#log.info('the database responds again');
+    this.#isOutageLogged = false;
     this.#check();
   }
 
   #check(): void {
     const now = performance.now();
-    if (this.#sent.some(({ sentAt }) => now - sentAt > this.#sockets.answerLimitMs)) this.#sockets.overdue();
-    const waiting = this.#reads.filter(({ isSent }) => !isSent);
+    if (this.#queued.some(({ sentAt }) => now - sentAt > this.#sockets.answerLimitMs)) this.#sockets.overdue();
+    const unsent = this.#pending.filter(({ isSent }) => !isSent);
     // All of them would fill the driver's queue, which it never empties while it can't connect.
-    const isTooSoon = this.#sent.length >= MAX_TRIES || now - this.#lastSent < TRY_INTERVAL_MS;
-    const next = this.#failure ? waiting.slice(0, isTooSoon ? 0 : 1) : waiting;
+    const mayAttempt = this.#queued.length < MAX_QUEUED && now >= this.#nextAttemptAt;
+    const next = this.#failure ? unsent.slice(0, mayAttempt ? 1 : 0) : unsent;
     for (const read of next) void this.#send(read);
-    if (!this.#failure || now - this.#lastAnswer < OUTAGE_WAIT_MS) return;
-    for (const read of this.#reads) if (now - read.since > OUTAGE_WAIT_MS) this.#giveUp(read, this.#failure);
+    if (!this.#failure || now - this.#lastSuccessAt < OUTAGE_WAIT_MS) return;
+    for (const read of this.#pending) if (now - read.startedAt > OUTAGE_WAIT_MS) this.#giveUp(read, this.#failure);
   }
 
   #giveUp(read: Read, reason: Error): void {
-    if (!this.#isDown)
-      this.#log.error({ code: codeOf(reason), reason: reason.message }, 'the database does not answer');
-    this.#isDown = true;
+    if (!this.#isOutageLogged)
+      this.#log.error({ code: codeOf(reason), reason: reason.message }, 'the database does not respond');
+    this.#isOutageLogged = true;
     read.reject(new DatabaseUnavailable("The database can't be reached."));
   }
 
-  #failureOf(reason: Error): Error {
+  /** Returns the error to reject a read with if a statement failed because of `reason`. */
+  #errorFor(reason: Error): Error {
     const code = codeOf(reason);
     if (!UNABLE.test(code) && !NOT_MIGRATED.test(code) && !isRefusedByPooler(reason)) return reason;
     this.#log.warn({ code, reason: reason.message }, 'the database did not complete a statement');
@@ -164,6 +182,6 @@ export class Reader {
   }
 }
 
-function tooLate(): DatabaseUnavailable {
+function timeoutError(): DatabaseUnavailable {
   return new DatabaseUnavailable('The database did not answer in time.');
 }

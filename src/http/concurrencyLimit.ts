@@ -1,7 +1,8 @@
 /**
- * The concurrency limit: bounds the pages that are worked on at once. Further requests wait for a slot, and are rejected if
- * none frees up in time: to reject them at once would take most of the time that pages need, since rejected clients retry.
- * Nothing holds a slot before its client is identified, so unknown keys can't keep others out.
+ * The concurrency limit: bounds how many list requests are processed at once. Further requests wait for a slot, and are
+ * rejected if none frees up in time. If they were rejected at once, clients would retry at once, and rejecting them would
+ * take most of the CPU time. A request takes a slot only after its client is identified, so that requests with unknown keys
+ * can't occupy all slots.
  */
 import type { Metrics } from '../metrics.js';
 import { unavailable } from '../problem/problem.js';
@@ -11,41 +12,48 @@ const WAIT_MS = 500;
 
 export interface ConcurrencyLimit {
   /**
-   * Runs `work` for a request, which holds a slot until `work` has ended: until its response is handed to Node, not until a
-   * slow client has taken it. A client that disconnects before that does not free the slot.
-   * @throws the problem of a 503 if no slot frees up in time
+   * Runs `work` in a slot, which is freed when `work` has ended: when the response is handed to Node, not when a slow client
+   * has received it. The slot stays occupied if the client disconnects before that.
+   * @throws {ProblemError} a 503 if no slot frees up in time
    */
   run(work: () => Promise<void>): Promise<void>;
 }
 
-/** Creates a limit of `slots` pages that are worked on at once. */
+/** Creates a limit of `slots` list requests at once. */
 export function createConcurrencyLimit(slots: number, metrics: Metrics): ConcurrencyLimit {
-  const waiting: (() => void)[] = [];
-  let taken = 0;
+  /** A function for each waiting request, which hands a slot to it; the longest waiting first. */
+  const waiting = new Set<() => void>();
+  let occupied = 0;
 
-  function slotOfAnother(): Promise<void> {
+  function waitForSlot(): Promise<void> {
     return new Promise((resolve, reject) => {
-      const late = setTimeout(() => {
-        // All wait equally long.
-        waiting.shift();
+      const timer = setTimeout(() => {
+        waiting.delete(takeSlot);
         reject(unavailable('Too many requests are being worked on.'));
       }, WAIT_MS);
-      waiting.push(() => {
-        clearTimeout(late);
+      function takeSlot() {
+        clearTimeout(timer);
         resolve();
-      });
+      }
+      waiting.add(takeSlot);
     });
+  }
+
+  function freeSlot(): void {
+    const [next] = waiting;
+    if (next) {
+      waiting.delete(next);
+      next();
+    } else {
+      metrics.inFlight(--occupied);
+    }
   }
 
   return {
     async run(work) {
-      if (taken >= slots) await slotOfAnother();
-      else metrics.inFlight(++taken);
-      await work().finally(() => {
-        const next = waiting.shift();
-        if (next) next();
-        else metrics.inFlight(--taken);
-      });
+      if (occupied >= slots) await waitForSlot();
+      else metrics.inFlight(++occupied);
+      await work().finally(freeSlot);
     },
   };
 }

@@ -1,15 +1,23 @@
 /**
- * Decides which requests may pass, in bounded time, whatever the shared store does. A request passes if this instance has let
- * fewer than the limit of its client pass in the last second, and the store has room for it as well, or can't be asked. So
- * each instance keeps the limit alone while the store is down, and goes on without a gap.
+ * Decides which requests are allowed, in bounded time, whatever the shared store does.
  *
- * Why not with rate-limiter-flexible's own parts: its `insuranceLimiter` would be a `RateLimiterMemory`, whose fixed windows
- * let almost twice the limit pass around their edge, and which begins at 0 when the store fails; its
- * `inMemoryBlockOnConsumed` looks at all blocked clients whenever it adds one (1.4 s of CPU for 20,000); its
- * `RLWrapperTimeouts` takes a response for late that came in time, while the instance was busy.
+ * # Algorithm
  *
- * Known limitation: N instances that can't ask the store let up to N times the limit pass, and so they do in the second in
- * which a store comes back empty, or its clock is set forward.
+ * A request is allowed if this instance has allowed fewer than the limit of its client's requests in the last second, and the
+ * store has room for it as well or is unavailable. So each instance enforces the limit alone while the store is down, and the
+ * transition loses no counts.
+ *
+ * # Known limitation
+ *
+ * N instances without their store allow up to N times the limit. So they do for a second after the store lost its data or its
+ * clock was set forward.
+ *
+ * # Why not rate-limiter-flexible's own parts
+ *
+ * - `insuranceLimiter` would be a `RateLimiterMemory`: its fixed windows allow almost twice the limit around their edge, and
+ *   it starts at 0 when the store fails.
+ * - `inMemoryBlockOnConsumed` visits all blocked clients whenever it adds one: 1.4 s of CPU time for 20,000 clients.
+ * - `RLWrapperTimeouts` rejects a response that arrived in time while the process was busy.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
@@ -18,19 +26,20 @@ import { causeOf } from '../database/errors.js';
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
+import { type ProblemError, problem } from '../problem/problem.js';
 import { UserError } from '../userError.js';
 import { WINDOW_MS } from './slidingLog.js';
 
-/** What all instances count in: a sliding log of each client's requests, by one clock. */
+/** A store that all instances share: a sliding log of each client's requests, by the store's clock. */
 export interface LimitStore {
   readonly kind: string;
   /**
-   * Counts a request of the client that came at `came`, by `performance.now()`; rejects with the result if the client was
-   * over its limit then.
-   * @throws {UserError} if waiting does not help
+   * Counts a client's request that was received at `receivedAt`, by `performance.now()`. Rejects with the result if the
+   * client was over its limit then.
+   * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
-  consume(client: string, came: number): Promise<RateLimiterRes>;
-  /** Begins to remove clients that have stopped sending, if the store does not do so itself. */
+  consume(client: string, receivedAt: number): Promise<RateLimiterRes>;
+  /** Starts to remove idle clients from time to time, if the store does not expire them itself. */
   startSweeping?(): void;
   close(): Promise<void>;
 }
@@ -39,46 +48,52 @@ export interface Decision {
   allowed: boolean;
   /** Requests left. */
   remaining: number;
-  /** Milliseconds until there are more; at most the window. */
+  /** Milliseconds until more requests are left; at most the window. */
   waitMs: number;
 }
 
+/** What a response says of the limit if there is no decision, because the client could not be identified. */
+export const UNDECIDED: Decision = { allowed: false, remaining: 0, waitMs: WINDOW_MS };
+
 /** A request that is being counted. */
 export interface Count {
-  /** Whether it is worth preparing the response meanwhile; false if this instance refuses the request by its own log. */
+  /** Whether the request will probably be allowed; false if this instance refuses it by its own log. */
   isProbable: boolean;
+  /** Never rejects. */
   decision: Promise<Decision>;
 }
 
-/** How long the store may take to respond, so that a request is decided within 250 ms even on a busy machine. */
+/** The store's time limit, so that a request is decided within 250 ms even on a busy machine. */
 export const STORE_TIMEOUT_MS = 150;
-/** More clients than an instance can serve in a window; beyond, the one whose request is the oldest is forgotten. */
+/** More clients than an instance can serve in a window. Beyond that, the least recently counted client is forgotten. */
 const MAX_CLIENTS = 50_000;
-/** A start asks the store again after a pause if it did not respond, until the time is up. */
+/** At startup: the pause between attempts to reach the store, and the time after which the start continues without it. */
 const WARM_UP_PAUSE_MS = 100;
 const WARM_UP_TIMEOUT_MS = 2000;
 /** Client ids used only to probe the store at startup: enough of them that one belongs to each node of a Redis Cluster. */
 const PROBES = Array.from({ length: 16 }, (_, i) => `start ${i}`);
-/** A reason for which the store fails is logged again after this time. */
+/** The interval at which the same failure of the store is logged again. */
 const LOG_INTERVAL_MS = 60_000;
 
-/** A request that this instance has let pass, at least until the store refused it. */
-interface Passed {
-  came: number;
-  isRefused: boolean;
+/** A request that this instance has allowed, before the store decided. */
+interface LocallyAllowed {
+  receivedAt: number;
+  isRefusedByStore: boolean;
 }
 
+/** Allows each client a number of requests in any window. */
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  /** What passed here in the last window and before, and who is over the limit in the store. */
-  readonly #passed = new LRUCache<string, readonly Passed[]>({ max: MAX_CLIENTS });
-  readonly #over = new LRUCache<string, true>({ max: MAX_CLIENTS });
-  readonly #logged = new LRUCache<string, true>({ max: 100, ttl: LOG_INTERVAL_MS });
+  /** For each client, the requests that this instance allowed in the last window; older ones are removed at the next one. */
+  readonly #requests = new LRUCache<string, readonly LocallyAllowed[]>({ max: MAX_CLIENTS });
+  /** Clients that the store has refused, until it may allow them another request. */
+  readonly #refusedClients = new LRUCache<string, true>({ max: MAX_CLIENTS });
+  readonly #loggedReasons = new LRUCache<string, true>({ max: 100, ttl: LOG_INTERVAL_MS });
   readonly #log: Log;
   readonly #metrics: Metrics;
 
-  /** A limit of `points` requests in a window, shared through `store`, which is closed with the limiter. */
+  /** Creates a limit of `points` requests in a window, shared through `store`, which is closed with the limiter. */
   constructor(store: LimitStore, points: number, log: Log, metrics: Metrics) {
     this.#store = store;
     this.#points = points;
@@ -87,94 +102,128 @@ export class RateLimiter {
   }
 
   /**
-   * Asks the store until it responds; stops trying after a while.
+   * Connects to the store, so that the first requests are as fast as later ones; retries for two seconds if it does not
+   * respond. Then starts its sweeps.
    * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
   async warmUp(): Promise<void> {
-    for (const end = performance.now() + WARM_UP_TIMEOUT_MS; ; await sleep(WARM_UP_PAUSE_MS)) {
-      try {
-        return void (await Promise.all(PROBES.map((client) => this.#ask(client, performance.now()).catch(unlessOver))));
-      } catch (error) {
-        if (error instanceof UserError) throw error;
-        if (performance.now() > end) return this.#failed(error);
-      }
-    }
+    const deadline = performance.now() + WARM_UP_TIMEOUT_MS;
+    let failure: unknown;
+    do {
+      if (failure !== undefined) await sleep(WARM_UP_PAUSE_MS);
+      failure = await this.#probe();
+    } while (failure !== undefined && performance.now() < deadline);
+    if (failure !== undefined) this.#noteFailure(failure);
+    this.#store.startSweeping?.();
   }
 
   /**
-   * Counts a request of `client`, and decides within 250 ms whether it passes. At most the limit's number of a client's
-   * requests in a window are both probable and then refused.
+   * Counts a request of `client`, and decides within 250 ms whether it is allowed. In a window, at most the limit's number of
+   * a client's requests are both probable and then refused.
    */
   count(client: string): Count {
-    const came = performance.now();
-    const { isProbable, decision } = this.#count(client, came);
-    const measured = decision.then((made) => {
-      this.#metrics.limited(made.allowed, (performance.now() - came) / 1000);
-      return made;
+    const receivedAt = performance.now();
+    const { isProbable, decision } = this.#count(client, receivedAt);
+    const measured = decision.then((settled) => {
+      this.#metrics.limited(settled.allowed, (performance.now() - receivedAt) / 1000);
+      return settled;
     });
     return { isProbable, decision: measured };
+  }
+
+  /** Returns the limit's response headers. */
+  headersOf({ remaining, waitMs }: Decision): Record<string, string> {
+    return {
+      'RateLimit-Policy': `"default";q=${this.#points};w=${WINDOW_MS / 1000}`,
+      RateLimit: `"default";r=${remaining};t=${wholeSeconds(waitMs)}`,
+    };
+  }
+
+  /** Returns the 429 problem for a refused request. */
+  refusalOf({ waitMs }: Decision): ProblemError {
+    const seconds = wholeSeconds(waitMs);
+    const pause = `${seconds} second${seconds === 1 ? '' : 's'}`;
+    const detail = `At most ${this.#points} requests in any one second. Try again in ${pause}.`;
+    return problem('rate-limit-exceeded', detail, { headers: { 'Retry-After': String(seconds) } });
   }
 
   close(): Promise<void> {
     return this.#store.close();
   }
 
-  #count(client: string, came: number): Count {
-    const overMs = this.#over.getRemainingTTL(client);
-    if (overMs > 0) return refusedHere(overMs);
-    const recent = (this.#passed.get(client) ?? []).filter((request) => request.came > came - WINDOW_MS);
-    const passed = recent.filter(({ isRefused }) => !isRefused);
-    const waitMs = (passed[0]?.came ?? came) + WINDOW_MS - came;
-    if (passed.length >= this.#points) return refusedHere(waitMs);
-    const request = { came, isRefused: false };
-    const isProbable = recent.length < this.#points;
-    this.#passed.set(client, [...recent, request]);
-    const alone = { allowed: true, remaining: this.#points - passed.length - 1, waitMs };
-    return { isProbable, decision: this.#decide(client, request, alone) };
-  }
-
-  /** Returns what the store decides; `alone`, what this instance does, if the store does not respond in time. */
-  async #decide(client: string, request: Passed, alone: Decision): Promise<Decision> {
+  /** Returns why the store can't count, unless it can. */
+  async #probe(): Promise<unknown> {
     try {
-      const { remainingPoints, msBeforeNext } = await this.#ask(client, request.came);
-      return { allowed: true, remaining: Math.min(remainingPoints, alone.remaining), waitMs: msBeforeNext };
+      await Promise.all(PROBES.map((client) => this.#consume(client, performance.now()).catch(unlessRefused)));
+      return undefined;
     } catch (error) {
-      if (!(error instanceof RateLimiterRes)) {
-        this.#failed(error);
-        return alone;
-      }
-      // Refuses any more that the client sends before the store could let one pass.
-      request.isRefused = true;
-      const waitMs = Math.min(Math.max(1, error.msBeforeNext), WINDOW_MS);
-      this.#over.set(client, true, { ttl: waitMs });
-      return refused(waitMs);
+      if (error instanceof UserError) throw error;
+      return error;
     }
   }
 
-  /** What the store says, in time. */
-  #ask(client: string, came: number): Promise<RateLimiterRes> {
-    return withDeadline(this.#store.consume(client, came), STORE_TIMEOUT_MS, late);
+  #count(client: string, receivedAt: number): Count {
+    const refusedMs = this.#refusedClients.getRemainingTTL(client);
+    if (refusedMs > 0) return refuseLocally(refusedMs);
+    const recent = (this.#requests.get(client) ?? []).filter((request) => request.receivedAt > receivedAt - WINDOW_MS);
+    const allowed = recent.filter(({ isRefusedByStore }) => !isRefusedByStore);
+    const waitMs = (allowed[0]?.receivedAt ?? receivedAt) + WINDOW_MS - receivedAt;
+    if (allowed.length >= this.#points) return refuseLocally(waitMs);
+    const request = { receivedAt, isRefusedByStore: false };
+    const isProbable = recent.length < this.#points;
+    this.#requests.set(client, [...recent, request]);
+    const localDecision = { allowed: true, remaining: this.#points - allowed.length - 1, waitMs };
+    return { isProbable, decision: this.#decide(client, request, localDecision) };
   }
 
-  #failed(error: unknown): void {
+  /** Returns the store's decision, or `localDecision` if the store does not respond in time. */
+  async #decide(client: string, request: LocallyAllowed, localDecision: Decision): Promise<Decision> {
+    try {
+      const { remainingPoints, msBeforeNext } = await this.#consume(client, request.receivedAt);
+      return { allowed: true, remaining: Math.min(remainingPoints, localDecision.remaining), waitMs: msBeforeNext };
+    } catch (error) {
+      if (!(error instanceof RateLimiterRes)) {
+        this.#noteFailure(error);
+        return localDecision;
+      }
+      request.isRefusedByStore = true;
+      const waitMs = Math.min(Math.max(1, error.msBeforeNext), WINDOW_MS);
+      // Until then, the client's requests are refused without the store.
+      this.#refusedClients.set(client, true, { ttl: waitMs });
+      return refusal(waitMs);
+    }
+  }
+
+  /** Counts a request in the store, within the store's time limit. */
+  #consume(client: string, receivedAt: number): Promise<RateLimiterRes> {
+    return withDeadline(this.#store.consume(client, receivedAt), STORE_TIMEOUT_MS, storeTimeout);
+  }
+
+  /** Counts and logs a failure of the store; the same reason at most once in LOG_INTERVAL_MS. */
+  #noteFailure(error: unknown): void {
     this.#metrics.storeFailed();
     const { message: reason } = causeOf(error);
-    if (this.#logged.has(reason)) return;
-    this.#logged.set(reason, true);
+    if (this.#loggedReasons.has(reason)) return;
+    this.#loggedReasons.set(reason, true);
     this.#log.error({ store: this.#store.kind, reason }, 'rate limit store unavailable; counting per instance');
   }
 }
 
-const late = () => new Error(`no response within ${STORE_TIMEOUT_MS} ms`);
+const storeTimeout = () => new Error(`no response within ${STORE_TIMEOUT_MS} ms`);
 
-function unlessOver(error: unknown): void {
+function unlessRefused(error: unknown): void {
   if (!(error instanceof RateLimiterRes)) throw error;
 }
 
-function refusedHere(waitMs: number): Count {
-  return { isProbable: false, decision: Promise.resolve(refused(waitMs)) };
+function refuseLocally(waitMs: number): Count {
+  return { isProbable: false, decision: Promise.resolve(refusal(waitMs)) };
 }
 
-function refused(waitMs: number): Decision {
+function refusal(waitMs: number): Decision {
   return { allowed: false, remaining: 0, waitMs };
+}
+
+/** Rounds up, so that a client that waits this long is allowed. */
+function wholeSeconds(milliseconds: number): number {
+  return Math.max(1, Math.ceil(milliseconds / 1000));
 }

@@ -1,7 +1,7 @@
 /**
- * The rate limit's store in PostgreSQL: each client's sliding log in an unlogged table, tested and extended under the lock of
- * the client's row, where instances take turns, and on the database's clock, which serves them all. Requests that come while
- * a statement counts others are counted together by the next one.
+ * The rate limit's store in PostgreSQL: each client's sliding log is a row of an unlogged table, which an instance locks while
+ * it tests and extends the log, by the database's clock. Requests that are received during one statement are counted together
+ * by the next.
  */
 import { setImmediate } from 'node:timers/promises';
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
@@ -11,16 +11,16 @@ import { UserError } from '../userError.js';
 import { type LimitStore, STORE_TIMEOUT_MS } from './limiter.js';
 import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
 
-/** Milliseconds between sweeps of clients that have stopped sending. */
+/** Milliseconds between sweeps, which remove idle clients. */
 const SWEEP_INTERVAL_MS = 60_000;
-/** The rows that one statement of a sweep looks at, so that none reaches its time limit, even with very many clients. */
+/** Rows that a statement of a sweep reads, so that it stays below its time limit however many clients there are. */
 const SWEEP_BATCH = 200;
-/** For counting, and for the sweep. A separate pool: no page must wait behind a client's locked row, nor the other way round. */
+/** One for counting, one for the sweep, apart from the pages' pool: a page must not wait for a client's locked row. */
 const CONNECTIONS = 2;
-/** Milliseconds for what still runs when the store is closed. */
+/** Milliseconds after which statements that still run are cut when the store is closed. */
 const CLOSE_TIMEOUT_MS = 1000;
 
-/** Opens the store of a limit of `points` requests in any one second, on a migrated database. */
+/** Opens the store for a limit of `points` requests in a window, in a migrated database. */
 export function openPostgresStore(url: string, points: number, onSweepFailure: (reason: Error) => void): LimitStore {
   const database = openDatabase(url, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
   const limiter = new SlidingLog(database, points);
@@ -32,9 +32,9 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   let sweeps: NodeJS.Timeout | undefined;
   return {
     kind: 'postgresql',
-    consume: (client, came) =>
-      limiter.consume(client, 1, { came }).catch((error) => {
-        throw codeOf(error) === INSUFFICIENT_PRIVILEGE ? mayNotCount(error) : error;
+    consume: (client, receivedAt) =>
+      limiter.consume(client, 1, { receivedAt }).catch((error) => {
+        throw codeOf(error) === INSUFFICIENT_PRIVILEGE ? privilegeError(error) : error;
       }),
     startSweeping() {
       sweeps = setInterval(sweep, SWEEP_INTERVAL_MS).unref();
@@ -48,18 +48,22 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   };
 }
 
-function mayNotCount({ message }: Error): UserError {
+function privilegeError({ message }: Error): UserError {
   return new UserError(
     `DATABASE_URL: the rate limit can't be counted: ${message}; grant its role what docs/operations.md lists, or set REDIS_URL`,
   );
 }
 
 /**
- * Counts requests of the clients $1, which came at the times in $2, earliest first: as many of each client's as come before the
- * first that does not fit below the limit $3, by slidingLog.ts. `lead` gives the request with which a window would be over
- * it. The clock is read under the lock of the client's row. Requests in the future are from before the clock was set back; they
- * count as now, or the client would be blocked for as long as the step. Without OFFSET 0, the clock and the log would be read
- * again wherever they are named.
+ * Counts requests of several clients.
+ *
+ * - $1: the clients; $2: for each, when its requests were received, earliest first; $3: the limit.
+ * - Of each client's requests, it counts those before the first one that does not fit (slidingLog.ts). `lead` returns the
+ *   request with which a window that starts at `first` would exceed the limit.
+ * - The clock is read while the client's row is locked.
+ * - A request has a time in the future if the clock was set back. It counts as now: otherwise, the client would be blocked
+ *   until that time.
+ * - OFFSET 0 keeps PostgreSQL from evaluating the clock and the log again for each reference to them.
  */
 const COUNT = `
 INSERT INTO rate_limits AS log (client, requests, counted)
@@ -67,7 +71,7 @@ SELECT client, wanted[:$3::integer], least(cardinality(wanted), $3::integer)
 FROM unnest($1::text[], $2::text[]) AS sent (client, times),
   LATERAL (SELECT ARRAY(
     SELECT least(to_timestamp(time / 1000000), clock_timestamp()) FROM unnest(times::float8[]) AS time
-  ) AS wanted OFFSET 0) AS came
+  ) AS wanted OFFSET 0) AS received
 ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
   SELECT ARRAY(SELECT request FROM unnest(recent || wanted[:fitting]) AS request ORDER BY request), fitting
   FROM
@@ -96,105 +100,118 @@ RETURNING client, counted, extract(epoch FROM clock_timestamp())::float8 * 10000
   extract(epoch FROM interval '1 second' - (clock_timestamp() - requests[greatest(1, cardinality(requests) - $3::integer + 1)]))::float8
     * 1000 AS "waitMs"`;
 
-/** What COUNT returns for a client: its log, and how many requests it counted. */
+/** A row that COUNT returns. */
 interface Counted extends ClientWindow {
   client: string;
+  /** How many of the client's requests were counted. */
   counted: number;
 }
 
-/** What the database says of a request. */
+/** What the store has done with a request. */
 interface Outcome {
-  log: ClientWindow;
+  window: ClientWindow;
   isCounted: boolean;
-  /** How many of the client's requests that came later were counted with it. */
+  /** How many requests of the client that were received later were counted together with it. */
   later: number;
 }
 
 interface Waiting {
-  came: number;
+  receivedAt: number;
   resolve(outcome: Outcome): void;
   reject(reason: unknown): void;
 }
 
-/** For a request that waited for longer than a window: it was decided long ago, and no other depends on it any more. */
+/** For a request that waited for more than a window: its caller stopped waiting, and it affects no later request. */
 const TOO_LATE = new Error('not counted in time');
 
-/** A store as the library has it written: by `_upsert`, which counts, and `_getRateLimiterRes`, which says what that means. */
+/**
+ * A store as rate-limiter-flexible's README describes them: `_upsert` counts, and `_getRateLimiterRes` returns the result for
+ * its outcome.
+ */
 class SlidingLog extends RateLimiterPostgres {
   readonly #database: Database;
   readonly #clock = new StoreClock();
   #waiting = new Map<string, Waiting[]>();
   #isCounting = false;
-  #reconnected = Number.NEGATIVE_INFINITY;
+  #reconnectedAt = Number.NEGATIVE_INFINITY;
 
   constructor(database: Database, points: number) {
-    const ours = { tableCreated: true, clearExpiredByTimeout: false, keyPrefix: '' };
-    super({ storeClient: database.$client, storeType: 'client', points, duration: WINDOW_MS / 1000, ...ours });
+    // Migrations create the table, and sweeps remove expired rows.
+    const table = { tableCreated: true, clearExpiredByTimeout: false, keyPrefix: '' };
+    super({ storeClient: database.$client, storeType: 'client', points, duration: WINDOW_MS / 1000, ...table });
     this.#database = database;
   }
 
-  _upsert(client: string, _points: number, _ms: number, _force: boolean, { came }: { came: number }): Promise<Outcome> {
+  _upsert(
+    client: string,
+    _points: number,
+    _ms: number,
+    _force: boolean,
+    { receivedAt }: { receivedAt: number },
+  ): Promise<Outcome> {
     return new Promise((resolve, reject) => {
-      this.#wait(client, { came, resolve, reject });
+      this.#enqueue(client, { receivedAt, resolve, reject });
       if (!this.#isCounting) void this.#countAll();
     });
   }
 
-  _getRateLimiterRes(_client: string, _points: number, { log, isCounted, later }: Outcome): RateLimiterRes {
-    return resultOf(log, this.points, isCounted, later);
+  _getRateLimiterRes(_client: string, _points: number, { window, isCounted, later }: Outcome): RateLimiterRes {
+    return resultOf(window, this.points, isCounted, later);
   }
 
-  #wait(client: string, request: Waiting): void {
+  #enqueue(client: string, request: Waiting): void {
     const requests = this.#waiting.get(client) ?? [];
     this.#waiting.set(client, requests);
     requests.push(request);
   }
 
-  /** Sends one statement after the other: several at once would count fewer requests each, for as much of PostgreSQL's CPU. */
+  /** Sends one statement after another: several at once would count fewer requests each, but cost PostgreSQL as much each. */
   async #countAll(): Promise<void> {
     this.#isCounting = true;
-    // Requests that come in one turn of the event loop are counted together.
+    // Requests that are received in one turn of the event loop are counted together.
     await setImmediate();
     while (this.#waiting.size > 0) await this.#countWaiting();
     this.#isCounting = false;
   }
 
-  /** Never rejects. */
+  /** Counts the waiting requests in one statement, and settles them. Never rejects. */
   async #countWaiting(): Promise<void> {
-    const sent = performance.now();
-    const batch = this.#takeWaiting(sent);
-    // In the same order on all instances, so that no two wait for each other's rows.
+    const sentAt = performance.now();
+    const batch = this.#takeWaiting(sentAt);
+    // In the same order on all instances, so that there are no deadlocks.
     const clients = [...batch.keys()].sort();
-    const times = clients.map((client) => `{${batch.get(client)?.map(({ came }) => this.#clock.at(came))}}`);
+    const times = clients.map(
+      (client) => `{${batch.get(client)?.map(({ receivedAt }) => this.#clock.at(receivedAt))}}`,
+    );
     const { sockets } = this.#database;
-    // Again and again: a socket may not have been silent for long enough yet.
-    const overdue = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
+    // Repeatedly, because a connection may break at any time, and is cut only after it was silent for long enough.
+    const timer = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
     try {
       const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, times, this.points], { prepare: true });
-      for (const { client, counted, ...log } of await rows) {
+      for (const { client, counted, ...window } of await rows) {
         const requests = batch.get(client) ?? [];
-        const isPast = requests.map(({ came }) => StoreClock.isPast(this.#clock.at(came), log.now));
-        this.#clock.learn(sent, log.now);
+        const isPast = requests.map(({ receivedAt }) => StoreClock.isPast(this.#clock.at(receivedAt), window.now));
+        this.#clock.learn(sentAt, window.now);
         for (const [i, request] of requests.entries()) {
-          // By the clock as it was known before; it is counted by what is known now.
-          if (isPast[i]) this.#wait(client, request);
-          else request.resolve({ log, isCounted: i < counted, later: counted - i - 1 });
+          // The previous estimate of the clock put the request before the window: count it again by the new one.
+          if (isPast[i]) this.#enqueue(client, request);
+          else request.resolve({ window, isCounted: i < counted, later: counted - i - 1 });
         }
       }
     } catch (error) {
       for (const { reject } of [...batch.values()].flat()) reject(error);
-      // A standby, as after a switch-over: the address may lead to the new primary by now.
+      // After a switch-over, this is a standby, but the address may lead to the new primary by now.
       if (codeOf(error) === READ_ONLY) this.#reconnect();
     } finally {
-      clearInterval(overdue);
+      clearInterval(timer);
     }
   }
 
-  /** Takes the requests that wait, by client, without those that came too long before `now` to matter. */
+  /** Returns the waiting requests by client, and removes them. Rejects those that were received before the window. */
   #takeWaiting(now: number): Map<string, Waiting[]> {
     const batch = new Map<string, Waiting[]>();
     for (const [client, requests] of this.#waiting) {
-      const isInTime = ({ came }: Waiting) => came > now - WINDOW_MS;
+      const isInTime = ({ receivedAt }: Waiting) => receivedAt > now - WINDOW_MS;
       for (const request of requests) if (!isInTime(request)) request.reject(TOO_LATE);
       if (requests.some(isInTime)) batch.set(client, requests.filter(isInTime));
     }
@@ -202,18 +219,18 @@ class SlidingLog extends RateLimiterPostgres {
     return batch;
   }
 
-  /** Replaces the connections; not again while the new ones are being opened. */
+  /** Replaces the connections, at most once in a window. */
   #reconnect(): void {
-    if (performance.now() - this.#reconnected < WINDOW_MS) return;
-    this.#reconnected = performance.now();
+    if (performance.now() - this.#reconnectedAt < WINDOW_MS) return;
+    this.#reconnectedAt = performance.now();
     this.#database.sockets.reconnect();
   }
 }
 
 /**
- * Removes those of the next clients after $1, $2 at most, whose latest request is more than a minute away: before, or after
- * if the clock was set back. Returns the last of the clients it looked at. Skips locked rows: while it waited for one,
- * requests would wait for the rows that it has locked.
+ * Reads the next clients after $1, at most $2, and removes the idle ones: the latest request is more than a minute ago or, if
+ * the clock was set back, more than a minute ahead. Returns the last client that it read. It skips locked rows: if it waited
+ * for them, requests would have to wait for the rows that it holds.
  */
 const SWEEP = `
 WITH batch AS (
@@ -225,7 +242,7 @@ WITH batch AS (
 )
 SELECT max(client) AS last FROM batch`;
 
-/** Removes the clients that have stopped sending, in small steps, as requests are counted meanwhile. */
+/** Removes idle clients, in small steps, because requests are counted meanwhile. */
 async function sweepAll({ $client }: Database): Promise<void> {
   for (let last: string | null = ''; last !== null; ) {
     const rows: { last: string | null }[] = await $client.unsafe(SWEEP, [last, SWEEP_BATCH], { prepare: true });

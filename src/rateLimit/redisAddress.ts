@@ -1,20 +1,24 @@
-/** What REDIS_URL says, as ioredis takes it. */
+/** Parses REDIS_URL into options of ioredis. */
 import { nearest } from '../messages/suggestion.js';
 
 const ADDRESS = /^redis(s?)(\+sentinel)?:\/\/([^/?#]*@)?([^/?#@,]+(?:,[^/?#@,]+)*)([/?][^#@]*)?$/;
 const SHAPES =
   'must be an address such as redis://user:password@host:6379, redis://host,host for a cluster, or redis+sentinel://host,host/name (with TLS rediss); % / ? # @ in a password are percent-encoded';
-/** What sentinels ask for themselves. */
+/** Parameters of the address: the credentials for the sentinels themselves. */
 const PARAMETERS = ['sentinelUsername', 'sentinelPassword'];
 
-/** @throws {Error} unless `faultOfRedisAddress` finds no fault */
+/**
+ * Returns the options of ioredis for an address.
+ * @throws {Error} if the address is invalid; `faultOfRedisAddress` describes the fault
+ */
 export function redisAddressOf(url: string) {
   const [isAddress, secure, sentinel, credentials = '', hosts = '', rest = ''] = ADDRESS.exec(url) ?? [];
   const urls = hosts.split(',').map((host) => new URL(`redis://${credentials}${host}${rest}`));
   const [{ username, password, pathname, searchParams }] = urls as [URL];
   const path = decodeURIComponent(pathname.slice(1));
-  const paths = sentinel ? /./ : urls.length > 1 ? /^$/ : /^[0-9]*$/;
-  if (!isAddress || !paths.test(path)) throw new Error(SHAPES);
+  // The primary's name, nothing for a cluster, or the number of a database.
+  const pathForm = sentinel ? /./ : urls.length > 1 ? /^$/ : /^[0-9]*$/;
+  if (!isAddress || !pathForm.test(path)) throw new Error(SHAPES);
   const nodes = urls.map(({ hostname, port }) => ({
     host: hostname.replace(/^\[|\]$/g, ''),
     port: Number(port || (sentinel ? 26_379 : 6379)),
@@ -24,7 +28,7 @@ export function redisAddressOf(url: string) {
   return {
     nodes,
     parameters,
-    /** Unless the nodes are of a cluster. */
+    /** The options of a single server, or of the primary that sentinels name; undefined for a cluster. */
     server: urls.length > 1 && !sentinel ? undefined : server,
     access: {
       username: decodeURIComponent(username),
@@ -34,7 +38,7 @@ export function redisAddressOf(url: string) {
   };
 }
 
-/** What an address must be, or asks for that has no effect, if anything. */
+/** Describes what is wrong with an address: its form, or a parameter that has no effect; undefined if it is valid. */
 export function faultOfRedisAddress(url: string): string | undefined {
   try {
     const { server, parameters } = redisAddressOf(url);
@@ -42,7 +46,7 @@ export function faultOfRedisAddress(url: string): string | undefined {
       (name) => !(server && 'sentinels' in server && PARAMETERS.includes(name)),
     );
     if (unknown === undefined) return undefined;
-    // An unknown name is not repeated: it may belong to a password.
+    // The message does not repeat the name, which may be a part of a password.
     const meant = nearest(unknown, PARAMETERS, 3);
     return `names a parameter that has no effect here${meant ? `; did you mean ${meant}, which sentinels take?` : ': leave it out'}`;
   } catch {

@@ -1,6 +1,6 @@
 /**
- * The rate limit's store in Redis (or Valkey): each client's sliding log in a list, tested and extended by one script, which
- * Redis runs atomically and by its own clock. One round trip per request.
+ * The rate limit's store in Redis (or Valkey): each client's sliding log is a list, which a script tests and extends. Redis
+ * runs the script atomically, by its own clock. One round trip per request.
  */
 import type { EventEmitter } from 'node:events';
 import { Cluster, Command, Redis, ReplyError } from 'ioredis';
@@ -12,11 +12,15 @@ import { redisAddressOf } from './redisAddress.js';
 import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
 
 /**
- * Counts the request that came at ARGV[1], by the clock of Redis, unless the client is over the limit of ARGV[2] in a window of
- * ARGV[3] microseconds (slidingLog.ts). Returns 1 if it is counted, the clock, the requests in the window before it, and the
- * microseconds until the oldest of as many as the limit leaves. After the clock was set back, as at a failover, times in the
- * future count as now, or the client would be blocked for as long as the step. Needs no commands but those that
- * docs/operations.md lists.
+ * Counts a request if it fits (slidingLog.ts).
+ *
+ * - ARGV[1]: when the request was received, by the clock of Redis; ARGV[2]: the limit; ARGV[3]: the window. All times are in
+ *   microseconds.
+ * - Returns 1 if the request is counted, else 0; the time; the number of requests in the window that ends now; and the time
+ *   until a client at its limit may send another request.
+ * - A request has a time in the future if the clock was set back, as by a failover. It counts as now: otherwise, the client
+ *   would be blocked until that time.
+ * - The commands it uses are listed in docs/operations.md, for Redis' ACL.
  */
 const COUNT = `
 local time = redis.call('TIME')
@@ -32,7 +36,7 @@ for i, request in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
     request = now
     set(i, now)
   end
-  -- A request may come as late as a window after others that it has to be compared with.
+  -- Requests of two windows are kept: one may be counted up to a window late, and has to fit into the window before it.
   if #log == 0 and request <= now - 2 * window then gone = i else log[#log + 1] = request end
 end
 if gone > 0 then redis.call('LTRIM', KEYS[1], gone, -1) end
@@ -58,24 +62,24 @@ local oldest = log[math.max(1, #log - limit + 1)] or now
 return { fits and 1 or 0, now, recent, oldest + window - now }
 `;
 
-/** Opens the store of a limit of `points` requests in a window. */
+/** Opens the store for a limit of `points` requests in a window. */
 export function openRedisStore(url: string, points: number): LimitStore {
   const { nodes, server, access } = redisAddressOf(url);
-  /** Why there is no connection, or not as the URL says. */
+  /** The last failure of a connection, until one opens. */
   let failure: Error | undefined;
   const options = {
     ...access,
     connectTimeout: 1000,
-    // A connection that was asked and stays silent was cut silently, or its server hangs: it is replaced.
+    // A connection on which no response arrives is dead, or its server hangs: it is replaced.
     socketTimeout: 1000,
-    // A request is never sent twice: it would be counted twice.
+    // Commands are not sent again, because a request would be counted twice.
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
-    // Nothing is sent before our own commands, which then learn why Redis refuses.
+    // Nothing is sent before our own commands, so that these fail with Redis' reason.
     enableReadyCheck: false,
     protocol: 2,
     disableClientInfo: true,
-    // The old primary answers this after a failover; the address may lead to the new one by now.
+    // The old primary responds with READONLY after a failover; the address may lead to the new one by now.
     reconnectOnError(error: Error) {
       const isReplica = error.message.startsWith('READONLY');
       if (isReplica) failure = error;
@@ -89,30 +93,30 @@ export function openRedisStore(url: string, points: number): LimitStore {
       enableReadyCheck: false,
       retryDelayOnFailover: 0,
       retryDelayOnClusterDown: 0,
-      // As it is, for the certificate.
-      dnsLookup: (host, found) => found(null, host),
+      // Not resolved here: the certificate is for the name.
+      dnsLookup: (host, callback) => callback(null, host),
     });
-    // ioredis follows ASK without a look at what becomes of its ASKING, whose failure would end the process.
+    // When ioredis follows ASK, it ignores the promise of its ASKING command. A rejection would end the process.
     return cluster.on('+node', (node: Redis) => {
       const { asking } = node;
       node.asking = () => asking.call(node).catch(() => 'OK');
     });
   }
 
-  function limiterIn(redis: Redis | Cluster): SlidingLog {
+  function createLimiter(redis: Redis | Cluster): SlidingLog {
     const events: EventEmitter = redis;
     for (const event of ['error', 'sentinelError', 'node error']) {
       events.on(event, (error) => {
-        // What each node said came before.
+        // The reason is in the previous errors, one for each node.
         if (!ALL_FAILED.test(error.message)) failure = error;
       });
     }
-    // A password, or a database that the URL names, is refused on a connection that stays open.
+    // If Redis rejects the password or the database of the URL, the connection stays open: open a new one.
     events.on('error', (error) => error instanceof ReplyError && redis.disconnect(true));
     events.on('connect', () => {
       failure = undefined;
     });
-    // ioredis gives up if it hears of a failover while it asks a sentinel for the primary.
+    // ioredis stops connecting if there is a failover while it queries a sentinel for the primary.
     events.on('end', () => redis.connect().catch(() => {}));
     return new SlidingLog(redis, points);
   }
@@ -121,18 +125,18 @@ export function openRedisStore(url: string, points: number): LimitStore {
   const retryStrategy = () => 200;
   const sentinel = { failoverDetector: true, sentinelCommandTimeout: 1000, sentinelRetryStrategy: retryStrategy };
   let redis = server ? new Redis({ ...options, ...server, ...sentinel, retryStrategy }) : openCluster();
-  let limiter = limiterIn(redis);
+  let limiter = createLimiter(redis);
   return {
     kind: 'redis',
-    consume: (client, came) =>
-      limiter.consume(client, 1, { came }).catch((error) => {
+    consume: (client, receivedAt) =>
+      limiter.consume(client, 1, { receivedAt }).catch((error) => {
         if (error instanceof RateLimiterRes) throw error;
-        if (redis instanceof Redis && OF_A_CLUSTER.test(error.message)) {
+        if (redis instanceof Redis && CLUSTER_REDIRECTION.test(error.message)) {
           close();
           redis = openCluster();
-          limiter = limiterIn(redis);
+          limiter = createLimiter(redis);
         }
-        throw explained(error instanceof ReplyError ? error : (failure ?? error));
+        throw explain(error instanceof ReplyError ? error : (failure ?? error));
       }),
     async close() {
       close();
@@ -140,25 +144,28 @@ export function openRedisStore(url: string, points: number): LimitStore {
   };
 }
 
-/** The outcome of a request. */
+/** What the store has done with a request. */
 interface Outcome {
   isCounted: boolean;
-  log: ClientWindow;
+  window: ClientWindow;
 }
 
+/** Redis with the script COUNT as a command. */
 type CountingRedis = (Redis | Cluster) & {
   count(key: string, at: number, limit: number, window: number): Promise<[0 | 1, number, number, number]>;
 };
 
-/** A store as the library has it written: by `_upsert`, which counts, and `_getRateLimiterRes`, which says what that means. */
+/**
+ * A store as rate-limiter-flexible's README describes them: `_upsert` counts, and `_getRateLimiterRes` returns the result for
+ * its outcome.
+ */
 class SlidingLog extends RateLimiterRedis {
   readonly #redis: CountingRedis;
-  /** By the node; a Redis without a cluster is one. */
+  /** The clock of each node; without a cluster, there is one, with the key ''. */
   readonly #clocks = new Map<string, StoreClock>();
 
   constructor(redis: Redis | Cluster, points: number) {
-    const ours = { keyPrefix: 'branded-phone-numbers:limit', duration: WINDOW_MS / 1000 };
-    super({ storeClient: redis, points, ...ours });
+    super({ storeClient: redis, points, duration: WINDOW_MS / 1000, keyPrefix: 'branded-phone-numbers:limit' });
     redis.defineCommand('count', { numberOfKeys: 1, lua: COUNT });
     this.#redis = redis as CountingRedis;
   }
@@ -168,23 +175,24 @@ class SlidingLog extends RateLimiterRedis {
     _points: number,
     ms: number,
     _force: boolean,
-    { came }: { came: number },
+    { receivedAt }: { receivedAt: number },
   ): Promise<Outcome> {
     const clock = this.#clockOf(key);
-    // Again, if it came too long ago by the clock as it was known before.
+    // If the estimate of the clock put the request before the window, it is counted again by the new estimate.
     do {
       if (this.#redis.status !== 'ready') throw new Error('Redis connection is not ready');
-      const [at, sent] = [clock.at(came), performance.now()];
-      const [isCounted, now, recent, wait] = await this.#redis.count(key, at, this.points, ms * 1000);
-      clock.learn(sent, now);
-      const isPast = StoreClock.isPast(at, now);
-      if (!isPast) return { isCounted: isCounted === 1, log: { now, recent, waitMs: Math.ceil(wait / 1000) } };
-    } while (came > performance.now() - WINDOW_MS);
+      const [at, sentAt] = [clock.at(receivedAt), performance.now()];
+      const [isCounted, now, recent, waitUs] = await this.#redis.count(key, at, this.points, ms * 1000);
+      clock.learn(sentAt, now);
+      if (!StoreClock.isPast(at, now)) {
+        return { isCounted: isCounted === 1, window: { now, recent, waitMs: Math.ceil(waitUs / 1000) } };
+      }
+    } while (receivedAt > performance.now() - WINDOW_MS);
     throw new Error('not counted in time');
   }
 
-  _getRateLimiterRes(_key: string, _points: number, { log, isCounted }: Outcome): RateLimiterRes {
-    return resultOf(log, this.points, isCounted);
+  _getRateLimiterRes(_key: string, _points: number, { window, isCounted }: Outcome): RateLimiterRes {
+    return resultOf(window, this.points, isCounted);
   }
 
   #clockOf(key: string): StoreClock {
@@ -196,13 +204,13 @@ class SlidingLog extends RateLimiterRedis {
   }
 }
 
-/** What a node of a cluster says of what is elsewhere. */
-const OF_A_CLUSTER = /^(MOVED|ASK) /;
-/** What ioredis says after it has told of each node. */
+/** A cluster node's error for keys that another node has. */
+const CLUSTER_REDIRECTION = /^(MOVED|ASK) /;
+/** The message of ioredis' last error if it could reach no node, after one error for each. */
 const ALL_FAILED = /^(All sentinels are unreachable|Failed to refresh slots)/;
 
-/** What Redis or the connection to it says if waiting does not help, and what does help. */
-const REFUSALS: readonly [RegExp, string][] = [
+/** Errors of Redis, or of the connection to it, that are permanent, and advice for each. */
+const PERMANENT_ERRORS: readonly [RegExp, string][] = [
   [
     /^failed to connect to sentinel .* because (WRONGPASS|NOAUTH)/,
     'set sentinelUsername and sentinelPassword in the URL',
@@ -221,12 +229,12 @@ const REFUSALS: readonly [RegExp, string][] = [
   [/^(ERR_TLS|ERR_SSL|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)/, 'see "Redis" in docs/operations.md for TLS'],
 ];
 
-/** The error with its reason; a UserError if waiting does not help. */
-function explained(error: Error): Error {
-  // Redis in protected mode answers before anything was asked, and ioredis puts words of its own in front.
+/** Returns an error with the reason alone as its message; a UserError with advice if the failure is permanent. */
+function explain(error: Error): Error {
+  // If Redis is in protected mode, it sends an error before any command, and ioredis adds a text in front.
   const message = error.message.replace(/^.* Last error: /s, '');
-  // Only the first sentence; what follows is Redis' own advice, or names a script by its digest.
+  // Only the first sentence: the rest is Redis' advice, or the digest of a script.
   const reason = (message || codeOf(error)).replace(/(\. | script: |, with args ).*|\.$/s, '');
-  const advice = REFUSALS.find(([pattern]) => pattern.test(message) || pattern.test(codeOf(error)))?.[1];
+  const advice = PERMANENT_ERRORS.find(([pattern]) => pattern.test(message) || pattern.test(codeOf(error)))?.[1];
   return advice === undefined ? new Error(reason) : new UserError(`REDIS_URL: ${reason}; ${advice}`);
 }

@@ -1,54 +1,54 @@
 /**
- * What both stores share: each client's sliding log of counted requests, by the store's clock.
+ * What both stores have in common: a sliding log of each client's counted requests, by the store's clock.
  *
- * A request is counted at the time at which it came, not at which the store got to it. So a store that was late, or hung and
- * then works off what it was sent, still counts each request in its own second, and a client that kept within the limit is
- * not refused for it afterwards. A request fits if no second that contains it then holds more than the limit.
+ * A request is counted at the time when an instance received it, not when the store processed it. So a store that was slow or
+ * hung, and then processes its backlog, counts each request in the right second, and a client within its limit is not refused
+ * afterwards. A request fits if, with it, no window has more than the limit.
  */
 import { RateLimiterRes } from 'rate-limiter-flexible';
 
-/** A client may send the limit's requests in any window of this length. */
+/** The length of the window for which the limit is set. */
 export const WINDOW_MS = 1000;
 const WINDOW_US = WINDOW_MS * 1000;
 
 /**
- * The clock of the store's server, as far as this instance knows it from the store's responses. Times of the store are in
- * microseconds since 1970, those of this instance in milliseconds by `performance.now()`.
+ * An estimate of the store's clock, from the store's responses. Times of the store are in microseconds since 1970, times of
+ * this instance in milliseconds by `performance.now()`.
  */
 export class StoreClock {
-  /** Microseconds that it is ahead of ours, give or take the fastest round trip so far. */
+  /** How far the store's clock is ahead, in microseconds; the error is at most the fastest round trip so far. */
   #ahead = Number.NEGATIVE_INFINITY;
 
-  /** Returns what the clock showed at `came`; 0, which is long ago, before the first response. */
-  at(came: number): number {
-    return Math.max(0, Math.round(came * 1000 + this.#ahead));
+  /** Converts a time of this instance to the store's clock; 0, which is before any window, until the first response. */
+  at(time: number): number {
+    return Math.max(0, Math.round(time * 1000 + this.#ahead));
   }
 
-  /** Learns from a response to what was sent at `sent` and received now: at some time between, the clock showed `now`. */
-  learn(sent: number, now: number): void {
-    const [least, most] = [now - performance.now() * 1000, now - sent * 1000];
-    this.#ahead = this.#ahead === Number.NEGATIVE_INFINITY ? most : Math.min(Math.max(this.#ahead, least), most);
+  /** Improves the estimate: the clock showed `now` at some time since `sentAt`, when the request was sent. */
+  learn(sentAt: number, now: number): void {
+    const [min, max] = [now - performance.now() * 1000, now - sentAt * 1000];
+    this.#ahead = this.#ahead === Number.NEGATIVE_INFINITY ? max : Math.min(Math.max(this.#ahead, min), max);
   }
 
-  /** Whether a request counted at `at` is out of every window at `now`: it came too long ago, or the clock was set. */
-  static isPast(at: number, now: number): boolean {
-    return at <= now - WINDOW_US;
+  /** Tells whether `time` is before the window that ends at `now`, both by the store's clock. */
+  static isPast(time: number, now: number): boolean {
+    return time <= now - WINDOW_US;
   }
 }
 
-/** What the store says of a client after it has counted some of its requests, or refused to. */
+/** A client's window after the store has counted some of its requests or refused them. */
 export interface ClientWindow {
   /** The store's clock, in microseconds. */
   now: number;
-  /** The counted requests of the last window. */
+  /** The number of counted requests in the window that ends now. */
   recent: number;
-  /** Milliseconds until a client that is at its limit may send another one. */
+  /** Milliseconds until a client at its limit may send another request. */
   waitMs: number;
 }
 
 /**
- * Returns the library's result for a request of a client that may send `points` in a window; more are consumed if the store
- * has not counted it. `later` says how many requests in the log came after it.
+ * Returns rate-limiter-flexible's result for a request, with a limit of `points` in a window. If the store has not counted the
+ * request, `points` + 1 are consumed. `later` is the number of requests in the window that were received after it.
  */
 export function resultOf(
   { recent, waitMs }: ClientWindow,

@@ -1,6 +1,7 @@
 /**
- * The contract's validator: express-openapi-validator, given a request that has only a query. Both the request and the response
- * are Node's own, because instrumentation may use them. No router calls the handlers, so that they add no spans.
+ * The contract's validator: express-openapi-validator, which gets a request that has only a query. The request and the
+ * response are real ones of Node, because instrumentation may use them. The validator's handlers are called directly, not by
+ * a router, so that instrumentation adds no spans for them.
  */
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
@@ -12,10 +13,10 @@ import {
 } from '../../generated/types/apis/index.js';
 import { contract, withExactPatterns } from '../contract.js';
 
-/** The parameters as the contract describes them, with its defaults, but without the cursor. */
+/** The parameters of a valid query with their defaults, except the cursor. */
 export type ValidParameters = Omit<ListBrandedPhoneNumbersRequest, 'nextCursor'> & { size: number };
 
-/** A fault of a value: its path, such as `/query/status/1`, and a code, such as `enum.openapi.validation`. */
+/** An invalid value: its path, such as `/query/status/1`, and a code, such as `enum.openapi.validation`. */
 export interface Finding {
   path: string;
   errorCode?: string;
@@ -24,11 +25,11 @@ export interface Finding {
 interface Validation {
   /** One finding for each invalid value, even if it violates several keywords. */
   findings: Finding[];
-  /** The parameters with defaults and numbers; valid only without findings. */
+  /** The values with defaults, and with numbers instead of digits; valid only if there are no findings. */
   parameters: ValidParameters;
 }
 
-/** Compiles the contract's schemas at startup: in the first request, that would take longer than the rate limit may. */
+/** Compiles the contract's schemas at startup. In the first request, that would take longer than the rate limit allows. */
 export async function warmUpValidator(): Promise<void> {
   await validate({});
 }
@@ -52,26 +53,26 @@ export async function validate(values: Record<string, string | string[]>): Promi
   return { findings: [...findings.values()], parameters: request.query as ValidParameters };
 }
 
-/** Says how routes are matched. */
+/** The settings from which the validator learns how to match paths. */
 const app = express().enable('strict routing').enable('case sensitive routing');
 
-/** Never connected; an `IncomingMessage` needs one. */
+/** An `IncomingMessage` needs a socket; this one is never connected. */
 const NO_SOCKET = new Socket();
 
 /**
- * What express-openapi-validator reads of a request, beside its headers, which stay empty: for each Content-Type that it
- * meets, it would compile and keep a schema.
+ * The members of a request that express-openapi-validator reads. It reads headers as well, but they stay empty: for each
+ * new Content-Type it would compile a schema and keep it.
  */
 class QueryRequest extends IncomingMessage {
   override method: string = operation.method;
   override url: string = operation.path;
-  // What Express adds to a request:
+  // Members that Express adds to a request:
   app: Request['app'] = app;
   originalUrl: string = operation.path;
   path: string = operation.path;
   baseUrl = '';
   params = {};
-  /** The values of the query, into which the validator writes defaults and numbers. */
+  /** The query's values. The validator adds defaults, and replaces digits by numbers. */
   query: Record<string, unknown>;
 
   constructor(query: Record<string, unknown>) {
@@ -84,7 +85,7 @@ type Handler = (request: QueryRequest, response: ServerResponse, next: (error?: 
 
 const handlers = OpenApiValidator.middleware({
   apiSpec: documentForValidator(),
-  // CI lints the document; to check it again would take a seventh of each start.
+  // CI checks the document. To check it again would take a seventh of the time of each start.
   validateApiSpec: false,
   validateRequests: { allErrors: true },
   validateResponses: false,
@@ -93,9 +94,9 @@ const handlers = OpenApiValidator.middleware({
 }) as Handler[];
 
 /**
- * Returns the contract with its exact patterns, and with `allowReserved` on each parameter. The validator wants reserved
- * characters percent-encoded and so would refuse the specification's own `status=submitted+for+review`; if it were published,
- * `allowReserved` would make clients send `+` and `&` unencoded.
+ * Returns the contract with its exact patterns, and with `allowReserved` for each parameter. Without it, the validator would
+ * reject reserved characters that are not percent-encoded, as in `status=submitted+for+review`. The published contract
+ * doesn't have it, because clients would then send `+` and `&` unencoded.
  */
 function documentForValidator() {
   const document = withExactPatterns(contract);

@@ -60,7 +60,7 @@ describe('export', () => {
     expect(stderr.trim().split('\n').sort()).toEqual([
       '--business-profile-id is given more than once; give it once',
       '--carrier has 51 values; at most 50 are allowed',
-      '--feature is empty; give it a value or leave it out',
+      '--feature must not be empty; omit it instead',
       expect.stringMatching(/^--phone-number "4155550123" is not a phone number in E\.164/),
       expect.stringMatching(/^--status "aproved" is not a .*; did you mean approved\?$/),
     ]);

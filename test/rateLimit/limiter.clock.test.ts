@@ -40,11 +40,8 @@ const it = test.extend<{ instance: Instance }>({
 });
 
 // Side by side, since they mostly wait.
-describe.concurrent('an instance', () => {
-  it('whose store fails lets the limit pass on its own, what passed before included, and no more when it is back', async ({
-    expect,
-    instance,
-  }) => {
+describe.concurrent('RateLimiter', () => {
+  it('enforces the limit alone while the store fails, without a gap before or after', async ({ expect, instance }) => {
     const responds = instance.consume;
     expect(await instance.passing(6)).toBe(6);
     await sleep(500);
@@ -59,7 +56,7 @@ describe.concurrent('an instance', () => {
     expect(instance.reasons).toEqual(['failed']);
   });
 
-  it('refuses no client within its limit after the store lost its history, and lets no more than the limit pass', async ({
+  it('refuses no client within its limit and allows no more than the limit after the store lost its history', async ({
     expect,
     instance,
   }) => {
@@ -69,7 +66,7 @@ describe.concurrent('an instance', () => {
     expect(await instance.passing(30)).toBe(5);
   });
 
-  it('prepares responses to no more than the limit in a second, however many the store refuses', async ({
+  it('calls at most the limit’s requests in a second probable, however many the store refuses', async ({
     expect,
     instance,
   }) => {
@@ -92,7 +89,7 @@ describe.concurrent('an instance', () => {
     expect(await instance.passing(1)).toBe(1);
   });
 
-  it('does not count what the store refused', async ({ expect, instance }) => {
+  it('does not count requests that the store refused', async ({ expect, instance }) => {
     instance.consume = async () => {
       throw new RateLimiterRes(0, 20, 11, false);
     };

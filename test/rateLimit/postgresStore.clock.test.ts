@@ -37,7 +37,7 @@ const failSweep = (reason: Error) => {
 const count = (client: string, counting = store) => countIn(counting, client);
 const hasPassed = async (client: string) => (await count(client)).allowed;
 
-it('counts requests that come together in one statement, each for its own client', async () => {
+it('counts simultaneous requests in one statement, each for its client', async () => {
   const busy = Array.from({ length: 15 }, () => hasPassed('together:busy'));
   const others = Array.from({ length: 30 }, (_, i) => hasPassed(`together:${i}`));
   expect(await Promise.all(others)).toEqual(Array(30).fill(true));
@@ -49,7 +49,7 @@ it('counts requests that come together in one statement, each for its own client
   expect(found).toEqual({ clients: 31, statements: 1 });
 });
 
-it('never deadlocks with another instance, in whatever order their clients come', async () => {
+it('never deadlocks with another instance, in whatever order clients send requests', async () => {
   const other = openPostgresStore(url, 10, failSweep);
   await until(() => other.consume('first', performance.now()).then(Boolean, () => false));
   const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
@@ -64,19 +64,19 @@ it('never deadlocks with another instance, in whatever order their clients come'
   expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
 });
 
-it('lets a client wait for a second at most after the clock of the database was set back, not for the step', async () => {
+it('blocks a client for at most a second after the clock of the database was set back', async () => {
   await database.execute(sql`
     INSERT INTO rate_limits VALUES ('step', array_fill(clock_timestamp() + interval '10 minutes', ARRAY[10]), 1)`);
   await expectToWaitASecond(store, 'step');
 });
 
-it('tells each of the requests that come together what is left after it', async () => {
+it('returns for each of several simultaneous requests what is left after it', async () => {
   const decisions = await Promise.all(Array.from({ length: 12 }, () => count('in order')));
   expect(decisions.map(({ remaining }) => remaining)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]);
   expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
 });
 
-it('counts beside an instance of another version, which writes such rows itself', async () => {
+it('counts beside an instance of another version that writes the same rows', async () => {
   await database.execute(sql`INSERT INTO rate_limits VALUES ('another', array_fill(clock_timestamp(), ARRAY[9]), 9)`);
   expect(await count('another')).toMatchObject({ allowed: true, remaining: 0 });
   expect(await count('another')).toMatchObject({ allowed: false });
@@ -85,7 +85,7 @@ it('counts beside an instance of another version, which writes such rows itself'
   expect([...written]).toEqual([{ requests: 10, counted: 0 }]);
 });
 
-it('counts beside an instance with a higher limit, as while the setting is changed', async () => {
+it('counts beside an instance with a higher limit, as during a change of the setting', async () => {
   const other = openPostgresStore(url, 20, failSweep);
   await Promise.all(Array.from({ length: 15 }, () => other.consume('shared', performance.now())));
   expect(await count('shared')).toMatchObject({ allowed: false });
@@ -93,11 +93,11 @@ it('counts beside an instance with a higher limit, as while the setting is chang
   await other.close();
 });
 
-describe('whatever the database’s defaults are:', () => {
+describe('the store in PostgreSQL, whatever the defaults of the database,', () => {
   const set = (setting: string) =>
     database.execute(sql.raw(`ALTER DATABASE "${new URL(url).pathname.slice(1)}" ${setting}`));
 
-  it('a stricter isolation fails no count of instances that count at once', async () => {
+  it('counts for several instances at once under a stricter isolation level', async () => {
     await set("SET default_transaction_isolation = 'repeatable read'");
     const stores = [1, 2, 3].map(() => openPostgresStore(url, 1000, failSweep));
     const codes: Promise<string>[] = [];
@@ -112,7 +112,7 @@ describe('whatever the database’s defaults are:', () => {
     expect(ends).not.toContain('40001');
   });
 
-  it('connections that may only read, as those to a standby, are replaced until they may write', async () => {
+  it('replaces read-only connections, as to a standby, until they can write', async () => {
     await set('SET default_transaction_read_only = on');
     const moved = openPostgresStore(url, 10, () => {});
     await until(() =>
@@ -127,7 +127,7 @@ describe('whatever the database’s defaults are:', () => {
   });
 });
 
-it('a role that may not count stops the start, which says what to do', async () => {
+it('fails at startup and says what to do if its role lacks a privilege', async () => {
   const role = `reader_${process.pid}`;
   await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'few rights'`));
   const limited = new URL(url);

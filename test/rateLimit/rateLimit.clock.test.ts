@@ -31,8 +31,8 @@ function newClient() {
   return { askFirst: (search = '') => get(first.app, search), askSecond: (search = '') => get(second.url, search) };
 }
 
-describe('answers beside pages', () => {
-  it('405 is counted like any request', async () => {
+describe('the rate limit of requests without a page', () => {
+  it('counts a request that gets a 405 like any other', async () => {
     const left = await withinASecond(async () => {
       const address = `203.0.113.${++clients}`;
       const post = () => request(first.app).post(PATH).set('X-Forwarded-For', address);
@@ -44,9 +44,9 @@ describe('answers beside pages', () => {
     expect(left).toEqual([...counted, [429, '"default";r=0;t=1']]);
   });
 
-  describe('503', () => {
+  describe('a 503', () => {
     const busy = useService({ RATE_LIMIT_PER_SECOND: '10', MAX_REQUESTS_IN_FLIGHT: '1' });
-    it('under overload is counted, and says when to retry', async () => {
+    it('is counted under overload, and says when to retry', async () => {
       const holder = connectTo(busy.databaseUrl);
       const responses = await holder.begin(async (held) => {
         await held`LOCK items IN ACCESS EXCLUSIVE MODE`;
@@ -64,7 +64,7 @@ describe('answers beside pages', () => {
     });
 
     const keyed = useService({ RATE_LIMIT_PER_SECOND: '10', AUTH: 'api-key' });
-    it('leaves no request until Retry-After if a key cannot be looked up', async () => {
+    it('says that no requests are left until Retry-After if a key can’t be looked up', async () => {
       await keyed.database.execute(sql`ALTER TABLE api_keys RENAME TO hidden`);
       const response = await request(keyed.app)
         .get(PATH)
@@ -78,7 +78,7 @@ describe('answers beside pages', () => {
 });
 
 describe('the rate limit', () => {
-  it('lets exactly 10 of 50 at once through, over two instances', async () => {
+  it('allows exactly 10 of 50 simultaneous requests, over two instances', async () => {
     const statuses = await withinASecond(() => {
       const { askFirst, askSecond } = newClient();
       return statusesOf(Array.from({ length: 50 }, (_, i) => (i % 2 ? askFirst() : askSecond())));
@@ -87,7 +87,7 @@ describe('the rate limit', () => {
     expect(statuses.filter((status) => status === 429)).toHaveLength(40);
   });
 
-  it('says what is left on every answer, and when to come back on the refusal', async () => {
+  it('gives the requests left in each response, and Retry-After if it refuses one', async () => {
     const answers = await withinASecond(async () => {
       const { askFirst } = newClient();
       const all = [];
@@ -114,7 +114,7 @@ describe('the rate limit', () => {
     });
   });
 
-  it('says what is left on a 304 as well', async () => {
+  it('gives the requests left in a 304', async () => {
     const response = await withinASecond(async () => {
       const { askFirst } = newClient();
       const etag = (await askFirst()).get('ETag') ?? '';
@@ -123,7 +123,7 @@ describe('the rate limit', () => {
     expect([response.status, response.get('RateLimit')]).toEqual([304, '"default";r=8;t=1']);
   });
 
-  it('lets a client through again a second after its oldest request, not at the edge of a window', async () => {
+  it('allows a client another request one second after its oldest one, not at the edge of a window', async () => {
     const { askFirst, askSecond, came } = await withinASecond(async () => {
       const client = newClient();
       await client.askFirst();
@@ -140,7 +140,7 @@ describe('the rate limit', () => {
     if (performance.now() < came + 1500) expect(statuses.sort()).toEqual([200, 429, 429]);
   });
 
-  it('counts no refused request: who never pauses gets 10 in each second, and never more, by the store’s own clock', async () => {
+  it('does not count refused requests, so that a client that never pauses gets 10 in each second by the store’s clock', async () => {
     await first.database.execute(sql`
       CREATE TABLE counted (at timestamptz NOT NULL);
       CREATE FUNCTION record() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -170,7 +170,7 @@ describe('the rate limit', () => {
     expect(passed).toBeLessThanOrEqual(10 * (1 + Math.ceil((performance.now() - begin) / 1000)));
   });
 
-  it('counts each client address separately, and IPv6 by its network', async () => {
+  it('counts each IPv4 address and each IPv6 network separately', async () => {
     let attempts = 0;
     const statuses = await withinASecond(async () => {
       const [one, two, network, other] = ['198.51.100.', '192.0.2.', '2001:db8:1:', '2001:db8:2:'].map(
@@ -185,7 +185,7 @@ describe('the rate limit', () => {
     expect(statuses).toEqual([429, 200, 429, 200]);
   });
 
-  it('counts nothing but the operation', async () => {
+  it('does not count requests to other paths', async () => {
     const { askFirst } = newClient();
     for (const path of ['/healthz', '/nope', '/openapi.json']) {
       await request(first.app).get(path).set('X-Forwarded-For', `203.0.113.${clients}`);
@@ -194,9 +194,9 @@ describe('the rate limit', () => {
   });
 });
 
-describe('a limit of 0', () => {
+describe('RATE_LIMIT_PER_SECOND=0', () => {
   const unlimited = useService({ RATE_LIMIT_PER_SECOND: '0' });
-  it('refuses nothing and sends no headers of the limit', async () => {
+  it('refuses nothing and sends no headers about the limit', async () => {
     const responses = await Promise.all(Array.from({ length: 30 }, () => request(unlimited.app).get(PATH)));
     expect(responses.map(({ status }) => status)).toEqual(Array(30).fill(200));
     expect(responses[0]?.get('RateLimit')).toBeUndefined();

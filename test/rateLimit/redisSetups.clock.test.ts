@@ -64,13 +64,13 @@ function open(url: string) {
   return { rateLimit, reasons, isShared };
 }
 
-describe.skipIf(!hasRedis)('the start ends with a line that says what to do', () => {
+describe.skipIf(!hasRedis)('the start fails and says what to do', () => {
   const command = useCommand();
 
   it.each<[string, string[], string, string, RegExp]>([
     ['no password', ['--requirepass', 'right'], '', '', /: NOAUTH .*; set the user and the password/],
     ['a database that does not exist', [], '', '/99', /: ERR DB index is out of range; leave out the number/],
-  ])('with %s', async (_name, options, credentials, path, message) => {
+  ])('if Redis rejects it because of %s', async (_name, options, credentials, path, message) => {
     const redis = await start(...options);
     await expect(open(urlOf(redis, credentials, path)).rateLimit.warmUp()).rejects.toThrow(message);
   });
@@ -79,7 +79,7 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     ['eval', /: NOPERM .*'eval'.*; grant its user what/],
     ['evalsha', /: NOPERM .*'evalsha'.*; grant its user what/],
     ['lrange', /: ERR The user executing the script can't run this command.*; grant its user what/],
-  ])('with a user who may not call %s', async (name, message) => {
+  ])('if its user lacks the privilege for %s', async (name, message) => {
     const redis = await start();
     await ask(redis.url, (client) =>
       client.call('ACL', 'SETUSER', 'limited', 'on', '>secret', '~*', '+@all', `-${name}`),
@@ -87,13 +87,13 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(message);
   });
 
-  it('with a user who may not use the keys', async () => {
+  it('if its user lacks the privilege for the keys', async () => {
     const redis = await start();
     await ask(redis.url, (client) => client.call('ACL', 'SETUSER', 'limited', 'on', '>secret', '~others:*', '+@all'));
     await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(/NOPERM .*; grant its user/);
   });
 
-  it('with an address that is for something else, which it says', async () => {
+  it('if the address leads to another kind of server', async () => {
     const { port } = await start();
     const sentinel = await startSentinel(port, 1, 'requirepass watch');
     closing.push(() => sentinel.kill());
@@ -116,7 +116,7 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     for (const [url, message] of wrong) await expect(open(url).rateLimit.warmUp()).rejects.toThrow(message);
   });
 
-  it('with protected mode, which refuses connections from elsewhere', async () => {
+  it('if Redis is in protected mode', async () => {
     const redis = await start('--bind', '*', '--protected-mode', 'yes');
     // Another address of this machine; Redis takes 127.0.0.1 alone for local.
     const proxy = createServer((client) => {
@@ -133,12 +133,12 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     );
   });
 
-  it('with a certificate of an unknown authority', async () => {
+  it('if the certificate is of an unknown authority', async () => {
     const { url } = await startTls();
     await expect(open(url).rateLimit.warmUp()).rejects.toThrow(/^REDIS_URL: .*self.signed.*for TLS/);
   });
 
-  it('with a wrong password, as the command says it, with status 1', async () => {
+  it('if the password is wrong, with status 1', async () => {
     const redis = await start('--requirepass', 'right');
     const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', REDIS_URL: urlOf(redis, ':wrong@') };
     const { code, stderr } = await command.run(['serve'], '', { environment });
@@ -148,7 +148,7 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
     ]);
   });
 
-  it.each(['Redis', 'sentinels'])('but not with TLS to %s if the authority is known', async (kind) => {
+  it.each(['Redis', 'sentinels'])('except with TLS to %s if the authority is known', async (kind) => {
     const { certificate, ...urls } = await startTls();
     const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', LOG_LEVEL: 'info' };
     const REDIS_URL = kind === 'Redis' ? urls.url : await urls.startSentinel();
@@ -191,8 +191,8 @@ describe.skipIf(!hasRedis)('the start ends with a line that says what to do', ()
   }
 });
 
-describe.skipIf(!hasRedis)('a Redis that waiting may mend is waited for, and its reason logged', () => {
-  it('a cluster, by one of its nodes, until it has all slots', async () => {
+describe.skipIf(!hasRedis)('the service waits, and logs the reason,', () => {
+  it('until a cluster, given by one node, has all slots', async () => {
     const busPorts = [await freePort(), await freePort()];
     const startNode = (i: 0 | 1) =>
       start(
@@ -213,7 +213,7 @@ describe.skipIf(!hasRedis)('a Redis that waiting may mend is waited for, and its
     await until(async () => (await Promise.all(shared.map((each) => each()))).every(Boolean), 'it is shared', 20_000);
   });
 
-  it('a replica, until it is the primary', async () => {
+  it('until a replica is the primary', async () => {
     const primary = await start('--repl-diskless-sync-delay', '0');
     const replica = await start('--replicaof', `127.0.0.1 ${primary.port}`);
     await until(
@@ -228,7 +228,7 @@ describe.skipIf(!hasRedis)('a Redis that waiting may mend is waited for, and its
     await until(isShared, 'the limit is shared');
   });
 
-  it('one that is still loading its data', async () => {
+  it('while Redis loads its data', async () => {
     const redis = await start('--appendonly', 'no', '--dbfilename', 'dump.rdb');
     await ask(redis.url, async (client) => {
       await client.call('DEBUG', 'POPULATE', '3000').catch(() => {});
@@ -247,7 +247,7 @@ describe.skipIf(!hasRedis)('a Redis that waiting may mend is waited for, and its
     await until(isShared, 'the limit is shared', 30_000);
   });
 
-  it('one whose password changes, by its real reason', async () => {
+  it('while the password differs, with the real reason', async () => {
     const redis = await start();
     const { rateLimit, reasons, isShared } = open(redis.url);
     await rateLimit.warmUp();
@@ -293,7 +293,7 @@ describe.skipIf(!hasRedis)('the privileges that docs/operations.md lists', async
 
   it('are enough', () => use(rights));
 
-  it('and each is needed', async () => {
+  it('are all needed', async () => {
     expect(commands.length).toBeGreaterThan(5);
     const ends = await Promise.allSettled(commands.map((name) => use(rights.replace(name, name.replace('+', '-')))));
     const unneeded = commands.filter((_, i) => ends[i]?.status === 'fulfilled');

@@ -31,19 +31,19 @@ afterAll(async () => {
 });
 
 describe.skipIf(!hasRedis)('the store in Redis', () => {
-  it('lets a client wait for a second at most after the clock of Redis was set back, not for the step', async () => {
+  it('blocks a client for at most a second after the clock of Redis was set back', async () => {
     const ahead = (Date.now() + 600_000) * 1000;
     await redis.rpush('branded-phone-numbers:limit:step', ...Array(10).fill(ahead));
     await expectToWaitASecond(store, 'step');
   });
 
-  it('counts what an instance of another version has counted', async () => {
+  it('includes what an instance of another version has counted', async () => {
     await redis.rpush('branded-phone-numbers:limit:shared', ...Array(9).fill(Date.now() * 1000));
     expect(await count(store, 'shared')).toMatchObject({ allowed: true, remaining: 0 });
     expect(await count(store, 'shared')).toMatchObject({ allowed: false });
   });
 
-  it('that hangs is asked on a new connection, and counts again soon after', async () => {
+  it('opens a new connection and soon counts again if Redis hangs', async () => {
     server.pause();
     const failing = until(
       () => store.consume('hung', performance.now()).then(() => false, Boolean),
@@ -55,8 +55,8 @@ describe.skipIf(!hasRedis)('the store in Redis', () => {
   });
 });
 
-describe.skipIf(!hasRedis)('sixty thousand clients', () => {
-  it('take little memory in the instance and in Redis, which is given back', async () => {
+describe.skipIf(!hasRedis)('the store in Redis with sixty thousand clients', () => {
+  it('takes little memory in the instance and in Redis, and frees it', async () => {
     const limiter = new RateLimiter(
       openRedisStore(server.url, 10),
       10,

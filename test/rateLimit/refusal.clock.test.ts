@@ -19,7 +19,7 @@ const times = (count: number, get: () => PromiseLike<request.Response>) =>
   Promise.all(Array.from({ length: count }, get));
 
 describe('the page', () => {
-  it('is read once for each request that passes, and for none that is refused, when many come at once', async () => {
+  it('is read once for each allowed request and for no refused one if many arrive at once', async () => {
     const { reader, get } = await open();
     await withinASecond(async () => {
       reader.reads = 0;
@@ -31,7 +31,7 @@ describe('the page', () => {
     });
   });
 
-  it('is read while the request is counted, and sent once that is done', async () => {
+  it('is read while the request is counted, and sent after that', async () => {
     const { reader, get } = await open();
     const client = newClient();
     await get(client);
@@ -45,7 +45,7 @@ describe('the page', () => {
     expect([status, reader.events]).toEqual([200, ['read', 'late count']]);
   });
 
-  it('is not read for a request with a fault, which counts nonetheless', async () => {
+  it('is not read for an invalid request, although that is counted', async () => {
     const { reader, get } = await open();
     await withinASecond(async () => {
       const client = newClient();
@@ -58,7 +58,7 @@ describe('the page', () => {
     });
   });
 
-  it('is not read for a request without a key, which counts nonetheless', async () => {
+  it('is not read for a request without a key, although that is counted', async () => {
     const { reader, get } = await open({ AUTH: 'api-key' });
     const responses = await withinASecond(async () => {
       const client = newClient();
@@ -74,7 +74,7 @@ describe('the page', () => {
   });
 });
 
-it('a client that has used up its second at another instance gets the same refusal for any request, and begins few pages', async () => {
+it('refuses any request and begins few pages if the client reached its limit at another instance', async () => {
   const [first, second] = [await open(), await open()];
   const named = (response: request.Response) => ({ ...response.headers, date: '', 'x-request-id': '' });
   for (const search of ['', '?size=0', '?nope=1', '?nextCursor=x']) {

@@ -44,7 +44,7 @@ const countOf = async (pattern: string) => {
   return row?.count;
 };
 
-it('a hundred thousand idle clients are removed while requests are counted, and no other client is', async () => {
+it('the sweep removes a hundred thousand idle clients and no other, while requests are counted', async () => {
   const service = await start();
   let isOver = false;
   const passed = new Map<string, number>();
@@ -68,7 +68,7 @@ it('a hundred thousand idle clients are removed while requests are counted, and 
   expect(await countOf('address:203.%')).toBe(4);
 }, 120_000);
 
-it('a sweep that fails is counted', async () => {
+it('a sweep that fails is counted in the metrics', async () => {
   const holder = connectTo(database.url);
   await holder`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'`;
   await holder`CREATE TRIGGER refuse BEFORE DELETE ON rate_limits EXECUTE FUNCTION refuse()`;

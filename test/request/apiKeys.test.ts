@@ -41,8 +41,8 @@ beforeAll(async () => {
   scoped = await newKey('first profile only', toFirstProfile);
 });
 
-describe('a request', () => {
-  it.each(['', 'Bearer ', 'bearer '])('with its key behind "%s" is answered', async (scheme) => {
+describe('GET /v1/brandedPhoneNumbers with AUTH=api-key', () => {
+  it.each(['', 'Bearer ', 'bearer '])('accepts a key after "%s"', async (scheme) => {
     const response = await get(`${scheme}${key}`);
     expect([response.status, numbersOf(response)]).toEqual([200, NUMBERS]);
   });
@@ -53,7 +53,7 @@ describe('a request', () => {
     ['something else', 'Basic dXNlcjpzZWNyZXQ='],
     ['a key that was never made', `Bearer bpn_${'A'.repeat(43)}`],
     ['a damaged key', 'Bearer bpn_short'],
-  ])('with %s is 401, and the answer says how to send one', async (_what, authorization) => {
+  ])('responds with 401 and says how to send a key if there is %s', async (_what, authorization) => {
     const response = await get(authorization);
     expect(response.status).toBe(401);
     expect(response.type).toBe('application/problem+json');
@@ -62,27 +62,27 @@ describe('a request', () => {
     expect(response.get('RateLimit')).toBe('"default";r=9;t=1');
   });
 
-  it('with a key that differs in its last character is 401', async () => {
+  it('responds with 401 if the last character of a key is wrong', async () => {
     const other = key.slice(0, -1) + (key.endsWith('A') ? 'B' : 'A');
     expect((await get(`Bearer ${other}`)).status).toBe(401);
   });
 
-  it('needs no key for health and documents', async () => {
+  it('serves health and documentation without a key', async () => {
     for (const path of ['/healthz', '/readyz', '/openapi.json']) {
       expect((await request(service.app).get(path)).status).toBe(200);
     }
   });
 });
 
-describe('the rate limit', () => {
-  it('counts each key, whatever address it comes from', async () => {
+describe('the rate limit with AUTH=api-key', () => {
+  it('counts each key, from whatever address it is sent', async () => {
     const busy = await newKey('busy');
     const together = await withinASecond(() => Promise.all(Array.from({ length: 12 }, () => get(busy))));
     expect(together.filter(({ status }) => status === 200)).toHaveLength(10);
     expect((await get(await newKey('quiet'))).status).toBe(200);
   });
 
-  it('counts invalid keys by the address they come from, and valid keys from there still pass', async () => {
+  it('counts requests with invalid keys by their address, and allows valid keys from the same address', async () => {
     const good = await newKey('good');
     expect((await get(good)).status).toBe(200);
     const wrong = () => get(`bpn_${'B'.repeat(43)}`, '', '192.0.2.1');
@@ -94,8 +94,8 @@ describe('the rate limit', () => {
   });
 });
 
-describe('a key that is limited to a business profile', () => {
-  it('sees only the numbers of that profile, with any filter', async () => {
+describe('a key limited to a business profile', () => {
+  it('sees only the numbers of that profile, whatever the filter', async () => {
     const own = [NUMBERS[0], NUMBERS[2]];
     const scoped = await newKey('scoped', toFirstProfile);
     expect(numbersOf(await get(scoped))).toEqual(own);
@@ -104,14 +104,14 @@ describe('a key that is limited to a business profile', () => {
     expect(numbersOf(await get(scoped, '?status=unregistered'))).toEqual(own);
   });
 
-  it('sees no more with the cursor of a key that sees all', async () => {
+  it('sees no more if it sends the cursor of an unlimited key', async () => {
     const { body } = await get(await newKey('sees all'), '?size=1');
     expect(numbersOf(await get(scoped, `?size=100&nextCursor=${body.nextCursor}`))).toEqual([NUMBERS[2]]);
   });
 });
 
-describe('a key', () => {
-  it('is kept only as a hash, and listed without it', async () => {
+describe('an API key', () => {
+  it('is stored only as a hash, which is not listed', async () => {
     const rows = await service.database.select().from(apiKeys);
     expect(JSON.stringify(rows)).not.toContain(key);
     const listed = await listApiKeys(service.database);
@@ -120,7 +120,7 @@ describe('a key', () => {
     expect(listed[1]).toMatchObject({ name: 'first profile only', businessProfileIds: [PROFILES[0]], revokedAt: null });
   });
 
-  it('that is revoked stops working within 5 seconds, whatever is remembered of it', async () => {
+  it('stops working within 5 seconds after it was revoked, even if it is cached', async () => {
     const {
       key: doomed,
       created: { id },
@@ -140,7 +140,7 @@ describe('a key', () => {
     expect((await get(doomed)).status).toBe(401);
   });
 
-  it('stops working at the moment it expires, whatever is remembered of it, and the answer says so', async () => {
+  it('stops working at the moment it expires, even if it is cached, and the response says so', async () => {
     const { key: brief, created } = await createApiKey(service.database, 'brief', {
       expiresAt: new Date(Date.now() + 2500),
     });
@@ -159,7 +159,7 @@ describe('a key', () => {
     expect(refused.body.detail).toContain(`expired at ${created.expiresAt}`);
   });
 
-  it('is not looked up at every request', async () => {
+  it('is not looked up for every request', async () => {
     const key = await newKey('remembered');
     await get(key);
     // Lookups of the tests before are reported within a second.

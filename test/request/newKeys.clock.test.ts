@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { prepareFindKeys } from '../../src/keys/identify.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { prepareFindKeys } from '../../src/request/keyLookups.js';
 import { useCountedServices } from '../countedService.js';
 import { openToxicProxy } from '../faults/toxicProxy.js';
 import { listenOn } from '../listening.js';
@@ -21,8 +21,8 @@ async function statusOf(url: string, key: string, address = ADDRESS): Promise<nu
   return response.status;
 }
 
-describe('while one address sends unknown keys as fast as it can', () => {
-  it('ten valid keys from there, each new to the instance, are all answered', async () => {
+describe('look-ups of keys while one address floods the service with unknown keys', () => {
+  it('find ten valid keys from that address that are new to the instance', async () => {
     const { reader, listen } = await services.open({ AUTH: 'api-key' });
     const url = await listen();
     const keys = await Promise.all(
@@ -57,7 +57,7 @@ describe('while one address sends unknown keys as fast as it can', () => {
     expect(lookups).toBeLessThan(statuses.length);
   });
 
-  it('no more keys are looked up than were sent, and the same one not again', async () => {
+  it('are not repeated for an unknown key', async () => {
     const { reader, get } = await services.open({ AUTH: 'api-key' });
     const key = invented();
     const statuses: number[] = [];
@@ -66,7 +66,7 @@ describe('while one address sends unknown keys as fast as it can', () => {
   });
 });
 
-it('unknown keys keep no valid one out while PostgreSQL is 200 ms away, although they wait for more look-ups than pages may be read', async () => {
+it('accepts valid keys during a flood of unknown ones, even if PostgreSQL is 200 ms away and more look-ups wait than slots exist', async () => {
   const keys = await Promise.all(
     Array.from({ length: 12 }, async (_, i) => (await createApiKey(services.database, `far ${i}`)).key),
   );
@@ -95,7 +95,7 @@ it('unknown keys keep no valid one out while PostgreSQL is 200 ms away, although
   await proxy.close();
 });
 
-it('many keys that come at once are looked up in a few statements', async () => {
+it('looks up many keys in a few statements if they arrive at once', async () => {
   const { reader, listen } = await services.open({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0' });
   const url = await listen();
   const keys = await Promise.all(
@@ -108,7 +108,7 @@ it('many keys that come at once are looked up in a few statements', async () => 
   expect(reader.reads - keys.length).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
 });
 
-it('noting that a key was used waits for no row that somebody has locked, and is done later', async () => {
+it('records the use of a key later if its row is locked, and does not wait for the lock', async () => {
   const { created } = await createApiKey(services.database, 'locked');
   const sql = services.database.$client;
   const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;

@@ -33,7 +33,7 @@ beforeAll(() =>
   ]),
 );
 
-describe('a request that is right', () => {
+describe('GET /v1/brandedPhoneNumbers accepts', () => {
   const rows: [string, string, string[]][] = [
     ['no parameters', '', ['+14155550123', '+14155550124', '+14155550125']],
     ['a number with %2B', '?phoneNumber=%2B14155550123', ['+14155550123']],
@@ -74,17 +74,17 @@ describe('a request that is right', () => {
     expect(pageOf(response).items.map(({ phoneNumber }) => phoneNumber)).toEqual(phoneNumbers);
   });
 
-  it('50 of the longest names for each filter by name', async () => {
+  it('50 names of the greatest length for each filter by name', async () => {
     const names = ['reportingGroup', 'internalName', 'carrier'].map((name) => repeat(name, 50, 'x'.repeat(255)));
     expect((await get(`?${names.join('&')}`)).status).toBe(200);
   });
 
-  it('with an invalid Content-Type', async () => {
+  it('an invalid Content-Type', async () => {
     expect((await get('').set('Content-Type', 'nonsense; ;;')).status).toBe(200);
   });
 });
 
-describe('a request with a fault gets a 400 that says what is wrong:', () => {
+describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () => {
   const rows: [string, string, string, RegExp][] = [
     ['a size of 0', '?size=0', 'size', /page size from 1 to 100/],
     ['a size of 101', '?size=101', 'size', /page size from 1 to 100/],
@@ -208,7 +208,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     expect(fault?.detail).toMatch(detail);
   });
 
-  it('every fault at once, those of the validator and those it cannot see', async () => {
+  it('all faults at once, whether or not the validator finds them', async () => {
     const response = await get(
       '?size=0&carier=x&status=aproved&phoneNumber=+1&feature=&detailedStatus=x&nextCursor=abc&internalName=%FF&status=lost',
     );
@@ -233,10 +233,10 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     ['of 501 pairs', repeat('a', 501)],
     ['of 60,000 pairs', Array(60_000).fill('a').join('&')],
     ['of 501 right values', repeat('carrier', 501)],
-  ])('a query %s, as its one fault', async (_name, search) => {
+  ])('a query %s as a single fault', async (_name, search) => {
     const response = await get(`?${search}`);
     expectDescribed(response);
-    const detail = 'has more than 500 pairs of a name and a value';
+    const detail = 'has more than 500 parameters';
     expect(problemOf(response)).toMatchObject({
       status: 400,
       detail: `The query ${detail}.`,
@@ -244,7 +244,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     });
   });
 
-  it('the first 50 of 500, and how many there are', async () => {
+  it('the first 50 of 500 faults, and gives their number', async () => {
     const response = await get(`?${Array.from({ length: 500 }, (_, i) => `a${i}=x`).join('&')}`);
     expectDescribed(response);
     const { detail, errors } = problemOf(response);
@@ -252,7 +252,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     expect(detail).toMatch(/^The request has 500 faults: a0, a1, .*…\. errors has the first 50\.$/);
   });
 
-  it('a long name and a long value shortened to 100 characters', async () => {
+  it('a long name and a long value, shortened to 100 characters', async () => {
     const response = await get(`?${'😀'.repeat(60)}=x&${'b'.repeat(100)}=x&status=${'c'.repeat(101)}`);
     expectDescribed(response);
     const { errors = [] } = problemOf(response);
@@ -260,7 +260,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     expect(errors[2]?.detail).toContain(`"${'c'.repeat(99)}…" is not`);
   });
 
-  it('in at most 64 KB, within the bounds of the contract, whatever was sent', async () => {
+  it('any query in at most 64 KB, within the bounds of the contract', async () => {
     const names = fc.oneof(
       fc.constantFrom(...parameters.keys()),
       fc.constantFrom(
@@ -322,7 +322,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     ['control characters as values', `status=${'%00'.repeat(100)}`],
     ['values encoded twice', `status=${'%25E4%25BD%25A0'.repeat(13)}`],
     ['names of three bytes a character', `${'%E4%BD%A0'.repeat(20)}=`],
-  ])('%s, as many as fit, in at most 64 KB', async (_name, pair) => {
+  ])('%s, as many as fit in 64 KB', async (_name, pair) => {
     const response = await get(
       `?${Array(Math.min(500, Math.floor(120_000 / (pair.length + 1))))
         .fill(pair)
@@ -333,7 +333,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
     expect(Buffer.byteLength(response.text)).toBeLessThanOrEqual(64 * 1024);
   });
 
-  it('each parameter of the contract when it is empty', async () => {
+  it('each parameter if it is empty', async () => {
     for (const name of parameters.keys()) {
       const response = await get(`?${name}=`);
       expect([name, response.status]).toEqual([name, 400]);
@@ -341,7 +341,7 @@ describe('a request with a fault gets a 400 that says what is wrong:', () => {
   });
 });
 
-describe('other addresses and methods', () => {
+describe('paths, methods and conditional requests', () => {
   it.each([
     '/v1/brandedPhoneNumbers/',
     '/v1/brandedphonenumbers',
@@ -349,14 +349,14 @@ describe('other addresses and methods', () => {
     '/v1',
     '/nope',
     '/v1/%ZZ',
-  ])('GET %s is 404', async (path) => {
+  ])('responds to GET %s with 404', async (path) => {
     const response = await request(service.app).get(path);
     expect(problemOf(response)).toMatchObject({ status: 404, type: '/problems/not-found', message: 'Not Found' });
     expect(response.status).toBe(404);
   });
 
   it.each(['+', '%2B', ''])(
-    'a number in the path, behind "%s", is 404, and the answer names the parameter',
+    'responds with 404 and names the parameter if a number is in the path, after "%s"',
     async (plus) => {
       const response = await request(service.app).get(`/v1/brandedPhoneNumbers/${plus}14155550123`);
       expectDescribed(response);
@@ -367,7 +367,7 @@ describe('other addresses and methods', () => {
     },
   );
 
-  it('an & in a value that is not encoded is 400, and the answer shows how it is', async () => {
+  it('responds with 400 and shows the encoded value if an & in it is not encoded', async () => {
     for (const [sent, corrected] of [
       ['carrier=AT&T&feature=brandedCallerId', 'carrier=AT%26T'],
       ['internalName=Smith+&+Sons', 'internalName=Smith+%26+Sons'],
@@ -379,14 +379,14 @@ describe('other addresses and methods', () => {
     expect(problemOf(await get('?carrier=Verizon&sise')).detail).toContain('did you mean size?');
   });
 
-  it('an address in the wrong case is 404, and the answer names the right one', async () => {
+  it('responds with 404 and names the right path if its case is wrong', async () => {
     expect(problemOf(await request(service.app).get('/v1/brandedphonenumbers')).detail).toContain(
       '/v1/brandedPhoneNumbers?',
     );
   });
 
   it.each(['post', 'put', 'patch', 'delete', 'options'] as const)(
-    '%s is 405 and names what is allowed',
+    'responds to %s with 405 and the allowed methods',
     async (method) => {
       const response = await request(service.app)[method]('/v1/brandedPhoneNumbers');
       expectDescribed(response);
@@ -396,7 +396,7 @@ describe('other addresses and methods', () => {
   );
 
   it.each(['', '?size=1', '?size=0', '?nextCursor=x'])(
-    'HEAD %s is answered like GET, without the body',
+    'responds to HEAD %s like to GET, without the body',
     async (search) => {
       const path = `/v1/brandedPhoneNumbers${search}`;
       // A superagent would ask for compression with GET only.
@@ -417,30 +417,33 @@ describe('other addresses and methods', () => {
     ['among others', (tag: string) => `"x", ${tag}, W/"y"`],
     ['as a strong one', (tag: string) => tag.slice(2)],
     ['as any', () => '*'],
-  ])('a page whose tag is sent back %s is 304, with and without what fetch adds', async (_name, sent) => {
-    const page = await get('?size=1');
-    for (const fetched of [{}, { 'Cache-Control': 'no-cache', Pragma: 'no-cache' }]) {
-      const headers = { 'If-None-Match': sent(page.get('ETag') ?? ''), ...fetched };
-      const response = await get('?size=1').set(headers);
-      expectDescribed(response);
-      expect(response.status).toBe(304);
-      for (const name of ['ETag', 'Vary', 'Cache-Control', 'Link']) expect(response.get(name)).toBe(page.get(name));
-    }
-  });
+  ])(
+    'responds with 304 if the tag is sent back %s, with and without the headers that fetch adds',
+    async (_name, sent) => {
+      const page = await get('?size=1');
+      for (const fetched of [{}, { 'Cache-Control': 'no-cache', Pragma: 'no-cache' }]) {
+        const headers = { 'If-None-Match': sent(page.get('ETag') ?? ''), ...fetched };
+        const response = await get('?size=1').set(headers);
+        expectDescribed(response);
+        expect(response.status).toBe(304);
+        for (const name of ['ETag', 'Vary', 'Cache-Control', 'Link']) expect(response.get(name)).toBe(page.get(name));
+      }
+    },
+  );
 
-  it('a page whose tag is not sent back is sent', async () => {
+  it('sends the page if another tag is sent back', async () => {
     const tag = (await get('?size=1')).get('ETag') ?? '';
     for (const other of [`${tag.slice(0, -2)}"`, tag.slice(0, -1), tag.replace('"', ''), 'W/"x"', '']) {
       expect((await get('?size=1').set('If-None-Match', other)).status).toBe(200);
     }
   });
 
-  it('HEAD is 304 where GET would be', async () => {
+  it('responds to HEAD with 304 if it would to GET', async () => {
     const head = request(service.app).head('/v1/brandedPhoneNumbers');
     expect((await head.set('If-None-Match', (await get('')).get('ETag') ?? '')).status).toBe(304);
   });
 
-  it('the request id is kept where it is safe to log, and replaced where it is not', async () => {
+  it('keeps a request id that is safe to log, and replaces any other', async () => {
     expect((await get('').set('X-Request-Id', 'trace-1')).get('X-Request-Id')).toBe('trace-1');
     for (const fit of [
       '2b4f9c1e-1234-4234-8234-123456789012',

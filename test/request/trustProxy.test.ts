@@ -17,59 +17,59 @@ const leftOf = ({ app }: TestService, ...forwarded: string[]) =>
     return left;
   });
 
-describe('without a trusted proxy', () => {
+describe('TRUST_PROXY=0', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10' });
-  it('X-Forwarded-For changes nothing', async () => {
+  it('ignores X-Forwarded-For', async () => {
     expect(await leftOf(service, '203.0.113.1', '203.0.113.2')).toEqual([9, 8]);
   });
 });
 
-describe('behind one proxy', () => {
+describe('TRUST_PROXY=1', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-  it('the client is the one that the proxy names, whatever the client has put before it', async () => {
+  it('takes the address that the proxy added, whatever the client sent before it', async () => {
     const same = ['203.0.113.1', '10.0.0.1, 203.0.113.1', '192.0.2.7, 127.0.0.1, 203.0.113.1'];
     expect(await leftOf(service, ...same, '203.0.113.2')).toEqual([9, 8, 7, 9]);
   });
 
-  it('an IPv6 client is its /64 network', async () => {
+  it('counts an IPv6 client by its /64 network', async () => {
     const same = ['2001:db8:1:2:3:4:5:6', '2001:DB8:1:2::'];
     expect(await leftOf(service, ...same, '2001:db8:1:3::')).toEqual([9, 8, 9]);
   });
 
-  it('a link-local client is its network, whatever interface its address names', async () => {
+  it('counts a link-local client by its network, whatever the zone of its address', async () => {
     expect(await leftOf(service, 'fe80::1%eth0', 'fe80::2%a-b.c', 'fe80::3')).toEqual([9, 8, 7]);
   });
 
-  it('an IPv4 client is the same when written as IPv6', async () => {
+  it('counts an IPv4 client as the same if its address is written as IPv6', async () => {
     const same = ['203.0.113.9', '::ffff:203.0.113.9', '::ffff:cb00:7109', '0:0:0:0:0:FFFF:CB00:7109'];
     expect(await leftOf(service, ...same)).toEqual([9, 8, 7, 6]);
   });
 
-  it('a client is the same whatever port it is named with', async () => {
+  it('counts a client as the same if its address has a port', async () => {
     expect(await leftOf(service, '203.0.113.3:51000', '203.0.113.3:51001', '203.0.113.3')).toEqual([9, 8, 7]);
     const same = ['[2001:db8:7:7::7]:443', '[2001:db8:7:7::9]', '2001:db8:7:7::8', '2001:db8:7:7::\t'];
     expect(await leftOf(service, ...same)).toEqual([9, 8, 7, 6]);
     expect(await leftOf(service, '203.0.113.5', '[::ffff:203.0.113.5]:443', '[::ffff:cb00:7105]')).toEqual([9, 8, 7]);
   });
 
-  it('everything that is not an address is one client, apart from all others', async () => {
+  it('counts all that is not an address as one client', async () => {
     expect(await leftOf(service, 'x'.repeat(10_000), 'y'.repeat(10_000), '203.0.113.4')).toEqual([9, 8, 9]);
   });
 });
 
-describe('behind two proxies', () => {
+describe('TRUST_PROXY=2', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '2' });
-  it('only what the outer one wrote counts', async () => {
+  it('takes the address that the outer proxy added', async () => {
     const same = ['203.0.113.1, 10.0.0.1', '198.51.100.1, 203.0.113.1, 10.0.0.2'];
     expect(await leftOf(service, ...same)).toEqual([9, 8]);
   });
 });
 
-describe('behind proxies known by their addresses', () => {
+describe('TRUST_PROXY with addresses', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: 'loopback,10.0.0.0/8,fd00::/8' });
   let clients = 0;
   const newClient = () => `198.51.100.${++clients}`;
-  it('the client is the first address from the right that is not a proxy', async () => {
+  it('takes the last address that is not a proxy', async () => {
     const same = ['203.0.113.1, 10.0.0.1, 10.9.9.9', '10.1.1.1, 203.0.113.1, 10.0.0.3'];
     expect(await leftOf(service, ...same)).toEqual([9, 8]);
   });
@@ -83,13 +83,13 @@ describe('behind proxies known by their addresses', () => {
     'fd00::1',
     'fd00::1%eth0',
     '\t10.0.0.1\t',
-  ])('a proxy is known however it is written, with port or without: %o', async (proxy) => {
+  ])('recognizes a proxy however its address is written: %o', async (proxy) => {
     const client = newClient();
     const entries = [`${client}:4711, ${proxy}`, `${client},${proxy},10.0.0.2:80`, client];
     expect(await leftOf(service, ...entries, `${newClient()}:4711, ${proxy}`)).toEqual([9, 8, 7, 9]);
   });
 
-  it('an address that only looks like one of a proxy is a client', async () => {
+  it('takes the last address even if a proxy address stands before it', async () => {
     const client = newClient();
     expect(await leftOf(service, `10.0.0.1, ${client}:80`, `10.0.0.1, [${client}]`, `10.0.0.1:80, ${client}`)).toEqual([
       9, 8, 7,

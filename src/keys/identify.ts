@@ -1,0 +1,180 @@
+/**
+ * Identifies who sends a request: by API key, or by address.
+ *
+ * # Look-ups of unknown keys
+ *
+ * Only the database can tell whether a key that this instance has not seen yet is valid, and anyone can send such keys. So
+ * each is looked up, but within bounds: one statement at a time and at most a hundred a second, each for all keys that have
+ * arrived since the previous one. MAX_CONNECTIONS bounds the requests that wait for a look-up, because the requests of one
+ * connection are processed one after the other.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { and, inArray, isNull, sql } from 'drizzle-orm';
+import type { Request } from 'express';
+import { LRUCache } from 'lru-cache';
+import type { Database } from '../database/connect.js';
+import type { Reader } from '../database/reads.js';
+import { apiKeys } from '../database/schema.js';
+import { addressClient, type Client } from '../request/client.js';
+import { hashOf, KEY_FORM } from './keys.js';
+
+/** The number of keys to cache. Unknown keys have a separate cache, so that they never evict valid ones. */
+const MAX_VALID_KEYS = 10_000;
+const MAX_UNKNOWN_KEYS = 1000;
+/** How long the result of a look-up is used. A revoked key stops working within 5 s, which leaves 1 s for the next look-up. */
+const KEY_TTL_MS = 4000;
+/** The shortest time from the start of one look-up to the start of the next. */
+const LOOKUP_INTERVAL_MS = 10;
+
+/** Who sent a request. */
+interface Identity {
+  client: Client;
+  /** What is wrong with the key, if there is no valid one. The client is then the request's address. */
+  refusal?: string;
+}
+
+/** Returns who sent a request. Rejects with {@link DatabaseUnavailable} if a key can't be looked up. */
+export type Identify = (request: Request) => Identity | Promise<Identity>;
+
+/** Identifies clients by their address alone. */
+export const identifyByAddress: Identify = (request) => ({ client: addressClient(request) });
+
+/** Identifies clients by their API key, which is looked up through `reader` within `timeoutMs` milliseconds. */
+export function identifyByApiKey(reader: Reader, findKeys: FindKeys, timeoutMs: number): Identify {
+  const lookUp = batchLookups((hashes) => reader.read(() => findKeys(hashes), timeoutMs));
+  const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: KEY_TTL_MS });
+  const unknownKeys = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: KEY_TTL_MS });
+
+  async function find(hash: string): Promise<KnownKey | undefined> {
+    const validKey = validKeys.get(hash);
+    if (validKey || unknownKeys.has(hash)) return validKey;
+    const key = await lookUp(hash);
+    if (key) validKeys.set(hash, key, { start: key.lookedUpAt });
+    else unknownKeys.set(hash, true);
+    return key;
+  }
+
+  return async (request) => {
+    const refuse = (refusal: string): Identity => ({ client: addressClient(request), refusal });
+    const header = request.headers.authorization?.trim();
+    if (!header) return refuse('No API key was sent. Send it as "Authorization: Bearer <key>".');
+    const token = header.replace(/^Bearer +/i, '');
+    if (!KEY_FORM.test(token)) return refuse('This is not an API key. Send yours as "Authorization: Bearer <key>".');
+    const key = await find(hashOf(token));
+    if (!key) return refuse('The API key is unknown or revoked.');
+    if (key.expiry <= performance.now()) {
+      return refuse(`The API key expired at ${key.expiresAt}. Ask the operator for a new one.`);
+    }
+    return { client: key.client };
+  };
+}
+
+/** A key that the database has and that is not revoked; it may have expired. */
+interface KnownKey {
+  client: Client;
+  /** When it expires, by `performance.now()`; Infinity for never. */
+  expiry: number;
+  /** When it expires, in RFC 3339; null for never. */
+  expiresAt: string | null;
+  /** When its look-up began, by `performance.now()`. */
+  lookedUpAt: number;
+}
+
+/** Known keys by their hash. */
+type KnownKeys = ReadonlyMap<string, KnownKey>;
+
+/** Returns the known keys among those with the given hashes. */
+export type FindKeys = (hashes: string[]) => Promise<KnownKeys>;
+
+/**
+ * Returns a function that looks up one key by its hash, together with all others that arrive before the next statement may
+ * be sent. It resolves to undefined for a key that is unknown or revoked. If the statement before fails, the look-ups that
+ * wait for it fail, too: their own would fare no better.
+ */
+function batchLookups(findKeys: FindKeys): (hash: string) => Promise<KnownKey | undefined> {
+  let running: Promise<unknown> | undefined;
+  let next: { hashes: Set<string>; keys: Promise<KnownKeys> } | undefined;
+
+  async function findNext(hashes: Set<string>): Promise<KnownKeys> {
+    try {
+      await running;
+    } finally {
+      next = undefined;
+    }
+    const keys = findKeys([...hashes]);
+    running = Promise.allSettled([keys, sleep(LOOKUP_INTERVAL_MS)]).then(() => {
+      running = undefined;
+      return keys;
+    });
+    running.catch(() => {});
+    return keys;
+  }
+
+  return async (hash) => {
+    if (!next) {
+      const hashes = new Set<string>();
+      next = { hashes, keys: findNext(hashes) };
+    }
+    next.hashes.add(hash);
+    return (await next.keys).get(hash);
+  };
+}
+
+/** The current date in UTC, the time zone of all stored times. */
+const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
+
+/** Prepares the statement that finds keys by their hashes. The function that sends it also records that they were used. */
+export function prepareFindKeys(database: Database): FindKeys {
+  const statement = database
+    .select({
+      id: apiKeys.id,
+      hash: apiKeys.hash,
+      businessProfileIds: apiKeys.businessProfileIds,
+      expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
+      isFirstUseToday: sql<boolean>`${apiKeys.lastUsedOn} IS DISTINCT FROM ${TODAY}`,
+      // By the database's clock, which all instances share.
+      millisecondsLeft: sql<number | null>`(extract(epoch FROM ${apiKeys.expiresAt} - now()) * 1000)::float8`,
+    })
+    .from(apiKeys)
+    .where(and(sql`${apiKeys.hash} = ANY (${sql.placeholder('hashes')}::text[])`, isNull(apiKeys.revokedAt)))
+    .prepare('find keys');
+  let isRecording = false;
+
+  return async (hashes) => {
+    const lookedUpAt = performance.now();
+    const rows = await statement.execute({ hashes });
+    const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
+    // One at a time: if the whole table is locked, several would occupy all connections.
+    if (used.length > 0 && !isRecording) {
+      isRecording = true;
+      const ids = used.map(({ id }) => id);
+      void touchLastUsed(database, ids)
+        .catch(() => {})
+        .finally(() => (isRecording = false));
+    }
+    return new Map(
+      rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
+        hash,
+        {
+          client: { id: `key:${id}`, visibleProfiles: businessProfileIds },
+          expiry: lookedUpAt + (millisecondsLeft ?? Number.POSITIVE_INFINITY),
+          expiresAt,
+          lookedUpAt,
+        },
+      ]),
+    );
+  };
+}
+
+/**
+ * Records that keys were used today, for `keys list`: one write a day and key. No request waits for it, and it skips locked
+ * rows. If it fails, as on a replica or without the privilege, the next look-up tries again.
+ */
+async function touchLastUsed(database: Database, ids: string[]): Promise<void> {
+  const unlockedIds = database
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(inArray(apiKeys.id, ids))
+    .for('update', { skipLocked: true });
+  await database.update(apiKeys).set({ lastUsedOn: TODAY }).where(inArray(apiKeys.id, unlockedIds));
+}
