@@ -5,9 +5,9 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { dice } from '../bench/data.js';
 import type { BrandedPhoneNumber, CarrierStatus, DetailedStatus, Feature } from '../generated/types/models/index.js';
 import { packageFolder } from '../src/packageFolder.js';
+import { dice } from '../test/support/generatedNumbers.js';
 
 const random = dice(20_260_203);
 

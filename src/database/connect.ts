@@ -40,7 +40,7 @@ interface Options {
 
 /**
  * How PostgreSQL plans what the service asks.
- * @public bench/explain.ts plans with the same settings
+ * @public test/support/explain.ts plans with the same settings
  */
 export const planningOptions = {
   // The queries are written so that one plan fits all values; planning each execution costs more than it gains.

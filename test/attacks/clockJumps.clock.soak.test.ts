@@ -7,11 +7,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { createDatabase } from '../database.js';
-import { mostInASecond } from '../mostInASecond.js';
-import { startPostgres } from '../postgresServer.js';
-import { hasRedis, startRedis } from '../redis.js';
-import { Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
+import { createDatabase } from '../support/database.js';
+import { Client, countByStatus, type Instance, startInstance, writeNumbers } from '../support/instanceProcesses.js';
+import { mostInASecond } from '../support/mostInASecond.js';
+import { startPostgres } from '../support/postgresServer.js';
+import { hasRedis, startRedis } from '../support/redis.js';
 
 const LIMIT = 10;
 const HOUR = 3600;

@@ -7,10 +7,17 @@ import { cpus, loadavg } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { useDatabase } from '../database.js';
-import { environmentOf, resource } from '../deploy/manifest.js';
-import { until } from '../until.js';
-import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
+import { useDatabase } from '../support/database.js';
+import {
+  type Answer,
+  Client,
+  countByStatus,
+  type Instance,
+  startInstance,
+  writeNumbers,
+} from '../support/instanceProcesses.js';
+import { environmentOf, resource } from '../support/manifest.js';
+import { until } from '../support/until.js';
 
 const CLIENTS = 32;
 const NEVER_READING = 200;

@@ -9,8 +9,8 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { deriveAll } from '../../src/numbers/check.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../connection.js';
-import { until, withinASecond } from '../until.js';
+import { connectTo } from '../support/connection.js';
+import { until, withinASecond } from '../support/until.js';
 import { type Cluster, type DatabaseServer, missingPackages, startCluster } from './cluster.js';
 import { ask, type Course, gapOf, trafficOf } from './traffic.js';
 

@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { createDatabase } from '../database.js';
+import { createDatabase } from '../support/database.js';
 
 it('connections that are cut reject what waits on them, and the next statement is answered', async () => {
   const { url, drop } = await createDatabase();

@@ -11,10 +11,10 @@ import { deriveAll } from '../../src/numbers/check.js';
 import { deleteNumbers } from '../../src/numbers/delete.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { InputError } from '../../src/numbers/lines.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { DETAILED_STATUSES, FEATURES, PROFILES } from '../numbers.js';
-import { expectDerivedToAgree, items } from './derived.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import { expectDerivedToAgree, items } from '../support/derived.js';
+import { DETAILED_STATUSES, FEATURES, PROFILES } from '../support/numbers.js';
 
 /** A slow machine completes fewer. */
 const RUNS = 100 * inject('tries');

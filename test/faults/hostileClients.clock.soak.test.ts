@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import { useListeningService } from '../listening.js';
+import { useListeningService } from '../support/listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const MEGABYTE = 2 ** 20;

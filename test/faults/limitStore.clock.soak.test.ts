@@ -2,11 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { connectTo } from '../connection.js';
-import { mostInASecond } from '../mostInASecond.js';
-import { hasRedis } from '../redis.js';
-import { withinASecond } from '../until.js';
-import { proxy, redis, useFailingRedis } from './failingRedis.js';
+import { connectTo } from '../support/connection.js';
 import {
   ask,
   countOf,
@@ -20,7 +16,11 @@ import {
   statusesOf,
   together,
   useInstances,
-} from './instances.js';
+} from '../support/limitedInstances.js';
+import { mostInASecond } from '../support/mostInASecond.js';
+import { hasRedis } from '../support/redis.js';
+import { withinASecond } from '../support/until.js';
+import { proxy, redis, useFailingRedis } from './failingRedis.js';
 
 useInstances();
 

@@ -1,10 +1,20 @@
 /** The rate limit: shared by instances in Redis, and kept by each of them while its store is down. */
 import { describe, expect, it } from 'vitest';
-import { hasRedis } from '../redis.js';
-import { until, withinASecond } from '../until.js';
+import {
+  ask,
+  countOf,
+  databaseUrl,
+  instances,
+  metric,
+  newClient,
+  start,
+  together,
+  useInstances,
+} from '../support/limitedInstances.js';
+import { hasRedis } from '../support/redis.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
+import { until, withinASecond } from '../support/until.js';
 import { proxy, redis, useFailingRedis } from './failingRedis.js';
-import { ask, countOf, databaseUrl, instances, metric, newClient, start, together, useInstances } from './instances.js';
-import { openToxicProxy } from './toxicProxy.js';
 
 useInstances();
 

@@ -1,7 +1,7 @@
 /** Pages of other hosts, in a browser: which may call the API. */
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
-import { useService } from '../service.js';
+import { useService } from '../support/service.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const ORIGIN = 'https://app.example.com';

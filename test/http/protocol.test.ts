@@ -1,8 +1,8 @@
 /** What HTTP itself requires of a request, tested with bytes that no client library sends. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { useListeningService } from '../listening.js';
-import { exchange, problemIn } from '../rawHttp.js';
+import { useListeningService } from '../support/listening.js';
+import { exchange, problemIn } from '../support/rawHttp.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const GET = `GET ${PATH} HTTP/1.1`;

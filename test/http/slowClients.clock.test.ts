@@ -6,7 +6,7 @@ import express from 'express';
 import { describe, expect, it, test } from 'vitest';
 import { readConfig } from '../../src/config.js';
 import { createHttpServer, urlOf } from '../../src/http/httpServer.js';
-import { useListeningService } from '../listening.js';
+import { useListeningService } from '../support/listening.js';
 
 const service = useListeningService();
 /** Seconds: more than a client has for its headers. */

@@ -10,11 +10,11 @@ import { deleteNumbers } from '../../src/numbers/delete.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { Unfinished } from '../../src/numbers/staging.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { useCommand } from '../commands/command.js';
-import { connectTo } from '../connection.js';
-import { expectDerivedToAgree } from '../database/derived.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { until } from '../until.js';
+import { useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { until } from '../support/until.js';
 import { manyNumbers, ndjson } from './importing.js';
 
 const COUNT = 3000;

@@ -1,6 +1,6 @@
 /** Many numbers, realistically skewed: a few profiles, groups and names hold most of them, and some statuses are rare. */
 import type { PendingQuery, Row, Sql } from 'postgres';
-import type { Profiles } from '../../bench/shapes.js';
+import type { Profiles } from '../support/namedFilters.js';
 
 /** As a supplier's mistake might produce them: numbers that each have a different carrier. */
 export async function addCarriers(sql: Sql, count: number): Promise<void> {

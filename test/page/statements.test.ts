@@ -3,11 +3,11 @@
  * of the plans, so that readers see them and reviewers notice changes.
  */
 import { beforeAll, expect, test } from 'vitest';
-import { openExplainer, type PlanNode } from '../../bench/explain.js';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { filterOf } from '../../src/request/filter.js';
-import { connectTo } from '../connection.js';
-import { useDatabase } from '../database.js';
+import { connectTo } from '../support/connection.js';
+import { useDatabase } from '../support/database.js';
+import { openExplainer, type PlanNode } from '../support/explain.js';
 import { fillSkewed } from './skewedNumbers.js';
 
 const LARGE_PROFILE = '00000000-0000-4000-8000-000000000001';

@@ -3,11 +3,11 @@ import { sql } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { expectDescribed, problemOf } from '../answer.js';
-import { connectTo } from '../connection.js';
-import { listenOn } from '../listening.js';
-import { useService } from '../service.js';
-import { withinASecond } from '../until.js';
+import { expectDescribed, problemOf } from '../support/answer.js';
+import { connectTo } from '../support/connection.js';
+import { listenOn } from '../support/listening.js';
+import { useService } from '../support/service.js';
+import { withinASecond } from '../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 // Two instances on one database, as in production: real servers on real ports, and one behind supertest.

@@ -1,7 +1,7 @@
 /** What PostgreSQL does for a page, counted: the same statements that the service prepares, under EXPLAIN. */
 import postgres from 'postgres';
-import { planningOptions } from '../src/database/connect.js';
-import { type PageRequest, preparePages } from '../src/page/page.js';
+import { planningOptions } from '../../src/database/connect.js';
+import { type PageRequest, preparePages } from '../../src/page/page.js';
 
 export interface Reads {
   /** Pages of 8 kB that were looked at, found in memory or not. */

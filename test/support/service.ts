@@ -1,10 +1,10 @@
 /** The service as in production, without its port: the same application on a database of the test's own. */
 import type { Server } from 'node:http';
 import { afterAll, beforeAll } from 'vitest';
-import { type Config, readConfig } from '../src/config.js';
-import { closeDatabase, type Database, openDatabase } from '../src/database/connect.js';
-import { openLog } from '../src/log.js';
-import { openService } from '../src/server.js';
+import { type Config, readConfig } from '../../src/config.js';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { openLog } from '../../src/log.js';
+import { openService } from '../../src/server.js';
 import { createDatabase } from './database.js';
 
 export interface TestService {

@@ -1,8 +1,8 @@
 /** The service as in production, with its ports. */
 import { afterAll, beforeAll } from 'vitest';
-import { readConfig } from '../src/config.js';
-import { type Log, openLog } from '../src/log.js';
-import { type Service, startService } from '../src/server.js';
+import { readConfig } from '../../src/config.js';
+import { type Log, openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
 import { createDatabase } from './database.js';
 
 export interface ListeningService {
