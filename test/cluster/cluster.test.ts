@@ -10,7 +10,8 @@ import { deriveAll } from '../../src/numbers/check.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
-import { until, withinASecond } from '../support/until.js';
+import { until } from '../support/until.js';
+import { withinASecond } from '../support/withinASecond.js';
 import { type Cluster, type DatabaseServer, missingPackages, startCluster } from './cluster.js';
 import { ask, type Course, gapOf, trafficOf } from './traffic.js';
 

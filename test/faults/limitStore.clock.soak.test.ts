@@ -19,7 +19,7 @@ import {
 } from '../support/limitedInstances.js';
 import { mostInASecond } from '../support/mostInASecond.js';
 import { hasRedis } from '../support/redis.js';
-import { withinASecond } from '../support/until.js';
+import { withinASecond } from '../support/withinASecond.js';
 import { proxy, redis, useFailingRedis } from './failingRedis.js';
 
 useInstances();

@@ -13,7 +13,8 @@ import {
 } from '../support/limitedInstances.js';
 import { hasRedis } from '../support/redis.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
-import { until, withinASecond } from '../support/until.js';
+import { until } from '../support/until.js';
+import { withinASecond } from '../support/withinASecond.js';
 import { proxy, redis, useFailingRedis } from './failingRedis.js';
 
 useInstances();

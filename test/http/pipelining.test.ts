@@ -6,7 +6,8 @@ import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { metricOf, useListeningService } from '../support/listening.js';
 import { CARRIERS, FEATURES, numberWith, write } from '../support/numbers.js';
-import { until, withinASecond } from '../support/until.js';
+import { until } from '../support/until.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const PLACES = 2;
 const PAGE = '/v1/brandedPhoneNumbers?size=100';

@@ -36,14 +36,14 @@ describe('a request that breaks a rule of HTTP gets a problem', () => {
 
 describe('a request that keeps the rules of HTTP is answered', () => {
   it.each([
-    ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`]],
-    ['with 90 headers', [GET, 'Host: localhost', ...junk(90)]],
-    ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue']],
-    ['that expects what HTTP does not define', [GET, 'Host: localhost', 'Expect: nonsense']],
-    ['with its host in its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost']],
-  ])('%s', async (_name, head) => {
-    const answer = await exchange(local.url, head);
-    expect([100, 200]).toContain(answer.status);
+    ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`], 200],
+    ['with 90 headers', [GET, 'Host: localhost', ...junk(90)], 200],
+    ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
+    ['that expects what HTTP does not define', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
+    ['with its host in its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
+  ] as const)('%s', async (_name, head, status) => {
+    const answer = await exchange(local.url, [...head]);
+    expect(answer.status).toBe(status);
     expect(answer.body).toContain('"items":[]');
   });
 
@@ -131,14 +131,18 @@ describe('an instance for this machine only, without keys', () => {
 });
 
 describe('an instance that more than this machine uses answers any host', () => {
-  const settings = [{ AUTH: 'api-key' }, { TRUST_PROXY: '1' }, { HOST: '0.0.0.0', AUTH: 'none' }];
-  for (const environment of settings) {
+  const settings: [Record<string, string>, number][] = [
+    [{ AUTH: 'api-key' }, 401],
+    [{ TRUST_PROXY: '1' }, 200],
+    [{ HOST: '0.0.0.0', AUTH: 'none' }, 200],
+  ];
+  for (const [environment, status] of settings) {
     describe(`with ${JSON.stringify(environment)}`, () => {
-      const service = useListeningService(environment as unknown as Record<string, string>);
+      const service = useListeningService(environment);
       it('such as evil.example', async () => {
         const { port } = new URL(service.url);
         const answer = await exchange(`http://127.0.0.1:${port}`, [GET, 'Host: evil.example']);
-        expect([200, 401]).toContain(answer.status);
+        expect(answer.status).toBe(status);
       });
     });
   }

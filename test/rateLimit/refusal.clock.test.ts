@@ -5,7 +5,7 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { expectDescribed } from '../support/answer.js';
 import { connectTo } from '../support/connection.js';
 import { useCountedServices } from '../support/countedService.js';
-import { withinASecond } from '../support/until.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const services = useCountedServices();
 const open = (environment: Record<string, string> = {}) => services.open(environment);

@@ -2,7 +2,7 @@
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { type TestService, useService } from '../support/service.js';
-import { withinASecond } from '../support/until.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 

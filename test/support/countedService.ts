@@ -11,6 +11,7 @@ import { createMetrics } from '../../src/metrics.js';
 import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
 import { warmUpValidator } from '../../src/request/validator.js';
 import { createDatabase } from './database.js';
+import { watchStore } from './withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const log = openLog({ LOG_LEVEL: 'silent' });
@@ -75,7 +76,9 @@ export function useCountedServices() {
     const health = { isStopping: () => false, health: () => {} };
     const app = createApp({ config, database, reader, rateLimit, log, metrics, ...health });
     const server = createServer(app);
+    const unwatch = watchStore(metrics.text);
     closing.push(async () => {
+      unwatch();
       server.close();
       server.closeAllConnections();
       await rateLimit.close();
