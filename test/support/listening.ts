@@ -27,9 +27,9 @@ export async function listenOn(
   const unwatch = watchStore(() => metricsOf({ metricsUrl }));
   return {
     ...service,
-    close: () => {
+    close: (delay?: number) => {
       unwatch();
-      return service.close();
+      return service.close(delay);
     },
   };
 }

@@ -18,20 +18,17 @@ async function storeErrors(): Promise<number> {
 }
 
 /**
- * Repeats a burst of requests until it takes less than `limitMs`, a second, and the limit's store counts all of them in
- * time, unless `isStoreDown`; then returns or throws what it did. Otherwise the limit lets more of them pass, and nothing is
- * proven; so it waits until the limit has forgotten them, and tries again.
+ * Repeats a burst of requests until it takes less than `limitMs`, and the limit's store counts all of them in time; then
+ * returns or throws what it did. Otherwise the limit lets more of them pass, and nothing is proven; so it waits until the
+ * limit has forgotten them, and tries again.
  */
-export async function withinASecond<T>(
-  burst: () => Promise<T>,
-  { isStoreDown = false, limitMs = 1000 } = {},
-): Promise<T> {
+export async function withinASecond<T>(burst: () => Promise<T>, { limitMs = 1000 } = {}): Promise<T> {
   const attempts = 10;
   for (let attempt = 0; attempt < attempts; attempt++) {
     const errors = await storeErrors();
     const begin = performance.now();
     const [end] = await Promise.allSettled([burst()]);
-    if (performance.now() - begin < limitMs && (isStoreDown || (await storeErrors()) === errors)) {
+    if (performance.now() - begin < limitMs && (await storeErrors()) === errors) {
       if (end.status === 'rejected') throw end.reason;
       return end.value;
     }
