@@ -1,6 +1,6 @@
-/** The strip at the top: how to get in, and a program to begin with in each language. */
+/** The section at the top of /docs: how to get access, and a first program in each language. */
 const LANGUAGES = ['curl', 'TypeScript', 'Python', 'Java', 'Go'];
-const FURTHER = { Clients: 'clients/README.md', Changes: 'docs/api-changelog.md', Deprecation: 'docs/deprecation.md' };
+const LINKS = { Clients: 'clients/README.md', Changes: 'docs/api-changelog.md', Deprecation: 'docs/deprecation.md' };
 
 export const createGetStarted = ({ React: { createElement: h, useState }, specSelectors }) => {
   const root = new URL('.', document.baseURI).href.replace(/\/$/, '');
@@ -8,18 +8,18 @@ export const createGetStarted = ({ React: { createElement: h, useState }, specSe
   const curl = (path) =>
     `\`\`\`sh\ncurl ${needsKey() ? '--header "Authorization: Bearer $KEY" ' : ''}'${root}${path}?size=5'\n\`\`\``;
 
-  /** The beginning of a client's README, with the first point of its list where a key is needed: it says where that goes. */
-  async function beginningOf(client) {
+  /** Returns the first program of a client's README and, if a key is needed, the list item after it, which says how to set it. */
+  async function firstProgram(client) {
     const readme = await (await fetch(`clients/${client}/README.md`)).text();
     const [program, key] = readme.slice(readme.indexOf('```')).split('\n- ');
     return (needsKey() ? `${program}\n${key}` : program).replaceAll('http://localhost:3000', root);
   }
 
-  /** `access` is what the document says about keys and the limit, `path` that of the operation. */
+  /** `access` is the paragraph of the document about keys and the limit, `path` the path of the operation. */
   return function GetStarted({ access, path, Markdown }) {
-    const [{ language, source }, show] = useState({ language: 'curl', source: curl(path) });
+    const [{ language, source }, setShown] = useState({ language: 'curl', source: curl(path) });
     const choose = async (chosen) =>
-      show({ language: chosen, source: chosen === 'curl' ? curl(path) : await beginningOf(chosen.toLowerCase()) });
+      setShown({ language: chosen, source: chosen === 'curl' ? curl(path) : await firstProgram(chosen.toLowerCase()) });
     return h(
       'section',
       { className: 'start info wrapper', 'aria-labelledby': 'start-title' },
@@ -28,11 +28,11 @@ export const createGetStarted = ({ React: { createElement: h, useState }, specSe
       h(
         'div',
         { className: 'buttons', role: 'group', 'aria-label': 'Language' },
-        LANGUAGES.map((each) =>
+        LANGUAGES.map((name) =>
           h(
             'button',
-            { key: each, type: 'button', 'aria-pressed': each === language, onClick: () => choose(each) },
-            each,
+            { key: name, type: 'button', 'aria-pressed': name === language, onClick: () => choose(name) },
+            name,
           ),
         ),
       ),
@@ -40,7 +40,7 @@ export const createGetStarted = ({ React: { createElement: h, useState }, specSe
       h(
         'nav',
         { className: 'buttons', 'aria-label': 'Further reading' },
-        Object.entries(FURTHER).map(([name, href]) => h('a', { key: name, href }, name)),
+        Object.entries(LINKS).map(([name, href]) => h('a', { key: name, href }, name)),
       ),
     );
   };

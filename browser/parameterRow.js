@@ -1,9 +1,9 @@
-/** A parameter in the table of Swagger UI: what it may be, and a field that leaves it out while it is empty. */
+/** A row of Swagger UI's parameter table: the allowed values, and a field; an empty field omits the parameter. */
 import { timesWords, valueWords } from './parameterWords.js';
 
 /**
- * Replaces Swagger UI's own row, which fills in the first example of every parameter, so that the first request would
- * ask for all filters at once, and whose fields have no labels.
+ * Returns the component that replaces Swagger UI's own row. That one fills in the first example of every parameter, so the
+ * first request would have all filters at once, and its fields have no labels.
  */
 export const createParameterRow = ({ React: { createElement: h, useState } }) => {
   function ParameterRow({ param, rawParam, onChange, getComponent }) {
@@ -37,7 +37,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
   function Words({ id, schema }) {
     const item = schema.items ?? schema;
     const words = [item.enum ? item.title : valueWords(item), timesWords(schema)];
-    if (schema.items && !item.enum) words.push('one a line');
+    if (schema.items && !item.enum) words.push('one per line');
     return h('p', { id, className: 'parameter-words' }, words.join('; '));
   }
 
@@ -54,11 +54,11 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
     });
   }
 
-  /** One value on each line: no value contains a line break. */
+  /** A field with one value per line: no value contains a line break. */
   function Lines({ id, value = [], set }) {
     const values = value ?? [];
     const [typed, setTyped] = useState('');
-    // An empty line, which is still being typed, is not a value yet.
+    // Keep the text as typed: an empty line is not a value yet.
     const text = sameLines(valuesIn(typed), values) ? typed : values.join('\n');
     return h('textarea', {
       id,
@@ -76,7 +76,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
   function Choices({ id, schema, value, set }) {
     const values = value ?? [];
     const toggle = (choice) =>
-      values.includes(choice) ? values.filter((each) => each !== choice) : [...values, choice];
+      values.includes(choice) ? values.filter((value) => value !== choice) : [...values, choice];
     return h(
       'div',
       { role: 'group', 'aria-labelledby': id, 'aria-describedby': `${id}-words`, className: 'choices' },
@@ -122,7 +122,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
   return ParameterRow;
 };
 
-/** An example's value in the form that its field takes. */
+/** Returns an example's value as text, or as an array of texts. */
 export function asEntered(value) {
   return Array.isArray(value) ? value.map(String) : String(value);
 }

@@ -1,10 +1,10 @@
 /**
- * What the contract says about a parameter's values, in words: for the README's table and for each parameter at /docs.
- * Schemas here have had their `$ref`s followed.
+ * Describes the values of a parameter in words, for the README's table and for /docs. The `$ref`s of the schemas here are
+ * resolved.
  */
 
 /**
- * "page size, 1 to 100, default 25"
+ * Returns, for example, "page size, 1 to 100, default 25".
  * @param {{ title?: string, type?: string | string[], minimum?: number, maximum?: number, minLength?: number,
  *   maxLength?: number, default?: unknown }} schema of a single value
  */
@@ -17,7 +17,7 @@ export function valueWords(schema) {
 }
 
 /**
- * How often a parameter may be given: "once", "up to 50 times"
+ * Returns how often a parameter may be given: "once" or "up to 50 times".
  * @param {{ items?: object, maxItems?: number }} schema of the parameter
  */
 export function timesWords(schema) {

@@ -1,42 +1,42 @@
-/** Requests that a button sends: those that the contract names, and the one for the next page. */
+/** Buttons that send a request: those of the contract's `x-requests`, and "Next page". */
 import { createGetStarted } from './getStarted.js';
 import { asEntered } from './parameterRow.js';
 
-/** The one operation and where it is: `[path, method]`. Undefined until the document has been read. */
+/** Returns the only operation with its path and method; undefined until the document has been read. */
 function operationOf({ specSelectors }) {
   const [path] = specSelectors.paths().keySeq();
   const operation = specSelectors.specResolvedSubtree(['paths', path, 'get']);
   return operation && { path, method: 'get', operation };
 }
 
-/** Fills in the parameters of `values`, leaves out all others, and sends the request, or asks for the key that it needs. */
+/** Sets the parameters to `values`, empties the rest, and sends the request; asks for an API key first if one is needed. */
 function send({ authActions, authSelectors, specActions }, { path, method, operation }, values) {
-  const waysIn = authSelectors.definitionsToAuthorize();
-  if (waysIn?.size > 0 && !authSelectors.authorized().size) return authActions.showDefinitions(waysIn);
+  const schemes = authSelectors.definitionsToAuthorize();
+  if (schemes?.size > 0 && !authSelectors.authorized().size) return authActions.showDefinitions(schemes);
   for (const parameter of operation.get('parameters')) {
     specActions.changeParamByIdentity([path, method], parameter, values[parameter.get('name')] ?? null, false);
   }
   specActions.execute({ path, method, operation });
 }
 
-/** The strip below the title and the row of buttons, before the rest of the document's description. */
+/** Shows the first section, the buttons that send a request, and the rest of the document's description. */
 export const createRequests = (system, description) => {
   const { createElement: h } = system.React;
   const GetStarted = createGetStarted(system);
 
   return function Requests({ getComponent }) {
-    const found = operationOf(system);
-    if (!found) return null;
+    const target = operationOf(system);
+    if (!target) return null;
     const Markdown = getComponent('Markdown', true);
-    const { parameters, 'x-requests': requests } = found.operation.toJS();
-    const valuesOf = (chosen) =>
+    const { parameters, 'x-requests': requests } = target.operation.toJS();
+    const valuesOf = (exampleNames) =>
       Object.fromEntries(
         parameters
-          .filter(({ name }) => chosen[name])
-          .map(({ name, examples }) => [name, asEntered(examples[chosen[name]].value)]),
+          .filter(({ name }) => exampleNames[name])
+          .map(({ name, examples }) => [name, asEntered(examples[exampleNames[name]].value)]),
       );
     return [
-      h(GetStarted, { key: 'start', access: description.access, path: found.path, Markdown }),
+      h(GetStarted, { key: 'start', access: description.access, path: target.path, Markdown }),
       h(
         'section',
         { key: 'requests', className: 'requests wrapper', 'aria-labelledby': 'requests-title' },
@@ -47,7 +47,7 @@ export const createRequests = (system, description) => {
           requests.map(({ summary, examples }) =>
             h(
               'button',
-              { key: summary, type: 'button', onClick: () => send(system, found, valuesOf(examples)) },
+              { key: summary, type: 'button', onClick: () => send(system, target, valuesOf(examples)) },
               summary,
             ),
           ),
@@ -58,7 +58,7 @@ export const createRequests = (system, description) => {
   };
 };
 
-/** Asks for the page that follows the one shown, with the same filters. */
+/** Shows a button that requests the next page, with the same filters, unless the page shown is the last. */
 export const createNextPage = (system) => {
   const { createElement: h } = system.React;
 
@@ -66,17 +66,17 @@ export const createNextPage = (system) => {
     const nextCursor = nextCursorIn(response.get('text'));
     if (!nextCursor) return null;
     const sendNext = () => {
-      const found = operationOf(system);
+      const target = operationOf(system);
       const { specSelectors } = system;
-      const { parameters } = found.operation.toJS();
+      const { parameters } = target.operation.toJS();
       const values = Object.fromEntries(
         parameters.map(({ name }, index) => {
-          const parameter = found.operation.getIn(['parameters', index]);
-          const value = specSelectors.parameterWithMetaByIdentity([found.path, found.method], parameter).get('value');
+          const parameter = target.operation.getIn(['parameters', index]);
+          const value = specSelectors.parameterWithMetaByIdentity([target.path, target.method], parameter).get('value');
           return [name, value?.toJS?.() ?? value];
         }),
       );
-      send(system, found, { ...values, nextCursor });
+      send(system, target, { ...values, nextCursor });
     };
     return h('button', { type: 'button', className: 'next-page', onClick: sendNext }, 'Next page');
   };

@@ -1,48 +1,49 @@
 /* global SwaggerUIBundle */
-import { createCode, createExamplesSelect, createLiveResponse, createResponse } from './answer.js';
+
 import { createParameterRow } from './parameterRow.js';
 import { createRequests } from './requests.js';
+import { createCode, createExamplesSelect, createLiveResponse, createResponse } from './response.js';
 
-/** The parts of the document's description, which are shown above and below the requests. */
+/** The parts of the document's description that are shown above and below the buttons for requests. */
 const description = { access: '', rest: '' };
 
-function forThisPage(text) {
+function adaptDocument(text) {
   const contract = JSON.parse(text);
-  // Requests go to where this page is, even behind a path prefix.
+  // Requests go to the host and path of this page, also behind a path prefix.
   contract.servers = [{ url: new URL('.', document.baseURI).pathname }];
   const [purpose, access, ...rest] = contract.info.description.split('\n\n');
   Object.assign(description, { access, rest: [purpose, ...rest].join('\n\n') });
-  // Its license stays in the document: above the fold, there is something to do.
+  // The license is shown only in the document itself, to leave the top of the page to the first steps.
   Object.assign(contract.info, { description: undefined, license: undefined });
   return JSON.stringify(contract);
 }
 
-const nothing = () => () => null;
+const Hidden = () => () => null;
 
 const ours = (system) => ({
   statePlugins: {
     spec: {
-      wrapActions: { updateSpec: (original) => (text) => original(forThisPage(text)) },
-      // Faults of a request are reported by the service in its answer, as to any client.
+      wrapActions: { updateSpec: (original) => (text) => original(adaptDocument(text)) },
+      // Not validated here: the service reports the faults of a request in its response, as to any client.
       wrapSelectors: { validateBeforeExecute: () => () => true, validationErrors: () => () => [] },
     },
   },
   wrapComponents: {
-    // There is one server and one operation; nothing to choose or filter. "Try it out" is always on. Our header has the links.
-    ServersContainer: nothing,
-    InfoUrl: nothing,
-    TryItOutButton: nothing,
-    // Its headings are of the fourth level; the requests' is of the second.
+    // There is only one server and one operation to choose, "Try it out" is always on, and our header has the links.
+    ServersContainer: Hidden,
+    InfoUrl: Hidden,
+    TryItOutButton: Hidden,
+    // Swagger UI's headings below are of level 4 and ours above of level 2, so this one is of level 3.
     OperationTag:
       (_Original, { React: { createElement: h, Fragment } }) =>
       ({ children }) =>
-        h(Fragment, null, h('h3', { className: 'visually-hidden' }, 'All parameters and answers'), children),
+        h(Fragment, null, h('h3', { className: 'visually-hidden' }, 'All parameters and responses'), children),
     FilterContainer: () => createRequests(system, description),
     parameterRow: () => createParameterRow(system),
     response: createResponse,
     liveResponse: createLiveResponse,
     ExamplesSelect: createExamplesSelect,
-    // A button's accessible name is its text.
+    // Without aria-label, a button's accessible name is its text.
     Button:
       (Original, { React }) =>
       (props) =>
@@ -63,16 +64,16 @@ followSystem();
 
 SwaggerUIBundle({
   dom_id: '#swagger-ui',
-  // Relative to the page, so that it is found behind a path prefix, too.
+  // Relative to the page, so that it is also found behind a path prefix.
   url: new URL('openapi.json', document.baseURI).href,
-  // Without the standalone preset, there is no bar for loading other documents; without a validator, no outside host.
+  // Without the standalone preset there is no field for other documents, and without a validator no request to another host.
   presets: [SwaggerUIBundle.presets.apis],
   plugins: [ours],
   validatorUrl: null,
   docExpansion: 'full',
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
-  // Its colors have too little contrast, and its blocks can't be reached with the keyboard.
+  // Swagger UI's highlighting has too little contrast, and its blocks can't be reached with the keyboard.
   syntaxHighlight: { activated: false },
   tryItOutEnabled: true,
   // A key is a secret: it does not outlive the page.

@@ -1,10 +1,10 @@
 /**
- * Changes of the contract that would break a client of the released one. `npm run check:breaking` compares
+ * Finds changes of the contract that would break clients of the released one. `npm run check:breaking` compares
  * openapi/openapi.yaml with the newest document in openapi/released/ and fails if there are any.
  *
- * A tool of our own: oasdiff 1.35.0 finds less. Whatever its severities are set to, it lets pass that an array parameter
- * is written otherwise, that its free text becomes a closed list, that a problem type goes, and keywords unknown to it.
- * This one knows the keywords that our documents use, and reports any other difference instead of letting it pass.
+ * oasdiff 1.35.0 finds less: no setting makes it report a changed style of an array parameter, an open list of values that
+ * becomes closed, a removed problem type, or a keyword that it does not know. This script knows the keywords that our
+ * documents use, and reports any difference in another one.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,160 +12,163 @@ import { pathToFileURL } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'yaml';
 
-// biome-ignore lint/suspicious/noExplicitAny: two parsed documents whose shape is what has to be found out.
+// biome-ignore lint/suspicious/noExplicitAny: two parsed documents whose structure is compared.
 type Node = any;
 
-/** The service has to understand every request of a client; a client, every answer of the service. */
-type Direction = 'request' | 'answer';
+/** The service must understand every request of its clients; a client must understand every response. */
+type Direction = 'request' | 'response';
 
 const METHODS = ['get', 'put', 'post', 'delete', 'options', 'head', 'patch', 'trace'];
 const LOWER_BOUNDS = ['minimum', 'exclusiveMinimum', 'minLength', 'minItems', 'minProperties'];
 const UPPER_BOUNDS = ['maximum', 'exclusiveMaximum', 'maxLength', 'maxItems', 'maxProperties'];
-/** Keywords that change nothing on the wire. */
+/** Keywords that do not affect requests and responses. */
 const ANNOTATIONS = ['title', 'description', 'example', 'examples', 'deprecated', 'readOnly', 'writeOnly', '$comment'];
 const COMPARED = ['type', 'enum', 'pattern', 'format', 'default', 'properties', 'required', 'items'];
 
-/** Every breaking change from `released` to `proposed`, each as a sentence that says where. */
+/** Returns a line for every breaking change from `released` to `proposed`: the place, a colon and the change. */
 export function breakingChanges(released: Node, proposed: Node): string[] {
-  const found: string[] = [];
-  const say = (where: string, what: string) => found.push(`${where}: ${what}`);
+  const changes: string[] = [];
+  const report = (place: string, change: string) => changes.push(`${place}: ${change}`);
   const before = dereference(released, released);
   const after = dereference(proposed, proposed);
 
   for (const [path, item] of entries(before.paths)) {
     for (const method of METHODS.filter((m) => item[m])) {
-      const where = `${method.toUpperCase()} ${path}`;
+      const place = `${method.toUpperCase()} ${path}`;
       const operation = after.paths?.[path]?.[method];
-      if (!operation) say(where, 'the operation is gone');
-      else compareOperation(where, item[method], operation);
+      if (!operation) report(place, 'the operation is gone');
+      else compareOperation(place, item[method], operation);
     }
   }
   for (const [name, scheme] of entries(before.components?.securitySchemes)) {
     const kept = after.components?.securitySchemes?.[name];
     for (const key of ['type', 'in', 'name', 'scheme']) {
-      if (kept?.[key] !== scheme[key]) say(`security scheme ${name}`, `its ${key} was ${scheme[key]}`);
+      if (kept?.[key] !== scheme[key]) report(`security scheme ${name}`, `its ${key} was ${scheme[key]}`);
     }
   }
   for (const [name, problem] of entries(before['x-problems'])) {
     const kept = after['x-problems']?.[name];
-    if (!kept) say(`problem ${name}`, 'the problem type is gone');
-    else if (kept.status !== problem.status) say(`problem ${name}`, `its status was ${problem.status}`);
-    else if (kept.title !== problem.title) say(`problem ${name}`, `its title was ${problem.title}`);
+    if (!kept) report(`problem ${name}`, 'the problem type is gone');
+    else if (kept.status !== problem.status) report(`problem ${name}`, `its status was ${problem.status}`);
+    else if (kept.title !== problem.title) report(`problem ${name}`, `its title was ${problem.title}`);
   }
-  return found;
+  return changes;
 
-  function compareOperation(where: string, old: Node, now: Node) {
-    if (old.operationId !== now.operationId) say(where, `its operationId was ${old.operationId}`);
-    if (old.requestBody || now.requestBody) say(where, 'this check does not compare request bodies yet');
-    const ways = (operation: Node, document: Node): Node[] => operation.security ?? document.security ?? [{}];
-    for (const way of ways(old, before)) {
-      if (!ways(now, after).some((kept) => isDeepStrictEqual(kept, way)))
-        say(where, `it is no longer enough to authenticate with ${Object.keys(way).join(' and ') || 'nothing'}`);
+  function compareOperation(place: string, old: Node, now: Node) {
+    if (old.operationId !== now.operationId) report(place, `its operationId was ${old.operationId}`);
+    if (old.requestBody || now.requestBody) report(place, 'this check does not compare request bodies yet');
+    const schemesOf = (operation: Node, document: Node): Node[] => operation.security ?? document.security ?? [{}];
+    for (const scheme of schemesOf(old, before)) {
+      if (!schemesOf(now, after).some((kept) => isDeepStrictEqual(kept, scheme)))
+        report(place, `it no longer accepts authentication with ${Object.keys(scheme).join(' and ') || 'nothing'}`);
     }
-    compareParameters(where, old.parameters ?? [], now.parameters ?? []);
-    for (const [status, answer] of entries(old.responses)) {
+    compareParameters(place, old.parameters ?? [], now.parameters ?? []);
+    for (const [status, response] of entries(old.responses)) {
       const kept = now.responses?.[status];
-      if (kept) compareAnswer(`${where} → ${status}`, answer, kept);
-      else say(where, `the answer ${status} is gone`);
+      if (kept) compareResponse(`${place} → ${status}`, response, kept);
+      else report(place, `the response ${status} is gone`);
     }
   }
 
-  function compareParameters(where: string, old: Node[], now: Node[]) {
+  function compareParameters(place: string, old: Node[], now: Node[]) {
     const isSame = (a: Node) => (b: Node) => a.name === b.name && a.in === b.in;
     for (const parameter of old) {
-      const at = `${where} parameter ${parameter.name}`;
+      const parameterPlace = `${place} parameter ${parameter.name}`;
       const kept = now.find(isSame(parameter));
       if (!kept) {
-        say(at, 'the parameter is gone');
+        report(parameterPlace, 'the parameter is gone');
         continue;
       }
-      if (kept.required && !parameter.required) say(at, 'it is now required');
+      if (kept.required && !parameter.required) report(parameterPlace, 'it is now required');
       for (const key of ['style', 'explode', 'allowReserved', 'content']) {
-        if (!isDeepStrictEqual(kept[key], parameter[key])) say(at, `its ${key} changed`);
+        if (!isDeepStrictEqual(kept[key], parameter[key])) report(parameterPlace, `its ${key} changed`);
       }
-      compareSchema(at, parameter.schema, kept.schema, 'request');
+      compareSchema(parameterPlace, parameter.schema, kept.schema, 'request');
     }
     for (const parameter of now.filter((p) => p.required && !old.some(isSame(p))))
-      say(`${where} parameter ${parameter.name}`, 'it is new and required');
+      report(`${place} parameter ${parameter.name}`, 'it is new and required');
   }
 
-  function compareAnswer(where: string, old: Node, now: Node) {
+  function compareResponse(place: string, old: Node, now: Node) {
     for (const [type, content] of entries(old.content)) {
       const kept = now.content?.[type];
-      if (kept) compareSchema(where, content.schema, kept.schema, 'answer');
-      else say(where, `the content type ${type} is gone`);
+      if (kept) compareSchema(place, content.schema, kept.schema, 'response');
+      else report(place, `the content type ${type} is gone`);
     }
     for (const [name, header] of entries(old.headers)) {
       const kept = now.headers?.[name];
-      if (kept) compareSchema(`${where} header ${name}`, header.schema, kept.schema, 'answer');
-      else say(where, `the header ${name} is gone`);
+      if (kept) compareSchema(`${place} header ${name}`, header.schema, kept.schema, 'response');
+      else report(place, `the header ${name} is gone`);
     }
   }
 
-  function compareSchema(where: string, old: Node, now: Node, direction: Direction) {
-    // A reader must accept everything that the writer may send: what the writer's schema allows, the reader's must allow too.
+  function compareSchema(place: string, old: Node, now: Node, direction: Direction) {
+    // The reader's schema must allow everything that the writer's allows. For a request, the writer is the old client.
     const [writer, reader] = direction === 'request' ? [old, now] : [now, old];
 
     const types = (schema: Node): Node[] => [schema.type ?? []].flat();
-    const unread = types(writer).filter((type) => !types(reader).includes(type));
+    const unreadable = types(writer).filter((type) => !types(reader).includes(type));
     const opened = types(writer).length === 0 && types(reader).length > 0;
-    if (unread.length > 0 || opened)
-      say(where, `its type was ${types(old).join(' or ')}, now ${types(now).join(' or ')}`);
+    if (unreadable.length > 0 || opened)
+      report(place, `its type was ${types(old).join(' or ')}, now ${types(now).join(' or ')}`);
 
     if (reader.enum) {
       if (!writer.enum)
-        say(where, direction === 'request' ? 'it takes only some values now' : 'it may have any value now');
+        report(place, direction === 'request' ? 'it accepts only some values now' : 'it may have any value now');
       for (const value of (writer.enum ?? []).filter((v: Node) => !reader.enum.includes(v)))
-        say(where, direction === 'request' ? `it no longer takes the value ${value}` : `its value may now be ${value}`);
+        report(
+          place,
+          direction === 'request' ? `it no longer accepts the value ${value}` : `its value may now be ${value}`,
+        );
     }
     for (const key of [...LOWER_BOUNDS, ...UPPER_BOUNDS]) {
-      const none = LOWER_BOUNDS.includes(key) ? -Infinity : Infinity;
-      const [widest, limit] = [writer[key] ?? none, reader[key] ?? none];
+      const unbounded = LOWER_BOUNDS.includes(key) ? -Infinity : Infinity;
+      const [widest, limit] = [writer[key] ?? unbounded, reader[key] ?? unbounded];
       if (LOWER_BOUNDS.includes(key) ? widest < limit : widest > limit)
-        say(where, `its ${key} was ${old[key] ?? 'open'}, now ${now[key] ?? 'open'}`);
+        report(place, `its ${key} was ${old[key] ?? 'open'}, now ${now[key] ?? 'open'}`);
     }
     const formOf: Record<string, (schema: Node) => Node> = {
-      // What the service takes and sends, of which `pattern` may be only a part.
+      // The published `pattern` may be only a part of the one that the service checks.
       pattern: (schema) => schema['x-exact-pattern'] ?? schema.pattern,
       format: (schema) => schema.format,
     };
     for (const [key, form] of entries(formOf)) {
       if (form(reader) !== undefined && form(reader) !== form(writer))
-        say(where, `its ${key} was ${form(old) ?? 'open'}, now ${form(now) ?? 'open'}`);
+        report(place, `its ${key} was ${form(old) ?? 'open'}, now ${form(now) ?? 'open'}`);
     }
     if (direction === 'request' && !isDeepStrictEqual(old.default, now.default))
-      say(where, `its default was ${old.default}, now ${now.default}`);
+      report(place, `its default was ${old.default}, now ${now.default}`);
 
     for (const [name, schema] of entries(old.properties)) {
       const kept = now.properties?.[name];
-      if (kept) compareSchema(`${where} ${name}`, schema, kept, direction);
-      else say(`${where} ${name}`, 'the member is gone');
+      if (kept) compareSchema(`${place} ${name}`, schema, kept, direction);
+      else report(`${place} ${name}`, 'the member is gone');
     }
     for (const name of (reader.required ?? []).filter((n: string) => !writer.required?.includes(n)))
-      say(`${where} ${name}`, direction === 'request' ? 'it is now required' : 'it may now be absent');
+      report(`${place} ${name}`, direction === 'request' ? 'it is now required' : 'it may now be absent');
 
-    if (old.items && now.items) compareSchema(`${where} item`, old.items, now.items, direction);
-    else if (old.items || now.items) say(where, 'what its items may be changed');
+    if (old.items && now.items) compareSchema(`${place} item`, old.items, now.items, direction);
+    else if (old.items || now.items) report(place, 'the schema of its items was added or removed');
 
     const known = new Set([...ANNOTATIONS, ...COMPARED, ...LOWER_BOUNDS, ...UPPER_BOUNDS]);
     for (const key of new Set([...Object.keys(old), ...Object.keys(now)])) {
       const matters = !known.has(key) && !key.startsWith('x-');
       if (matters && !isDeepStrictEqual(old[key], now[key]))
-        say(where, `its ${key} changed, which this check does not judge`);
+        report(place, `its ${key} changed, which this check does not understand`);
     }
   }
 }
 
 const entries = (object: Node): [string, Node][] => Object.entries(object ?? {});
 
-/** `node` with every reference replaced by what it leads to; the document has no cycles. */
+/** Returns `node` with every reference replaced by its target; the document has no cycles. */
 function dereference(node: Node, document: Node): Node {
   if (Array.isArray(node)) return node.map((child) => dereference(child, document));
   if (typeof node !== 'object' || node === null) return node;
   if (typeof node.$ref === 'string') {
     const keys = node.$ref.slice('#/'.length).split('/');
     return dereference(
-      keys.reduce((at: Node, key: string) => at[key], document),
+      keys.reduce((parent: Node, key: string) => parent[key], document),
       document,
     );
   }
@@ -177,10 +180,10 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const newest = readdirSync(join(folder, 'released'))
     .sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
     .at(-1);
-  if (!newest) throw new Error('openapi/released/ is empty: there is nothing to compare with');
+  if (!newest) throw new Error('openapi/released/ is empty');
   const read = (...path: string[]) => parse(readFileSync(join(folder, ...path), 'utf8'));
-  const found = breakingChanges(read('released', newest), read('openapi.yaml'));
-  for (const line of found) console.error(line);
-  console.log(`${found.length} breaking changes since ${newest}`);
-  process.exitCode = found.length > 0 ? 1 : 0;
+  const changes = breakingChanges(read('released', newest), read('openapi.yaml'));
+  for (const line of changes) console.error(line);
+  console.log(`${changes.length} breaking changes since ${newest}`);
+  process.exitCode = changes.length > 0 ? 1 : 0;
 }

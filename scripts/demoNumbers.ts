@@ -1,44 +1,43 @@
 /**
- * The demo data: a few hundred fictitious numbers; every status and every feature fills more than a page, and no filter
- * matches all of them. `npm run demo:numbers` writes the file, the same one on every machine; with `--check` it writes
- * nothing and fails if the file differs.
+ * `npm run demo:numbers` generates the demo data: a few hundred fictitious numbers. Every status and every feature fills more
+ * than a page, and no filter matches all numbers. The file is the same on every machine.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+
 import type { BrandedPhoneNumber, CarrierStatus, DetailedStatus, Feature } from '../generated/types/models/index.js';
-import { packageFolder } from '../src/packageFolder.js';
 import { dice } from '../test/support/generatedNumbers.js';
+import { writeOrCheck } from './generatedFile.js';
 
 const random = dice(20_260_203);
 
+/** Returns a whole number from 0 to `end` - 1. */
 const below = (end: number) => Math.floor(random() * end);
 
-/** One of the choices, each as likely as its share of the sum. */
+/** Returns one of the choices, each with the probability of its share of the sum. */
 function pick<T>(choices: readonly (readonly [share: number, choice: T])[]): T {
   let left = random() * choices.reduce((sum, [share]) => sum + share, 0);
   for (const [share, choice] of choices) {
     left -= share;
     if (left < 0) return choice;
   }
-  throw new Error('there is nothing to pick from');
+  throw new Error('no choices');
 }
 
 function shuffled<T>(list: readonly T[]): T[] {
   return list
-    .map((each) => [random(), each] as const)
+    .map((element) => [random(), element] as const)
     .sort(([a], [b]) => a - b)
-    .map(([, each]) => each);
+    .map(([, element]) => element);
 }
 
 interface Company {
   id: string;
   businessName: string;
   status: string;
-  /** At most 15 characters. */
+  /** The branding name of at most 15 characters. */
   short: string;
-  /** At most 32 characters. */
+  /** The branding name of at most 32 characters. */
   long: string;
-  /** What it calls its numbers. */
+  /** The internal names of its numbers. */
   names: readonly (readonly [share: number, name: string | null])[];
 }
 
@@ -158,7 +157,7 @@ const groups: [share: number, group: string | null][] = [
   [5, null],
 ];
 
-/** The percentage of numbers that have entries at a carrier; a number that would have none gets one carrier by these shares. */
+/** The percentage of numbers that have entries at each carrier. A number without any gets one carrier, by these shares. */
 const carriers: [share: number, carrier: string][] = [
   [58, 'AT&T'],
   [60, 'T-Mobile'],
@@ -173,76 +172,77 @@ const features: [share: number, features: Feature[]][] = [
 ];
 
 interface Stage {
-  /** How many numbers are there. */
+  /** How many numbers are in this stage. */
   count: number;
-  /** What at least one entry is in. */
-  sure: readonly DetailedStatus[];
-  /** What the others are in. */
-  others: readonly DetailedStatus[];
+  /** The choices for one entry of a number, which gives the number its overall status. */
+  decisive: readonly DetailedStatus[];
+  /** The choices for its other entries. */
+  rest: readonly DetailedStatus[];
 }
 
-/** Where the numbers are on their way into the carriers' lists and out again. */
+/** The stages that a number goes through, from its registration to its removal. */
 const stages: Stage[] = [
-  // Accepted everywhere; the second, after some carriers let it go.
-  { count: 102, sure: ['approved.optIn'], others: ['approved.optIn'] },
-  { count: 12, sure: ['approved.optIn'], others: ['approved.optOut'] },
-  // New, and changed since.
+  // Approved at all carriers, or opted out at some of them.
+  { count: 102, decisive: ['approved.optIn'], rest: ['approved.optIn'] },
+  { count: 12, decisive: ['approved.optIn'], rest: ['approved.optOut'] },
+  // Newly registered, or registered again.
   {
     count: 31,
-    sure: ['pending.initialOptIn', 'pending.initialOptIn', 'submitted.optIn'],
-    others: ['pending.initialOptIn', 'submitted.optIn', 'submitted.optIn'],
+    decisive: ['pending.initialOptIn', 'pending.initialOptIn', 'submitted.optIn'],
+    rest: ['pending.initialOptIn', 'submitted.optIn', 'submitted.optIn'],
   },
   {
     count: 29,
-    sure: ['pending.optIn', 'pending.optIn', 'submitted.optIn'],
-    others: ['pending.optIn', 'pending.optIn', 'approved.optIn'],
+    decisive: ['pending.optIn', 'pending.optIn', 'submitted.optIn'],
+    rest: ['pending.optIn', 'pending.optIn', 'approved.optIn'],
   },
-  // Refused.
-  { count: 30, sure: ['rejected.optIn'], others: ['approved.optIn', 'approved.optIn', 'rejected.optIn'] },
-  { count: 28, sure: ['rejected.optOut'], others: ['approved.optOut'] },
-  // Leaving, and gone.
-  { count: 39, sure: ['pending.optOut', 'submitted.optOut'], others: ['pending.optOut', 'submitted.optOut'] },
-  { count: 28, sure: ['approved.optOut'], others: ['approved.optOut'] },
+  // Rejected.
+  { count: 30, decisive: ['rejected.optIn'], rest: ['approved.optIn', 'approved.optIn', 'rejected.optIn'] },
+  { count: 28, decisive: ['rejected.optOut'], rest: ['approved.optOut'] },
+  // Opting out, or opted out.
+  { count: 39, decisive: ['pending.optOut', 'submitted.optOut'], rest: ['pending.optOut', 'submitted.optOut'] },
+  { count: 28, decisive: ['approved.optOut'], rest: ['approved.optOut'] },
 ];
 
-const one = <T>(list: readonly T[]): T => list[below(list.length)] as T;
+/** Returns one element, each with the same probability. */
+const anyOf = <T>(list: readonly T[]): T => list[below(list.length)] as T;
 
-/** Entries at one carrier or more, in the order of an item's. */
-function entriesIn({ sure, others }: Stage, since: number): CarrierStatus[] {
-  const chosen = pick(features);
-  const some = carriers.filter(([share]) => random() * 100 < share).map(([, carrier]) => carrier);
-  const at = some.length > 0 ? some : [pick(carriers)];
-  const pairs = at.flatMap((carrier) => chosen.map((feature) => ({ carrier, feature })));
-  const certain = below(pairs.length);
+/** Returns entries at one or more carriers, ordered as in an item; `createdAt` is in milliseconds. */
+function entriesIn({ decisive, rest }: Stage, createdAt: number): CarrierStatus[] {
+  const numberFeatures = pick(features);
+  const drawn = carriers.filter(([share]) => random() * 100 < share).map(([, carrier]) => carrier);
+  const numberCarriers = drawn.length > 0 ? drawn : [pick(carriers)];
+  const pairs = numberCarriers.flatMap((carrier) => numberFeatures.map((feature) => ({ carrier, feature })));
+  const decisiveIndex = below(pairs.length);
   return pairs.map((pair, index) => ({
     ...pair,
-    detailedStatus: one(index === certain ? sure : others),
-    createdAt: time(since + 200 + below(800)),
+    detailedStatus: anyOf(index === decisiveIndex ? decisive : rest),
+    createdAt: time(createdAt + 200 + below(800)),
   }));
 }
 
 const DAY_MS = 86_400_000;
 const FIRST_DAY = Date.parse('2025-01-06T00:00:00Z');
 
-/** Business hours of a day in the year and a half from `FIRST_DAY`, in milliseconds. */
-const someTime = () => FIRST_DAY + below(540) * DAY_MS + DAY_MS / 2 + below(DAY_MS / 3);
+/** Returns a time in business hours within a year and a half from `FIRST_DAY`, in milliseconds. */
+const randomTime = () => FIRST_DAY + below(540) * DAY_MS + DAY_MS / 2 + below(DAY_MS / 3);
 
 const time = (milliseconds: number) => new Date(milliseconds).toISOString();
 
-/** A UUID of version 7 (RFC 9562): made at this time, the rest at random. */
+/** Returns a UUID of version 7 (RFC 9562) for this time; the rest is random. */
 function idOf(milliseconds: number): string {
   const hex = (digits: number) =>
     below(16 ** digits)
       .toString(16)
       .padStart(digits, '0');
-  const made = milliseconds.toString(16).padStart(12, '0');
-  return `${made.slice(0, 8)}-${made.slice(8)}-7${hex(3)}-${one(['8', '9', 'a', 'b'])}${hex(3)}-${hex(6)}${hex(6)}`;
+  const timestamp = milliseconds.toString(16).padStart(12, '0');
+  return `${timestamp.slice(0, 8)}-${timestamp.slice(8)}-7${hex(3)}-${anyOf(['8', '9', 'a', 'b'])}${hex(3)}-${hex(6)}${hex(6)}`;
 }
 
-/** A line of an import: the status is derived. */
+/** A line of an import, without the status, which is derived. */
 type Line = Omit<BrandedPhoneNumber, 'status'>;
 
-/** The number of the contract's examples. It comes first in page order, so the examples show what `size=1` answers. */
+/** The number of the contract's examples. It comes first in page order, so the examples show the response to `size=1`. */
 const shown: Line = {
   id: '0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11',
   phoneNumber: '+14155550123',
@@ -263,7 +263,7 @@ const shown: Line = {
   updatedAt: '2026-02-03T16:49:02.748Z',
 };
 
-/** Area codes of the numbers. In each, 555-0100 to 555-0199 are reserved for fiction. */
+/** The area codes of the numbers. In each, 555-0100 to 555-0199 are reserved for fiction. */
 const areaCodes = [415, 425, 469, 503, 512, 602, 617, 646, 702, 713, 718, 773, 813, 832, 904, 917, 972];
 
 const possible = areaCodes
@@ -272,7 +272,7 @@ const possible = areaCodes
 
 function lineOf(phoneNumber: string, stage: Stage): Line {
   const { id, businessName, status, short, long, names } = pick(companies);
-  const created = someTime();
+  const created = randomTime();
   const carrierStatuses = entriesIn(stage, created);
   return {
     id: idOf(created),
@@ -288,17 +288,8 @@ function lineOf(phoneNumber: string, stage: Stage): Line {
   };
 }
 
-const places = shuffled(stages.flatMap((stage) => Array.from({ length: stage.count }, () => stage)));
-const phoneNumbers = shuffled(possible).slice(0, places.length).sort();
-const lines = [shown, ...places.map((stage, index) => lineOf(phoneNumbers[index] as string, stage))];
+const numberStages = shuffled(stages.flatMap((stage) => Array.from({ length: stage.count }, () => stage)));
+const phoneNumbers = shuffled(possible).slice(0, numberStages.length).sort();
+const lines = [shown, ...numberStages.map((stage, index) => lineOf(phoneNumbers[index] as string, stage))];
 
-const file = join(packageFolder, 'demo', 'numbers.ndjson');
-const right = lines.map((line) => `${JSON.stringify(line)}\n`).join('');
-if (right === readFileSync(file, 'utf8')) console.log('The demo data are what the script makes.');
-else if (process.argv.includes('--check')) {
-  console.error('The demo data are not what the script makes: run `npm run demo:numbers`.');
-  process.exitCode = 1;
-} else {
-  writeFileSync(file, right);
-  console.log(`Wrote ${lines.length} numbers into ${file}.`);
-}
+writeOrCheck('demo/numbers.ndjson', lines.map((line) => `${JSON.stringify(line)}\n`).join(''), 'demo:numbers');

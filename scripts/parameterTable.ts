@@ -1,28 +1,28 @@
 /**
- * The parameter table of the README, from the contract. `npm run docs:table` writes it between the markers;
- * with `--check` it writes nothing and fails if the README differs.
+ * `npm run docs:table` generates the parameter table of the README from the contract, between its two markers.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { timesWords, valueWords } from '../browser/parameterWords.js';
 import { type Parameter, parameters, resolve } from '../src/contract.js';
 import { packageFolder } from '../src/packageFolder.js';
+import { writeOrCheck } from './generatedFile.js';
 
 const START = '<!-- parameters: made by `npm run docs:table` -->';
 const END = '<!-- /parameters -->';
 
-/** `page` with the table between its markers regenerated. */
+/** Returns `page` with a new table between its markers. */
 export function withParameterTable(page: string, from: Iterable<Parameter> = parameters.values()): string {
   const [start, end] = [page.indexOf(START), page.indexOf(END)];
-  if (start < 0 || end < start) throw new Error(`The page needs a line "${START}" and, below it, a line "${END}".`);
+  if (start < 0 || end < start) throw new Error(`the page needs a line "${START}" and, below it, a line "${END}"`);
   return `${page.slice(0, start + START.length)}\n${parameterTable(from)}\n${page.slice(end)}`;
 }
 
 function parameterTable(from: Iterable<Parameter>): string {
   const rows = [...from].map(({ name, schema, description = '' }) => {
     const item = schema.items ? resolve(schema.items) : schema;
-    const value = item.enum ? item.enum.map((each) => `\`${each}\``).join(', ') : valueWords(item);
+    const value = item.enum ? item.enum.map((name) => `\`${name}\``).join(', ') : valueWords(item);
     return [`\`${name}\``, value, timesWords(schema), description.trim().replaceAll('\n', ' ')];
   });
   return [['Parameter', 'Value', 'Given', 'Meaning'], ['---', '---', '---', '---'], ...rows]
@@ -31,15 +31,6 @@ function parameterTable(from: Iterable<Parameter>): string {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  const readme = join(packageFolder, 'README.md');
-  const written = readFileSync(readme, 'utf8');
-  const right = withParameterTable(written);
-  if (right === written) console.log('The parameter table of README.md is that of the contract.');
-  else if (process.argv.includes('--check')) {
-    console.error('The parameter table of README.md is not that of the contract: run `npm run docs:table`.');
-    process.exitCode = 1;
-  } else {
-    writeFileSync(readme, right);
-    console.log('Wrote the parameter table of README.md.');
-  }
+  const readme = readFileSync(join(packageFolder, 'README.md'), 'utf8');
+  writeOrCheck('README.md', withParameterTable(readme), 'docs:table');
 }

@@ -1,17 +1,15 @@
 /**
- * The Postman collection, from the contract: one request for each example of a parameter, and a walk. `npm run
- * docs:postman` writes it; with `--check` it writes nothing and fails if the file differs.
+ * `npm run docs:postman` generates the Postman collection from the contract: a request for each example of a parameter, and a
+ * walk through all pages.
  *
- * Not openapi-to-postmanv2: it makes a single request with all examples at once, whose values Postman then sends
- * unencoded, `+` and `&` too, and its output differs each time.
+ * openapi-to-postmanv2 is no alternative: it makes a single request with all examples at once, Postman then sends their
+ * values unencoded, including `+` and `&`, and its output differs each time.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../src/contract.js';
-import { packageFolder } from '../src/packageFolder.js';
+import { writeOrCheck } from './generatedFile.js';
 
-/** A parameter as Postman's table shows it; `value` is percent-encoded, because Postman encodes neither `+` nor `&`. */
+/** A row of Postman's parameter table; `value` is percent-encoded, because Postman encodes neither `+` nor `&`. */
 interface QueryEntry {
   key: string;
   value: string;
@@ -19,19 +17,19 @@ interface QueryEntry {
   disabled?: true;
 }
 
-/** A value of an example: a single one, or those of a parameter that may be repeated. */
+/** The value of an example: an array if the parameter may be repeated. */
 type Value = string | number | (string | number)[];
 
 const entriesOf = (name: string, value: Value): QueryEntry[] =>
-  [value].flat().map((each) => ({ key: name, value: encodeURIComponent(each) }));
+  [value].flat().map((single) => ({ key: name, value: encodeURIComponent(single) }));
 
-/** Has no example: it is the variable that the request for the previous page has set. */
+/** The cursor, which has no example: its value is a variable that the request for the previous page sets. */
 const CURSOR: QueryEntry = { key: 'nextCursor', value: '{{nextCursor}}' };
 
-/** Every parameter; those of `given` are switched on, the others can be. */
-function query(given: QueryEntry[]): QueryEntry[] {
+/** Returns a row for every parameter: those in `enabled` as they are, and the others disabled, with an example. */
+function query(enabled: QueryEntry[]): QueryEntry[] {
   return [...parameters.values()].flatMap(({ name, description = '', examples = {} }) => {
-    const on = given.filter(({ key }) => key === name);
+    const on = enabled.filter(({ key }) => key === name);
     const [example] = Object.values(examples);
     const off = (example ? entriesOf(name, example.value as Value) : [CURSOR])
       .slice(0, 1)
@@ -40,21 +38,21 @@ function query(given: QueryEntry[]): QueryEntry[] {
   });
 }
 
-function request(name: string, given: QueryEntry[], description?: string) {
+function request(name: string, parameters: QueryEntry[], description?: string) {
   return {
     name,
     request: {
       method: operation.method,
       ...(description && { description }),
       header: [{ key: 'Accept', value: 'application/json, application/problem+json' }],
-      url: { host: ['{{baseUrl}}'], path: operation.path.slice(1).split('/'), query: query(given) },
+      url: { host: ['{{baseUrl}}'], path: operation.path.slice(1).split('/'), query: query(parameters) },
     },
   };
 }
 
 const test = (code: string) => ({ listen: 'test', script: { type: 'text/javascript', exec: code.trim().split('\n') } });
 
-/** A collection is sent faster than the rate limit allows: what was refused is sent again, after the time that the answer says. */
+/** A whole collection is sent faster than the rate limit allows, so rejected requests are retried after `Retry-After`. */
 const RETRIES = `
 const tries = (pm.variables.get('tries') ?? 0) + 1;
 if ([429, 503].includes(pm.response.code) && tries < 5) {
@@ -63,10 +61,10 @@ if ([429, 503].includes(pm.response.code) && tries < 5) {
   setTimeout(() => pm.execution.setNextRequest(pm.info.requestId), 1000 * seconds);
 } else {
   pm.variables.unset('tries');
-  pm.test('The answer is a page', () => pm.response.to.have.status(200));
+  pm.test('The response is a page', () => pm.response.to.have.status(200));
 }`;
 
-const CURSOR_OF_THE_PAGE = `
+const KEEP_CURSOR = `
 if (pm.response.code === 200) {
   pm.collectionVariables.set('nextCursor', pm.response.json().nextCursor ?? '');
 }`;
@@ -90,7 +88,7 @@ const collection = {
   },
   variable: [
     { key: 'baseUrl', value: 'http://localhost:3000', description: 'The address of the service.' },
-    { key: 'apiKey', value: '', description: 'An API key, where the service asks for one.' },
+    { key: 'apiKey', value: '', description: 'An API key, if the service requires one.' },
     { key: 'nextCursor', value: '', description: 'Set by "First page" and "Next page".' },
   ],
   auth: {
@@ -102,21 +100,15 @@ const collection = {
     {
       name: 'A walk',
       description: 'Send "First page", then "Next page" until `nextCursor` is `null`.',
-      event: [test(CURSOR_OF_THE_PAGE)],
+      event: [test(KEEP_CURSOR)],
       item: [request('First page', []), request('Next page', [CURSOR])],
     },
     ...[...parameters.values()].filter(({ examples }) => examples).map(requestsOf),
   ],
 };
 
-const file = join(packageFolder, 'clients', 'postman', 'branded-phone-numbers.postman_collection.json');
-const right = `${JSON.stringify(collection, null, 2)}\n`;
-if (!process.argv.includes('--check')) {
-  writeFileSync(file, right);
-  console.log('Wrote the Postman collection.');
-} else if (readFileSync(file, 'utf8') === right) {
-  console.log('The Postman collection is that of the contract.');
-} else {
-  console.error('The Postman collection is not that of the contract: run `npm run docs:postman`.');
-  process.exitCode = 1;
-}
+writeOrCheck(
+  'clients/postman/branded-phone-numbers.postman_collection.json',
+  `${JSON.stringify(collection, null, 2)}\n`,
+  'docs:postman',
+);

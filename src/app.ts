@@ -7,12 +7,12 @@ import type { Reader } from './database/reads.js';
 import { docs } from './docs.js';
 import { createConcurrencyLimit } from './http/concurrencyLimit.js';
 import { allowOrigins } from './http/cors.js';
+import { notFound, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import type { Log } from './log.js';
 import type { Metrics } from './metrics.js';
 import { preparePages } from './page/page.js';
-import { answerProblem, notFound } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { identifyByAddress, identifyByApiKey } from './request/apiKeys.js';
 import { trustedProxies } from './request/client.js';
@@ -76,6 +76,6 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, i
   app.use(docs(config));
 
   app.use(notFound);
-  app.use(answerProblem(failureLog(log), publicPath(config)));
+  app.use(problemHandler(failureLog(log), publicPath(config)));
   return app;
 }

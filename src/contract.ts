@@ -1,4 +1,4 @@
-/** The contract as the running service reads it: `openapi/openapi.yaml`, parsed once. */
+/** The contract, `openapi/openapi.yaml`, parsed once when the service starts. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CORE_SCHEMA, load } from 'js-yaml';
@@ -30,17 +30,17 @@ export interface Parameter {
   description?: string;
   schema: Schema;
   examples?: Record<string, { summary?: string; value: unknown }>;
-  /** What other APIs call it; for hints only. */
+  /** Names that other APIs use for it; for hints only. */
   'x-synonyms'?: string[];
 }
 
-/** One kind of problem (RFC 9457 section 4.2), as `x-problems` lists them. */
+/** A problem type (RFC 9457 section 4.2), as listed in `x-problems`. */
 export interface ProblemType {
   title: string;
   status: number;
-  /** What happened, for a reader. */
+  /** What happened, in words for the problem's page. */
   meaning: string;
-  /** What the reader can do about it. */
+  /** What a client can do about it. */
   advice: string;
 }
 
@@ -48,9 +48,9 @@ interface Operation {
   operationId: string;
   summary: string;
   parameters: { $ref: string }[];
-  /** Requests that /docs offers; `examples` names an example of each parameter that is sent. */
+  /** Requests that /docs offers; `examples` maps each parameter that is sent to the name of one of its examples. */
   'x-requests'?: { summary: string; examples: Record<string, string> }[];
-  /** The most pairs of a name and a value in a query; OpenAPI has no keyword for it. */
+  /** The most parameters in a query, counting each repetition; OpenAPI has no keyword for it. */
   'x-max-query-pairs': number;
 }
 
@@ -58,7 +58,7 @@ export interface Contract {
   openapi: string;
   info: { title: string; version: string; summary: string; description: string };
   paths: Record<string, Record<string, Operation>>;
-  /** The ways to authenticate, by the names of their schemes; the empty one is without a key. */
+  /** The security schemes, one of which a request must satisfy; the empty object stands for no key. */
   security: Record<string, string[]>[];
   components: { parameters: Record<string, Parameter>; schemas: Record<string, Schema>; [section: string]: unknown };
   'x-problems': Record<string, ProblemType>;
@@ -67,7 +67,7 @@ export interface Contract {
 const text = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
 export const contract = load(text, { schema: CORE_SCHEMA }) as Contract;
 
-/** Returns a deep copy of a part of the contract in which texts have their exact pattern, not the published part of it. */
+/** Returns a deep copy of a part of the contract in which `x-exact-pattern` replaces the published `pattern`. */
 export function withExactPatterns<T>(part: T): T {
   return JSON.parse(JSON.stringify(part), (_key, value) => {
     const { 'x-exact-pattern': pattern, ...schema } = value ?? {};
@@ -75,17 +75,17 @@ export function withExactPatterns<T>(part: T): T {
   });
 }
 
-/** Follows `$ref`s within the document to what they lead to. */
-export function resolve<T extends object>(thing: T | { $ref: string }): T {
-  if (!('$ref' in thing) || typeof thing.$ref !== 'string') return thing as T;
-  const found = thing.$ref
+/** Returns the object that a `$ref` within the document leads to; any other object is returned unchanged. */
+export function resolve<T extends object>(node: T | { $ref: string }): T {
+  if (!('$ref' in node) || typeof node.$ref !== 'string') return node as T;
+  const target = node.$ref
     .slice('#/'.length)
     .split('/')
-    .reduce((at: unknown, key) => (at as Record<string, unknown>)[key], contract);
-  return resolve(found as T);
+    .reduce((parent: unknown, key) => (parent as Record<string, unknown>)[key], contract);
+  return resolve(target as T);
 }
 
-/** The query parameters of the list operation, by name, in the document's order. */
+/** The parameters of the list operation, by name, in the document's order; their schemas are resolved. */
 export const parameters: ReadonlyMap<string, Parameter> = new Map(
   Object.values(contract.paths)
     .flatMap((operations) => operations.get?.parameters ?? [])

@@ -8,7 +8,7 @@ import { closeDatabase, openDatabase } from './database/connect.js';
 import { Reader } from './database/reads.js';
 import { type Obstacle, prepareSchemaCheck } from './database/version.js';
 import { health } from './health.js';
-import { boundConnections, mostConnections } from './http/connections.js';
+import { limitConnections, maxConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
 import type { Log } from './log.js';
 import { createMetrics, type Metrics } from './metrics.js';
@@ -30,7 +30,7 @@ export type Service = Awaited<ReturnType<typeof startService>>;
 
 /** Opens the parts of the service; nothing is sent to the database before the first request. */
 export function openService(config: Config, databaseUrl: string, log: Log) {
-  const most = mostConnections(config, log);
+  const connections = maxConnections(config, log);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
   const database = openDatabase(databaseUrl, {
     connections: config.DATABASE_CONNECTIONS,
@@ -46,7 +46,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const healthRoutes = health(checks, false);
   const app = createApp({ config, database, reader, rateLimit, log, metrics, isStopping, health: healthRoutes });
   const server = createHttpServer(app, config);
-  boundConnections(server, most);
+  limitConnections(server, connections);
   return {
     server,
     /** Metrics and health, for the operator only, if METRICS_PORT is set. */

@@ -12,7 +12,7 @@ import { UserError } from '../src/userError.js';
 import { runProgram } from './support/command.js';
 
 describe('the settings', () => {
-  it('have the defaults of the documentation', () => {
+  it('have the documented defaults', () => {
     expect(readConfig({})).toEqual({
       PORT: 3000,
       HOST: '127.0.0.1',
@@ -34,7 +34,7 @@ describe('the settings', () => {
     expect(readConfig({ PORT: '', DATABASE_URL: '' })).toEqual(readConfig({}));
   });
 
-  it.each(['first:5432,[::1]:5433/numbers', '/numbers?host=first,second'])('refuse the hosts %s', (hosts) => {
+  it.each(['first:5432,[::1]:5433/numbers', '/numbers?host=first,second'])('reject several hosts: %s', (hosts) => {
     const read = () => readConfig({ DATABASE_URL: `postgres://user:secret@${hosts}` });
     expect(read).toThrow(/^DATABASE_URL names more than one host: .*deploy\/haproxy/);
     expect(read).not.toThrow(/secret/);
@@ -90,7 +90,7 @@ describe('the settings', () => {
     ['AUTH', { HOST: '0.0.0.0' }],
     ['AUTH', { HOST: '::' }],
   ];
-  it.each(wrong)('refuse a wrong %s and name it: %o', (name, environment) => {
+  it.each(wrong)('reject an invalid %s and name it: %o', (name, environment) => {
     expect(() => readConfig(environment)).toThrow(UserError);
     expect(() => readConfig(environment)).toThrow(new RegExp(`^${name} must be `));
   });
@@ -100,7 +100,7 @@ describe('the settings', () => {
     ['postgres://user@/numbers?host=first&port=99999', /port is a number from 1 to 65535/],
     ['mysql://host/numbers', /begins with postgres:\/\/ or postgresql:\/\//],
     ['postgres://user:a/b#c@host/numbers', /\/ \? # @ in a password are percent-encoded/],
-  ])('say what is wrong with DATABASE_URL=%s, and never repeat its password', (DATABASE_URL, message) => {
+  ])('report what is wrong with DATABASE_URL=%s, and never repeat its password', (DATABASE_URL, message) => {
     expect(() => readConfig({ DATABASE_URL })).toThrow(message);
     expect(() => readConfig({ DATABASE_URL })).not.toThrow(/p%ss|a\/b/);
   });
@@ -111,11 +111,11 @@ describe('the settings', () => {
     ['target_session_attrs=primary', /names the parameter "target_session_attrs"/],
     [
       'sslmode=require&channel_binding=require',
-      /"channel_binding".*leave it out; only sslmode=verify-full makes that safe/,
+      /"channel_binding".*leave it out; that is only safe with sslmode=verify-full/,
     ],
     ['gssencmode=disable', /"gssencmode".*leave it out, which is safe/],
     ['pgbouncer=true&connection_limit=1', /"pgbouncer".*leave it out; .*only safe with prepare=false/],
-    ['schema=public', /"schema".*leave it out, which is safe if it names public/],
+    ['schema=public', /"schema".*leave it out, which is safe if its value is public/],
     ['sslcompression=0', /"sslcompression".*leave it out, which is safe/],
     ['database=other', /"database".*write the name of the database after the host/],
     ['sslmod=require', /names a parameter that has no effect here; did you mean sslmode\?$/],
@@ -123,7 +123,7 @@ describe('the settings', () => {
     ['sslmode=verify-ca', /a CA with sslrootcert/],
     ['sslmode=require&sslrootcert=system', /sslrootcert=system, which needs sslmode=verify-full/],
     ['uselibpqcompat=false&sslmode=require', /uselibpqcompat, which can only be true/],
-  ])('refuse a DATABASE_URL with a parameter that would have no effect: %s', (query, message) => {
+  ])('reject a DATABASE_URL with a parameter that would have no effect: %s', (query, message) => {
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
   });
@@ -133,7 +133,7 @@ describe('the settings', () => {
     ['sslmode=verify-full&sslrootcert=system', 'sslmode=verify-full'],
     ['uselibpqcompat=true&sslmode=require', 'sslmode=require'],
     ['options=endpoint%3Dep-cool-1&sslmode=require', 'options=endpoint=ep-cool-1&sslmode=require'],
-  ])('read what providers and other libraries add to DATABASE_URL: %s is %s', (added, meant) => {
+  ])('read the parameters that providers and other libraries add to DATABASE_URL: %s means %s', (added, meant) => {
     const [read, expected] = [added, meant].map((query) => {
       const { DATABASE_URL } = readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` });
       const { ssl, connection } = addressOf(DATABASE_URL as string).options;
@@ -145,7 +145,7 @@ describe('the settings', () => {
   it.each([
     ['redis://host?family=6', 'leave it out'],
     ['redis+sentinel://host/name?sentinelpassword=hidden', 'did you mean sentinelPassword'],
-  ])('refuse a REDIS_URL with a parameter that would have no effect: %s', (REDIS_URL, advice) => {
+  ])('reject a REDIS_URL with a parameter that would have no effect: %s', (REDIS_URL, advice) => {
     expect(() => readConfig({ REDIS_URL })).toThrow(`REDIS_URL names a parameter that has no effect here`);
     expect(() => readConfig({ REDIS_URL })).toThrow(advice);
     expect(() => readConfig({ REDIS_URL })).not.toThrow('hidden');
@@ -156,7 +156,7 @@ describe('the settings', () => {
     ['postgres://numbers:12?Secret@127.0.0.1/numbers'],
     ['postgres://numbers:pass@127.0.0.1/numbers#Secret'],
     ['postgres://127.0.0.1/numbers?password=Sec@ret'],
-  ])('refuse a DATABASE_URL that is not percent-encoded: %s', (DATABASE_URL) => {
+  ])('reject a DATABASE_URL that is not percent-encoded: %s', (DATABASE_URL) => {
     expect(() => readConfig({ DATABASE_URL })).toThrow(/^DATABASE_URL must be an address .* percent-encoded$/);
   });
 
@@ -165,13 +165,13 @@ describe('the settings', () => {
     expect([user, pass(), database]).toEqual(['a@b', 'c/d%zz?e f', 'g@h']);
   });
 
-  it('have no piece of a password printed, whatever is not encoded in it', async () => {
+  it('never print a part of a password, no matter which characters in it are not encoded', async () => {
     const password = fc.string({
       unit: fc.constantFrom(...'QXZJKV12/?#@%&=:;,[]\\+ \t\'"|{'),
       minLength: 4,
       maxLength: 20,
     });
-    const place = fc.constantFrom(
+    const address = fc.constantFrom(
       (secret: string) => `postgres://numbers:${secret}@127.0.0.1:1/numbers`,
       (secret: string) => `postgres://numbers@127.0.0.1:1/numbers?password=${secret}&sslmode=require`,
       (secret: string) => `postgres://numbers:${secret}@/numbers?host=/nowhere`,
@@ -181,9 +181,9 @@ describe('the settings', () => {
       (secret: string) => `redis+sentinel://:${secret}@127.0.0.1:1/name?sentinelPassword=${secret}`,
     );
     await fc.assert(
-      fc.asyncProperty(password, place, redis, async (secret, addressWith, redisWith) => {
+      fc.asyncProperty(password, address, redis, async (secret, addressWith, redisWith) => {
         const environment = { DATABASE_URL: addressWith(secret), REDIS_URL: redisWith(secret) };
-        // Each by itself, since the fault of one ends the command.
+        // One at a time, because an invalid setting ends the command.
         const outputs = [
           await runProgram(['keys', 'list'], '', { environment: { DATABASE_URL: environment.DATABASE_URL } }),
           await runProgram(['keys', 'list'], '', {
@@ -205,11 +205,11 @@ describe('the settings', () => {
     'redis://:password@[::1]:6379/1',
     'rediss://user:p%40ss@first:6379,second',
     'rediss+sentinel://first,second:26380/a%20name?sentinelUsername=user&sentinelPassword=password',
-  ])('take %s as REDIS_URL', (REDIS_URL) => {
+  ])('accept %s as REDIS_URL', (REDIS_URL) => {
     expect(readConfig({ REDIS_URL }).REDIS_URL).toBe(REDIS_URL);
   });
 
-  it('accept no value that would make the library it is for fail', async () => {
+  it('accept no value on which the library that uses it would fail', async () => {
     const proxies = fc.stringMatching(/^([0-9a-f.:/, ]|loopback){0,12}$/);
     const part = fc.stringMatching(/^[a-z0-9%@:/?#,.[\]=]{0,10}$/);
     await fc.assert(
@@ -226,30 +226,30 @@ describe('the settings', () => {
   it.each([
     ['https://Numbers.example:8443/api//', 'https://numbers.example:8443/api'],
     ['https://nümmern.example/für <alle>', 'https://xn--nmmern-3ya.example/f%C3%BCr%20%3Calle%3E'],
-  ])('take %s as PUBLIC_URL, in the form that a header can have', (PUBLIC_URL, read) => {
+  ])('accept %s as PUBLIC_URL, encoded for use in a header', (PUBLIC_URL, read) => {
     expect(readConfig({ PUBLIC_URL }).PUBLIC_URL).toBe(read);
   });
 
-  it('say where a value comes from that Kubernetes has set for a Service', () => {
+  it('explain a value that Kubernetes has set for a Service', () => {
     expect(() => readConfig({ METRICS_PORT: 'tcp://10.96.0.7:9464' })).toThrow(
       /^METRICS_PORT must be a whole number .*Kubernetes sets it for a Service named "metrics": set enableServiceLinks: false/,
     );
   });
 
-  it('name every wrong variable', () => {
+  it('name every invalid variable', () => {
     expect(() => readConfig({ PORT: 'x', AUTH: 'y' })).toThrow(/PORT.*\nAUTH/);
   });
 
-  it.each(['none', 'api-key'])('accept any HOST once AUTH=%s is chosen', (AUTH) => {
+  it.each(['none', 'api-key'])('accept any HOST if AUTH=%s is set', (AUTH) => {
     expect(readConfig({ HOST: '0.0.0.0', AUTH }).AUTH).toBe(AUTH);
   });
 
-  it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('need no AUTH for the loopback address %s', (HOST) => {
+  it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('do not require AUTH for the loopback address %s', (HOST) => {
     expect(readConfig({ HOST }).AUTH).toBe('none');
   });
 });
 
-describe('a variable that the driver reads', () => {
+describe('an environment variable that the driver reads', () => {
   const folder = 'node_modules/postgres/src';
   const source = readdirSync(folder)
     .map((file) => readFileSync(join(folder, file), 'utf8'))
@@ -260,32 +260,39 @@ describe('a variable that the driver reads', () => {
     ...[...options].map(([, name = '']) => `PG${name.toUpperCase()}`),
   ];
 
-  it('is found in its source, in each place that reads the environment', () => {
+  it('is found by this test, wherever the source of the driver reads the environment', () => {
     expect(names).toEqual(expect.arrayContaining(['PGHOST', 'PGTARGETSESSIONATTRS', 'PGSSL', 'PGMAX_LIFETIME']));
     const read = /\benv\.\w+|env\['PG' \+ k\.toUpperCase\(\)\]|const env = process\.env|process(?=\.env)|url, env\)/g;
     expect(source.replace(read, '')).not.toMatch(/\benv\b/);
     expect(readFileSync('node_modules/pg-connection-string/index.js', 'utf8')).not.toMatch(/\benv\b/);
   });
 
-  it.each(names)('has no effect on how the database is reached: %s', async (name) => {
-    const optionsWith = async (environment: NodeJS.ProcessEnv) => {
-      const { env } = process;
-      try {
-        process.env = { DATABASE_URL: 'postgres://', ...environment };
-        const database = openDatabase(readSettings().DATABASE_URL as string);
-        await closeDatabase(database, 0);
-        return JSON.stringify(database.$client.options, (_name, value) =>
-          typeof value === 'function' ? String(value) : value,
-        );
-      } finally {
-        process.env = env;
-      }
-    };
+  async function optionsWith(environment: NodeJS.ProcessEnv, urlOf = () => 'postgres://'): Promise<string> {
+    const { env } = process;
+    try {
+      process.env = { DATABASE_URL: 'postgres://', ...environment };
+      const database = openDatabase(urlOf());
+      await closeDatabase(database, 0);
+      return JSON.stringify(database.$client.options, (_name, value) =>
+        typeof value === 'function' ? String(value) : value,
+      );
+    } finally {
+      process.env = env;
+    }
+  }
+
+  it.each(names)('has no effect on a command: %s', async (name) => {
+    const urlOf = () => readSettings().DATABASE_URL as string;
+    expect(await optionsWith({ [name]: '1' }, urlOf)).toBe(await optionsWith({}, urlOf));
+  });
+
+  // For the one that is left out, the driver has no value that means none.
+  it.each(names.filter((name) => name !== 'PGTARGETSESSIONATTRS'))('has no effect on a pool: %s', async (name) => {
     expect(await optionsWith({ [name]: '1' })).toBe(await optionsWith({}));
   });
 });
 
-describe('a variable that is likely meant to be a setting', () => {
+describe('a misspelled setting', () => {
   it.each([
     ['RATE_LIMIT_PER_SECONDS', 'RATE_LIMIT_PER_SECOND'],
     ['rate_limit_per_second', 'RATE_LIMIT_PER_SECOND'],
@@ -298,14 +305,14 @@ describe('a variable that is likely meant to be a setting', () => {
     ['AUTHENTICATION', 'AUTH'],
     ['DB_URL', 'DATABASE_URL'],
     ['Host', 'HOST'],
-  ])('is named, with the setting: %s', (name, meant) => {
-    const said = [`${name} is not a setting and has no effect; did you mean ${meant}?`];
-    expect(misspelledSettings({ PATH: '/bin', [name]: 'x' })).toEqual(said);
+  ])('is reported with the setting that was probably meant: %s', (name, meant) => {
+    const lines = [`${name} is not a setting and has no effect; did you mean ${meant}?`];
+    expect(misspelledSettings({ PATH: '/bin', [name]: 'x' })).toEqual(lines);
     expect(misspelledSettings({ [name]: '' })).toEqual([]);
     expect(misspelledSettings({ [name]: 'x', [meant]: 'x' })).toEqual([]);
   });
 
-  it('is never one that systems, shells or Kubernetes set', () => {
+  it('is never a variable of the system, a shell or Kubernetes', () => {
     const names = [
       ...['PATH', 'HOME', 'HOSTNAME', 'USER', 'PWD', 'TERM', 'LANG', 'LC_ALL', 'TZ', 'SHELL', 'EDITOR', 'CI', 'DEBUG'],
       ...['HTTP_PROXY', 'NO_PROXY', 'NODE_ENV', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'UV_THREADPOOL_SIZE'],
@@ -317,7 +324,7 @@ describe('a variable that is likely meant to be a setting', () => {
     expect(misspelledSettings({ METRIC_PORT: 'tcp://10.96.0.7:9464' })).toEqual([]);
   });
 
-  it('is never one that says something else of the same part', () => {
+  it('is never another property of the same part', () => {
     const parts = ['REDIS', 'DATABASE', 'METRICS', 'PUBLIC', 'API', 'DB', 'CORS', 'MAX', 'HOST', 'CONTACT', 'AUTH'];
     const words = ['PORT', 'HOST', 'USER', 'PASSWORD', 'PATH', 'DB', 'TLS', 'SSL', 'KEY', 'NAME', 'MODE', 'LEVEL'];
     const names = parts
@@ -327,7 +334,7 @@ describe('a variable that is likely meant to be a setting', () => {
   });
 });
 
-/** The settings; undefined if they are refused. */
+/** Returns the settings, or undefined if they are rejected. */
 function accepted(environment: Record<string, string>) {
   try {
     return readConfig(environment);

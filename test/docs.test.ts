@@ -15,12 +15,12 @@ const app = express()
   });
 
 describe('the documentation', () => {
-  test('is where the root leads', async () => {
+  test('is the target of the redirect from the root', async () => {
     const answer = await request(app).get('/').expect(303);
     expect(new URL(String(answer.headers.location), 'http://host/').pathname).toBe('/docs');
   });
 
-  test('is at /docs, and /docs/ leads there', async () => {
+  test('is at /docs, and /docs/ redirects there', async () => {
     const answer = await request(app)
       .get('/docs')
       .expect(200)
@@ -30,7 +30,7 @@ describe('the documentation', () => {
     expect(new URL(String(slash.headers.location), 'http://host/docs/').pathname).toBe('/docs');
   });
 
-  test('finds every file that it refers to, on this host and at relative addresses', async () => {
+  test('refers only to existing files, at relative addresses on this host', async () => {
     const { text } = await request(app).get('/docs');
     const references = [...text.matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1] ?? '');
     expect(references.length).toBeGreaterThan(5);
@@ -45,7 +45,7 @@ describe('the documentation', () => {
     await request(app).get('/docs/swagger-initializer.js').expect(404);
   });
 
-  test('allows scripts, styles and requests of this host only', async () => {
+  test('allows only scripts, styles and requests of this host', async () => {
     const { headers } = await request(app).get('/docs');
     const policy = String(headers['content-security-policy']);
     expect(policy).toContain("default-src 'none'");
@@ -76,7 +76,7 @@ describe('the document', () => {
     return json.body;
   };
 
-  test('is that of the file, except for what the deployment sets', async () => {
+  test('is that of the file, except for the settings of the deployment', async () => {
     const { servers, security, info, components, ...rest } = await served({ AUTH: 'api-key' });
     const { securitySchemes } = parse(file).components;
     expect({ ...rest, servers, info, components, security: parse(file).security }).toEqual(parse(file));
@@ -85,12 +85,12 @@ describe('the document', () => {
     expect([info.contact, servers]).toEqual([undefined, [expect.objectContaining({ url: '/' })]]);
   });
 
-  test('asks for no key where none is needed', async () => {
+  test('has no security scheme if no key is needed', async () => {
     const { security, components } = await served({ AUTH: 'none' });
     expect([security, components.securitySchemes]).toEqual([[], undefined]);
   });
 
-  test('names the address that clients use, and the contact', async () => {
+  test('has the address that clients use, and the contact', async () => {
     const PUBLIC_URL = 'https://numbers.test/telephony';
     const { servers, info } = await served({ AUTH: 'none', PUBLIC_URL, CONTACT: 'api@numbers.test' });
     expect([servers, info.contact]).toEqual([[{ url: PUBLIC_URL }], { email: 'api@numbers.test' }]);
@@ -98,7 +98,7 @@ describe('the document', () => {
     expect(linked.info.contact).toEqual({ url: 'https://numbers.test/help' });
   });
 
-  test('is there in OpenAPI 3.0, too, for tools that refuse 3.1', async () => {
+  test('is also served in OpenAPI 3.0, for tools that do not read 3.1', async () => {
     const app = express().use(docs({ AUTH: 'none', PUBLIC_URL: 'https://numbers.test' }));
     const { openapi, servers, security, components } = (await request(app).get('/openapi-3.0.json').expect(200)).body;
     expect([openapi, servers, security]).toEqual(['3.0.3', [{ url: 'https://numbers.test' }], []]);
@@ -120,7 +120,7 @@ describe('the document', () => {
 describe('the pages about problems', () => {
   const problems = Object.entries(contract['x-problems']);
 
-  test('list every kind of problem', async () => {
+  test('list every problem type', async () => {
     const { text } = await request(app)
       .get('/problems')
       .expect(200)
@@ -139,12 +139,12 @@ describe('the pages about problems', () => {
     expect(text).toContain('href="../docs"');
   });
 
-  test('are where /problems/ leads', async () => {
+  test('are the target of the redirect from /problems/', async () => {
     const { headers } = await request(app).get('/problems/').expect(303);
     expect(new URL(String(headers.location), 'http://host/problems/').pathname).toBe('/problems');
   });
 
-  test('tell readers that a problem is unknown, and leave programs to the API', async () => {
+  test('tell people that a problem is unknown, and leave programs to the API', async () => {
     const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
     const page = await request(app)
       .get('/problems/no-such-problem')
@@ -163,7 +163,7 @@ describe('the pages about problems', () => {
     }
   });
 
-  test('show code as code and nothing of the text as HTML', async () => {
+  test('show code as code, and escape HTML', async () => {
     const { text } = await request(app).get('/problems/unauthorized');
     expect(text).toContain('<code>Authorization: Bearer &#60;key&#62;</code>');
     expect(text).not.toContain('<key>');

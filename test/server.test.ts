@@ -30,6 +30,8 @@ it.each(['PORT', 'METRICS_PORT'])('names %s when it is taken', async (name) => {
   await once(other, 'listening');
   const port = String((other.address() as AddressInfo).port);
   const started = listenOn(service.databaseUrl, { [name]: port });
-  await expect(started).rejects.toThrow(new UserError(`${name} ${port} of 127.0.0.1 is taken; choose another`));
+  await expect(started).rejects.toThrow(
+    new UserError(`${name} ${port} of 127.0.0.1 is already in use; choose another`),
+  );
   other.close();
 });

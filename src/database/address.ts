@@ -1,4 +1,4 @@
-/** What DATABASE_URL says, as pg-connection-string reads it, in the driver's form. */
+/** Parses DATABASE_URL with pg-connection-string into options for postgres.js. */
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { userInfo } from 'node:os';
@@ -7,7 +7,7 @@ import { parse } from 'pg-connection-string';
 import { nearest } from '../messages/suggestion.js';
 
 const PARTS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
-/** The last one says what is so anyway. */
+/** The parameters that an address may have. `uselibpqcompat` may only be true, which is how all addresses are read. */
 const PARAMETERS = [
   ...['host', 'port', 'user', 'password', 'application_name', 'options', 'prepare'],
   'require_auth',
@@ -16,20 +16,20 @@ const PARAMETERS = [
 const NOT_ENCODED =
   'must be an address such as postgres://user:password@host/database; % / ? # @ in a password are percent-encoded';
 
-/** Parameters that addresses made for other programs carry, and what it means to leave them out. */
-const OTHER_PARAMETERS: readonly [string[], string][] = [
-  [['channel_binding'], 'leave it out; only sslmode=verify-full makes that safe, as it refuses a false server, too'],
+/** Parameters that other programs use, and whether it is safe to leave them out. */
+const FOREIGN_PARAMETERS: readonly [string[], string][] = [
+  [['channel_binding'], 'leave it out; that is only safe with sslmode=verify-full, which also rejects an impostor'],
   [
     ['gssencmode'],
-    'leave it out, which is safe unless it says require: Kerberos never encrypts the connection here, sslmode does',
+    'leave it out, which is safe unless its value is require: connections are encrypted by sslmode, never by Kerberos',
   ],
   [
     ['pgbouncer', 'prepared_statements', 'statement_cache_size', 'default_query_exec_mode'],
-    'leave it out; unless the pooler keeps prepared statements, that is only safe with prepare=false instead',
+    'leave it out; if the pooler does not support prepared statements, that is only safe with prepare=false instead',
   ],
   [
     ['schema', 'search_path', 'currentSchema'],
-    'leave it out, which is safe if it names public: no other schema is used',
+    'leave it out, which is safe if its value is public: no other schema is used',
   ],
   [
     ['connect_timeout', 'socket_timeout', 'tcp_user_timeout', 'keepalives', 'keepalives_idle', 'statement_timeout'],
@@ -41,48 +41,54 @@ const OTHER_PARAMETERS: readonly [string[], string][] = [
   ],
   [
     ['target_session_attrs', 'load_balance_hosts'],
-    'leave it out, which is safe if the host leads to the server that is meant (deploy/haproxy)',
+    'leave it out, which is safe if the host leads to the right server (deploy/haproxy)',
   ],
   [
     ['sslcompression', 'client_encoding'],
-    'leave it out, which is safe: TLS never compresses, and the encoding is UTF8',
+    'leave it out, which is safe: TLS is never compressed, and the encoding is UTF8',
   ],
-  [['sslcrl', 'sslcrldir'], 'leave it out, which is not safe if certificates get revoked: that is not looked up'],
-  [['sslpassword'], 'leave it out, and name a key without a password by sslkey'],
-  [['sslaccept'], 'leave it out; only sslmode=verify-full makes that safe, as it refuses a false server'],
+  [
+    ['sslcrl', 'sslcrldir'],
+    'leave it out, which is not safe if certificates can be revoked: revocation is not checked',
+  ],
+  [['sslpassword'], 'leave it out, and set sslkey to a key without a password'],
+  [['sslaccept'], 'leave it out; that is only safe with sslmode=verify-full, which rejects an impostor'],
   [['dbname', 'database'], 'write the name of the database after the host'],
 ];
 
 export type Address = ReturnType<typeof addressOf>;
 
 /**
- * Reads an address.
- * @throws Error whose message follows the name of the setting, and never repeats a part of the address
+ * Parses the address of a database.
+ * @throws {Error} with a message that continues the name of the setting ("DATABASE_URL must be …"), which repeats
+ *   nothing of the address but the names of known parameters
  */
 export function addressOf(url: string) {
-  const [isAddress, scheme = '', authority = '', path = '', query = ''] = PARTS.exec(url) ?? [];
-  if (isAddress === undefined) throw new Error('must be an address that begins with postgres:// or postgresql://');
+  const [matched, scheme = '', authority = '', path = '', query = ''] = PARTS.exec(url) ?? [];
+  if (matched === undefined) throw new Error('must be an address that begins with postgres:// or postgresql://');
   // An @ after the authority ends a password with an unencoded / or ?, and a # would hide the rest.
-  if (isAddress !== url || /@/.test(path + query)) throw new Error(NOT_ENCODED);
+  if (matched !== url || /@/.test(path + query)) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) {
     const fault = faultOfParameter(name);
     if (fault) throw new Error(fault);
   }
   const hosts = authority.replace(/^.*@/s, '');
-  const read = hosts.includes(',') ? { host: hosts } : parsed(scheme + authority, parameters);
+  const read = hosts.includes(',') ? { host: hosts } : parseParameters(scheme + authority, parameters);
   const { host, port } = { host: read.host || 'localhost', port: Number(read.port || 5432) };
   if (host.includes(',')) {
-    throw new Error('names more than one host: name one, behind which HAProxy finds the server (deploy/haproxy)');
+    throw new Error(
+      'names more than one host: name only one; HAProxy at that host can find the right server (deploy/haproxy)',
+    );
   }
   if (!(Number.isInteger(port) && port > 0 && port <= 65_535)) {
     throw new Error('must be an address whose port is a number from 1 to 65535');
   }
-  // The library leaves texts that mean nothing to it.
+  // The library leaves values that it does not know unchanged.
   if (typeof read.ssl === 'string')
     throw new Error('names the parameter "ssl", which has no effect here: write sslmode');
   const user = read.user || systemUser();
-  const database = decoded(path) || user;
+  const database = decodeName(path) || user;
   const isSocket = host.startsWith('/');
   // As for libpq, no TLS on this machine's own sockets.
   const ssl = isSocket ? false : tlsOf(host, read);
@@ -92,8 +98,8 @@ export function addressOf(url: string) {
   return {
     hostname: host,
     requiresScram: read.require_auth !== undefined,
-    place: isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port },
-    /** What may be printed of it. */
+    endpoint: isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port },
+    /** The address without its user, password and parameters, for output. */
     shown: isSocket
       ? `postgres:///${database}?host=${host}&port=${port}`
       : `postgres://${host.includes(':') ? `[${host}]` : host}:${port}/${database}`,
@@ -102,7 +108,7 @@ export function addressOf(url: string) {
       host,
       port,
       user,
-      // The driver takes an empty text for none.
+      // A function, because the driver would take an empty string for no password at all.
       pass: () => read.password ?? '',
       database,
       ssl,
@@ -113,10 +119,10 @@ export function addressOf(url: string) {
   };
 }
 
-/** Returns what is wrong with a parameter, if anything. Only known names are repeated: others may belong to a password. */
+/** Returns what is wrong with a parameter, if anything. It repeats only known names: others may belong to a password. */
 function faultOfParameter(name: string): string | undefined {
   if (PARAMETERS.includes(name)) return undefined;
-  const advice = OTHER_PARAMETERS.find(([names]) => names.includes(name))?.[1];
+  const advice = FOREIGN_PARAMETERS.find(([names]) => names.includes(name))?.[1];
   if (advice) return `names the parameter "${name}", which has no effect here: ${advice}`;
   const meant = nearest(name, PARAMETERS, 3);
   return `names a parameter that has no effect here${meant ? `; did you mean ${meant}?` : `: leave it out, unless it is meant to be one of ${PARAMETERS.join(', ')}`}`;
@@ -124,39 +130,39 @@ function faultOfParameter(name: string): string | undefined {
 
 type Parsed = Partial<ReturnType<typeof parse>>;
 
-/** Reads the parameters, and the files of certificates, and checks that they can be used. */
-function parsed(server: string, parameters: URLSearchParams): Parsed {
+/** Parses the parameters, reads the certificates that they name, and checks that these can be used. */
+function parseParameters(server: string, parameters: URLSearchParams): Parsed {
   if ((parameters.get('uselibpqcompat') ?? 'true') !== 'true') {
-    throw new Error('names uselibpqcompat, which can only be true here: sslmode means what it does for libpq');
+    throw new Error('names uselibpqcompat, which can only be true here: sslmode has the meaning that it has in libpq');
   }
   parameters.delete('uselibpqcompat');
   if (parameters.get('sslrootcert') === 'system') {
     if ((parameters.get('sslmode') ?? 'verify-full') !== 'verify-full') {
-      throw new Error('names sslrootcert=system, which needs sslmode=verify-full, as for libpq');
+      throw new Error('names sslrootcert=system, which needs sslmode=verify-full, as in libpq');
     }
     parameters.delete('sslrootcert');
     parameters.set('sslmode', 'verify-full');
   }
   try {
-    // If a % encodes nothing, the library would encode those again that do.
+    // If one % encodes nothing, the library would encode all the rest a second time.
     const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
     const read = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
     if (read.ssl && typeof read.ssl === 'object') {
       createSecureContext(read.ssl as ConnectionOptions);
-      // Node ignores authorities that are none.
+      // Node ignores invalid certificates of authorities.
       if (read.ssl.ca) new X509Certificate(read.ssl.ca);
     }
     return read;
   } catch (error) {
     const { code, message, path } = error as NodeJS.ErrnoException;
     if (error instanceof URIError || code === 'ERR_INVALID_URL') throw new Error(NOT_ENCODED);
-    const name = [...parameters.keys()].find((each) => path && parameters.get(each) === path);
+    const name = [...parameters.keys()].find((key) => path && parameters.get(key) === path);
     const reason = path ? message.replace(/, \w+ '.*$/s, '') : message;
     throw new Error(`names certificates that can't be used: ${name ? `${name}: ` : ''}${reason}`);
   }
 }
 
-function decoded(path: string): string {
+function decodeName(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {
@@ -164,12 +170,14 @@ function decoded(path: string): string {
   }
 }
 
-/** Returns the user that libpq takes, too, if none is named. */
+/** Returns the default user, which is that of the process, as in libpq. */
 function systemUser(): string {
   try {
     return userInfo().username;
   } catch {
-    throw new Error('must name a user, as the system has no name for this one: postgres://user:password@host/database');
+    throw new Error(
+      'must name a user, because this process runs as one without a name: postgres://user:password@host/database',
+    );
   }
 }
 
@@ -177,14 +185,4 @@ function tlsOf(host: string, { ssl, sslmode }: Parsed): ConnectionOptions | 'pre
   if (sslmode === 'prefer') return 'prefer';
   // Without a name, Node would compare the certificate with "localhost".
   return ssl ? { host, servername: isIP(host) ? undefined : host, ...(ssl as ConnectionOptions) } : false;
-}
-
-/** What an address must be, or asks for that can't be done, if anything. */
-export function faultOfAddress(url: string): string | undefined {
-  try {
-    addressOf(url);
-    return undefined;
-  } catch (error) {
-    return (error as Error).message;
-  }
 }

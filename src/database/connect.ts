@@ -1,4 +1,4 @@
-/** The connection to PostgreSQL: opened here, closed here. */
+/** Opens and closes pools of connections to PostgreSQL. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
 import { addressOf } from './address.js';
@@ -9,37 +9,40 @@ export type Database = ReturnType<typeof openDatabase>;
 
 /** The array types of parameters, by their OIDs, which are built into PostgreSQL and never change. */
 const arrayTypes = Object.fromEntries(
-  Object.entries({ textArray: 1009, integerArray: 1007, uuidArray: 2951 }).map(([name, to]) => [
+  Object.entries({ textArray: 1009, integerArray: 1007, uuidArray: 2951 }).map(([name, oid]) => [
     name,
-    { to, from: [], serialize: arrayLiteral, parse: (text: string) => text },
+    { to: oid, from: [], serialize: arrayLiteral, parse: (text: string) => text },
   ]),
 );
 
-/** The literals of arrays: several statements of a page use the same ones, and so do many requests with one key. */
-const literals = new WeakMap<readonly unknown[], string>();
-
+/** Returns an array as the literal that PostgreSQL reads, such as `{"a","b"}`; a literal is returned unchanged. */
 function arrayLiteral(value: unknown): string {
-  if (!Array.isArray(value)) return String(value);
-  const known = literals.get(value);
-  if (known !== undefined) return known;
-  const literal = `{${value.map((each) => (each === null ? 'NULL' : `"${String(each).replace(/["\\]/g, '\\$&')}"`))}}`;
-  literals.set(value, literal);
-  return literal;
+  return Array.isArray(value) ? `{${value.map(arrayElement).join(',')}}` : String(value);
 }
 
-/** Seconds for a connection to be made. */
+function arrayElement(value: unknown): string {
+  if (value === null) return 'NULL';
+  const text = String(value);
+  // Few elements need escapes, so testing first is several times as fast.
+  return `"${/["\\]/.test(text) ? text.replace(/["\\]/g, '\\$&') : text}"`;
+}
+
+/** Seconds within which a connection must be established. */
 const CONNECT_TIMEOUT = 1.5;
 /** The longest delay between attempts to open a connection, in seconds, after failures. */
 const MAX_RECONNECT_DELAY = 0.5;
 
 interface Options {
   connections?: number;
-  /** Milliseconds after which PostgreSQL itself cancels a statement, and a silent connection is dead soon after; 0 for never. */
+  /**
+   * Milliseconds after which PostgreSQL itself cancels a statement; a connection that stays silent for longer is taken for
+   * dead. 0 turns both off.
+   */
   statementTimeout?: number;
 }
 
 /**
- * How PostgreSQL plans what the service asks.
+ * The planner settings of every connection.
  * @public test/support/explain.ts plans with the same settings
  */
 export const planningOptions = {
@@ -47,37 +50,47 @@ export const planningOptions = {
   plan_cache_mode: 'force_generic_plan',
   // 'off', because postgres.js drops false. A range scan ends after a few rows; a bitmap would read its whole range.
   enable_bitmapscan: 'off',
-  // No query here should read a whole table, no matter how few rows the statistics promise.
+  // No query here should read a whole table, no matter how few rows the statistics estimate.
   enable_seqscan: 'off',
-  // Nor a whole range to sort it, where an index has the order: of a table that was analyzed before its first import was
-  // committed, the planner believes that there is one row.
+  // Nor should one sort a whole range if an index has the order. If a table was analyzed before its first import was
+  // committed, the planner estimates one row.
   enable_sort: 'off',
   jit: 'off',
 } as const;
 
-/** Opens a pool of `connections` on `url`; nothing is sent before the first query. */
+/** Opens a pool of at most `connections` connections to `url`; nothing is sent before the first query. */
 export function openDatabase(url: string, { connections = 10, statementTimeout = 0 }: Options = {}) {
   const address = addressOf(url);
   const sockets = createSockets(address, statementTimeout);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
+  // Every option is given, so that neither a PG* variable nor a default of the driver has an effect. The exception is
+  // target_session_attrs, for which the driver has no value that means none: commands remove PG* variables at the start.
   const client = postgres({
     ...options,
     max: connections,
+    max_pipeline: 100,
+    idle_timeout: 0,
+    // Seconds of silence before the system probes a connection.
+    keep_alive: 60,
+    debug: false,
+    publications: 'alltables',
+    transform: { undefined: undefined },
     onnotice: () => {},
     // postgres.js would query each new connection for the array types, and end the process if it breaks meanwhile.
     fetch_types: false,
     types: arrayTypes,
     connect_timeout: CONNECT_TIMEOUT,
-    // A transaction of a command may take longer than the driver lets a connection live by default.
+    // A command's transaction may take longer than the driver's default lifetime of a connection.
     max_lifetime: null,
     backoff: (attempts: number) => Math.min(0.025 * 2 ** attempts, MAX_RECONNECT_DELAY),
     socket: () => sockets.open(),
     connection: {
       // Not PostgreSQL's default, "$user", public: a schema with the role's name would hide the tables, or receive them.
       search_path: 'public',
-      // Whatever the database or the role has as its default. A stricter isolation makes writers fail that come at once, as
-      // those that count requests. postgres.js drops 0.
+      // These override the defaults of the database and the role. A stricter isolation level would make concurrent writers
+      // fail, such as those that count requests.
       default_transaction_isolation: 'read committed',
+      // '0', because postgres.js drops 0.
       statement_timeout: String(statementTimeout),
       lock_timeout: '0',
       idle_in_transaction_session_timeout: '0',
@@ -95,7 +108,7 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
   return Object.assign(drizzle(client, { schema }), { url, sockets });
 }
 
-/** Closes the pool; what is still running after `timeout` seconds is cut off. */
+/** Closes the pool, and cuts off the statements that are still running after `timeout` seconds. */
 export async function closeDatabase({ $client, sockets }: Database, timeout = 5): Promise<void> {
   await $client.end({ timeout });
   sockets.close();

@@ -1,17 +1,17 @@
-/** Errors of the database layer, and what those of the driver and of PostgreSQL mean. */
+/** The errors of the database layer, and how those of the driver and of PostgreSQL are classified. */
 import postgres from 'postgres';
 import { UserError } from '../userError.js';
 
-/** The database can't be read in time; worth retrying. The message tells the client why. */
+/** The database can't be read in time, and a retry may help. The message is shown to the client. */
 export class DatabaseUnavailable extends Error {}
 
-/** The error code given by the system, the driver or PostgreSQL; empty if there is none. */
+/** Returns the error code of the system, the driver or PostgreSQL; empty if there is none. */
 export function codeOf(error: unknown): string {
   const { code } = error as { code?: unknown };
   return typeof code === 'string' ? code : '';
 }
 
-/** The error of the database or the driver, without Drizzle's wrapper: that holds the statement and its values. */
+/** Returns the error of the database or the driver, without Drizzle's wrapper, which holds the statement and its values. */
 export function causeOf(error: unknown): Error {
   const { cause } = error as { cause?: unknown };
   if (cause instanceof Error) return causeOf(cause);
@@ -19,8 +19,8 @@ export function causeOf(error: unknown): Error {
 }
 
 /**
- * What a log may hold of an error. PostgreSQL quotes values in its messages, and in the details and the context beside
- * them; its code, and the routine that reported it, say which message it was.
+ * Returns the part of an error that may be logged. PostgreSQL quotes values in messages, details and contexts, so these
+ * are left out; the code and the reporting routine identify the message.
  */
 export function withoutValues(error: Error): object {
   if (!(error instanceof postgres.PostgresError)) return error;
@@ -29,12 +29,12 @@ export function withoutValues(error: Error): object {
   return { type, code, severity, routine, ...names, stack: stack.replace(message, code) };
 }
 
-/** PostgreSQL's code for a connection beyond its max_connections. */
+/** PostgreSQL's code for a connection beyond max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
 /** PostgreSQL's codes for a database that does not exist, and for a write on a server that takes none. */
 export const NO_DATABASE = '3D000';
 export const READ_ONLY = '25006';
-/** PostgreSQL's codes for missing rights, and for a value that a CHECK refuses. */
+/** PostgreSQL's codes for missing privileges, and for a value that violates a CHECK. */
 export const INSUFFICIENT_PRIVILEGE = '42501';
 export const CHECK_VIOLATION = '23514';
 /**
@@ -47,20 +47,20 @@ export const NOT_MIGRATED = /^(3F000|42P01|42703|42883|42704|42501)$/;
 const CONNECTION_BROKEN =
   /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
 
-/** PgBouncer's code for most of what it says itself. */
+/** PgBouncer's code for most of its own errors. */
 const POOLER = '08P01';
-/** What PgBouncer says that no retry changes. What it passes on of PostgreSQL may be different the next time. */
+/** Errors of PgBouncer itself that no retry changes. Errors of PostgreSQL that it forwards may be temporary. */
 const REFUSED_BY_POOLER =
   /^(unsupported startup parameter|no such (database|user)|(SSL|TLS) .*required|(\S+ )?authentication failed|(unix socket )?login rejected|not allowed)/i;
 
-/** Whether a pooler in front of PostgreSQL has refused the connection for a reason that stays. */
+/** Returns whether a pooler in front of PostgreSQL has refused the connection for a permanent reason. */
 export function isRefusedByPooler(error: Error): boolean {
   return codeOf(error) === POOLER && REFUSED_BY_POOLER.test(error.message);
 }
 
 /**
- * Whether PostgreSQL can't be reached, or has ended the connection, so that a retry may help. Node's errors of files begin
- * with the same codes.
+ * Returns whether PostgreSQL can't be reached or has ended the connection, so that a retry may help. Node's file errors
+ * have some of the same codes, but their messages begin with the code.
  */
 export function isConnectionBroken(error: unknown): boolean {
   const cause = causeOf(error);
@@ -70,7 +70,7 @@ export function isConnectionBroken(error: unknown): boolean {
 }
 
 /**
- * PostgreSQL's codes for what it can't do now: statement canceled, lock timeout, out of resources, login refused, conflict
- * with a replica's recovery, deadlock.
+ * PostgreSQL's codes for temporary failures: statement canceled, lock timeout, out of resources, login refused, conflict with
+ * a replica's recovery, deadlock.
  */
 export const UNABLE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;

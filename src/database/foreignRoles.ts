@@ -1,8 +1,8 @@
 /**
- * Roles with rights on our tables that the operator has not granted: some providers give a public role rights on every new
- * table (ALTER DEFAULT PRIVILEGES). A role counts if it is PUBLIC, or if the default privileges of the tables' owner include
- * what it has. Rights from GRANT alone do not count, nor do members of the owner and superusers. Row-level security makes no
- * difference, since TRUNCATE and triggers pass it.
+ * Roles with privileges on our tables that the operator has not granted: some providers give a public role privileges on
+ * every new table (ALTER DEFAULT PRIVILEGES). A role counts if it is PUBLIC, or if the default privileges of the tables' owner
+ * include what it holds. Privileges from GRANT alone do not count, nor do superusers and members of the owner. Row-level
+ * security makes no difference, because it does not apply to TRUNCATE and triggers.
  */
 import { getTableName, is } from 'drizzle-orm';
 import { PgTable } from 'drizzle-orm/pg-core';
@@ -10,11 +10,11 @@ import type { Database } from './connect.js';
 import * as schema from './schema.js';
 
 const TABLES = [
-  ...Object.values(schema).flatMap((made) => (is(made, PgTable) ? [getTableName(made)] : [])),
+  ...Object.values(schema).flatMap((object) => (is(object, PgTable) ? [getTableName(object)] : [])),
   'deferred',
 ];
 
-/** Returns a line for each such role: what it may read or write, and the statements that take these rights away. */
+/** Returns a line for each such role: what it may read or write, and the statements that revoke these privileges. */
 export async function foreignRoles({ $client: sql }: Database): Promise<string[]> {
   const rows = await sql<{ role: string; verb: string; names: string; statements: string }[]>`
     WITH objects AS (

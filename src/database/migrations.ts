@@ -1,4 +1,4 @@
-/** The schema: brought up to date on a primary, and only checked on a replica, which can't be changed. */
+/** Migrates the schema of a primary, and checks that of a replica, which is read-only. */
 import { getTableName, is, sql } from 'drizzle-orm';
 import { PgTable } from 'drizzle-orm/pg-core';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
@@ -9,13 +9,13 @@ import { foreignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
 import { type Obstacle, prepareSchemaCheck } from './version.js';
 
-/** The key of an advisory lock: any number that no other program on the database uses for one. */
+/** The key of the advisory lock that a migration holds: any number that no other program on the database uses. */
 const MIGRATION_LOCK = 7_245_983;
 
-/** How long a server may take to answer at all: the driver itself waits forever for one that closes every connection. */
-const ANSWER_TIMEOUT_MS = 5000;
+/** The time limit for a server's first response: the driver itself waits forever for one that closes every connection. */
+const RESPONSE_TIMEOUT_MS = 5000;
 
-/** Whether a server takes writes. */
+/** Whether a server accepts writes (primary) or is read-only (replica). */
 export type Role = 'primary' | 'replica';
 
 /** The schema of a replica is older than this version needs. */
@@ -27,68 +27,69 @@ export class OutdatedReplica extends UserError {
 }
 
 /**
- * Brings the schema at `url` up to date by the migrations in `migrationsFolder`. Several instances may call it at once: one
- * migrates, the others wait for it. The schema of a replica has to be up to date already.
- * @returns what was found: a primary, which is migrated now, or a replica
- * @throws {OutdatedReplica} for a replica whose primary has to be migrated first
- * @throws {UserError} for a database whose encoding is not UTF8, which
- *   can't hold every name, or one in which anyone may create what our statements would run
+ * Applies the missing migrations of `migrationsFolder` to the database at `url`. If several instances call it at once, one
+ * migrates and the rest wait for it. The schema of a replica must be up to date already.
+ * @returns the server's role; a primary has been migrated
+ * @throws {OutdatedReplica} for a replica if its primary must be migrated first
+ * @throws {UserError} for a database whose encoding is not UTF8, which can't store every name, and if every role may create
+ *   objects in the schema public, which our statements would call
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
-  const role = await withConnection(url, (database) => withDeadline(roleOf(database), ANSWER_TIMEOUT_MS, noAnswer));
-  // Migrating needs rights on the whole database, even with nothing to do; serving needs few (docs/operations.md).
+  const role = await withConnection(url, (database) => withDeadline(roleOf(database), RESPONSE_TIMEOUT_MS, noResponse));
+  // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
   const missing = await withConnection(url, (database) =>
-    withDeadline(prepareSchemaCheck(database, migrationsFolder)(), ANSWER_TIMEOUT_MS, noAnswer),
+    withDeadline(prepareSchemaCheck(database, migrationsFolder)(), RESPONSE_TIMEOUT_MS, noResponse),
   );
   if (missing && role === 'primary') await migratePrimary(url, migrationsFolder);
   else if (missing) throw new OutdatedReplica(missing);
   return role;
 }
 
-/** Returns a line for each role with rights on the tables at `url` that the operator has not granted (foreignRoles.ts). */
+/** Returns a line for each role that has privileges on the tables at `url` which the operator has not granted. */
 export function findForeignRoles(url: string): Promise<string[]> {
-  return withConnection(url, (database) => withDeadline(foreignRoles(database), ANSWER_TIMEOUT_MS, noAnswer));
+  return withConnection(url, (database) => withDeadline(foreignRoles(database), RESPONSE_TIMEOUT_MS, noResponse));
 }
 
 async function migratePrimary(url: string, migrationsFolder: string): Promise<void> {
-  // A connection of its own: an open one would not know the types that a migration creates.
-  await withConnection(url, (migrated) =>
-    withConnection(url, (locked) =>
-      // Held by the transaction: held by the session, it would pass to other clients of a pooler in transaction mode.
-      locked.transaction(async (transaction) => {
+  // Two connections: the migrations run in transactions on one while a transaction on the other holds the lock.
+  await withConnection(url, (migrating) =>
+    withConnection(url, (locking) =>
+      // A lock of the session would pass to other clients of a pooler in transaction mode.
+      locking.transaction(async (transaction) => {
         await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
         await requireBothSchemas(transaction);
-        await migrate(migrated, { migrationsFolder });
+        await migrate(migrating, { migrationsFolder });
       }),
     ),
   );
 }
 
 /**
- * Checks that the schemas `public` and `drizzle` belong together: if only one was restored, migrations would fail or do nothing.
- * @throws {UserError} if only one of them has what a migration made
+ * Checks that the tables in the schema public and the record of migrations in the schema drizzle are both present or both
+ * absent: if only one schema was restored, migrations would fail or do nothing.
+ * @throws {UserError} if only one of them is present
  */
 async function requireBothSchemas(transaction: Pick<Database, 'execute'>): Promise<void> {
   const names = sql.param(
-    [...Object.values(schema)].map((made) => (is(made, PgTable) ? getTableName(made) : made.enumName)),
+    Object.values(schema).map((object) => (is(object, PgTable) ? getTableName(object) : object.enumName)),
   );
-  const [found] = await transaction.execute<{ made: string | null; record: string | null }>(sql`
-    SELECT min(typname) AS made, to_regclass('drizzle.__drizzle_migrations') AS record
+  const [found] = await transaction.execute<{ relation: string | null; record: string | null }>(sql`
+    SELECT min(typname) AS relation, to_regclass('drizzle.__drizzle_migrations') AS record
     FROM pg_type WHERE typnamespace = to_regnamespace('public') AND typname = ANY(${names}::text[])`);
   const recorded = found?.record
     ? await transaction.execute(sql`SELECT FROM drizzle.__drizzle_migrations LIMIT 1`)
     : [];
-  if (found?.made && recorded.length === 0) {
+  if (found?.relation && recorded.length === 0) {
     throw new UserError(
-      `The schema public has ${found.made}, but the schema drizzle has no record of the migration that made it, as after a ` +
-        'restore of pg_dump -n public. Bring the record in, as "Backups" in docs/operations.md says, or restore a dump of ' +
-        'both schemas (pg_dump -n public -n drizzle). If another program made it, use another database.',
+      `The schema public has ${found.relation}, but the schema drizzle has no record of the migration that created it, ` +
+        'as after a restore of pg_dump -n public. Add the record as described under "Backups" in docs/operations.md, or restore ' +
+        'a dump of both schemas (pg_dump -n public -n drizzle). If another program created it, use another database.',
     );
   }
-  if (!found?.made && recorded.length > 0) {
+  if (!found?.relation && recorded.length > 0) {
     throw new UserError(
-      'The schema drizzle has a record of migrations, but the schema public has nothing that they made. Restore a dump of ' +
-        'both schemas (pg_dump -n public -n drizzle), or begin with no data: DROP SCHEMA drizzle CASCADE',
+      'The schema drizzle has a record of migrations, but the schema public has none of their tables. Restore a dump of ' +
+        'both schemas (pg_dump -n public -n drizzle), or start without data: DROP SCHEMA drizzle CASCADE',
     );
   }
 }
@@ -99,21 +100,21 @@ async function roleOf(database: Database): Promise<Role> {
       has_schema_privilege('public', to_regnamespace('public'), 'CREATE') AS "isOpen"`;
   if (row.encoding !== 'UTF8') {
     throw new UserError(
-      `The encoding of the database ${row.name} is ${row.encoding}, and it has to be UTF8: make one with ` +
-        "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL.",
+      `The encoding of the database ${row.name} is ${row.encoding}, and it has to be UTF8: create one with ` +
+        "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and set DATABASE_URL to it.",
     );
   }
   if (row.isOpen) {
     throw new UserError(
-      `Anyone may create objects in the schema public of the database ${row.name}, as was usual before PostgreSQL 15, and so ` +
-        'have others run their code. Close it: REVOKE CREATE ON SCHEMA public FROM PUBLIC',
+      `Anyone may create objects in the schema public of the database ${row.name}, as was the default before PostgreSQL 15, and ` +
+        'so make other roles run their code. Close it: REVOKE CREATE ON SCHEMA public FROM PUBLIC',
     );
   }
   return row.isReplica ? 'replica' : 'primary';
 }
 
-function noAnswer(): Error {
-  return Object.assign(new Error('the database does not answer'), { code: 'CONNECT_TIMEOUT' });
+function noResponse(): Error {
+  return Object.assign(new Error('the database does not respond'), { code: 'CONNECT_TIMEOUT' });
 }
 
 async function withConnection<T>(url: string, use: (database: Database) => Promise<T>): Promise<T> {

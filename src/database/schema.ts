@@ -1,12 +1,15 @@
 /**
- * The tables, of two kinds.
+ * The tables. Those of the numbers are of two kinds:
  *
- * - Sources, which any program may write: `business_profiles`, `branded_phone_numbers`, `carrier_statuses`. Nothing in
- *   them is derived, but for one generated column.
- * - The read model, which pages are read from: `items`, and `terms` and `postings`, an inverted index over them. Only the
+ * - Sources, which any program may write: `business_profiles`, `branded_phone_numbers`, `carrier_statuses`. Only one
+ *   generated column in them is derived.
+ * - The read model, which pages are read from: `items`, and an inverted index over it, `terms` and `postings`. Only the
  *   function `derive` writes it (drizzle/0001_derive.sql).
  *
- * Bounds and value lists repeat the contract's, because the database is the last line of defense; a test compares the two.
+ * `rate_limits` and `api_keys` belong to the service itself.
+ *
+ * Bounds and lists of values repeat the contract's, because the database is the last line of defense; a test compares
+ * them.
  */
 import { sql } from 'drizzle-orm';
 import {
@@ -26,7 +29,7 @@ import {
 } from 'drizzle-orm/pg-core';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 
-/** Text in byte order, whatever the database's locale: it is the order of the pages, and the cheapest to compare. */
+/** Text in byte order, whatever the database's locale. That is the order of the pages, and the cheapest to compare. */
 const byteText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
 const time = (name: string) => timestamp(name, { withTimezone: true, precision: 3, mode: 'string' });
@@ -36,10 +39,13 @@ const values = <T extends string>(list: Record<string, T>) => Object.values(list
 const isName = (column: string, length = 255) =>
   sql.raw(`char_length(${column}) BETWEEN 1 AND ${length} AND ${column} !~ '[\\x01-\\x1f\\x7f-\\x9f]'`);
 
-/** A name within a JSON string. It has no control characters; and a generated column may not call to_json. */
+/**
+ * Returns SQL that escapes a name for a JSON string. Names have no control characters; a generated column can't use
+ * to_json.
+ */
 const escaped = (column: string) => `replace(replace(${column}, '\\', '\\\\'), '"', '\\"')`;
 
-/** A time that RFC 3339 can express. */
+/** Returns the condition that a time fits RFC 3339, where a year has four digits. */
 const isTime = (column: string) =>
   `${column} BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz`;
 
@@ -53,7 +59,7 @@ export const businessProfiles = pgTable(
     id: uuid().primaryKey(),
     businessName: byteText('business_name').notNull(),
     status: byteText().notNull(),
-    /** Its JSON as items show it. PostgreSQL keeps it: to build it for each item would be a sixth of a page's time. */
+    /** The profile as JSON, as items contain it. Building it for each item would take a sixth of a page's time. */
     item: byteText()
       .notNull()
       .generatedAlwaysAs(
@@ -76,7 +82,7 @@ export const brandedPhoneNumbers = pgTable(
     brandingNameLong: byteText('branding_name_long'),
     reportingGroup: byteText('reporting_group'),
     createdAt: time('created_at').notNull().defaultNow(),
-    /** What the writer gave; `items.updated_at`, which answers show, may be later. */
+    /** As written by the source; `items.updated_at`, which responses contain, may be later. */
     updatedAt: time('updated_at').notNull().defaultNow(),
   },
   (t) => [
@@ -116,7 +122,7 @@ export const carrierStatuses = pgTable(
   ],
 );
 
-/** The numbers as the list shows and finds them. */
+/** The numbers, as the list finds and shows them. */
 export const items = pgTable(
   'items',
   {
@@ -125,17 +131,17 @@ export const items = pgTable(
     businessProfileId: uuid('business_profile_id').notNull(),
     internalName: byteText('internal_name'),
     reportingGroup: byteText('reporting_group'),
-    /** Specification 3.2. */
+    /** The number's status, derived from its entries (specification 3.2). */
     status: status().notNull(),
-    /** The terms that the number is listed under, in order. */
+    /** The ids of the terms that the number is listed under, ascending. */
     termIds: bigint('term_ids', { mode: 'bigint' }).array().notNull(),
-    /** The item's JSON as an answer shows it, from after its business profile, which changes on its own. */
+    /** The item's JSON after the business profile, which changes independently and is joined when a page is read. */
     itemTail: byteText('item_tail').notNull(),
     updatedAt: time('updated_at').notNull(),
   },
   (t) => [
-    // Range scans without a filter on status or entries: after each attribute come the phone numbers in page order, then
-    // the other attributes, so that candidates are tested for those without reading their rows.
+    // For filters on attributes alone: within one value of an attribute, the phone numbers are in page order. The other
+    // attributes follow, so that candidates are tested on them without reading their rows.
     index('items_by_business_profile').on(t.businessProfileId, t.phoneNumber, t.reportingGroup, t.internalName),
     index('items_by_reporting_group').on(t.reportingGroup, t.phoneNumber, t.businessProfileId, t.internalName),
     index('items_by_internal_name').on(t.internalName, t.phoneNumber, t.businessProfileId, t.reportingGroup),
@@ -143,12 +149,15 @@ export const items = pgTable(
 );
 
 /**
- * The terms of an inverted index over the items: an entry's carrier, feature and detailed status beside the status of its
- * number; the same without the carrier, which is '' then; or, for numbers without entries, their status alone. A filter on
- * status or entries asks for some of them: one without carriers for a few dozen, no matter how many carriers there are.
+ * The terms of an inverted index over the items. There are three kinds:
  *
- * The id is a hash of the values (the function `term_id`), so nobody has to look it up, and no sequence hands it out. A
- * term is never deleted: there is at most one for each combination that ever was.
+ * - the carrier, feature and detailed status of an entry, with the status of its number;
+ * - the same with '' as the carrier, so that a filter without carriers needs a few dozen terms, however many carriers
+ *   exist;
+ * - the status of a number that has no entries.
+ *
+ * The id is a hash of the values (the function `term_id`), so it is computed, not looked up. Terms are never deleted:
+ * there is at most one for each combination that has ever existed.
  */
 export const terms = pgTable(
   'terms',
@@ -163,9 +172,9 @@ export const terms = pgTable(
 );
 
 /**
- * The postings of that index: each number under each of its terms, beside every attribute of it that a filter can name.
- * Within one value of an attribute and one term an index below gives the phone numbers in the order of the pages, so a
- * page costs one index descent for each term, no matter how many rows match.
+ * The postings of that index: a row for each number and each of its terms, with the attributes that a filter can name.
+ * Within one value of an attribute and one term, an index has the phone numbers in page order, so a page costs one
+ * index descent for each value and term, no matter how many rows match.
  */
 export const postings = pgTable(
   'postings',
@@ -184,29 +193,29 @@ export const postings = pgTable(
   ],
 );
 
-/** Each client's counted requests of the last second; unlogged, because a crash may lose them. */
+/** Each client's requests in the last second. The table is unlogged, because a crash may lose them. */
 export const rateLimits = pgTable('rate_limits', {
   client: byteText().primaryKey(),
-  /** When each of them came, oldest first. */
+  /** The times of the requests, oldest first. */
   requests: timestamp({ withTimezone: true, mode: 'string' }).array().notNull(),
-  /** How many of them the latest statement counted. */
+  /** How many of them the latest statement added. */
   counted: integer().notNull(),
 });
 
-/** API keys, by the SHA-256 of the key; the key itself is not kept. */
+/** API keys. The key itself is not stored, only its SHA-256. */
 export const apiKeys = pgTable(
   'api_keys',
   {
     id: uuid().primaryKey().defaultRandom(),
     hash: byteText().notNull().unique(),
     name: byteText().notNull(),
-    /** The business profiles whose numbers the key sees; null for all. */
+    /** The ids of the business profiles that the key may see; null for all. */
     businessProfileIds: uuid('business_profile_ids').array(),
     createdAt: time('created_at').notNull().defaultNow(),
-    /** When the key stops being accepted; null for never. */
+    /** When the key stops being accepted; null if it never does. */
     expiresAt: time('expires_at'),
     revokedAt: time('revoked_at'),
-    /** The last day (UTC) on which it was accepted; null before the first. */
+    /** The last day (UTC) on which the key was accepted; null if it never was. */
     lastUsedOn: date('last_used_on', { mode: 'string' }),
   },
   () => [

@@ -1,108 +1,111 @@
 /**
- * The sockets of a client's connections, and how a dead one is found. postgres.js waits forever on a connection that was cut
- * silently. But PostgreSQL cancels a statement at its time limit, so a socket that was asked something and stays silent for
- * longer is dead, and probably the others, too: all are cut, and what waited on them can be asked again.
+ * Opens the sockets of a pool and detects dead ones. postgres.js waits forever on a connection that was cut silently. But
+ * PostgreSQL cancels a statement at its time limit, so a socket that stays silent for longer after a request is dead, and the
+ * rest of the pool probably is, too: all sockets are destroyed, and their statements can be retried.
  */
 import { Socket } from 'node:net';
 import type { Address } from './address.js';
 import { onOtherAuthentication } from './authentication.js';
 
 const CHECK_INTERVAL_MS = 100;
-/** What a server and a network may add to a statement's time limit. */
-const ANSWER_MARGIN_MS = 500;
-/** A server's answer that refuses TLS: N. */
+/** The delay that the server and the network may add to a statement's time limit. */
+const RESPONSE_MARGIN_MS = 500;
+/** The server's response to a TLS request if it does not support TLS: N. */
 const NO_TLS = 0x4e;
-/** How long the connections of a closed client may take to end on their own. */
+/** How long the connections of a closed pool may take to end on their own. */
 const CLOSE_TIMEOUT_MS = 200;
 
-/** What the checks have seen of a socket. */
-interface Seen {
-  read: number;
-  written: number;
-  /** Whether it owes an answer: perhaps, where bytes came and went between two checks. */
-  owes: 'nothing' | 'perhaps' | 'an answer';
-  /** Checks since it was read, or asked. */
+/** A socket's activity as of the latest check. */
+interface Activity {
+  bytesRead: number;
+  bytesWritten: number;
+  /** Whether a response is pending: unknown if bytes were both sent and received between two checks. */
+  state: 'idle' | 'unknown' | 'awaiting';
+  /** Checks since the last byte was received, or since the request was sent. */
   silentChecks: number;
 }
 
 /**
- * The sockets of a client to one host, whose statements PostgreSQL cancels after `statementTimeout` milliseconds; with 0,
- * none is ever taken for dead.
+ * Creates the sockets of a pool on one host, on which PostgreSQL cancels a statement after `statementTimeout` milliseconds;
+ * with 0, no socket is ever taken for dead.
  */
-export function createSockets({ hostname, place, requiresScram, options }: Address, statementTimeout: number) {
-  const sockets = new Map<Socket, Seen>();
-  const answerLimitMs = statementTimeout + ANSWER_MARGIN_MS;
+export function createSockets({ hostname, endpoint, requiresScram, options }: Address, statementTimeout: number) {
+  const sockets = new Map<Socket, Activity>();
+  const answerLimitMs = statementTimeout + RESPONSE_MARGIN_MS;
   const maxSilentChecks = answerLimitMs / CHECK_INTERVAL_MS;
   const checks = statementTimeout > 0 ? setInterval(check, CHECK_INTERVAL_MS).unref() : undefined;
   let isClosed = false;
 
-  /** Counts checks, not time: after a stall of this process, an answer may have come that was not read yet. */
+  /** Counts checks, not time: after a stall of this process, a response may have arrived that was not read yet. */
   function check(): void {
-    for (const [{ bytesRead: read, bytesWritten: written }, seen] of sockets) {
-      const isAsked = written > seen.written;
-      if (read > seen.read) Object.assign(seen, { owes: isAsked ? 'perhaps' : 'nothing', silentChecks: 0 });
-      else if (isAsked && seen.owes !== 'an answer') Object.assign(seen, { owes: 'an answer', silentChecks: 0 });
-      else seen.silentChecks++;
-      Object.assign(seen, { read, written });
+    for (const [{ bytesRead, bytesWritten }, activity] of sockets) {
+      const hasSent = bytesWritten > activity.bytesWritten;
+      const hasReceived = bytesRead > activity.bytesRead;
+      if (hasReceived) Object.assign(activity, { state: hasSent ? 'unknown' : 'idle', silentChecks: 0 });
+      else if (hasSent && activity.state !== 'awaiting')
+        Object.assign(activity, { state: 'awaiting', silentChecks: 0 });
+      else activity.silentChecks++;
+      Object.assign(activity, { bytesRead, bytesWritten });
     }
-    if (isAnySilent('an answer')) reconnect();
+    if (isAnyOverdue('awaiting')) reconnect();
   }
 
-  function isAnySilent(...owing: Seen['owes'][]): boolean {
+  /** Returns whether an open socket in one of these states has been silent for too long. */
+  function isAnyOverdue(...states: Activity['state'][]): boolean {
     return [...sockets].some(
-      ([{ destroyed }, { owes, silentChecks }]) =>
-        !destroyed && silentChecks >= maxSilentChecks && owing.includes(owes),
+      ([{ destroyed }, { state, silentChecks }]) =>
+        !destroyed && silentChecks >= maxSilentChecks && states.includes(state),
     );
   }
 
-  /** What was sent is rejected with CONNECTION_CLOSED, and the next statement opens new connections. */
+  /** Destroys all sockets: statements in progress reject with CONNECTION_CLOSED, and the next one opens a new connection. */
   function reconnect(): void {
     for (const socket of sockets.keys()) socket.destroy();
   }
 
-  const end = (socket: Socket, code: string, message: string) =>
+  const fail = (socket: Socket, code: string, message: string) =>
     socket.destroy(Object.assign(new Error(`PostgreSQL at ${hostname} ${message}`), { code }));
 
   return {
-    /** Milliseconds after which an answer is overdue. */
+    /** Milliseconds after which a response is overdue. */
     answerLimitMs,
-    /** Opens a socket, as postgres.js expects of its option `socket`. */
+    /** Opens a socket, as the option `socket` of postgres.js requires. */
     async open(): Promise<Socket> {
       const socket = new Socket().setNoDelay(true);
-      // No listener tells which ones have closed: for TLS, postgres.js removes them all.
+      // Closed sockets are found here, not by a listener: for TLS, postgres.js removes all listeners.
       for (const old of sockets.keys()) if (old.destroyed) sockets.delete(old);
-      sockets.set(socket, { read: 0, written: 0, owes: 'nothing', silentChecks: 0 });
-      // postgres.js waits before it connects again only where the last connection ended with an error.
+      sockets.set(socket, { bytesRead: 0, bytesWritten: 0, state: 'idle', silentChecks: 0 });
+      // postgres.js waits before it reconnects only if the last connection ended with an error.
       socket.once('end', () => {
-        if (socket.bytesRead === 0) end(socket, 'CONNECTION_CLOSED', 'closes its connections without an answer');
+        if (socket.bytesRead === 0) fail(socket, 'CONNECTION_CLOSED', 'closes its connections without a response');
       });
       // postgres.js would send any server the password in the form that it requests, clear text included.
       if (requiresScram) {
         onOtherAuthentication(socket, () =>
-          end(
+          fail(
             socket,
             'SCRAM_NOT_OFFERED',
             'does not authenticate by SCRAM, which require_auth in DATABASE_URL demands',
           ),
         );
       }
-      // postgres.js would begin TLS regardless.
+      // postgres.js would start TLS even if the server refuses it.
       if ('ssl' in options && typeof options.ssl === 'object') {
-        socket.once('data', ([answer]: Buffer) => {
-          if (answer !== NO_TLS) return;
-          end(socket, 'TLS_NOT_OFFERED', 'offers no TLS, which sslmode in DATABASE_URL asks for');
+        socket.once('data', ([response]: Buffer) => {
+          if (response !== NO_TLS) return;
+          fail(socket, 'TLS_NOT_OFFERED', 'does not support TLS, but sslmode in DATABASE_URL requires it');
         });
       }
       if (isClosed) setImmediate(() => socket.destroy());
-      else socket.connect(place);
-      return Object.assign(socket, { host: hostname });
+      else socket.connect(endpoint);
+      return Object.assign(socket, { host: hostname, port: options.port });
     },
     reconnect,
-    /** To be called while an answer is overdue: then it may be at a socket that perhaps owes one. */
+    /** Reconnects if a socket that may be awaiting a response is silent; to be called when a response is overdue. */
     overdue(): void {
-      if (isAnySilent('an answer', 'perhaps')) reconnect();
+      if (isAnyOverdue('awaiting', 'unknown')) reconnect();
     },
-    /** Destroys what is still open, soon after the client was ended: at once, TLS would emit an error that nobody handles. */
+    /** Destroys the open sockets shortly after the pool has ended: if destroyed at once, TLS would emit an unhandled error. */
     close(): void {
       isClosed = true;
       clearInterval(checks);

@@ -1,4 +1,4 @@
-/** The schema's version: the time of its newest migration. Migrations only add, so an old service runs on a newer schema. */
+/** The schema's version is the time of its newest migration. Migrations only add, so an old service runs on a newer schema. */
 import { sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import type { Database } from './connect.js';
@@ -12,11 +12,12 @@ export interface Obstacle {
 }
 
 /**
- * Prepares a check of the schema against the migrations in `migrationsFolder`. It resolves to undefined if nothing is
- * missing. It also reads the list's table, which may be gone while the record of the migrations is still there.
+ * Prepares a check of the schema against the migrations in `migrationsFolder`. The check resolves to an obstacle if the schema
+ * is missing or too old, and to undefined otherwise. It also reads the table `items`, which may be missing although the
+ * migrations are recorded.
  */
 export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<Obstacle | undefined> {
-  const needed = Math.max(...readMigrationFiles({ migrationsFolder }).map(({ folderMillis }) => folderMillis));
+  const neededVersion = Math.max(...readMigrationFiles({ migrationsFolder }).map(({ folderMillis }) => folderMillis));
   const read = database
     .select({ version: sql<string | null>`(SELECT max(created_at) FROM drizzle.__drizzle_migrations)` })
     .from(sql`(SELECT (SELECT 1 FROM ${items} LIMIT 1)) AS list`)
@@ -24,13 +25,14 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
   return async () => {
     try {
       const [row] = await read.execute();
-      return Number(row?.version ?? 0) < needed ? { reason: OLD } : undefined;
+      return Number(row?.version ?? 0) < neededVersion ? { reason: OUTDATED } : undefined;
     } catch (error) {
       const cause = causeOf(error);
-      if (NOT_MIGRATED.test(codeOf(cause))) return { reason: OLD, detail: cause.message };
+      if (NOT_MIGRATED.test(codeOf(cause))) return { reason: OUTDATED, detail: cause.message };
       throw error;
     }
   };
 }
 
-const OLD = 'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';
+const OUTDATED =
+  'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';

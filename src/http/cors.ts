@@ -1,18 +1,21 @@
-/** Cross-origin requests (the Fetch standard's CORS protocol): whose pages may call the operation from a browser. */
+/** Lets web pages of other origins call the operation (the Fetch standard's CORS protocol). */
 import cors from 'cors';
 import type { RequestHandler } from 'express';
 
 /** Seconds for which a browser remembers a preflight. */
 const PREFLIGHT_MAX_AGE_SECONDS = 600;
-/** Names of headers that a preflight may list, in bytes: they are repeated, and all headers stay below the 4 KB of proxies. */
+/**
+ * The longest list of header names that a preflight may have, in bytes: the response repeats it, and all headers of a response
+ * have to fit into the 4 KB that proxies allow.
+ */
 const MAX_LISTED_HEADERS = 2400;
 
-/** Lets pages of `origins` send any header and read the responses; it leaves all other requests alone. */
+/** Returns a handler that lets pages of `origins` send any header and read the responses; other requests are not affected. */
 export function allowOrigins(origins: readonly string[]): RequestHandler {
   const allow = cors({
     origin: [...origins],
     methods: ['GET', 'HEAD'],
-    // No `allowedHeaders`: it repeats those that the preflight lists. Their wildcard does not include Authorization.
+    // Without `allowedHeaders`, the package allows the headers that the preflight lists. `*` would not include Authorization.
     exposedHeaders: ['Link', 'ETag', 'RateLimit', 'RateLimit-Policy', 'Retry-After', 'X-Request-Id'],
     maxAge: PREFLIGHT_MAX_AGE_SECONDS,
   });
@@ -23,7 +26,7 @@ export function allowOrigins(origins: readonly string[]): RequestHandler {
       'access-control-request-headers': listed = '',
     } = request.headers;
     const isAllowedPreflight = method !== undefined && origins.includes(origin) && listed.length <= MAX_LISTED_HEADERS;
-    // The package would answer every OPTIONS with 204.
+    // The package would respond to every OPTIONS with 204.
     if (request.method === 'OPTIONS' && !isAllowedPreflight) return next();
     allow(request, response, next);
   };

@@ -1,6 +1,6 @@
 /**
- * API keys: created, listed and revoked. A key is 256 random bits, so its SHA-256 can be kept and looked up as it is: a slow
- * or salted hash would protect nothing, and the time of a lookup reveals nothing.
+ * Creates, lists and revokes API keys. A key is 256 random bits, so its SHA-256 can be stored and looked up: a slow or salted
+ * hash would add no protection, and the time of a look-up reveals nothing.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { and, asc, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm';
@@ -10,12 +10,12 @@ import { CHECK_VIOLATION, causeOf, codeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
 import { UserError } from '../userError.js';
 
-/** Lets secret scanners find a leaked key, and refuses anything else without asking the database. */
+/** The form of a key. Secret scanners can search for it, and anything else is rejected without a query to the database. */
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
 
-/** What is shown of a key; its times are RFC 3339 in UTC. */
-const shown = {
+/** The columns of a key that are shown; times are RFC 3339 in UTC. */
+const shownColumns = {
   id: apiKeys.id,
   name: apiKeys.name,
   state: sql<'active' | 'expired' | 'revoked'>`CASE
@@ -30,8 +30,9 @@ const shown = {
 export type ApiKey = Awaited<ReturnType<typeof listApiKeys>>[number];
 
 /**
- * Creates a key. Returns, beside its record, the key itself, which can't be shown again.
- * @throws {UserError} when its name is invalid, or its expiry is past
+ * Creates a key.
+ * @returns its record and the key itself, which is not stored
+ * @throws {UserError} if the name is invalid, or the expiry is in the past
  */
 export async function createApiKey(
   database: Pick<Database, 'insert'>,
@@ -42,27 +43,27 @@ export async function createApiKey(
   const [created] = await database
     .insert(apiKeys)
     .values({ hash: hashOf(key), name, businessProfileIds, expiresAt: expiresAt?.toISOString() ?? null })
-    .returning(shown)
+    .returning(shownColumns)
     .catch((error) => {
-      throw reasonOf(error) ?? error;
+      throw userErrorOf(error) ?? error;
     });
   if (!created) throw new Error('the database returned no key');
   return { key, created };
 }
 
-/** Explains what the schema's own checks refuse. */
-function reasonOf(error: unknown): UserError | undefined {
+/** Returns the user error for a value that violates a CHECK of the schema. */
+function userErrorOf(error: unknown): UserError | undefined {
   const cause = causeOf(error) as Error & { constraint_name?: string };
   if (codeOf(cause) !== CHECK_VIOLATION) return undefined;
   if (cause.constraint_name === 'key_name_is_name') {
-    const { minLength: least, maxLength: most } = contract.components.schemas.Name ?? {};
-    return new UserError(`the name must have ${least} to ${most} characters, none of them a control character`);
+    const { minLength, maxLength } = contract.components.schemas.Name ?? {};
+    return new UserError(`the name must have ${minLength} to ${maxLength} characters, and no control characters`);
   }
-  if (cause.constraint_name === 'key_expires_later') return new UserError('the key would have expired already');
+  if (cause.constraint_name === 'key_expires_later') return new UserError('the expiry must be in the future');
   return undefined;
 }
 
-/** Those of `ids` that belong to no business profile. */
+/** Returns the `ids` that are not ids of business profiles. */
 export async function unknownProfiles(database: Database, ids: readonly string[]): Promise<string[]> {
   if (ids.length === 0) return [];
   const known = await database
@@ -72,23 +73,23 @@ export async function unknownProfiles(database: Database, ids: readonly string[]
   return ids.filter((id) => !known.some((profile) => profile.id === id));
 }
 
-/** All keys, expired and revoked ones too, oldest first. */
+/** Returns all keys, including expired and revoked ones, oldest first. */
 export async function listApiKeys(database: Database) {
-  return database.select(shown).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
+  return database.select(shownColumns).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
 }
 
-/** Revokes a key; undefined if no key has this id, or it is revoked already. */
+/** Revokes a key and returns its record, or undefined if no key has this id or it is already revoked. */
 export async function revokeApiKey(database: Database, id: string) {
   const now: SQL<string> = sql`now()`;
   const [revoked] = await database
     .update(apiKeys)
     .set({ revokedAt: now })
     .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
-    .returning(shown);
+    .returning(shownColumns);
   return revoked;
 }
 
-/** What is stored of a key. */
+/** Returns the hash under which a key is stored: its SHA-256, in hexadecimal. */
 export function hashOf(key: string): string {
   return createHash('sha256').update(key).digest('hex');
 }

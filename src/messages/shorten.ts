@@ -1,60 +1,60 @@
-/** What users sent, as messages repeat it. */
+/** Makes texts from outside safe to repeat in a message: shortened, and without invisible characters. */
 import { contract } from '../contract.js';
 
-/** The most characters of a name or a value that are repeated in a message. */
+/** The most UTF-16 code units of a name or a value that a message repeats. */
 const MAX_SHOWN = contract.components.schemas.Fault?.properties?.parameter?.maxLength as number;
 
 /**
- * Characters that can't be seen, or not be told from a space: controls, bidirectional marks, variation selectors, halves of
- * surrogate pairs, what is unassigned or private, and every space but U+0020.
+ * Characters that are invisible or look like a space: controls, bidirectional marks, variation selectors, halves of surrogate
+ * pairs, unassigned and private code points, and every space but U+0020.
  */
 const HIDDEN = /[\p{C}\p{Default_Ignorable_Code_Point}]|(?! )\p{Z}/gu;
 
-/** Whether a text has characters that can't be seen. */
+/** Returns whether a text has hidden characters. */
 export function hasHidden(text: string): boolean {
   return text.search(HIDDEN) >= 0;
 }
 
-/** Returns a name exactly as it was sent, at most `MAX_SHOWN` UTF-16 code units of it. */
+/** Returns a name as it was sent, without escapes, and cut to at most `MAX_SHOWN` code units. */
 export function shorten(text: string): string {
   if (text.length <= MAX_SHOWN) return text;
-  // Half of a surrogate pair is not a character.
+  // Do not leave half of a surrogate pair.
   return `${text.slice(0, MAX_SHOWN - 1).replace(/[\ud800-\udbff]$/, '')}…`;
 }
 
-/** Returns a text from outside with each character that can't be seen as its escape, such as `\u202a`. */
+/** Returns a text with its hidden characters escaped, such as `\u202a`. */
 export function printable(text: string): string {
   return text === '' ? "''" : text.replace(HIDDEN, escaped);
 }
 
-/** Returns a name from outside for a message: printable, and at most `MAX_SHOWN` UTF-16 code units long. */
+/** Returns a name for a message: printable, and at most `MAX_SHOWN` code units long. */
 export function abridged(name: string): string {
   return name === '' ? "''" : abridge(name, printable);
 }
 
-/** Returns a value from outside for a message: in quotes, printable, with at most `MAX_SHOWN` code units between them. */
+/** Returns a value for a message: printable and in quotes, with at most `MAX_SHOWN` code units between them. */
 export function quoted(value: string): string {
   return `"${abridge(value, (character) => (/["\\]/.test(character) ? `\\${character}` : printable(character)))}"`;
 }
 
-/** Returns a value without what can't be seen, and with compatible characters replaced, such as a full-width plus. */
+/** Returns a value without hidden characters, and with compatibility characters replaced, such as a full-width plus. */
 export function withoutHidden(value: string): string {
   return value.normalize('NFKC').replace(HIDDEN, '');
 }
 
-/** Shows `text` character by character, and leaves out the end if that would be longer than `MAX_SHOWN`. */
+/** Converts `text` character by character with `show`, and cuts the result to `MAX_SHOWN` code units. */
 function abridge(text: string, show: (character: string) => string): string {
   const shown = Array.from(text.slice(0, MAX_SHOWN + 1), show);
   if (shown.join('').length <= MAX_SHOWN) return shown.join('');
   let start = '';
-  for (const each of shown) {
-    if (start.length + each.length >= MAX_SHOWN) break;
-    start += each;
+  for (const part of shown) {
+    if (start.length + part.length >= MAX_SHOWN) break;
+    start += part;
   }
   return `${start}…`;
 }
 
-/** As JSON escapes it, if JSON does; code points beyond U+FFFF as `\u{e0001}`. */
+/** Returns a character's escape in JSON, or one in the same form; beyond U+FFFF, `\u{e0001}`. */
 function escaped(character: string): string {
   const json = JSON.stringify(character).slice(1, -1);
   if (json !== character) return json;

@@ -111,11 +111,23 @@ async function deleteStrayPostings(database: Database, strays: Spool): Promise<v
   });
 }
 
+/**
+ * Deletes the postings that their number's item does not have now. They are looked up by the primary key, whatever the
+ * statistics: no other index has them in order.
+ */
 async function deletePostings(sql: Transaction, rows: Row[]): Promise<void> {
   const json = JSON.stringify(rows.map(({ key, json }) => ({ phone_number: key, term_id: json })));
   await sql`
-    DELETE FROM postings USING json_to_recordset(${json}::text::json) AS stray (phone_number text COLLATE "C", term_id bigint)
-    WHERE postings.term_id = stray.term_id AND postings.phone_number = stray.phone_number AND postings.term_id <> ALL (coalesce((
-      SELECT term_ids FROM items WHERE items.phone_number = postings.phone_number
+    DELETE FROM postings
+    WHERE ctid = ANY (ARRAY(
+      SELECT (
+        SELECT ctid FROM postings
+        WHERE postings.term_id = stray.term_id AND postings.phone_number BETWEEN stray.phone_number AND stray.phone_number
+        ORDER BY postings.phone_number
+      )
+      FROM json_to_recordset(${json}::text::json) AS stray (phone_number text COLLATE "C", term_id bigint)
+    )) AND term_id <> ALL (coalesce((
+      SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
+      ORDER BY items.phone_number
     ), '{}'))`;
 }

@@ -1,116 +1,139 @@
 /**
  * The list query: from a filter to a page.
  *
- * A page must cost the same no matter how many numbers match and how many there are. So a filter is turned into ranges of
- * indexes in which the phone numbers are in the order of the pages, and the first few of each are merged:
+ * ## Ranges and candidates
+ *
+ * A page must cost the same no matter how many numbers there are and how many of them match. So a filter becomes ranges
+ * of indexes, each of which has its phone numbers in page order, and the first few of each are merged:
  *
  * - Filters on attributes alone scan the indexes of `items`, one range for each value.
  * - Filters on status or entries become terms and scan `postings`, one range for each value and term.
- * - Where several attributes are combined, no index has exactly what is asked for, and long lists may mean thousands
- *   of ranges. Then candidates are tested. Several scans contain what is asked for, among other numbers; the one whose next
- *   numbers reach furthest has the fewest candidates, and is the driving set of the page. Batches of candidates grow until
- *   the page is full, the scan is at its end, or reading the exact ranges costs less than the next batch.
- * - A given phone number is one row; everything else is tested on it.
+ * - For several attributes at once, no index has exactly the numbers that match, and long lists of values may need
+ *   thousands of ranges. Then candidates are tested. Several scans contain all numbers that match, among other numbers;
+ *   the one that reaches furthest at the same cost has the fewest others, and is the driving scan of the page. Its
+ *   candidates are read in growing batches until the page is full, the scan ends, or the exact ranges cost less than
+ *   the next batch.
+ * - A filter on a phone number reads one row and tests the rest on it.
  *
- * plan.ts chooses between them; statements.ts is their SQL.
+ * plan.ts makes this choice; statements.ts has the SQL.
  *
- * Writers may come between the statements of one page. Each statement reads its own interval of phone numbers, in
- * one snapshot, and finds the wanted terms in that snapshot: a number that matches throughout is in the driving set and
- * passes its tests. Earlier snapshots decide only which set drives.
+ * ## Concurrent writers
+ *
+ * Writers may commit between the statements of one page. Each statement uses one snapshot, in which it finds the wanted
+ * terms and reads an interval of phone numbers that no other statement reads. So a number that matches in every
+ * snapshot is in the driving scan and passes the tests. Earlier statements decide only which scan that is.
  */
-import { fillPlaceholders, type SQL, sql } from 'drizzle-orm';
+import { fillPlaceholders, type Query, type SQL, sql } from 'drizzle-orm';
 import { PgDialect } from 'drizzle-orm/pg-core';
 import type { Database } from '../database/connect.js';
 import type { Signal } from '../database/reads.js';
-import type { Filter } from '../request/filter.js';
-import { type CandidateScan, countsOf, nextStep, type Scan, type Step } from './plan.js';
+import { type Filter, limitToProfiles } from '../request/filter.js';
+import type { BatchParameters, PageParameters } from './fragment.js';
+import { attributesIn, type CandidateScan, maxTerms, nextStep, type Scan, type Step } from './plan.js';
 import { END, pageOfAll, pageOfCandidates, pageOfNumber, pageOfRanges, reachOf } from './statements.js';
 
 /** A page of the list. */
 export interface Page {
-  /** The items as JSON, separated by commas, as the answer carries them; in pieces, which PostgreSQL's socket gave. */
+  /** The items as JSON, separated by commas: pieces of the response's body, as PostgreSQL sent them. */
   items: readonly Buffer[];
-  /** How many there are. */
+  /** The number of items. */
   count: number;
-  /** The phone number of the last one; null if there is none. */
+  /** The phone number of the last item; null if the page is empty. */
   last: string | null;
   hasNext: boolean;
 }
 
 export interface PageRequest {
   filter: Filter;
-  /** The business profiles that may be seen; null for all. */
+  /** The ids of the business profiles that the client may see; null for all. */
   visibleProfiles: readonly string[] | null;
-  /** The phone number after which the page begins; '' for the first page. */
+  /** The phone number that the page follows; '' for the first page. */
   after: string;
-  /** The most items. */
+  /** The largest number of items. */
   size: number;
 }
 
 /** Reads a page. Once `signal` is aborted, it sends no further statement and rejects with the signal's reason. */
 export type ReadPage = (request: PageRequest, signal?: Signal) => Promise<Page>;
 
-/** What the first batch may cost for each row of a page, in the units of plan.ts: enough to test 8 candidates on rows. */
-const COST_PER_ROW = 32;
-/** What each scan may cost, in the same units, when their reaches are compared. */
-const SAMPLE = 128;
-/** How much larger each batch is than the one before. */
+/**
+ * The cost of the first batch per item of the page, in the unit of `nextStep`: enough to test 8 candidates on their
+ * rows.
+ */
+const COST_PER_ITEM = 32;
+/** The cost of each sample by which scans are compared, in the same unit. */
+const COST_PER_SAMPLE = 128;
+/** How much larger each batch is than the previous one. */
 const GROWTH = 4;
 
 /**
- * Prepares the list query on a client; each statement is compiled once and prepared once on each connection.
- * `costPerRow` and `growth` are for tests that want many small batches.
+ * Prepares the list query on a client and returns the function that reads pages. Each statement is compiled once, and
+ * prepared once per connection. Tests set `costPerItem` and `growth` to get many small batches.
  */
-export function preparePages(client: Client, { costPerRow = COST_PER_ROW, growth = GROWTH } = {}): ReadPage {
-  const { readPart, readReach } = prepareStatements(client);
+export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, growth = GROWTH } = {}): ReadPage {
+  const { readWhole, readBatch, readReach } = prepareStatements(client);
 
-  return async ({ filter, visibleProfiles, after, size }, signal) => {
-    const businessProfiles = profilesOf(filter, visibleProfiles);
-    if (businessProfiles?.length === 0) return NO_PAGE;
+  return async (request, signal) => {
+    const { after, size } = request;
+    const filter = limitToProfiles(request.filter, request.visibleProfiles);
+    if (filter.businessProfileId?.length === 0) return EMPTY_PAGE;
     signal?.throwIfAborted();
-    const counts = countsOf(filter, businessProfiles);
-    const values = { ...filter, businessProfiles, isByTerm: counts.terms !== null, after, size };
-    let batch = costPerRow * (size + 1);
-    const first = nextStep(counts, batch);
-    if (first.read !== 'candidates') return readPart(first, values);
+    const terms = maxTerms(filter);
+    const parameters = { ...filter, isByTerm: terms !== null, after, size };
+    let budget = costPerItem * (size + 1);
+    const first = nextStep(filter, terms, budget);
+    if (first.read !== 'candidates') return readWhole(first, parameters);
 
-    const { scan, cost, terms = counts.terms } = await choose(first.scans, values);
+    const { driving, existingTerms } = await choose(first.scans, parameters);
+    const { scan, cost } = driving;
     signal?.throwIfAborted();
-    const candidates = { read: 'candidates', scan, hasSeveralAttributes: counts.attributes.size > 1 } as const;
-    let page = await readPart(candidates, { ...values, count: Math.ceil(batch / cost) });
+    let page = await readBatch(scan, { ...parameters, count: Math.ceil(budget / cost) });
     while (!page.hasNext && page.until !== END) {
       signal?.throwIfAborted();
-      batch = Math.ceil(batch * growth);
-      const next = nextStep({ ...counts, terms }, batch);
-      const rest = { ...values, after: page.until, size: size - page.count, count: Math.ceil(batch / cost) };
-      page = joined(page, await readPart(next.read === 'candidates' ? candidates : next, rest));
+      budget = Math.ceil(budget * growth);
+      const rest = { ...parameters, after: page.until, size: size - page.count };
+      const step = nextStep(filter, existingTerms ?? terms, budget);
+      const next =
+        step.read === 'candidates'
+          ? await readBatch(scan, { ...rest, count: Math.ceil(budget / cost) })
+          : await readWhole(step, rest);
+      page = joined(page, next);
     }
     return page;
   };
 
-  /** Of several scans, the one that reaches furthest at the same cost; and how many wanted terms exist, if one has shown it. */
+  /**
+   * Returns the scan that reaches furthest at the same cost. If this measured the scan of all wanted terms,
+   * `existingTerms` is how many of them exist; otherwise it is null.
+   */
   async function choose(
     scans: readonly CandidateScan[],
-    values: Values,
-  ): Promise<CandidateScan & { terms?: number | undefined }> {
+    parameters: PageParameters,
+  ): Promise<{ driving: CandidateScan; existingTerms: number | null }> {
     const [only] = scans as [CandidateScan];
-    if (scans.length === 1) return only;
-    const reaches = await Promise.all(
-      scans.map(async (of) => ({ ...of, ...(await readReach(of.scan, { ...values, count: SAMPLE / of.cost })) })),
+    if (scans.length === 1) return { driving: only, existingTerms: null };
+    const measured = await Promise.all(
+      scans.map(async (candidates) => {
+        const count = COST_PER_SAMPLE / candidates.cost;
+        return { candidates, reach: await readReach(candidates.scan, { ...parameters, count }) };
+      }),
     );
-    const ofTerms = reaches.find(({ scan }) => scan.of === 'postings' && scan.attribute === null);
-    const furthest = reaches.reduce((best, each) => (each.last > best.last ? each : best));
-    return { ...furthest, terms: ofTerms?.ranges };
+    const furthest = measured.reduce((best, other) => (other.reach.last > best.reach.last ? other : best));
+    const ofAllTerms = measured.find(
+      ({ candidates: { scan } }) => scan.table === 'postings' && scan.attribute === null,
+    );
+    return { driving: furthest.candidates, existingTerms: ofAllTerms?.reach.ranges ?? null };
   }
 }
 
-/** A page, and up to which phone number it has all that match. */
+/** A page, or the beginning of one. */
 interface Part extends Page {
+  /** The phone number up to which all numbers that match have been read; `END` if there are no more. */
   until: string;
 }
 
 const COMMA = Buffer.from(',');
-const NO_PAGE: Part = { items: [], count: 0, last: null, hasNext: false, until: END };
+const EMPTY_PAGE: Page = { items: [], count: 0, last: null, hasNext: false };
 
 function joined(page: Part, next: Part): Part {
   if (page.count === 0) return next;
@@ -118,42 +141,36 @@ function joined(page: Part, next: Part): Part {
   return { ...next, items: [...page.items, COMMA, ...next.items], count: page.count + next.count };
 }
 
-function profilesOf({ businessProfileId }: Filter, visible: readonly string[] | null): readonly string[] | null {
-  if (businessProfileId === null) return visible;
-  return visible === null || visible.includes(businessProfileId) ? [businessProfileId] : [];
-}
-
-/** How far a scan reaches: up to which phone number its sample goes, `END` where it has no more, over how many ranges. */
+/** How far a sample of a scan reaches. */
 interface Reach {
+  /** The last phone number of the sample; `END` if the scan has no more than that. */
   last: string;
+  /** The number of ranges of the scan. */
   ranges: number;
 }
 
-type Values = Record<string, unknown>;
-type PageRow = [items: Buffer, count: Buffer, last: Buffer | null, hasNext: Buffer, until: Buffer];
-type Statement =
-  | Exclude<Step, { read: 'candidates' }>
-  | { read: 'candidates'; scan: Scan; hasSeveralAttributes: boolean };
-
-/** What sends the statements: a pool, or a transaction. */
+/** Sends the statements: a pool or a transaction. */
 type Client = Pick<Database['$client'], 'unsafe'>;
 
 function prepareStatements(client: Client) {
   const dialect = new PgDialect();
-  const statements = new Map<string, ReturnType<SQL['toQuery']>>();
+  const queries = new Map<string, Query>();
 
-  /** The one row of a statement, as the bytes that PostgreSQL sent: those of the items are also what a client gets. */
-  async function read(name: string, text: () => SQL, values: Values) {
-    const statement = statements.get(name) ?? dialect.sqlToQuery(text());
-    statements.set(name, statement);
-    const parameters = fillPlaceholders(statement.params, values) as string[];
-    const [row] = await client.unsafe(statement.sql, parameters, { prepare: true }).raw();
-    return row as Buffer[];
+  /**
+   * Reads the single row of a statement, as the bytes that PostgreSQL sent: those of the items become the response's
+   * body.
+   */
+  async function readRow(name: string, statement: () => SQL, parameters: Partial<BatchParameters>): Promise<Row> {
+    const query = queries.get(name) ?? dialect.sqlToQuery(statement());
+    queries.set(name, query);
+    const values = fillPlaceholders(query.params, parameters) as string[];
+    const [row] = await client.unsafe(query.sql, values, { prepare: true }).raw();
+    return row as Row;
   }
 
-  async function readPart(part: Statement, values: Values): Promise<Part> {
-    const text = () => sql`select items, count, last, has_next, until from (${textOf(part)}) AS page`;
-    const [items, count, last, hasNext, until] = (await read(nameOf(part), text, values)) as PageRow;
+  async function readPart(name: string, statement: () => SQL, parameters: PageParameters): Promise<Part> {
+    const select = () => sql`select items, count, last, has_next, until from (${statement()}) AS page`;
+    const [items, count, last, hasNext, until] = (await readRow(`page of ${name}`, select, parameters)) as PageRow;
     return {
       items: [items],
       count: Number(count),
@@ -163,32 +180,35 @@ function prepareStatements(client: Client) {
     };
   }
 
-  async function readReach(scan: Scan, values: Values): Promise<Reach> {
-    const text = () => sql`select last, ranges from (${reachOf(scan)}) AS reach`;
-    const [last, ranges] = await read(`reach of ${nameOfScan(scan)}`, text, values);
-    return { last: `${last}`, ranges: Number(ranges) };
-  }
+  return {
+    /** Reads the page, or the rest of it, by a single statement. */
+    readWhole(step: Exclude<Step, { read: 'candidates' }>, parameters: PageParameters): Promise<Part> {
+      switch (step.read) {
+        case 'all':
+          return readPart('all numbers', () => pageOfAll, parameters);
+        case 'number':
+          return readPart('one number', () => pageOfNumber, parameters);
+        case 'ranges':
+          return readPart(`ranges of ${nameOf(step.scan)}`, () => pageOfRanges(step.scan), parameters);
+      }
+    },
 
-  return { readPart, readReach };
+    /** Reads the numbers that match among the next `count` numbers of `scan`. */
+    readBatch(scan: Scan, parameters: BatchParameters): Promise<Part> {
+      const hasSeveralAttributes = attributesIn(parameters).length > 1;
+      const name = `candidates of ${nameOf(scan)}${hasSeveralAttributes ? ' with several attributes' : ''}`;
+      return readPart(name, () => pageOfCandidates(scan, hasSeveralAttributes), parameters);
+    },
+
+    async readReach(scan: Scan, parameters: BatchParameters): Promise<Reach> {
+      const select = () => sql`select last, ranges from (${reachOf(scan)}) AS reach`;
+      const [last, ranges] = await readRow(`reach of ${nameOf(scan)}`, select, parameters);
+      return { last: `${last}`, ranges: Number(ranges) };
+    },
+  };
 }
 
-function textOf(part: Statement): SQL {
-  switch (part.read) {
-    case 'all':
-      return pageOfAll;
-    case 'number':
-      return pageOfNumber;
-    case 'ranges':
-      return pageOfRanges(part.scan);
-    case 'candidates':
-      return pageOfCandidates(part.scan, part.hasSeveralAttributes);
-  }
-}
+type Row = (Buffer | null)[];
+type PageRow = [items: Buffer, count: Buffer, last: Buffer | null, hasNext: Buffer, until: Buffer];
 
-function nameOf(part: Statement): string {
-  if (part.read === 'all' || part.read === 'number') return `page of ${part.read}`;
-  const several = part.read === 'candidates' && part.hasSeveralAttributes ? ' with several attributes' : '';
-  return `page of ${part.read} of ${nameOfScan(part.scan)}${several}`;
-}
-
-const nameOfScan = ({ of, attribute }: Scan) => `${of} by ${attribute ?? 'phone number'}`;
+const nameOf = ({ table, attribute }: Scan) => `${table} by ${attribute ?? 'phone number'}`;

@@ -1,121 +1,122 @@
 /**
- * Which ranges of which indexes a page is read from. Nothing here knows SQL or the data: the choice follows from how many
- * values the filter has, and from how far earlier batches of candidates went without filling the page.
+ * Chooses the index ranges that a page is read from. Nothing here knows SQL or the data: the choice follows from how
+ * many values the filter has, and from a budget, which grows with each batch that leaves the page unfilled.
  */
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 import type { Filter } from '../request/filter.js';
 
-/** What a number belongs to, as a filter names it. */
-export const ATTRIBUTES = ['businessProfiles', 'reportingGroups', 'internalNames'] as const;
-export type Attribute = (typeof ATTRIBUTES)[number];
+/** What a number belongs to. Filter, `items` and `postings` use the same names. */
+export const ATTRIBUTES = ['businessProfileId', 'reportingGroup', 'internalName'] as const;
+type Attribute = (typeof ATTRIBUTES)[number];
 
 /**
- * Ranges of an index, in each of which the phone numbers are in the order of the pages: of the items or the postings,
- * one range for each value of `attribute` (all items if it is null) and, of the postings, for each wanted term.
+ * Ranges of an index, each of which has its phone numbers in page order. In `items`, there is a range for each value of
+ * `attribute`, or a single one if it is null; in `postings`, there are that many for each wanted term.
  */
 export interface Scan {
-  of: 'items' | 'postings';
+  table: 'items' | 'postings';
   attribute: Attribute | null;
 }
 
-/** What a filter asks for, counted. */
-export interface Counts {
-  phoneNumber: boolean;
-  /** The attributes that the filter names, with the number of their values. */
-  attributes: ReadonlyMap<Attribute, number>;
-  /** The most terms that the filter can mean; null where it asks for no status and no entry. */
-  terms: number | null;
-}
-
+/** What to read next. */
 export type Step =
-  /** All numbers match. */
+  /** All numbers: the filter is empty. */
   | { read: 'all' }
-  /** One number, tested. */
+  /** The one number that the filter names, which must also match the rest of the filter. */
   | { read: 'number' }
-  /** What matches is exactly what is in the ranges of `scan`. */
+  /** The ranges of `scan`, which contain exactly the numbers that match. */
   | { read: 'ranges'; scan: Scan }
-  /** What matches is in the ranges of each of `scans`, among other numbers: a batch of one of them is tested. */
+  /** A batch of candidates from one of `scans`. Each scan contains all numbers that match, among other numbers. */
   | { read: 'candidates'; scans: readonly CandidateScan[] };
 
 export interface CandidateScan {
   scan: Scan;
-  /** What it costs to test one of its candidates, where it costs 1 to test one on the index that it was found in. */
+  /** The cost of testing one candidate, in the unit of `nextStep`. */
   cost: number;
 }
 
-/** What it costs to test a candidate on its row, in tests on the index that it was found in. */
+/** The cost of testing a candidate on its row, instead of on the index entry by which it was found. */
 const COST_OF_ROW = 4;
-/** And to read a page from exact ranges, for each of them. */
+/** The cost per range of reading a page from exact ranges. */
 const COST_OF_EXACT_RANGE = 4;
-/** And to compare a scan by its reach and find its candidates, for each of its ranges. */
-const COST_OF_COMPARED_RANGE = 8;
+/** The cost per range of measuring a scan's reach and then finding its candidates. */
+const COST_OF_MEASURED_RANGE = 8;
 
 /**
- * The next step towards a page. Where one index has exactly what is asked for, its ranges are read as soon as that costs
- * no more than `batch`, in tests of candidates; otherwise as many candidates are tested as that pays for.
+ * Returns what to read next. If one index has exactly the numbers that match, its ranges are read as soon as their cost
+ * is within `budget`; until then, the budget pays for candidates.
+ *
+ * The unit of costs and of `budget` is the test of one candidate on the index entry by which it was found.
+ * @param filter already limited to the profiles that the client may see
+ * @param terms how many wanted terms there are at most, as `maxTerms` returns it
  */
-export function nextStep({ phoneNumber, attributes, terms }: Counts, batch: number): Step {
-  if (phoneNumber) return { read: 'number' };
-  if (attributes.size === 0 && terms === null) return { read: 'all' };
-  const named = [...attributes.keys()];
-  const isCheap = (ranges: number, cost: number) => ranges * cost <= batch;
-  if (named.length < 2) {
-    const [attribute = null] = named;
-    if (terms === null) return { read: 'ranges', scan: { of: 'items', attribute } };
-    const values = attribute === null ? 1 : (attributes.get(attribute) ?? 1);
-    if (isCheap(values * terms, COST_OF_EXACT_RANGE)) return { read: 'ranges', scan: { of: 'postings', attribute } };
+export function nextStep(filter: Filter, terms: number | null, budget: number): Step {
+  if (filter.phoneNumber !== null) return { read: 'number' };
+  const attributes = attributesIn(filter);
+  const [attribute = null] = attributes;
+  if (attributes.length < 2) {
+    if (terms === null) return attribute === null ? { read: 'all' } : ranges('items', attribute);
+    const rangeCount = valueCount(attribute) * terms;
+    if (rangeCount * COST_OF_EXACT_RANGE <= budget) return ranges('postings', attribute);
   }
-  const ofItems = (named.length > 0 ? named : [null]).map((attribute) => ({ of: 'items' as const, attribute }));
-  return {
-    read: 'candidates',
-    scans: [
-      ...ofItems.map((scan) => ({ scan, cost: named.length < 2 ? COST_OF_ROW : 1 })),
-      ...scansOfPostings().map((scan) => ({ scan, cost: COST_OF_ROW })),
-    ],
-  };
+  return { read: 'candidates', scans: [...scansOfItems(), ...scansOfPostings()] };
 
-  /** The terms within the attribute that has the fewest values, or the terms alone; none if there are too many ranges. */
-  function scansOfPostings(): Scan[] {
-    if (terms === null || !isCheap(terms, COST_OF_COMPARED_RANGE)) return [];
-    const valuesOf = (name: Attribute) => attributes.get(name) ?? 1;
-    const [narrowest] = named.toSorted((one, other) => valuesOf(one) - valuesOf(other));
-    const isNarrow =
-      named.length > 1 && narrowest !== undefined && isCheap(valuesOf(narrowest) * terms, COST_OF_COMPARED_RANGE);
-    return [{ of: 'postings', attribute: isNarrow ? narrowest : null }];
+  function valueCount(name: Attribute | null): number {
+    return (name && filter[name]?.length) ?? 1;
+  }
+
+  function scansOfItems(): CandidateScan[] {
+    // With several attributes, the index of one contains the others, so that candidates are tested without their rows.
+    const cost = attributes.length > 1 ? 1 : COST_OF_ROW;
+    const names = attributes.length > 0 ? attributes : [null];
+    return names.map((name) => ({ scan: { table: 'items', attribute: name }, cost }));
+  }
+
+  /**
+   * Returns the wanted terms, within the attribute that has the fewest values if possible; nothing if both cost too
+   * much.
+   */
+  function scansOfPostings(): CandidateScan[] {
+    const isWithinBudget = (rangeCount: number) => rangeCount * COST_OF_MEASURED_RANGE <= budget;
+    if (terms === null || !isWithinBudget(terms)) return [];
+    const [narrowest = null] = attributes.toSorted((a, b) => valueCount(a) - valueCount(b));
+    const isNarrow = attributes.length > 1 && isWithinBudget(valueCount(narrowest) * terms);
+    return [{ scan: { table: 'postings', attribute: isNarrow ? narrowest : null }, cost: COST_OF_ROW }];
   }
 }
 
-/** Counts what is asked; `businessProfiles` are those of the filter that may be seen, null for all. */
-export function countsOf(filter: Filter, businessProfiles: readonly string[] | null): Counts {
-  const values = { ...filter, businessProfiles };
-  const attributes = ATTRIBUTES.flatMap((name) => {
-    const list = values[name];
-    return list === null ? [] : [[name, list.length] as const];
-  });
-  return { phoneNumber: filter.phoneNumber !== null, attributes: new Map(attributes), terms: maxTerms(filter) };
+const ranges = (table: Scan['table'], attribute: Scan['attribute']): Step => ({
+  read: 'ranges',
+  scan: { table, attribute },
+});
+
+/** Returns the attributes that a filter has values for. */
+export function attributesIn(filter: Filter): Attribute[] {
+  return ATTRIBUTES.filter((name) => filter[name] !== null);
 }
 
-/** Highest priority first, as specification 3.2 has them. */
+/** A number's statuses, highest priority first (specification 3.2). */
 const STATUSES = Object.values(Status);
 
-/** The place in `STATUSES` of a number's status when it has such entries only. */
+/** Returns the index in `STATUSES` of the status of a number that has only entries with `detailedStatus`. */
 function priorityOf(detailedStatus: DetailedStatus): number {
   if (detailedStatus === 'approved.optOut') return 3;
   if (detailedStatus === 'approved.optIn') return 2;
   return detailedStatus.startsWith('rejected.') ? 1 : 0;
 }
 
-/** How many terms the filter means if all that could exist do; null if it asks for none. */
-export function maxTerms({ carriers, features, detailedStatuses, statuses, dottedStatuses }: Filter): number | null {
-  const byStatus = statuses !== null || dottedStatuses !== null;
-  const byEntry = carriers !== null || features !== null || detailedStatuses !== null;
-  if (!byStatus && !byEntry) return null;
-  // An entry's number has the status of the entry, or one of a higher priority because of another entry.
-  const pairs = (detailedStatuses ?? Object.values(DetailedStatus)).flatMap((detailedStatus) =>
-    STATUSES.slice(0, priorityOf(detailedStatus) + 1).filter(
-      (status) => !byStatus || statuses?.includes(status) || dottedStatuses?.includes(detailedStatus),
+/** Returns how many terms the filter wants at most; null if it has no condition on statuses or entries. */
+export function maxTerms({ carrier, feature, detailedStatus, status, dottedStatus }: Filter): number | null {
+  const isByStatus = status !== null || dottedStatus !== null;
+  const isByEntry = carrier !== null || feature !== null || detailedStatus !== null;
+  if (!isByStatus && !isByEntry) return null;
+  // A number has the status that one of its entries gives it, or one of a higher priority because of another entry.
+  const pairs = (detailedStatus ?? Object.values(DetailedStatus)).flatMap((entryStatus) =>
+    STATUSES.slice(0, priorityOf(entryStatus) + 1).filter(
+      (numberStatus) => !isByStatus || status?.includes(numberStatus) || dottedStatus?.includes(entryStatus),
     ),
   );
-  const ofEntries = (carriers?.length ?? 1) * (features ?? Object.values(Feature)).length * pairs.length;
-  return ofEntries + (!byEntry && statuses?.includes('unregistered') ? 1 : 0);
+  const features = feature ?? Object.values(Feature);
+  const termsOfEntries = (carrier?.length ?? 1) * features.length * pairs.length;
+  return termsOfEntries + (!isByEntry && status?.includes('unregistered') ? 1 : 0);
 }

@@ -1,258 +1,289 @@
 /**
- * The statements of the list query. Each text below is a whole statement once its named parts are put in;
- * test/page/statements holds some of them as PostgreSQL gets them, with their plans.
+ * The statements of the list query, as Drizzle's SQL. test/page/statements has some of them as PostgreSQL gets them,
+ * whole and with their plans.
  *
- * The planner is left no choice. A range of an index is a subquery of its own: one value for each column that the index
- * begins with, and then phone numbers in order, up to a LIMIT. What is to be computed once, or first, is a materialized
- * common table expression. A test of candidates is written so that no index could serve it: `… IS NULL OR … IN (SELECT …)`
- * is computed for the rows that were found, from a hash of the values.
+ * ## No choice for the planner
+ *
+ * A range of an index is read by a subquery: one value for each column that the index begins with, then phone numbers
+ * in order, up to a LIMIT. What has to be computed once, or first, is a materialized common table expression.
+ * Candidates are tested by `… IS NULL OR … IN (SELECT …)`, which no index could serve: PostgreSQL looks each row up in
+ * a hash of the values.
+ *
+ * ## Names
+ *
+ * The statements share these common table expressions, with their columns in parentheses:
+ *
+ * - `wanted_terms` (`id`): the terms under which the numbers that match are listed.
+ * - `range` (`value`, `term_id`): a row for each range of the scan; one of the two columns if the scan needs only one.
+ * - `found` (`phone_number`): the page's numbers, and one more if there is a next page.
+ * - `bound`, `half`, `reach` (`last`): a single row with the last phone number to read.
  */
 import { type SQL, sql } from 'drizzle-orm';
-import { ATTRIBUTES, type Attribute, type Scan } from './plan.js';
-
-const after = sql`${sql.placeholder('after')}::text`;
-const count = sql`${sql.placeholder('count')}::int`;
-const size = sql`${sql.placeholder('size')}::int`;
-/** One number more than the page shows tells whether there is a next page. */
-const limit = sql`(${size} + 1)`;
-const phoneNumber = sql`${sql.placeholder('phoneNumber')}::text`;
-const carriers = sql`${sql.placeholder('carriers')}::text[]`;
-const features = sql`${sql.placeholder('features')}::text[]::feature[]`;
-const detailedStatuses = sql`${sql.placeholder('detailedStatuses')}::text[]::detailed_status[]`;
-const statuses = sql`${sql.placeholder('statuses')}::text[]::status[]`;
-const dottedStatuses = sql`${sql.placeholder('dottedStatuses')}::text[]::detailed_status[]`;
-const isByTerm = sql`${sql.placeholder('isByTerm')}::boolean`;
+import { businessProfiles, items, postings, terms } from '../database/schema.js';
+import { fragment, parameter } from './fragment.js';
+import { ATTRIBUTES, type Scan } from './plan.js';
 
 /** Sorts after every phone number, in byte order. */
 export const END = '~';
 const end = sql.raw(`'${END}'`);
 
-/** The column of an attribute, the same in the items and the postings, and the filter's values for it. */
-const COLUMNS: Record<Attribute, { column: SQL; values: SQL }> = {
-  businessProfiles: { column: sql`business_profile_id`, values: sql`${sql.placeholder('businessProfiles')}::uuid[]` },
-  reportingGroups: { column: sql`reporting_group`, values: sql`${sql.placeholder('reportingGroups')}::text[]` },
-  internalNames: { column: sql`internal_name`, values: sql`${sql.placeholder('internalNames')}::text[]` },
-};
+const tables = { items, postings };
+/** The same column in `items`, in `postings`, and in every subquery that reads one of them. */
+const { phoneNumber } = items;
+const after = parameter('after');
+const size = parameter('size');
+const count = parameter('count');
+/** One number more than the page shows tells whether there is a next page. */
+const sizeAndOne = fragment`(${size} + 1)`;
+
+const and = sql.raw(' AND ');
+/** The line break is for readers of the statements on file. */
+const andOnNewLine = sql.raw('\n        AND ');
+
+/** Joins common table expressions to a WITH clause, which begins with `wanted_terms` if `scan` reads postings. */
+function withExpressions(scan: Scan, ...expressions: SQL[]): SQL {
+  const all = scan.table === 'postings' ? [wantedTerms, ...expressions] : expressions;
+  return fragment`WITH ${sql.join(all, sql.raw(',\n  '))}`;
+}
+
+/** The conditions on a term, without the one on its carrier. */
+const isWantedTerm = fragment`(${parameter('feature')} IS NULL OR ${terms.feature} = ANY (${parameter('feature')}))
+      AND (${parameter('detailedStatus')} IS NULL OR ${terms.detailedStatus} = ANY (${parameter('detailedStatus')}))
+      AND (
+        ${parameter('status')} IS NULL AND ${parameter('dottedStatus')} IS NULL
+        OR ${terms.status} = ANY (${parameter('status')}) OR ${terms.detailedStatus} = ANY (${parameter('dottedStatus')})
+      )`;
 
 /**
- * The terms under which the numbers that the filter asks for are listed. If it names no carriers, they are the terms
- * without a carrier, of which there are few; else those of the carriers. Both are found by the index of the terms' values.
+ * A filter without carriers uses the terms without a carrier, which are few. The index of the terms' values finds both
+ * kinds.
  */
-const isWantedTerm = sql`(${features} IS NULL OR feature = ANY (${features}))
-      AND (${detailedStatuses} IS NULL OR detailed_status = ANY (${detailedStatuses}))
-      AND (
-        ${statuses} IS NULL AND ${dottedStatuses} IS NULL
-        OR status = ANY (${statuses}) OR detailed_status = ANY (${dottedStatuses})
-      )`;
-const wantedTerms = sql`wanted_terms AS MATERIALIZED (
-    SELECT id FROM terms WHERE ${carriers} IS NULL AND carrier = '' AND ${isWantedTerm}
+const wantedTerms = fragment`wanted_terms AS MATERIALIZED (
+    SELECT ${terms.id} FROM ${terms} WHERE ${parameter('carrier')} IS NULL AND ${terms.carrier} = '' AND ${isWantedTerm}
     UNION ALL
-    SELECT term.id FROM unnest(${carriers}) AS wanted CROSS JOIN LATERAL (
-      SELECT id FROM terms WHERE carrier = wanted AND ${isWantedTerm} OFFSET 0
+    SELECT term.${terms.id} FROM unnest(${parameter('carrier')}) AS wanted CROSS JOIN LATERAL (
+      SELECT ${terms.id} FROM ${terms} WHERE ${terms.carrier} = wanted AND ${isWantedTerm} OFFSET 0
     ) AS term
   )`;
 
 /**
- * Every number has a term. While the first import runs, no term is visible yet, and a page need not step over all its
- * numbers, which are not visible either.
+ * Every number has a term. During a transaction that loads the first numbers, no term is visible to others, so a page
+ * does not step over all the numbers, which are invisible as well.
  */
-const isAnyNumber = sql`EXISTS (SELECT FROM terms)`;
+const hasNumbers = fragment`EXISTS (SELECT FROM ${terms})`;
 
-/** The ranges of a scan, a row each. */
-function rangesOf({ of, attribute }: Scan): SQL {
-  if (attribute === null)
-    return of === 'items'
-      ? sql`SELECT 'all' AS value WHERE ${isAnyNumber}`
-      : sql`SELECT id AS term_id FROM wanted_terms`;
-  const { values } = COLUMNS[attribute];
-  return of === 'items'
-    ? sql`SELECT value FROM unnest(${values}) AS value WHERE ${isAnyNumber}`
-    : sql`SELECT value, id AS term_id FROM unnest(${values}) AS value CROSS JOIN wanted_terms`;
+/** Returns the expression `range`. */
+function rangesOf({ table, attribute }: Scan): SQL {
+  const values = attribute && fragment`unnest(${parameter(attribute)}) AS value`;
+  const rows = {
+    items: values
+      ? fragment`SELECT value FROM ${values} WHERE ${hasNumbers}`
+      : fragment`SELECT 'all' AS value WHERE ${hasNumbers}`,
+    postings: values
+      ? fragment`SELECT value, ${terms.id} AS ${postings.termId} FROM ${values} CROSS JOIN wanted_terms`
+      : fragment`SELECT ${terms.id} AS ${postings.termId} FROM wanted_terms`,
+  };
+  return fragment`range AS MATERIALIZED (${rows[table]})`;
 }
 
-const rangeColumns = ({ of, attribute }: Scan) =>
-  sql.raw(of === 'items' ? 'value' : attribute === null ? 'term_id' : 'value, term_id');
+function columnsOfRange({ table, attribute }: Scan): SQL {
+  if (table === 'items') return sql.raw('value');
+  return attribute === null ? fragment`${postings.termId}` : fragment`value, ${postings.termId}`;
+}
 
-const tableOf = ({ of }: Scan) => (of === 'items' ? sql`items` : sql`postings`);
-
-/** Whether a row is in a range, which is a row of `range`. */
-function isInRange({ of, attribute }: Scan): SQL {
-  const conditions: SQL[] = [];
-  if (attribute !== null) {
-    const { column } = COLUMNS[attribute];
-    conditions.push(sql`${column} = ANY (ARRAY[range.value]) AND `);
-  }
-  if (of === 'postings') conditions.push(sql`term_id = range.term_id AND `);
-  return sql.join(conditions);
+/** Returns the conditions that limit the scanned table to one row of `range`. */
+function inRange({ table, attribute }: Scan): SQL[] {
+  return [
+    ...(attribute === null ? [] : [fragment`${tables[table][attribute]} = ANY (ARRAY[range.value])`]),
+    ...(table === 'items' ? [] : [fragment`${postings.termId} = range.${postings.termId}`]),
+  ];
 }
 
 /**
- * The order of a range. Compared by `=`, an attribute would drop out of the order, which the primary key could then provide:
- * where the statistics promise a single value of an attribute, the planner would read all numbers in search of a rare one.
+ * Returns the order of a range. Compared by `=`, an attribute would drop out of the order, which the primary key could
+ * then provide: if the statistics promise a single value, the planner would read all numbers in search of a rare one.
  * `= ANY` of one value keeps the attribute in the order, and still stops at the end of the range.
  */
-const orderOf = ({ attribute }: Scan) =>
-  attribute === null ? sql`phone_number` : sql`${COLUMNS[attribute].column}, phone_number`;
-
-/** The numbers of a range after the previous page, in order; `until` and `tail` complete the statement. */
-const numbersOfRange = (scan: Scan, until: SQL, tail: SQL) => sql`SELECT phone_number FROM ${tableOf(scan)}
-      WHERE ${isInRange(scan)}phone_number > ${after}${until}
-      ORDER BY ${orderOf(scan)} ${tail}`;
+function orderOf({ table, attribute }: Scan): SQL {
+  return attribute === null ? fragment`${phoneNumber}` : fragment`${tables[table][attribute]}, ${phoneNumber}`;
+}
 
 /**
- * The next `most` numbers of all ranges of a scan, in order. A number may be in several ranges: only `distinct`
- * ensures that there are that many; otherwise they may end early, at `bound`.
+ * Selects the numbers of one range that follow the previous page, in order. `upTo` names the expression with the last
+ * phone number to read; `rows` is the LIMIT clause.
  */
-const nextOfRanges = (scan: Scan, most: SQL, distinct = sql``) => sql`range AS MATERIALIZED (${rangesOf(scan)}),
+function numbersOfRange(scan: Scan, upTo: 'bound' | 'half' | null, rows: SQL): SQL {
+  const conditions = [
+    ...inRange(scan),
+    fragment`${phoneNumber} > ${after}`,
+    ...(upTo ? [fragment`${phoneNumber} <= (SELECT last FROM ${sql.raw(upTo)})`] : []),
+  ];
+  return fragment`SELECT ${phoneNumber} FROM ${tables[scan.table]}
+      WHERE ${sql.join(conditions, and)}
+      ORDER BY ${orderOf(scan)} ${rows}`;
+}
+
+/**
+ * Returns the expressions up to `next`, which has the next `limit` numbers of a scan, in order. If a number is in
+ * several ranges, `next` may have fewer numbers and end at `bound`, unless `isComplete` is set.
+ */
+function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
+  const numbers = isComplete ? fragment`DISTINCT ${phoneNumber}` : fragment`${phoneNumber}`;
+  const limitOfRange = fragment`(SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ${limit} / count(*) + 1 END FROM range)`;
+  return fragment`${rangesOf(scan)},
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
   first AS MATERIALIZED (
-    SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
-      ${numbersOfRange(scan, sql``, sql`LIMIT (SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ${most} / count(*) + 1 END FROM range)`)}
+    SELECT range.*, row.${phoneNumber} FROM range CROSS JOIN LATERAL (
+      ${numbersOfRange(scan, null, fragment`LIMIT ${limitOfRange}`)}
     ) AS row
   ),
   bound AS MATERIALIZED (
-    SELECT coalesce((SELECT ${distinct}phone_number FROM first ORDER BY phone_number OFFSET ${most} - 1 LIMIT 1), ${end})
+    SELECT coalesce((SELECT ${numbers} FROM first ORDER BY ${phoneNumber} OFFSET ${limit} - 1 LIMIT 1), ${end})
       AS last
   ),
   next AS MATERIALIZED (
-    SELECT DISTINCT row.phone_number
-    FROM (SELECT DISTINCT ${rangeColumns(scan)} FROM first WHERE phone_number <= (SELECT last FROM bound)) AS range
+    SELECT DISTINCT row.${phoneNumber}
+    FROM (SELECT DISTINCT ${columnsOfRange(scan)} FROM first WHERE ${phoneNumber} <= (SELECT last FROM bound)) AS range
     CROSS JOIN LATERAL (
-      ${numbersOfRange(scan, sql` AND phone_number <= (SELECT last FROM bound)`, sql`LIMIT ${most}`)}
+      ${numbersOfRange(scan, 'bound', fragment`LIMIT ${limit}`)}
     ) AS row
-    ORDER BY phone_number LIMIT ${most}
+    ORDER BY ${phoneNumber} LIMIT ${limit}
   )`;
+}
 
 /**
- * About how far the next `count` numbers of a scan reach: to where half of the ranges have supplied their share of them,
- * but no further than where one range alone has supplied all of them. A single range is read only once for this.
+ * Returns the expressions up to `reach`, an estimate of the phone number that the next `count` numbers of a scan reach:
+ * the median of those at which the ranges have each supplied an equal share or, if it comes first, the one at which a
+ * single range has supplied all of them. A scan of one range is read only once for this.
  */
-const batchOfRanges = (scan: Scan) => sql`range AS MATERIALIZED (${rangesOf(scan)}),
+function batchOfRanges(scan: Scan): SQL {
+  return fragment`${rangesOf(scan)},
   share AS MATERIALIZED (
     SELECT coalesce((
-      ${numbersOfRange(scan, sql``, sql`OFFSET (SELECT (${count} - 1) / count(*) FROM range) LIMIT 1`)}
+      ${numbersOfRange(scan, null, fragment`OFFSET (SELECT (${count} - 1) / count(*) FROM range) LIMIT 1`)}
     ), ${end}) AS last FROM range
   ),
   half AS MATERIALIZED (
     SELECT coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY last), ${end}) AS last FROM share
   ),
   reach AS MATERIALIZED (
-    SELECT coalesce(min(row.phone_number), (SELECT last FROM half)) AS last FROM range CROSS JOIN LATERAL (
-      ${numbersOfRange(scan, sql` AND phone_number <= (SELECT last FROM half)`, sql`OFFSET ${count} - 1 LIMIT 1`)}
+    SELECT coalesce(min(row.${phoneNumber}), (SELECT last FROM half)) AS last FROM range CROSS JOIN LATERAL (
+      ${numbersOfRange(scan, 'half', fragment`OFFSET ${count} - 1 LIMIT 1`)}
     ) AS row
     WHERE (SELECT count(*) FROM range) > 1
   )`;
+}
 
 /**
- * The item of a number. Compared by `=`, a phone number would need no order, and where the statistics are of one row, PostgreSQL
- * 15 would read the whole of an index that only contains it, for each number. Its order has only the primary key.
+ * Compares an item's phone number. With `=`, the subquery would need no order, and if the statistics are of one row,
+ * PostgreSQL 15 would read a whole index that merely contains the phone number. Only the primary key has the order that
+ * BETWEEN requires.
  */
-const isItemOf = (number: SQL) => sql`items.phone_number BETWEEN ${number} AND ${number}`;
+const isItemOf = (number: SQL) => fragment`${items}.${phoneNumber} BETWEEN ${number} AND ${number}`;
+const orderOfItem = fragment`ORDER BY ${items}.${phoneNumber} OFFSET 0`;
 
-/** Whether a candidate has a wanted value of each attribute; that of `scan` is known. */
-const hasWantedAttributes = (scan?: Scan) =>
-  sql.join(
-    ATTRIBUTES.filter((attribute) => attribute !== scan?.attribute)
-      .map((attribute) => COLUMNS[attribute])
-      .map(({ column, values }) => sql`(${values} IS NULL OR ${column} IN (SELECT unnest(${values})))`),
-    sql`
-        AND `,
-  );
+/** Tests whether a candidate has a wanted value of each attribute, except the one that the scan already guarantees. */
+function hasWantedAttributes({ table, attribute: scanned }: Scan): SQL {
+  const tests = ATTRIBUTES.filter((attribute) => attribute !== scanned).map((attribute) => {
+    const values = parameter(attribute);
+    return fragment`(${values} IS NULL OR ${tables[table][attribute]} IN (SELECT unnest(${values})))`;
+  });
+  return sql.join(tests, andOnNewLine);
+}
 
-const hasWantedTerm = sql`term_ids && ARRAY(SELECT id FROM wanted_terms)`;
+const hasWantedTerm = fragment`${items.termIds} && ARRAY(SELECT ${terms.id} FROM wanted_terms)`;
 
-/** The same for a candidate whose row has not been read: it is looked up once everything else matches. */
-const isOfWantedTerm = sql`(NOT ${isByTerm} OR (
-          SELECT ${hasWantedTerm} FROM items WHERE ${isItemOf(sql`candidate.phone_number`)} ORDER BY items.phone_number OFFSET 0
+/** Tests a candidate that was found on an index only: its row is read once every other test has passed. */
+const hasWantedTermOnRow = fragment`(NOT ${parameter('isByTerm')} OR (
+          SELECT ${hasWantedTerm} FROM ${items} WHERE ${isItemOf(fragment`candidate.${phoneNumber}`)} ${orderOfItem}
         ))`;
 
 /**
- * An item as JSON text: what was derived when it was written, around its business profile, whose changes do not count as
- * changes of its numbers (the contract's BusinessProfile).
+ * An item as JSON text: what was derived when it was written, around its business profile, whose changes do not count
+ * as changes of its numbers (the contract's BusinessProfile).
  */
-const item = sql`'{"id":"' || items.id || '","phoneNumber":"' || items.phone_number || '","businessProfile":' || (
-      SELECT item FROM business_profiles WHERE id = items.business_profile_id
-    ) || items.item_tail AS item`;
+const item = fragment`'{"id":"' || ${items}.${items.id} || '","phoneNumber":"' || ${items}.${phoneNumber} || '","businessProfile":' || (
+      SELECT ${businessProfiles.item} FROM ${businessProfiles} WHERE ${businessProfiles.id} = ${items}.${items.businessProfileId}
+    ) || ${items}.${items.itemTail} AS item`;
 
 /**
- * The page of the phone numbers in `found`, of which there is one more than it shows if there is a next page. They are all
- * that match up to `until`. Here and below the items are joined as they come, which is in order: PostgreSQL 15 would sort
- * them once more for `string_agg(… ORDER BY …)`, an eighth of a page's time.
+ * Selects the page of the numbers in `found`, which are all that match up to `until`. Here and in `pageOfAll` the items
+ * are joined in the order in which they are read, which is the page's: for `string_agg(… ORDER BY …)`, PostgreSQL 15
+ * would sort them again, which takes an eighth of a page's time.
  */
-const pageOfFound = (until: SQL = end) => sql`SELECT
+const pageOfFound = (until: SQL) => fragment`SELECT
     coalesce(string_agg(item, ','), '') AS items, count(*)::int AS count,
-    max(phone_number) AS last, (SELECT count(*) FROM found) > ${size} AS has_next, ${until} AS until
-  FROM (SELECT phone_number FROM found ORDER BY phone_number LIMIT ${size}) AS shown
+    max(${phoneNumber}) AS last, (SELECT count(*) FROM found) > ${size} AS has_next, ${until} AS until
+  FROM (SELECT ${phoneNumber} FROM found ORDER BY ${phoneNumber} LIMIT ${size}) AS shown
   CROSS JOIN LATERAL (
-    SELECT ${item} FROM items WHERE ${isItemOf(sql`shown.phone_number`)} ORDER BY items.phone_number OFFSET 0
+    SELECT ${item} FROM ${items} WHERE ${isItemOf(fragment`shown.${phoneNumber}`)} ${orderOfItem}
   ) AS item`;
 
-/** A page of all numbers, whose rows are read in the scan itself; and whether there is a number after it. */
-export const pageOfAll = sql`
+/** Selects a page of all numbers; the scan that finds them also reads their rows. */
+export const pageOfAll = fragment`
   SELECT
     coalesce(string_agg(item, ','), '') AS items, count(*)::int AS count,
-    max(phone_number) AS last, (
-      SELECT phone_number FROM items
-      WHERE phone_number > max(shown.phone_number) ORDER BY phone_number LIMIT 1
+    max(${phoneNumber}) AS last, (
+      SELECT ${phoneNumber} FROM ${items}
+      WHERE ${phoneNumber} > max(shown.${phoneNumber}) ORDER BY ${phoneNumber} LIMIT 1
     ) IS NOT NULL AS has_next, ${end} AS until
   FROM (
-    SELECT phone_number, ${item} FROM items
-    WHERE phone_number > ${after} AND ${isAnyNumber} ORDER BY phone_number LIMIT ${size}
+    SELECT ${phoneNumber}, ${item} FROM ${items}
+    WHERE ${phoneNumber} > ${after} AND ${hasNumbers} ORDER BY ${phoneNumber} LIMIT ${size}
   ) AS shown`;
 
-/** The page of one number, if it matches. */
-export const pageOfNumber = sql`
+/** Selects the page of the one number that the filter names, which is empty if the number does not match. */
+export const pageOfNumber = fragment`
   WITH ${wantedTerms},
   found AS MATERIALIZED (
-    SELECT phone_number FROM items
-    WHERE ${isItemOf(phoneNumber)} AND phone_number > ${after}
-      AND ${hasWantedAttributes()}
-      AND (NOT ${isByTerm} OR ${hasWantedTerm})
-    ORDER BY phone_number
+    SELECT ${phoneNumber} FROM ${items}
+    WHERE ${isItemOf(parameter('phoneNumber'))} AND ${phoneNumber} > ${after}
+      AND ${hasWantedAttributes({ table: 'items', attribute: null })}
+      AND (NOT ${parameter('isByTerm')} OR ${hasWantedTerm})
+    ORDER BY ${phoneNumber}
   )
-  ${pageOfFound()}`;
+  ${pageOfFound(end)}`;
 
-/** A page of exactly the numbers in the ranges of a scan. */
-export const pageOfRanges = (scan: Scan) => sql`
-  WITH ${withTerms(scan)}${nextOfRanges(scan, limit, sql`DISTINCT `)},
-  found AS MATERIALIZED (SELECT phone_number FROM next)
-  ${pageOfFound()}`;
+/** Selects a page of exactly the numbers in the ranges of a scan. */
+export function pageOfRanges(scan: Scan): SQL {
+  const found = fragment`found AS MATERIALIZED (SELECT ${phoneNumber} FROM next)`;
+  return fragment`
+  ${withExpressions(scan, nextOfRanges(scan, sizeAndOne, true), found)}
+  ${pageOfFound(end)}`;
+}
 
-/** How far the next `count` numbers of a scan reach, exactly, since scans are compared by it; and how many ranges it has. */
-export const reachOf = (scan: Scan) => sql`
-  WITH ${withTerms(scan)}${nextOfRanges(scan, count)}
+/**
+ * Selects the phone number that the next `count` numbers of a scan reach, exactly, and how many ranges the scan has.
+ */
+export const reachOf = (scan: Scan) => fragment`
+  ${withExpressions(scan, nextOfRanges(scan, count, false))}
   SELECT
-    CASE count(*) WHEN ${count} THEN max(phone_number) ELSE (SELECT last FROM bound) END AS last,
+    CASE count(*) WHEN ${count} THEN max(${phoneNumber}) ELSE (SELECT last FROM bound) END AS last,
     (SELECT count(*)::int FROM range) AS ranges
   FROM next`;
 
 /**
- * A page of those of the next `count` numbers of a scan that the filter asks for. With several attributes the index that
- * is scanned holds the others, and the rows of few candidates have to be read; otherwise all of them.
+ * Selects a page of the numbers that match among the next `count` numbers of a scan. If the filter has several
+ * attributes, they are tested on the index of the scan, and a candidate's row is read only if all of them match.
  */
-export const pageOfCandidates = (scan: Scan, hasSeveralAttributes: boolean) => sql`
+export function pageOfCandidates(scan: Scan, hasSeveralAttributes: boolean): SQL {
+  const isNext = sql.join([...inRange(scan), fragment`${phoneNumber} > ${after}`], and);
+  return fragment`
   WITH ${wantedTerms},
   ${batchOfRanges(scan)},
   found AS MATERIALIZED (
-    SELECT DISTINCT row.phone_number FROM range CROSS JOIN LATERAL (
-      SELECT phone_number FROM ${tableOf(scan)} AS candidate
-      WHERE ${isInRange(scan)}phone_number > ${after} AND phone_number <= (SELECT last FROM reach)
-        AND ${testOf(scan, hasSeveralAttributes)}
-      ORDER BY ${orderOf(scan)} LIMIT ${limit}
+    SELECT DISTINCT row.${phoneNumber} FROM range CROSS JOIN LATERAL (
+      SELECT ${phoneNumber} FROM ${tables[scan.table]} AS candidate
+      WHERE ${isNext} AND ${phoneNumber} <= (SELECT last FROM reach)
+        AND ${sql.join(testsOf(scan, hasSeveralAttributes), andOnNewLine)}
+      ORDER BY ${orderOf(scan)} LIMIT ${sizeAndOne}
     ) AS row
-    ORDER BY phone_number LIMIT ${limit}
+    ORDER BY ${phoneNumber} LIMIT ${sizeAndOne}
   )
-  ${pageOfFound(sql`(SELECT last FROM reach)`)}`;
-
-function testOf(scan: Scan, hasSeveralAttributes: boolean): SQL {
-  if (scan.of === 'postings') return hasWantedAttributes(scan);
-  if (!hasSeveralAttributes) return hasWantedTerm;
-  return sql`${hasWantedAttributes(scan)}
-        AND ${isOfWantedTerm}`;
+  ${pageOfFound(sql.raw('(SELECT last FROM reach)'))}`;
 }
 
-const withTerms = ({ of }: Scan) =>
-  of === 'postings'
-    ? sql`${wantedTerms},
-  `
-    : sql``;
+function testsOf(scan: Scan, hasSeveralAttributes: boolean): SQL[] {
+  if (scan.table === 'postings') return [hasWantedAttributes(scan)];
+  return hasSeveralAttributes ? [hasWantedAttributes(scan), hasWantedTermOnRow] : [hasWantedTerm];
+}

@@ -1,11 +1,11 @@
-/** Pages for readers: what a problem type (the `type` of a problem answer) means and what to do about it. */
+/** HTML pages for people: what a problem's `type` means and what to do about it. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Problem } from '../../generated/types/models/index.js';
 import { contract, type ProblemType, resolve } from '../contract.js';
 import { packageFolder } from '../packageFolder.js';
 
-/** The page at `/problems`: every kind of problem in one list. */
+/** Returns the page at `/problems`: a list of all problem types. */
 export function problemList(): string {
   const entries = Object.entries(contract['x-problems'])
     .map(
@@ -17,19 +17,19 @@ export function problemList(): string {
     title: 'Problems',
     root: '',
     content: `<h1>Problems</h1>
-<p>Every answer with a status of 400 or more is <code>application/problem+json</code> (RFC 9457). Its <code>type</code> is one of these.</p>
+<p>Every response with a status of 400 or more is <code>application/problem+json</code> (RFC 9457). Its <code>type</code> is one of these.</p>
 <dl>
 ${entries}
 </dl>`,
   });
 }
 
-/** Returns the page at `/problems/<name>`, with types that begin with `publicPath`. */
+/** Returns the page at `/problems/<name>`; the types that it shows begin with `publicPath`. */
 export function problemPage(name: string, publicPath: string): string {
   const { title, status, meaning, advice } = contract['x-problems'][name] as ProblemType;
-  const examples = exampleAnswers(`/problems/${name}`)
-    .map((answer) => ({ ...answer, type: `${publicPath}${answer.type}` }))
-    .map((answer) => `<pre><code>${escaped(JSON.stringify(answer, null, 2))}</code></pre>`)
+  const examples = exampleProblems(`/problems/${name}`)
+    .map((problem) => ({ ...problem, type: `${publicPath}${problem.type}` }))
+    .map((problem) => `<pre><code>${escaped(JSON.stringify(problem, null, 2))}</code></pre>`)
     .join('\n');
   return html({
     title,
@@ -40,40 +40,40 @@ export function problemPage(name: string, publicPath: string): string {
 <p>${prose(meaning)}</p>
 <h2>What to do</h2>
 <p>${prose(advice)}</p>
-<h2>An example</h2>
+<h2>Example</h2>
 ${examples}
-${FURTHER}`,
+${LINKS}`,
   });
 }
 
-/** The page at any other address below `/problems/`. */
-export function noSuchProblem(): string {
+/** Returns the page at any other address below `/problems/`. */
+export function problemNotFound(): string {
   return html({
     title: 'No Such Problem',
     root: '../',
     content: `<h1>No such problem</h1>
 <p class="status">Status 404</p>
-<p>No problem of this API has this address.</p>
-${FURTHER}`,
+<p>This API has no problem type with this address.</p>
+${LINKS}`,
   });
 }
 
-const FURTHER = '<p><a href="../problems">All problems</a> · <a href="../docs">The API\'s documentation</a></p>';
+const LINKS = '<p><a href="../problems">All problems</a> · <a href="../docs">The API\'s documentation</a></p>';
 
 interface MediaType {
   example?: unknown;
   examples?: Record<string, { value: unknown }>;
 }
 
-/** The examples of the document's responses that are of this type. */
-function exampleAnswers(type: string): Problem[] {
+/** Returns the problems of this type among the examples of the contract's responses. */
+function exampleProblems(type: string): Problem[] {
   return Object.values(contract.components.responses as Record<string, { content?: Record<string, MediaType> }>)
     .map((response) => resolve(response).content?.['application/problem+json'])
     .flatMap((media) => [media?.example, ...Object.values(media?.examples ?? {}).map((example) => example.value)])
-    .filter((answer): answer is Problem => (answer as { type?: string } | undefined)?.type === type);
+    .filter((example): example is Problem => (example as { type?: string } | undefined)?.type === type);
 }
 
-/** The document's prose as HTML; of Markdown it has only the backticks. */
+/** Converts a text of the contract to HTML; the only Markdown in it is backticks. */
 function prose(text: string): string {
   return escaped(text.trim()).replace(/`([^`]+)`/g, '<code>$1</code>');
 }
@@ -84,8 +84,8 @@ function escaped(text: string): string {
 
 const PAGE = readFileSync(join(packageFolder, 'browser', 'problem.html'), 'utf8');
 
-/** `root` is the relative path from the page to the root of the service. */
+/** Fills in the template of a page. `root` is the relative path from the page to the root of the service. */
 function html({ title, root, content }: { title: string; root: string; content: string }): string {
   const parts: Record<string, string> = { title: escaped(title), service: escaped(contract.info.title), root, content };
-  return PAGE.replace(/\{(\w+)\}/g, (_hole, name) => parts[name] ?? '');
+  return PAGE.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
 }

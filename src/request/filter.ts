@@ -1,35 +1,48 @@
-/** What a request asks for, without order, repeats and page: the same filter no matter how it is written. */
+/**
+ * Which numbers a request wants: the same filter no matter in what order, and how often, the request names the values.
+ */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus, type Feature, type Status } from '../../generated/types/models/index.js';
 
-/** Lists are sorted and without repeats; null stands for "not asked". */
+/**
+ * The members have the names of the contract's parameters. Lists are sorted and have no repeats; null stands for a
+ * parameter that the request leaves out.
+ */
 export interface Filter {
   phoneNumber: string | null;
-  businessProfileId: string | null;
-  reportingGroups: string[] | null;
-  internalNames: string[] | null;
-  carriers: string[] | null;
-  features: Feature[] | null;
-  detailedStatuses: DetailedStatus[] | null;
-  /** The values of `status` that are about the number. */
-  statuses: Status[] | null;
-  /** The values of `status` that are about an entry; a number matches by these or by `statuses`. */
-  dottedStatuses: DetailedStatus[] | null;
+  /** One id from a request; several if an API key is limited to them; none if the key may not see the id requested. */
+  businessProfileId: readonly string[] | null;
+  reportingGroup: readonly string[] | null;
+  internalName: readonly string[] | null;
+  carrier: readonly string[] | null;
+  feature: readonly Feature[] | null;
+  detailedStatus: readonly DetailedStatus[] | null;
+  /** The values of the parameter `status` that a number can have, such as `approved`. */
+  status: readonly Status[] | null;
+  /** Its dotted values, such as `approved.optIn`, which an entry can have. A number matches by these or by `status`. */
+  dottedStatus: readonly DetailedStatus[] | null;
 }
 
-/** Reads the filter out of a validated request. */
+/** Returns the filter of a validated request. */
 export function filterOf(request: ListBrandedPhoneNumbersRequest): Filter {
   return {
     phoneNumber: request.phoneNumber ?? null,
-    businessProfileId: request.businessProfileId?.toLowerCase() ?? null,
-    reportingGroups: sorted(request.reportingGroup),
-    internalNames: sorted(request.internalName),
-    carriers: sorted(request.carrier),
-    features: sorted(request.feature),
-    detailedStatuses: sorted(request.detailedStatus),
-    statuses: sorted(request.status?.filter((value) => !isDetailedStatus(value)) as Status[] | undefined),
-    dottedStatuses: sorted(request.status?.filter(isDetailedStatus)),
+    businessProfileId: request.businessProfileId === undefined ? null : [request.businessProfileId.toLowerCase()],
+    reportingGroup: sorted(request.reportingGroup),
+    internalName: sorted(request.internalName),
+    carrier: sorted(request.carrier),
+    feature: sorted(request.feature),
+    detailedStatus: sorted(request.detailedStatus),
+    status: sorted(request.status?.filter((value) => !isDetailedStatus(value)) as Status[] | undefined),
+    dottedStatus: sorted(request.status?.filter(isDetailedStatus)),
   };
+}
+
+/** Returns `filter` limited to the business profiles `visible`, by their ids; null means that all are visible. */
+export function limitToProfiles(filter: Filter, visible: readonly string[] | null): Filter {
+  if (visible === null) return filter;
+  const { businessProfileId } = filter;
+  return { ...filter, businessProfileId: businessProfileId?.filter((id) => visible.includes(id)) ?? visible };
 }
 
 function sorted<T extends string>(values: readonly T[] | undefined): T[] | null {
@@ -38,7 +51,6 @@ function sorted<T extends string>(values: readonly T[] | undefined): T[] | null 
 
 const DETAILED_STATUSES: ReadonlySet<string> = new Set(Object.values(DetailedStatus));
 
-/** Whether a value of the parameter `status` is a dotted one: about an entry, not the number. */
 function isDetailedStatus(value: Status | DetailedStatus): value is DetailedStatus {
   return DETAILED_STATUSES.has(value);
 }

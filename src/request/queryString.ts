@@ -5,11 +5,11 @@
  */
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../contract.js';
+import { decode } from '../messages/encoding.js';
 import { describeNumber, PLAIN_DIGITS } from '../messages/findings.js';
 import { abridged, hasHidden, shorten } from '../messages/shorten.js';
 import { nearest, plain } from '../messages/suggestion.js';
 import type { Faults } from '../problem/problem.js';
-import { decode } from './encoding.js';
 
 const MAX_PAIRS = contract.paths[operation.path]?.get?.['x-max-query-pairs'] ?? 0;
 

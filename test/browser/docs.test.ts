@@ -1,4 +1,4 @@
-/** The documentation in a real browser: does every example of the document work when it is tried out? */
+/** The documentation in a real browser: every example of the document works when it is tried out. */
 import type { Locator } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
@@ -35,7 +35,7 @@ usePage();
 const withKeys = useService({ AUTH: 'api-key', PUBLIC_URL: 'https://numbers.example/telephony' });
 
 describe('the documentation', () => {
-  test('shows our name, and no box for other documents, for servers, or for a key that is not needed', async () => {
+  test('shows our name, and no field for other documents, servers, or a key that is not needed', async () => {
     await openDocs();
     expect(await page.title()).toBe('Branded Phone Numbers');
     expect(await page.locator('h1, h2').first().textContent()).toContain('Branded Phone Numbers');
@@ -43,7 +43,7 @@ describe('the documentation', () => {
     expect(new Set(requests.map((request) => new URL(request.url()).origin))).toEqual(new Set([url]));
   });
 
-  test('says in words what each parameter may be', async () => {
+  test('describes the values of each parameter in words', async () => {
     await showDocs();
     for (const { name, schema } of parameters.values()) {
       const words = await row(name).locator('.parameter-words').textContent();
@@ -56,7 +56,7 @@ describe('the documentation', () => {
     }
   });
 
-  test('begins with a request in each language, as the clients’ READMEs have it, to this service', async () => {
+  test('begins with the first program of the README of each client, for this service', async () => {
     await openDocs();
     const shown = page.locator('.start pre');
     const [, asked = ''] = /'(.*)'/.exec((await shown.textContent()) ?? '') ?? [];
@@ -68,7 +68,7 @@ describe('the documentation', () => {
     }
   });
 
-  test('collapses the answers that few clients get', async () => {
+  test('collapses the responses that few clients get', async () => {
     await openDocs();
     const body = (status: number) => page.locator(`tr[data-code="${status}"] pre`).first();
     for (const status of [200, 400, 429]) expect([status, await body(status).isVisible()]).toEqual([status, true]);
@@ -79,7 +79,7 @@ describe('the documentation', () => {
     }
   });
 
-  test('works behind a path prefix, and has only links that lead somewhere', async () => {
+  test('works behind a path prefix, and has no broken links', async () => {
     const behindPrefix = await listen('/telephony', withKeys);
     const start = `${behindPrefix.url}/docs`;
     const seen = new Set([start]);
@@ -95,7 +95,7 @@ describe('the documentation', () => {
           await operationIsShown();
           expect((await execute()).url().split('?')[0]).toBe(behindPrefix.url + path);
           expect(await statusShown()).toBe('401');
-          const problem = page.locator('.answer pre a', { hasText: '/telephony/problems/unauthorized' });
+          const problem = page.locator('.live-response pre a', { hasText: '/telephony/problems/unauthorized' });
           expect(await problem.first().getAttribute('href')).toBe(`${behindPrefix.url}/problems/unauthorized`);
           ignoreComplaints('401');
         }
@@ -118,7 +118,7 @@ describe('the documentation', () => {
 });
 
 describe('the buttons that send a request', () => {
-  /** The shapes that the service is specified for. */
+  /** The requests of the specification. */
   const shapes: [name: string, query: string | undefined][] = [
     ['All numbers', undefined],
     ['One number', 'phoneNumber=%2B14155550123'],
@@ -151,7 +151,7 @@ describe('the buttons that send a request', () => {
     const seen = new Set<string>();
     for (let pages = 0; pages < 10; pages++) {
       const numbers =
-        (await page.locator('.answer pre', { hasText: '"items"' }).textContent())?.match(/"\+\d+"/g) ?? [];
+        (await page.locator('.live-response pre', { hasText: '"items"' }).textContent())?.match(/"\+\d+"/g) ?? [];
       for (const number of numbers) seen.add(number);
       if (!(await next.isVisible())) break;
       expect((await queryOf(press(next)))?.replace(/^nextCursor=[\w-]+&/, '')).toBe(filters);
@@ -202,7 +202,7 @@ describe('the keyboard', () => {
     await tabTo(page.getByRole('button', { name: 'In review' }), 20);
     expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('status=submitted%20for%20review');
     await tabTo(page.getByRole('button', { name: 'Next page' }), 1);
-    const body = page.locator('.answer pre', { hasText: '"items"' });
+    const body = page.locator('.live-response pre', { hasText: '"items"' });
     await tabTo(body, 10);
     const end = () => body.evaluate((element) => element.scrollTop + element.clientHeight + 1 >= element.scrollHeight);
     expect(await end()).toBe(false);
@@ -266,7 +266,7 @@ describe('trying it out', () => {
   test('shows what the service says about a wrong value, in place of the previous answer', async () => {
     await showDocs();
     await send('One number');
-    const answer = page.locator('.answer');
+    const answer = page.locator('.live-response');
     expect(await answer.textContent()).toContain('"phoneNumber": "+14155550123"');
     await field('phoneNumber').fill('4155550123');
     await field('size').fill('101');
@@ -308,7 +308,7 @@ describe('trying it out', () => {
   });
 });
 
-/** As RFC 3986 and our description have it: only unreserved characters unencoded, a parameter repeated for each value. */
+/** Encodes as RFC 3986 and our description require: all but unreserved characters, and a parameter for each value. */
 function encoded(name: string, value: unknown): string {
   return [value]
     .flat()

@@ -1,4 +1,4 @@
-/** How the documentation looks in a real browser: on a desk and on a phone, by day and by night, and to whom it is open. */
+/** How the documentation looks in a real browser: on a desktop and a phone, in light and dark mode, and for accessibility tools. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Locator } from 'playwright-core';
@@ -41,7 +41,7 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
     await until(() => isInView(page.locator(answerStatus), 20), 'the status of the answer is in view');
     expect(await isInView(page.getByRole('button', { name: 'Next page' }), 50)).toBe(true);
     if (colorScheme === 'light') await screenshot(`docs-${width === phone.width ? 'phone' : 'desktop'}.png`);
-    const body = page.locator('.answer pre', { hasText: '"phoneNumber"' });
+    const body = page.locator('.live-response pre', { hasText: '"phoneNumber"' });
     await until(() => isInView(body, 200), 'the beginning of its body is in view');
     await check();
     await field('size').fill('0');
@@ -54,8 +54,8 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
     expect(await barriers()).toEqual([]);
   });
 
-  test.each(['/problems', '/problems/no-such-problem'])('%s fits, and has the right colors', async (place) => {
-    await page.goto(url + place);
+  test.each(['/problems', '/problems/no-such-problem'])('%s fits, and has the right colors', async (path) => {
+    await page.goto(url + path);
     await check();
     ignoreComplaints('404');
   });
@@ -85,7 +85,7 @@ test('the page follows the system into dark mode and back', async () => {
   }
 });
 
-/** How light the backgrounds of these elements are, from 0 to 255; nothing for those that let another shine through. */
+/** Returns the lightness of the backgrounds of these elements, from 0 to 255; transparent ones are left out. */
 function backgroundsOf(selector: string): Promise<number[]> {
   return page.evaluate<number[]>(`
     Array.from(document.querySelectorAll('${selector}'), (element) => getComputedStyle(element).backgroundColor)
@@ -93,13 +93,13 @@ function backgroundsOf(selector: string): Promise<number[]> {
       .map((color) => Math.max(...color.match(/\\d+/g)))`);
 }
 
-/** Whether the top of an element is in the window: its first pixels, or all of it if it has no more. */
+/** Returns whether the top of an element is in the window: its first pixels, or all of it if it is smaller. */
 async function isInView(element: Locator, pixels: number): Promise<boolean> {
   const [box, size] = [await element.boundingBox(), page.viewportSize()];
   return !!box && !!size && box.y >= 0 && box.y + Math.min(box.height, pixels) <= size.height;
 }
 
-/** How far, in parts of the window, its content has moved while it was seen (CLS). */
+/** Returns the cumulative layout shift (CLS): how far visible content has moved, as a fraction of the window. */
 function jumps(): Promise<number> {
   return page.evaluate<number>(`(() => {
     const observer = new PerformanceObserver(() => {});
@@ -112,7 +112,7 @@ function overflow(): Promise<number> {
   return page.evaluate<number>('document.documentElement.scrollWidth - document.documentElement.clientWidth');
 }
 
-/** Pictures for the README are taken only on demand, because they differ a little each time. */
+/** Takes the screenshots for the README, only on demand because they differ slightly each time. */
 async function screenshot(name: string) {
   if (process.env.SCREENSHOTS !== '1') return;
   const folder = join(packageFolder, 'docs', 'images');

@@ -1,4 +1,4 @@
-/** A page of another origin, in a real browser: what it may send and read with CORS_ORIGINS. */
+/** A page of another origin in a real browser, with CORS_ORIGINS: what it may send and read. */
 import { createServer } from 'node:http';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -23,14 +23,14 @@ afterAll(async () => {
   pages.close();
 });
 
-/** The status that a page at `origin` gets for a request with these headers, or the browser's refusal. */
+/** Returns the status that a page at `origin` gets for a request with these headers, or the browser's error. */
 async function statusAt(origin: string, headers: Record<string, string>): Promise<number | string> {
   await page.goto(origin);
   const fetched = `fetch(${JSON.stringify(`${service.url}/v1/brandedPhoneNumbers`)}, { headers: ${JSON.stringify(headers)} })`;
   return page.evaluate<number | string>(`${fetched}.then(({ status }) => status, String)`);
 }
 
-it('A page of a listed origin may send the headers that its tools add, beside its key', async () => {
+it('a page of a listed origin may send its key and the headers that its tools add', async () => {
   const tools = { baggage: 'a=b', traceparent: `00-${'1'.repeat(32)}-${'1'.repeat(16)}-01`, 'x-requested-with': 'x' };
   const ours = { Authorization: 'Bearer x', 'If-None-Match': '"x"', 'X-Request-Id': 'x' };
   expect(await statusAt(`http://127.0.0.1:${port}`, { ...tools, ...ours })).toBe(200);

@@ -1,4 +1,4 @@
-/** A page of a real browser, and the documentation in it. */
+/** A page of a real browser that shows the documentation. */
 import { createReadStream } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -16,7 +16,7 @@ export const desktop = { width: 1280, height: 900 };
 export const phone = { width: 375, height: 812 };
 export const path = '/v1/brandedPhoneNumbers';
 
-/** The status of the answer that Swagger UI shows below Execute. */
+/** Returns the status of the response that Swagger UI shows below Execute. */
 export const answerStatus = '.live-responses-table tbody .response-col_status';
 
 interface Listening {
@@ -28,11 +28,11 @@ let service: TestService;
 /** Where the service listens. */
 export let url: string;
 export let page: Page;
-/** What the page has asked for. */
+/** The requests that the page has sent. */
 export let requests: Request[];
 let complaints: string[];
 
-/** A service with the demo data, and a page for all tests of a file, which may not complain. */
+/** Starts a service with the demo data and opens a page for all tests of a file; an error on the page fails the test. */
 export function usePage(): void {
   let browser: Browser;
   let listening: Listening;
@@ -71,7 +71,7 @@ export function usePage(): void {
   });
 }
 
-/** Takes off what the page complains about and a test expects, such as the status 404. */
+/** Removes the page's errors that a test expects, such as the status 404. */
 export function ignoreComplaints(about: string): void {
   complaints = complaints.filter((complaint) => !complaint.includes(about));
 }
@@ -95,7 +95,7 @@ export async function listen(prefix = '', { app } = service): Promise<Listening>
   };
 }
 
-/** Opens the documentation unless it is open; for tests that fill in all that they need. */
+/** Opens the documentation unless it is already open, for tests that set all fields that they use. */
 export async function showDocs() {
   if (page.url() !== `${url}/docs`) await openDocs();
 }
@@ -105,7 +105,7 @@ export async function openDocs() {
   await operationIsShown();
 }
 
-/** Swagger UI draws the rows of parameters and answers after the button, later on a busy machine. */
+/** Waits for the rows of parameters and responses, which Swagger UI renders after the button. */
 export async function operationIsShown() {
   await page.waitForSelector('button.execute');
   for (const name of parameters.keys()) await row(name).locator('button, input, select, textarea').first().waitFor();
@@ -116,7 +116,7 @@ export function row(parameter: string) {
   return page.locator(`tr[data-param-name="${parameter}"]`);
 }
 
-/** The field of a parameter without a closed list of values. */
+/** Returns the field of a parameter without a closed list of values. */
 export function field(parameter: string) {
   return row(parameter).locator('input[type="text"], textarea');
 }
@@ -129,19 +129,19 @@ export const execute = () => press(page.locator('button.execute'));
 export const send = (name: string) => press(page.locator('.requests').getByRole('button', { name }));
 export const press = (button: Locator) => sending(() => button.click());
 
-/** Does something that sends a request, and returns the request once its answer is shown. */
+/** Runs an action that sends a request, and returns the request once its response is shown. */
 export async function sending(action: () => Promise<void>): Promise<Request> {
   const answered = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
   await action();
   const answer = await answered;
-  await page.locator('.answer', { hasText: answer.headers()['x-request-id'] ?? '' }).waitFor();
+  await page.locator('.live-response', { hasText: answer.headers()['x-request-id'] ?? '' }).waitFor();
   if (answer.status() === 400) ignoreComplaints('400');
   return answer.request();
 }
 
-/** Follows the `type` of the problem that is shown. */
+/** Follows the link in the `type` of the shown problem. */
 export async function followProblem(title: string) {
-  await page.locator('.answer pre a').click();
+  await page.locator('.live-response pre a').click();
   expect(await page.locator('h1').textContent()).toBe(title);
 }
 
@@ -153,7 +153,7 @@ export async function statusShown(): Promise<string> {
   return (await page.locator(answerStatus).textContent())?.trim() ?? '';
 }
 
-/** The accessibility problems that axe-core calls critical or serious. */
+/** Returns the accessibility problems that axe-core rates critical or serious. */
 export async function barriers(): Promise<string[]> {
   await page.evaluate(axe.source);
   // What passed would be described at length as well.

@@ -61,9 +61,9 @@ describe('keys create', () => {
   });
 
   it.each([
-    ['an empty name', ['--name', ''], /the name must have 1 to 255 characters, none of them a control character/],
-    ['an expiry that is past', ['--name', 'late', '--expires', '2020-01-01T00:00:00Z'], /would have expired already/],
-    ['a day that is past', ['--name', 'late', '--expires', '2026-01-01'], /would have expired already/],
+    ['an empty name', ['--name', ''], /the name must have 1 to 255 characters, and no control characters/],
+    ['an expiry in the past', ['--name', 'late', '--expires', '2020-01-01T00:00:00Z'], /expiry must be in the future/],
+    ['a day in the past', ['--name', 'late', '--expires', '2026-01-01'], /expiry must be in the future/],
     ['an expiry that is no time', ['--name', 'x', '--expires', 'tomorrow'], /days or hours: 90d, 12h/],
     ['a day that no calendar has', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
     ['a time after the year 9999', ['--name', 'x', '--expires', '9999-12-31T23:59:59-05:00'], /the years 1 to 9999/],

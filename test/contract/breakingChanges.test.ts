@@ -1,4 +1,4 @@
-/** The check against the last released contract: what it must catch and what it must let through. */
+/** The comparison with the last released contract: changes that it must report, and changes that it must accept. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -9,7 +9,7 @@ type Document = any;
 
 const released = parse(readFileSync('openapi/released/1.0.0.yaml', 'utf8'));
 
-/** The breaking changes that `edit` makes to the released document. */
+/** Returns the breaking changes that `edit` makes to the released document. */
 function after(edit: (document: Document) => void): string[] {
   const proposed = structuredClone(released);
   edit(proposed);
@@ -20,7 +20,7 @@ const list = (document: Document) => document.paths['/v1/brandedPhoneNumbers'].g
 const parameter = (document: Document, name: string) => document.components.parameters[`${name}Parameter`];
 const schema = (document: Document, name: string) => document.components.schemas[name];
 
-describe('A client of the released contract would break, and the check says so, when', () => {
+describe('breakingChanges reports that', () => {
   it.each<[string, (document: Document) => void, string]>([
     ['an operation is removed', (d) => delete d.paths['/v1/brandedPhoneNumbers'].get, 'the operation is gone'],
     ['a parameter is removed', (d) => list(d).parameters.pop(), 'parameter detailedStatus: the parameter is gone'],
@@ -29,20 +29,20 @@ describe('A client of the released contract would break, and the check says so, 
       (d) => list(d).parameters.push({ name: 'region', in: 'query', required: true, schema: { type: 'string' } }),
       'parameter region: it is new and required',
     ],
-    ['an array is written otherwise', (d) => (parameter(d, 'Carrier').explode = false), 'carrier: its explode changed'],
+    ['an array has another style', (d) => (parameter(d, 'Carrier').explode = false), 'carrier: its explode changed'],
     ['a largest value shrinks', (d) => (parameter(d, 'Size').schema.maximum = 50), 'its maximum was 100, now 50'],
     ['a default changes', (d) => (parameter(d, 'Size').schema.default = 50), 'its default was 25, now 50'],
     [
-      'a value is no longer taken',
+      'a value is no longer accepted',
       (d) => schema(d, 'Feature').enum.pop(),
-      'parameter feature item: it no longer takes the value spamRemediation',
+      'parameter feature item: it no longer accepts the value spamRemediation',
     ],
     [
       'an exact pattern changes',
       (d) => (schema(d, 'Name')['x-exact-pattern'] = '^[a-z]+$'),
       'parameter carrier item: its pattern was ',
     ],
-    ['an answer is removed', (d) => delete list(d).responses['429'], 'the answer 429 is gone'],
+    ['a response is removed', (d) => delete list(d).responses['429'], 'the response 429 is gone'],
     [
       'a header is removed',
       (d) => delete d.components.responses.RateLimitExceeded.headers['Retry-After'],
@@ -63,23 +63,23 @@ describe('A client of the released contract would break, and the check says so, 
       (d) => (schema(d, 'BrandedPhoneNumber').properties.brandingNameShort.maxLength = 20),
       'brandingNameShort: its maxLength was 15, now 20',
     ],
-    ['a key becomes necessary', (d) => d.security.shift(), 'no longer enough to authenticate with nothing'],
+    ['a key becomes required', (d) => d.security.shift(), 'no longer accepts authentication with nothing'],
     [
       'a problem type is removed',
       (d) => delete d['x-problems']['invalid-cursor'],
       'problem invalid-cursor: the problem type',
     ],
     [
-      'a keyword appears that the check does not know',
+      'a keyword that the check does not know is added',
       (d) => (schema(d, 'BusinessProfile').not = { required: ['id'] }),
-      'its not changed, which this check does not judge',
+      'its not changed, which this check does not understand',
     ],
   ])('%s', (_, edit, sentence) => {
     expect(after(edit).join('\n')).toContain(sentence);
   });
 });
 
-describe('A member of an answer that lists its values', () => {
+describe('a member of a response that lists its values', () => {
   const withValues = (values?: string[]) => {
     const document = structuredClone(released);
     schema(document, 'BusinessProfile').properties.status.enum = values;
@@ -96,7 +96,7 @@ describe('A member of an answer that lists its values', () => {
   });
 });
 
-describe('The contract may grow by', () => {
+describe('the contract may grow by', () => {
   it.each<[string, (document: Document) => void]>([
     [
       'an optional parameter',

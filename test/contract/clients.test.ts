@@ -1,4 +1,4 @@
-/** The files beside the contract agree with it. */
+/** The files that repeat parts of the contract agree with it. */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
@@ -9,12 +9,12 @@ const { version } = contract.info;
 const read = (path: string) => readFileSync(path, 'utf8');
 const configs = readdirSync('clients/generation').filter((name) => name.endsWith('.yaml') && name !== 'reference.yaml');
 
-describe("The contract's version is that", () => {
+describe("the contract's version is that", () => {
   it.each(['package.json', 'package-lock.json', 'clients/typescript/package.json'])('of %s', (file) => {
     expect(JSON.parse(read(file)).version).toBe(version);
   });
 
-  it.each(['typescript', 'python', 'java', 'go'])('of every package that the README of %s names', (client) => {
+  it.each(['typescript', 'python', 'java', 'go'])('of every package in the README of %s', (client) => {
     const named = [...read(`clients/${client}/README.md`).matchAll(/(?:-|@v|<version>)(\d+\.\d+\.\d+)/g)];
     expect(named.length).toBeGreaterThan(0);
     expect(new Set(named.map(([, found]) => found))).toEqual(new Set([version]));
@@ -33,8 +33,8 @@ describe("The contract's version is that", () => {
 
 const madeBy = (config: string) => `.cache/clients/${config.replace('.yaml', '.made')}`;
 
-describe('The clients', () => {
-  it('are made from the contract itself, whatever else the generators need', async () => {
+describe('the clients', () => {
+  it('are generated from the contract, with what the generators need changed', () => {
     const commands = execFileSync('make', ['-nB', '-f', 'Makefile', ...configs.map(madeBy)], { encoding: 'utf8' });
     for (const config of configs) {
       const command = new RegExp(`^.* generate .*-c clients/generation/${config}.*$`, 'm').exec(commands)?.[0];
@@ -52,7 +52,7 @@ describe('The clients', () => {
     ['clients/README.md', 'python', 2],
     ['clients/README.md', 'java', 3],
     ['clients/README.md', 'go', 2],
-  ])('are shown in %s as in the README of %s, where the sample is run', (page, client, count) => {
+  ])('have the same samples in %s as in the README of %s, whose samples are run', (page, client, count) => {
     const blocks = read(`clients/${client}/README.md`).match(/^```\w+\n.*?^```$/gms) ?? [];
     expect(blocks).toHaveLength(count);
     for (const block of blocks) expect(read(page)).toContain(block);
@@ -65,7 +65,7 @@ describe('The clients', () => {
   });
 });
 
-it('The description of the public reference has our parameters, by the same names', () => {
+it('the description of the public reference has the same parameters', () => {
   const reference = parse(read('clients/reference/openapi.yaml'));
   const names = reference.paths['/v1/brandedPhoneNumbers'].get.parameters.map(({ name }: { name: string }) => name);
   expect(new Set(names)).toEqual(new Set(parameters.keys()));

@@ -1,4 +1,4 @@
-/** Every example of the contract: it fits its schema, and is word for word what the service takes or answers. */
+/** Every example of the contract matches its schema, and is word for word what the service accepts or returns. */
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
@@ -6,13 +6,12 @@ import formats from 'ajv-formats';
 import { sql } from 'drizzle-orm';
 import request, { type Response } from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { Problem } from '../../generated/types/models/index.js';
 import { contract, parameters, resolve } from '../../src/contract.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import type { ProblemName } from '../../src/problem/problem.js';
-import { expectDescribed, pageOf, problemOf } from '../support/answer.js';
+import { type ErrorBody, expectDescribed, pageOf, problemOf } from '../support/answer.js';
 import { createDatabase } from '../support/database.js';
 import { service as failing, start } from '../support/failingDatabase.js';
 import { type TestService, useService } from '../support/service.js';
@@ -30,7 +29,7 @@ ajv.addSchema(contract, 'contract');
 
 const pointerPart = (key: string) => key.replaceAll('~', '~0').replaceAll('/', '~1');
 
-/** Every example below `node` beside the pointer to its schema: a schema's own, a parameter's, a header's, a body's. */
+/** Returns every example below `node` with the pointer to its schema: of schemas, parameters, headers and bodies. */
 function examplesIn(node: unknown, pointer = '#'): Found[] {
   if (typeof node !== 'object' || node === null) return [];
   const { schema, example, examples: several } = node as Record<string, unknown>;
@@ -46,7 +45,7 @@ function examplesIn(node: unknown, pointer = '#'): Found[] {
 }
 
 const found = examplesIn(contract);
-/** The examples of a component, as in `#/components/parameters/SizeParameter`. */
+/** Returns the examples of a component, such as `#/components/parameters/SizeParameter`. */
 const examplesOf = (component: string) => found.filter(({ pointer }) => pointer.startsWith(`${component}/`));
 
 const list = '/v1/brandedPhoneNumbers';
@@ -60,7 +59,7 @@ const get = ({ app }: TestService, target: string) => request(app).get(target);
 const exampleOfHeader = (name: string) => String(examplesOf(`#/components/headers/${name}`)[0]?.value);
 const cursor = new URLSearchParams(exampleOfHeader('Link').slice(1).split(/[?>]/)[1]).get('nextCursor');
 
-/** How to make the service answer with each kind of problem. */
+/** Makes the service respond with each problem type. */
 const provoke: Record<ProblemName, () => Promise<unknown>> = {
   'invalid-request': async () => problemOf(await get(service, `${list}?carier=AT%26T&size=0`)),
   'invalid-cursor': async () => problemOf(await get(service, `${list}?status=approved&nextCursor=${cursor}`)),
@@ -86,15 +85,15 @@ const provoke: Record<ProblemName, () => Promise<unknown>> = {
     const proxy = await openToxicProxy(Number(new URL(url).port));
     await start(proxy.through(url));
     proxy.behave('refusing');
-    const answer = await fetch(`${failing.url}${list}`);
+    const response = await fetch(`${failing.url}${list}`);
     await failing.close();
     await proxy.close();
     await drop();
-    return answer.json();
+    return response.json();
   },
 };
 
-describe('Every example is valid, and each component has one:', () => {
+describe('every example is valid, and each component has one:', () => {
   const components = ['parameters', 'headers', 'responses'].flatMap((section) =>
     Object.entries(contract.components[section as 'parameters'] as Record<string, { content?: object }>)
       .filter(([name, { content }]) => name !== 'NextCursorParameter' && (section !== 'responses' || content))
@@ -113,30 +112,30 @@ describe('Every example is valid, and each component has one:', () => {
   });
 });
 
-describe('The example of a problem is what the service answers:', () => {
+describe('the example of a problem is what the service returns:', () => {
   const shown = examplesOf('#/components/responses')
-    .map(({ value }) => value as Problem)
+    .map(({ value }) => value as ErrorBody)
     .filter(({ type }) => type);
 
   it.each(shown)('$type', async (body) => {
     expect(await provoke[body.type.replace('/problems/', '') as ProblemName]()).toEqual(body);
   });
 
-  it('each kind has one', () => {
+  it('each problem type has one', () => {
     const kinds = Object.keys(contract['x-problems']).map((name) => `/problems/${name}`);
     expect(shown.map(({ type }) => type).sort()).toEqual(kinds.sort());
   });
 });
 
-it('The example of a page is what the service answers to size=1 with the demo data, and its cursor works', async () => {
-  const answer = await get(service, `${list}?size=1`);
-  expect(answer.body).toEqual(examplesOf('#/components/responses/Listed')[0]?.value);
-  expect([answer.get('Link'), answer.get('ETag')]).toEqual([exampleOfHeader('Link'), exampleOfHeader('ETag')]);
-  const { body } = await get(service, `${list}?nextCursor=${answer.body.nextCursor}`).expect(200);
+it('the example of a page is what the service returns for size=1 with the demo data, and its cursor works', async () => {
+  const response = await get(service, `${list}?size=1`);
+  expect(response.body).toEqual(examplesOf('#/components/responses/Listed')[0]?.value);
+  expect([response.get('Link'), response.get('ETag')]).toEqual([exampleOfHeader('Link'), exampleOfHeader('ETag')]);
+  const { body } = await get(service, `${list}?nextCursor=${response.body.nextCursor}`).expect(200);
   expect(body.items).toHaveLength(25);
 });
 
-it('The example of a 429 has no requests left, and that of a page has some', () => {
+it('the example of a 429 has no remaining requests, and that of a page has some', () => {
   const shown = (response: string) => {
     const { headers } = resolve<{ headers: { RateLimit: { $ref: string } } }>({
       $ref: `#/components/responses/${response}`,
@@ -147,7 +146,7 @@ it('The example of a 429 has no requests left, and that of a page has some', () 
   expect(shown('Listed')).toMatch(/^"default";r=[1-9];t=1$/);
 });
 
-/** How many numbers there are for a query, in pages of 100. */
+/** Counts the numbers that match a query, in pages of 100. */
 async function countOf(query = ''): Promise<number> {
   let count = 0;
   for (let cursor: string | null = ''; cursor !== null; ) {
@@ -161,7 +160,7 @@ async function countOf(query = ''): Promise<number> {
   return count;
 }
 
-/** More than a page, so that there is a next one to try, and few enough to show that the filter has an effect. */
+/** Expects more than one page, so that the next one can be tried, and few enough numbers to show that the filter has an effect. */
 async function expectMoreThanAPageButNotAll(query: URLSearchParams): Promise<void> {
   const found = await countOf(String(query));
   expect(found).toBeGreaterThan(25);
@@ -170,7 +169,7 @@ async function expectMoreThanAPageButNotAll(query: URLSearchParams): Promise<voi
 
 const toQuery = (name: string, value: unknown) => [value].flat().map((each): [string, string] => [name, String(each)]);
 
-describe('Every example of a parameter is accepted, and its filter has an effect:', () => {
+describe('every example of a parameter is accepted, and its filter has an effect:', () => {
   const examples = [...parameters.values()].flatMap(({ name, examples = {} }) =>
     Object.values(examples).map(({ summary, value }) => ({ name, summary, value })),
   );
@@ -183,7 +182,7 @@ describe('Every example of a parameter is accepted, and its filter has an effect
   });
 });
 
-describe('Every request that /docs offers finds numbers:', () => {
+describe('every request that /docs offers finds numbers:', () => {
   const [operation] = Object.values(contract.paths).map(({ get }) => get);
 
   it.each(operation?.['x-requests'] ?? [])('$summary', async ({ examples: chosen }) => {
@@ -194,19 +193,19 @@ describe('Every request that /docs offers finds numbers:', () => {
   });
 });
 
-describe('The demo data have', () => {
+describe('the demo data have', () => {
   const closed = [...parameters.values()]
     .map(({ name, schema }) => ({ name, values: resolve(schema.items ?? {}).enum ?? [] }))
     .flatMap(({ name, values }) => values.map((value) => ({ name, value })));
 
-  it.each(closed)('more than a page of numbers with $name $value, and others', async ({ name, value }) => {
+  it.each(closed)('more than a page of numbers with $name $value, and numbers without', async ({ name, value }) => {
     await expectMoreThanAPageButNotAll(new URLSearchParams([[name, value]]));
   });
 });
 
-it('The first request of the README is answered as it says', async () => {
+it('the first request of the README gets the response that it shows', async () => {
   const readme = readFileSync(join(packageFolder, 'README.md'), 'utf8');
-  const [, target = '', answer] =
+  const [, target = '', response] =
     readme.match(/```sh\ncurl 'http:..127\.0\.0\.1:3000(.+)'\n```\n+```json\n(.+)\n```/) ?? [];
-  expect((await get(service, target)).text).toBe(answer);
+  expect((await get(service, target)).text).toBe(response);
 });

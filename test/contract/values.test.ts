@@ -1,23 +1,26 @@
-/** Lists of values: closed in requests, open in answers. */
+/** Lists of values: closed in requests, open in responses. */
 import { describe, expect, it } from 'vitest';
 import { contract, parameters, resolve, type Schema } from '../../src/contract.js';
 
 const { schemas } = contract.components;
 
-/** Every schema that `schema` leads to, itself included. */
+/** Returns every schema that `schema` refers to, including itself. */
 function reachable(schema: Schema): Schema[] {
   const at = resolve(schema);
   return [at, ...[at.items ?? [], Object.values(at.properties ?? {})].flat().flatMap(reachable)];
 }
 
-describe('An answer', () => {
-  it.each(['BrandedPhoneNumberPage', 'Problem'])('has no closed list of values, since more may come: %s', (name) => {
-    const found = reachable(schemas[name] as Schema);
-    expect(found.length).toBeGreaterThan(5);
-    expect(found.filter((schema) => schema.enum)).toEqual([]);
-  });
+describe('a response', () => {
+  it.each(['BrandedPhoneNumberPage', 'Problem'])(
+    'has no closed list of values, because values may be added: %s',
+    (name) => {
+      const found = reachable(schemas[name] as Schema);
+      expect(found.length).toBeGreaterThan(5);
+      expect(found.filter((schema) => schema.enum)).toEqual([]);
+    },
+  );
 
-  it('lists the known values of what a request can filter by, and has one of them as its example', () => {
+  it('lists the known values of each member that a request can filter by, and has one of them as its example', () => {
     const open = reachable(schemas.BrandedPhoneNumberPage as Schema).filter((schema) => schema['x-known-values']);
     const known = open.map((schema) => resolve<Schema>(schema['x-known-values'] ?? {}));
     expect(new Set(known)).toEqual(new Set([schemas.Feature, schemas.Status, schemas.DetailedStatus]));
@@ -25,25 +28,25 @@ describe('An answer', () => {
   });
 });
 
-it('The `status` filter takes the overall statuses, then the detailed ones', () => {
+it('the `status` filter lists the overall statuses, then the detailed ones', () => {
   expect(schemas.StatusFilter?.enum).toEqual([
     ...(schemas.Status?.enum ?? []),
     ...(schemas.DetailedStatus?.enum ?? []),
   ]);
 });
 
-describe('A pattern', () => {
+describe('a pattern', () => {
   const texts = Object.values(schemas).flatMap(reachable);
   texts.push(...[...parameters.values()].flatMap(({ schema }) => reachable(schema)));
   const patterns = texts.filter(({ pattern }) => pattern !== undefined);
 
-  it('is read alike in every language: of ASCII, it names no NUL and no character above U+007F', () => {
+  it('has the same meaning in every language: it is ASCII, and has neither NUL nor a character above U+007F', () => {
     expect(patterns.length).toBeGreaterThan(10);
     const portable = /^(?:[ -[\]-~]|\\[+.]|\\x(?!00)[0-7][0-9A-F])+$/;
     expect(patterns.filter(({ pattern }) => !portable.test(String(pattern)))).toEqual([]);
   });
 
-  it('lets through all that its exact pattern lets through', () => {
+  it('matches everything that its exact pattern matches', () => {
     const exact = patterns.filter((schema) => 'x-exact-pattern' in schema);
     expect(exact.length).toBeGreaterThan(10);
     const characters = Array.from({ length: 0x110000 }, (_, code) => String.fromCodePoint(code));
@@ -54,7 +57,7 @@ describe('A pattern', () => {
   });
 });
 
-it('No two components share a name, since some generators make types of the names', () => {
+it('no two components have the same name, because some generators make types of the names', () => {
   const { parameters, responses } = contract.components as unknown as Record<string, object>;
   const names = [schemas, parameters, responses].flatMap((section) => Object.keys(section ?? {}));
   expect(names.filter((name, i) => names.indexOf(name) !== i)).toEqual([]);

@@ -1,4 +1,4 @@
-/** What the tables accept and refuse, no matter who writes: the contract's bounds and values, and nothing else. */
+/** The tables accept exactly the values that the contract allows, no matter which program writes. */
 import { beforeEach, describe, expect, it } from 'vitest';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 import { contract } from '../../src/contract.js';
@@ -23,7 +23,7 @@ const addEntry = (columns: { [column: string]: string } = {}) => {
 };
 const addProfile = (name: string) => `INSERT INTO business_profiles VALUES (gen_random_uuid(), ${name}, 'approved')`;
 
-describe('The tables refuse', () => {
+describe('the tables reject', () => {
   it.each([
     ['a phone number that begins with +0', addPhone(`'+0123'`), 'phone_number_is_e164'],
     ['a phone number of 1 digit', addPhone(`'+1'`), 'phone_number_is_e164'],
@@ -64,11 +64,11 @@ describe('The tables refuse', () => {
   });
 });
 
-describe('The tables accept', () => {
+describe('the tables accept', () => {
   it.each([
     ['0001-01-01 00:00:00+00', '0001-01-01T00:00:00.000Z'],
     ['9999-12-31 23:59:59.999+00', '9999-12-31T23:59:59.999Z'],
-  ])('the time %s, and show it as %s', async (time, shown) => {
+  ])('the time %s, and return it as %s', async (time, shown) => {
     await sql`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id, created_at, updated_at)
       VALUES ('+18', ${PROFILE}, ${time}::text::timestamptz, ${time}::text::timestamptz)`;

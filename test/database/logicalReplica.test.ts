@@ -1,4 +1,4 @@
-/** A logical replica, after the switch-over to it: triggers did not run there, and sequences are not copied. */
+/** A logical replica after the switch-over: triggers did not run there, and sequences were not copied. */
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';

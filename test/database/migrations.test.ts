@@ -86,13 +86,13 @@ async function expectAllToBeRight(phoneNumbers: string[]): Promise<void> {
   expect(await deriveAll(database, { keep: false })).toEqual([]);
 }
 
-it('Each migration is newer than the one before: otherwise it would be skipped', async () => {
+it('each migration is newer than the previous one, or it would be skipped', async () => {
   const times = (await readJournal(migrationsFolder)).entries.map(({ when }) => when);
   expect(times).toEqual([...new Set(times)].sort((a, b) => a - b));
 });
 
 describe.each(Object.entries(releases))('Release %s', (version, { migrations }) => {
-  it('keeps its migrations as they were released; changes come as new ones', async () => {
+  it('keeps its migrations unchanged: changes are new migrations', async () => {
     const { entries } = await readJournal(migrationsFolder);
     const tags = Object.keys(migrations);
     expect(entries.slice(0, tags.length).map(({ tag }) => tag)).toEqual(tags);
@@ -102,7 +102,7 @@ describe.each(Object.entries(releases))('Release %s', (version, { migrations }) 
     }
   });
 
-  it('is upgraded with its data', async () => {
+  it('is upgraded and keeps its data', async () => {
     await migrateDatabase(url, await folderOf(version, Object.keys(migrations).length));
     database = openDatabase(url);
     await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
@@ -114,7 +114,7 @@ describe.each(Object.entries(releases))('Release %s', (version, { migrations }) 
   });
 });
 
-it('The next version upgrades a database and its data, and may change what an item shows', async () => {
+it('the next version upgrades a database, keeps its data and may change the members of an item', async () => {
   await migrateDatabase(url, migrationsFolder);
   database = openDatabase(url);
   await importOne('+18');
@@ -123,7 +123,7 @@ it('The next version upgrades a database and its data, and may change what an it
   await expectAllToBeRight(['+18']);
 });
 
-it('An older version that is started on a newer schema leaves it as it is, imports and checks', async () => {
+it('an older version leaves a newer schema unchanged, and can import and check', async () => {
   const next = await nextVersion();
   await migrateDatabase(url, next);
   await migrateDatabase(url, migrationsFolder);
@@ -133,7 +133,7 @@ it('An older version that is started on a newer schema leaves it as it is, impor
   await expectAllToBeRight(['+18']);
 });
 
-it('Versions that migrate at once, older and newer ones, end with the newest schema', async () => {
+it('older and newer versions that migrate at once end with the newest schema', async () => {
   const next = await nextVersion();
   await Promise.all([migrationsFolder, next, migrationsFolder, next].map((each) => migrateDatabase(url, each)));
   database = openDatabase(url);
@@ -142,7 +142,7 @@ it('Versions that migrate at once, older and newer ones, end with the newest sch
   await expectAllToBeRight(['+18']);
 });
 
-describe('A database that was restored with one of its two schemas', () => {
+describe('a database of which only one schema was restored', () => {
   it.each(['DROP SCHEMA drizzle CASCADE', 'DELETE FROM drizzle.__drizzle_migrations'])(
     'is left as it is, and said to lack the record of the migrations: %s',
     async (loss) => {
@@ -162,7 +162,7 @@ describe('A database that was restored with one of its two schemas', () => {
     },
   );
 
-  it('is said to lack the tables, and can be begun again', async () => {
+  it('is reported to lack the tables, and can be emptied and used again', async () => {
     await migrateDatabase(url, migrationsFolder);
     database = openDatabase(url);
     await sql()`DROP SCHEMA public CASCADE`;

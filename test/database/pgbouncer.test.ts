@@ -58,18 +58,18 @@ ${settings.replace('users', join(folder, 'users'))}
 
   it.each<[string, () => string, RegExp]>([
     [
-      'for the settings of a session',
+      'with settings of a session',
       () => url,
       /^unsupported startup parameter: \w+: .*host of PostgreSQL itself.* deploy\/pgbouncer/,
     ],
-    ['for its database', () => ignoring.replace(/numbers$/, 'none'), /^no such database: none\n$/],
-    ['for its password', () => ignoring.replace('right', 'wrong'), /^SASL authentication failed\n$/],
-  ])('%s ends a command with the reason', async (_what, address, reason) => {
+    ['to an unknown database', () => ignoring.replace(/numbers$/, 'none'), /^no such database: none\n$/],
+    ['with a wrong password', () => ignoring.replace('right', 'wrong'), /^SASL authentication failed\n$/],
+  ])('ends a command with the reason if it rejects a connection %s', async (_what, address, reason) => {
     const { code, stdout, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL: address() } });
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(reason)]);
   });
 
-  it('costs a request a 503 without a retry', async () => {
+  it('makes a request fail with a 503, without a retry', async () => {
     const service = await listenOn(url, { DATABASE_URL: url });
     try {
       const response = await fetch(`${service.url}/v1/brandedPhoneNumbers`);

@@ -1,4 +1,4 @@
-/** What starts, pages and walks do on a replica: a real primary and its streaming replica. */
+/** Starts, pages and walks on a replica: a real primary and its streaming replica. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -39,7 +39,7 @@ describe('a replica', () => {
   const serve = (DATABASE_URL: string, environment: Record<string, string> = {}) =>
     runProgram(['serve'], '', { environment: { DATABASE_URL, PORT: '0', ...environment } });
 
-  it('is not migrated, but found to be up to date', async () => {
+  it('is not migrated, but checked to be up to date', async () => {
     expect(await migrateDatabase(replica.url, migrationsFolder)).toBe('replica');
     expect(await migrateDatabase(primary.url, migrationsFolder)).toBe('primary');
   });
@@ -60,14 +60,14 @@ describe('a replica', () => {
     expect(await service.end()).toBe(0);
   });
 
-  it('without REDIS_URL stops the start', async () => {
+  it('stops the start if REDIS_URL is not set', async () => {
     expect(await serve(replica.url)).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^REDIS_URL must be set where DATABASE_URL is a replica[^\n]*\n$/),
     });
   });
 
-  it('that stops replaying and goes on serves walks that see every number that stays once, also with pages of its primary', async () => {
+  it('serves walks that return every existing number once, while replay stops and resumes and some pages come from the primary', async () => {
     const profile = PROFILES[0]?.id ?? '';
     await onPrimary`INSERT INTO business_profiles VALUES (${profile}, 'Circle Bank', 'approved')`;
     // The numbers with an even end stay; the others come and go.
@@ -96,7 +96,7 @@ describe('a replica', () => {
     expect(new Set(seen).size).toBe(seen.length);
   });
 
-  it('answers pages and is ready, even while its primary is gone and as soon as it is promoted', async () => {
+  it('serves pages and is ready, even while its primary is down and as soon as it is promoted', async () => {
     const { url } = services.replica;
     const statuses = () =>
       Promise.all(['/v1/brandedPhoneNumbers', '/readyz'].map(async (path) => (await fetch(url + path)).status));

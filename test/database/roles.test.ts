@@ -1,4 +1,4 @@
-/** The rights that docs/operations.md lists are enough, and each role has no more than those. */
+/** The privileges that docs/operations.md lists are sufficient, and each role has no others. */
 import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';

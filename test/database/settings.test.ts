@@ -1,4 +1,4 @@
-/** Whatever settings a database or a role has as its defaults, every command and the list do the same. */
+/** Every command and the list behave the same, no matter which settings a database or a role has as its defaults. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import fc from 'fast-check';

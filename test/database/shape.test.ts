@@ -1,4 +1,4 @@
-/** The shape of an answer is defined in three places: the contract, the SQL that makes the JSON, and the tables. */
+/** The shape of a response is defined in three places: the contract, the SQL that builds the JSON, and the tables. */
 import { randomUUID } from 'node:crypto';
 import { getTableColumns } from 'drizzle-orm';
 import fc from 'fast-check';

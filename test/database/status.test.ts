@@ -1,4 +1,4 @@
-/** The overall status of a number: what it is for which entries, and how it changes as they are decided. */
+/** The overall status of a number: its value for given entries, and how it changes as carriers decide on them. */
 import { eq, sql } from 'drizzle-orm';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { CarrierStatus, DetailedStatus, Status } from '../../generated/types/models/index.js';
@@ -25,7 +25,7 @@ beforeEach(async () => {
   await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
 });
 
-describe('The status of a number (specification 3.2)', () => {
+describe('the status of a number (specification 3.2)', () => {
   const rows: [string, DetailedStatus[], Status][] = [
     [
       'is submitted for review while any opt-in is pending',
@@ -62,14 +62,14 @@ describe('The status of a number (specification 3.2)', () => {
     expect(overallStatus(entries)).toBe(expected);
   });
 
-  it.each(DETAILED_STATUSES)('is the one of the table where %s is its only entry', async (detailedStatus) => {
+  it.each(DETAILED_STATUSES)('is the one that the table gives if %s is its only entry', async (detailedStatus) => {
     const entries: CarrierStatus[] = [entryWith('AT&T', 'spamRemediation', detailedStatus)];
     await write(service.database, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
     expect(await statusNow()).toBe(overallStatus(entries));
   });
 });
 
-describe('A number (specification 3.3)', () => {
+describe('a number (specification 3.3)', () => {
   const submit = (detailedStatus: DetailedStatus) =>
     write(service.database, [
       numberWith({

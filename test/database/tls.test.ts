@@ -1,4 +1,4 @@
-/** TLS to PostgreSQL: an address's parameters do what they promise, with real servers and certificates. */
+/** TLS to PostgreSQL: each parameter of an address has its effect, with real servers and certificates. */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -101,7 +101,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
       'plain',
       '127.0.0.1',
       'sslmode=require',
-      /PostgreSQL at 127\.0\.0\.1 offers no TLS, which sslmode in DATABASE_URL asks for/,
+      /PostgreSQL at 127\.0\.0\.1 does not support TLS, but sslmode in DATABASE_URL requires it/,
     ],
   ] as const)('to the server "%s" at %s with %s is refused', async (server, host, query, reason) => {
     const DATABASE_URL = urlOf(server, host, query);
@@ -110,7 +110,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     expect(stderr.trim().split('\n')).toHaveLength(1);
   });
 
-  it('is required by a server, and a command without it says how to have it', async () => {
+  it('is required by a server, and a command that does not use it says how to turn it on', async () => {
     const url = servers.ip.url.replace('postgres@', 'encrypted@');
     const run = (DATABASE_URL: string) => runProgram(['migrate'], '', { environment: { DATABASE_URL } });
     expect((await run(url)).stderr).toMatch(
@@ -130,7 +130,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ['sslmode=verify-full&sslrootcert=FOLDER/nonsense.pem', /certificates that can't be used/],
     ['sslmode=require&sslcert=FOLDER/nonsense.pem&sslkey=OWN/client.key', /certificates that can't be used/],
     ['sslmode=require&sslcert=OWN/ip.pem&sslkey=OWN/client.key', /certificates that can't be used/],
-  ])('is refused at the start for what has no effect: %s', (query, reason) => {
+  ])('stops the start if a parameter has no effect: %s', (query, reason) => {
     expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(UserError);
     expect(() => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) })).toThrow(reason);
   });

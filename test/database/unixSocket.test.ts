@@ -1,4 +1,4 @@
-/** PostgreSQL through a Unix socket, as on one machine and behind the proxies of managed services. */
+/** PostgreSQL through a Unix-domain socket, as on one machine and through the proxies of managed services. */
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -49,11 +49,11 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-describe('a database behind a Unix socket', () => {
+describe('a database at a Unix-domain socket', () => {
   it.each([
     ['as the host', (user: string) => `postgres://${user}@${encodeURIComponent(folder)}:5433`, ''],
     ['as a parameter', (user: string) => `postgres://${user}@`, `?host=${'{folder}'}&port=5433`],
-  ])('is served from with the folder %s, and again after the socket was away', async (_name, begin, end) => {
+  ])('is used if its folder is given %s, and again after the socket was removed', async (_name, begin, end) => {
     const user = `${databaseUrl.username}:${databaseUrl.password}`;
     const DATABASE_URL = `${begin(user)}${databaseUrl.pathname}${end.replace('{folder}', folder)}`;
     const service = await listenOn(DATABASE_URL, { DATABASE_URL });

@@ -26,7 +26,7 @@ async function writeOne(carrierStatuses: CarrierStatus[]): Promise<void> {
 
 beforeEach(() => writeOne([entryWith('AT&T', 'brandedCallerId', 'approved.optIn')]));
 
-describe('updatedAt moves forward, no matter who writes,', () => {
+describe('updatedAt moves forward, no matter which program writes,', () => {
   it.each([
     ['an entry changes its status', `UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`],
     ['an entry changes its time', `UPDATE carrier_statuses SET created_at = '2026-01-01T00:00:00Z'`],
@@ -54,14 +54,14 @@ describe('updatedAt moves forward, no matter who writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('even when it lies in the future already', async () => {
+  it('even if it is already in the future', async () => {
     await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATER}`;
     await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
     expect((await row()).time).toBe('2126-02-03T16:49:02.749Z');
     await expectDerivedToAgree(sql());
   });
 
-  it('but never past the latest time that a writer may give; the number can still be changed', async () => {
+  it('but never past the latest allowed time; the number can still be changed', async () => {
     const LATEST = '9999-12-31T23:59:59.999Z';
     await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATEST}`;
     await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
@@ -71,7 +71,7 @@ describe('updatedAt moves forward, no matter who writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('and never back, even if a write repairs what was written without the triggers', async () => {
+  it('and never back, even if a write repairs rows that were written without the triggers', async () => {
     await sql().begin(async (transaction) => {
       await transaction`SET LOCAL session_replication_role = replica`;
       await transaction`UPDATE items SET status = 'rejected'`;
@@ -81,14 +81,14 @@ describe('updatedAt moves forward, no matter who writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('and a writer that gives a later time itself keeps it', async () => {
+  it('and a later time that the writer gives is kept', async () => {
     await sql()`UPDATE branded_phone_numbers SET internal_name = 'New', updated_at = ${LATER}`;
     expect((await row()).time).toBe(LATER);
     await expectDerivedToAgree(sql());
   });
 });
 
-describe('nothing is written to the item', () => {
+describe('the item is not written', () => {
   it.each([
     ['when a number is written as it is', 'UPDATE branded_phone_numbers SET internal_name = internal_name'],
     ['when a writer gives an earlier time', `UPDATE branded_phone_numbers SET updated_at = '2020-01-01T00:00:00Z'`],

@@ -1,4 +1,4 @@
-/** What is sent to clients that ask for compression, and to those that don't. */
+/** Responses to clients that accept compression, and to those that don't. */
 import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
@@ -43,7 +43,7 @@ describe('a page above 1 KB', () => {
   it.each([
     ['br', brotliDecompressSync],
     ['gzip', gunzipSync],
-  ])('is the same by %s, with its length, and at most a third of the bytes', async (encoding, decompress) => {
+  ])('is the same in %s, with its length, and has at most a third of the bytes', async (encoding, decompress) => {
     const plain = await ask(PATH);
     const { headers, body } = await ask(PATH, { 'Accept-Encoding': encoding });
     expect(headers['content-encoding']).toBe(encoding);
@@ -56,7 +56,7 @@ describe('a page above 1 KB', () => {
   });
 
   it.each([undefined, 'identity', 'deflate', 'gzip;q=0', 'br;q=0, gzip;q=0, *;q=0'])(
-    'is sent as it is to a client that accepts %s',
+    'is sent uncompressed if Accept-Encoding is %s',
     async (accepted) => {
       const { status, headers, body } = await ask(PATH, accepted === undefined ? {} : { 'Accept-Encoding': accepted });
       expect([status, headers['content-encoding']]).toEqual([200, undefined]);
@@ -65,7 +65,7 @@ describe('a page above 1 KB', () => {
     },
   );
 
-  it('is answered with 304 for the ETag of another encoding', async () => {
+  it('gets a 304 for the ETag of another encoding', async () => {
     const { headers } = await ask(PATH, { 'Accept-Encoding': 'gzip' });
     const again = await ask(PATH, { 'Accept-Encoding': 'br', 'If-None-Match': String(headers.etag) });
     expect([again.status, again.body.length, again.headers.vary]).toEqual([304, 0, 'Authorization, Accept-Encoding']);
@@ -82,16 +82,16 @@ describe('a page above 1 KB', () => {
   });
 });
 
-describe('an answer below 1 KB', () => {
+describe('a page below 1 KB', () => {
   it('is sent uncompressed', async () => {
     const { headers } = await ask(`${PATH}?size=1`, { 'Accept-Encoding': 'br' });
     expect(headers['content-encoding']).toBeUndefined();
   });
 });
 
-describe('other answers above 1 KB', () => {
+describe('other responses above 1 KB', () => {
   it.each(['/docs/swagger-ui.css', '/openapi.yaml', '/problems', `${PATH}?${'a=1&'.repeat(60)}`])(
-    '%s is compressed, too',
+    'are compressed: %s',
     async (path) => {
       const [plain, small] = [await ask(path), await ask(path, { 'Accept-Encoding': 'gzip' })];
       expect([small.headers['content-encoding'], small.headers.vary]).toEqual(['gzip', 'Accept-Encoding']);
@@ -101,7 +101,7 @@ describe('other answers above 1 KB', () => {
   );
 
   it.each(['/docs/swagger-ui.css', '/openapi.yaml', '/problems'])(
-    'HEAD of %s gives no length that GET would not send',
+    'have no length for HEAD that GET would not send: %s',
     async (path) => {
       for (const accepted of ['gzip', 'br', 'identity']) {
         const [byGet, byHead] = [

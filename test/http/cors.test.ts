@@ -1,4 +1,4 @@
-/** Pages of other hosts, in a browser: which may call the API. */
+/** Web pages of other origins that call the API from a browser. */
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { useService } from '../support/service.js';
@@ -17,7 +17,7 @@ describe('with CORS_ORIGINS', () => {
       'Access-Control-Request-Headers': headers,
     });
 
-  it('a page of a listed origin may read the answer and the headers that clients need', async () => {
+  it('a page of a listed origin may read responses and the headers that clients need', async () => {
     const response = await request(service.app).get(PATH).set('Origin', ORIGIN);
     expect(response.status).toBe(200);
     expect(corsHeaders(response)).toEqual({
@@ -27,12 +27,12 @@ describe('with CORS_ORIGINS', () => {
     expect(response.get('Vary')).toBe('Origin, Authorization, Accept-Encoding');
   });
 
-  it('a page of a listed origin may read refusals as well', async () => {
+  it('a page of a listed origin may also read problems', async () => {
     const response = await request(service.app).get(`${PATH}?size=0`).set('Origin', ORIGIN);
     expect([response.status, corsHeaders(response)['access-control-allow-origin']]).toEqual([400, ORIGIN]);
   });
 
-  it('a preflight of a listed origin is answered, and not counted by the rate limit', async () => {
+  it('a preflight of a listed origin succeeds and is not counted by the rate limit', async () => {
     for (let i = 0; i < 12; i++) {
       const response = await preflight(ORIGIN);
       expect(response.status).toBe(204);
@@ -44,7 +44,7 @@ describe('with CORS_ORIGINS', () => {
     }
   });
 
-  it('a page of a listed origin may send any header, and a cache keeps the preflights apart', async () => {
+  it('a page of a listed origin may send any header, and caches store its preflights separately', async () => {
     for (const headers of ['authorization,baggage,traceparent,x-requested-with', `x-${'a'.repeat(2000)}`]) {
       const response = await preflight(ORIGIN, headers);
       expect([response.status, corsHeaders(response)['access-control-allow-headers']]).toEqual([204, headers]);
@@ -54,21 +54,21 @@ describe('with CORS_ORIGINS', () => {
     expect((await preflight(ORIGIN, `x-${'a'.repeat(3000)}`)).status).toBe(405);
   });
 
-  it('a page of any other origin may read nothing, and its preflight is refused', async () => {
+  it('a page of any other origin may read nothing, and its preflight is rejected', async () => {
     const response = await request(service.app).get(PATH).set('Origin', 'https://evil.example.com');
     expect(corsHeaders(response)['access-control-allow-origin']).toBeUndefined();
     const refused = await preflight('https://evil.example.com');
     expect([refused.status, corsHeaders(refused)]).toEqual([405, {}]);
   });
 
-  it('an OPTIONS that is not a preflight is 405', async () => {
+  it('an OPTIONS that is not a preflight gets a 405', async () => {
     expect((await request(service.app).options(PATH).set('Origin', ORIGIN)).status).toBe(405);
   });
 });
 
 describe('without CORS_ORIGINS', () => {
   const service = useService();
-  it('no page of another host may read anything', async () => {
+  it('a page of another origin may read nothing', async () => {
     const response = await request(service.app).get(PATH).set('Origin', ORIGIN);
     expect([corsHeaders(response), response.get('Vary')]).toEqual([{}, 'Authorization, Accept-Encoding']);
     expect((await request(service.app).options(PATH).set('Origin', ORIGIN)).status).toBe(405);

@@ -61,14 +61,14 @@ function queryWith(bytes: number): string {
   return `?size=25&internalName=Main+Line${`${name}${'x'.repeat(200)}`.repeat(whole)}${name}${'y'.repeat(rest)}`;
 }
 
-/** What `queryWith` is given for the longest query that a Link repeats. */
+/** Returns the argument of `queryWith` for the longest query that a Link repeats. */
 async function longestQuery(url: string): Promise<number> {
   const { headers } = await send(`${url}${LIST}${queryWith(100)}`);
   return 100 + MAX_LINK - String(headers.link).length;
 }
 
 describe.each(Object.entries(services).slice(0, 2))('%s, the longest Link', (_name, service) => {
-  it('is there, and one that is longer by a byte is left out', async () => {
+  it('is sent, and one that is longer by a byte is left out', async () => {
     const bytes = await longestQuery(service.url);
     const response = await send(`${service.url}${LIST}${queryWith(bytes)}`, 'GET', longest);
     expect([response.statusCode, response.headers.link?.length]).toEqual([200, MAX_LINK]);
@@ -78,7 +78,7 @@ describe.each(Object.entries(services).slice(0, 2))('%s, the longest Link', (_na
   });
 });
 
-describe('whatever a request is, the headers of its response', () => {
+describe('the headers of a response to any request', () => {
   const token = fc.stringMatching(/^[a-z-]{1,300}$/);
   const value = fc.oneof(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 255 }), fc.constant(NAME));
   const name = fc.constantFrom('internalName', 'carrier', 'reportingGroup', 'nextCursor', 'size', 'unknown');
@@ -115,8 +115,8 @@ describe('whatever a request is, the headers of its response', () => {
   });
 });
 
-describe.skipIf(!hasNginx)('behind nginx with its defaults', () => {
-  it('the longest headers pass', async () => {
+describe.skipIf(!hasNginx)('nginx with its defaults', () => {
+  it('forwards the longest headers', async () => {
     const port = await freePort();
     const service = services['with PUBLIC_URL'];
     const stop = await startNginx(port, service.url);

@@ -9,11 +9,11 @@ import { CARRIERS, FEATURES, numberWith, write } from '../support/numbers.js';
 import { until } from '../support/until.js';
 import { withinASecond } from '../support/withinASecond.js';
 
-const PLACES = 2;
+const SLOTS = 2;
 const PAGE = '/v1/brandedPhoneNumbers?size=100';
 const FILE = '/docs/swagger-ui-bundle.js';
 const limited = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-const small = useListeningService({ MAX_REQUESTS_IN_FLIGHT: String(PLACES) });
+const small = useListeningService({ MAX_REQUESTS_IN_FLIGHT: String(SLOTS) });
 
 const sockets: Socket[] = [];
 afterEach(() => {
@@ -31,7 +31,7 @@ async function open({ url }: { url: string }): Promise<Socket> {
 const request = (path: string, client = '203.0.113.1') =>
   `GET ${path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${client}\r\n\r\n`;
 
-it('pipelined requests are answered in their order, each as if it came alone', async () => {
+it('pipelined requests get their responses in order, each the same as alone', async () => {
   const statuses = await withinASecond(async () => {
     const socket = await open(limited);
     let text = '';
@@ -39,39 +39,39 @@ it('pipelined requests are answered in their order, each as if it came alone', a
       text += chunk;
     });
     socket.write(request('/v1/brandedPhoneNumbers').repeat(12) + request('/nowhere') + request('/healthz'));
-    await until(() => text.endsWith('{"status":"alive"}'), 'the last one is answered');
+    await until(() => text.endsWith('{"status":"alive"}'), 'the last response');
     return [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1]);
   });
   expect(statuses).toEqual([...Array(10).fill('200'), '429', '429', '404', '200']);
 });
 
-describe('requests that were sent are answered', () => {
+describe('complete requests get their responses', () => {
   it.each<[string, (socket: Socket) => unknown, string[]]>([
-    ['before the client closed its sending half', (socket) => socket.end(), ['200', '404']],
-    ['before bytes that are no request', (socket) => socket.write('garbage\r\n\r\n'), ['200', '404', '400']],
-    ['before half a request', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
-  ])('%s, and the connection is closed', async (_name, goOn, expected) => {
+    ['if the client then closes its sending side', (socket) => socket.end(), ['200', '404']],
+    ['if bytes follow that are not a request', (socket) => socket.write('garbage\r\n\r\n'), ['200', '404', '400']],
+    ['if half a request follows', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
+  ])('%s, and the connection is closed', async (_name, proceed, expected) => {
     const socket = await open(limited);
     let text = '';
     socket.setEncoding('latin1').on('data', (chunk) => {
       text += chunk;
     });
     socket.write(request(PAGE, '203.0.113.9') + request('/nowhere'));
-    goOn(socket);
+    proceed(socket);
     // Sooner than an idle connection would be.
     await once(socket, 'close', { signal: AbortSignal.timeout(5000) });
     expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual(expected);
   });
 });
 
-it('connections that are reset with 300 requests each give back all places under the concurrency limit', async () => {
+it('connections that are reset with 300 requests each release all slots of the concurrency limit', async () => {
   for (let i = 0; i < 7; i++) {
     const socket = await open(limited);
     socket.write(Array.from({ length: 300 }, (_, j) => request(PAGE, `10.0.${i}.${j % 250}`)).join(''));
     await sleep(5 * i);
     socket.resetAndDestroy();
   }
-  await until(async () => (await metricOf(limited, 'http_requests_in_flight')) === 0, 'all places are free');
+  await until(async () => (await metricOf(limited, 'http_requests_in_flight')) === 0, 'all slots are free');
 });
 
 describe('clients that never read', () => {
@@ -87,23 +87,23 @@ describe('clients that never read', () => {
     await closeDatabase(database);
   });
 
-  // More than the system takes for a client that does not read.
+  // More than the system buffers for a client that does not read.
   it.each([
     ['a page behind files', request(FILE).repeat(6) + request(PAGE)],
     ['many pages', request(PAGE).repeat(80)],
-  ])('hold no places with %s, and others are served', async (_name, requests) => {
-    for (let i = 0; i < PLACES; i++) (await open(small)).pause().write(requests);
-    // Until what fits has been handed to the system, both places may be taken.
+  ])('occupy no slots with %s, and other clients are served', async (_name, requests) => {
+    for (let i = 0; i < SLOTS; i++) (await open(small)).pause().write(requests);
+    // Both slots may be occupied until the system has taken as much as its buffers hold.
     let served = 0;
     await until(async () => {
       served = (await fetch(`${small.url}/v1/brandedPhoneNumbers`)).status === 200 ? served + 1 : 0;
       return served === 10;
-    }, 'ten requests in a row are answered');
-    await until(async () => (await metricOf(small, 'http_requests_in_flight')) === 0, 'all places are free');
+    }, 'ten requests in a row succeed');
+    await until(async () => (await metricOf(small, 'http_requests_in_flight')) === 0, 'all slots are free');
   });
 
-  it('make only so many requests wait that memory is bounded; the connection with one more is closed', async () => {
-    // Some 1,500 requests are read at once from a connection, and no more until they are answered.
+  it('have a bounded number of requests waiting; the connection with one more is closed', async () => {
+    // Some 1,500 requests are read at once from a connection, and no more until those have their responses.
     const many = await Promise.all(Array.from({ length: 12 }, () => open(small)));
     let closed = 0;
     for (const socket of many) {

@@ -1,4 +1,4 @@
-/** What HTTP itself requires of a request, tested with bytes that no client library sends. */
+/** The rules of HTTP for requests, tested with bytes that no client library sends. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { useListeningService } from '../support/listening.js';
@@ -9,7 +9,7 @@ const GET = `GET ${PATH} HTTP/1.1`;
 const local = useListeningService();
 const junk = (count: number) => Array.from({ length: count }, (_, i) => `X-Junk-${i}: ${i}`);
 
-describe('a request that breaks a rule of HTTP gets a problem', () => {
+describe('a request that violates HTTP gets a problem', () => {
   const rows: [string, string[], number, RegExp][] = [
     ['without Host', [GET], 400, /no Host header/],
     ['with two Hosts', [GET, 'Host: localhost', 'Host: localhost'], 400, /2 Host headers/],
@@ -20,34 +20,34 @@ describe('a request that breaks a rule of HTTP gets a problem', () => {
     ['with 20,000 headers', [GET, 'Host: localhost', ...Array(20_000).fill('a:')], 431, /at most 100/],
     ['with a header of 200 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(200_000)}`], 431, /too long/],
     ['that is not HTTP', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
-    ['to a proxy', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /no proxy/],
+    ['to a proxy', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /CONNECT is not supported/],
   ];
   it.each(rows)('%s', async (_name, head, status, detail) => {
-    const answer = await exchange(local.url, head);
-    expect(answer.status).toBe(status);
-    expect(answer.headers['content-type']).toBe('application/problem+json; charset=utf-8');
-    expect(problemIn(answer)).toMatchObject({ status, detail: expect.stringMatching(detail) });
+    const response = await exchange(local.url, head);
+    expect(response.status).toBe(status);
+    expect(response.headers['content-type']).toBe('application/problem+json; charset=utf-8');
+    expect(problemIn(response)).toMatchObject({ status, detail: expect.stringMatching(detail) });
   });
 
-  it('and none of these stops the next one', async () => {
+  it('and does not affect the next request', async () => {
     expect((await exchange(local.url, [GET, 'Host: localhost'])).status).toBe(200);
   });
 });
 
-describe('a request that keeps the rules of HTTP is answered', () => {
+describe('a request that conforms to HTTP is served', () => {
   it.each([
     ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`], 200],
     ['with 90 headers', [GET, 'Host: localhost', ...junk(90)], 200],
     ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
-    ['that expects what HTTP does not define', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
+    ['with an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
     ['with its host in its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
   ] as const)('%s', async (_name, head, status) => {
-    const answer = await exchange(local.url, [...head]);
-    expect(answer.status).toBe(status);
-    expect(answer.body).toContain('"items":[]');
+    const response = await exchange(local.url, [...head]);
+    expect(response.status).toBe(status);
+    expect(response.body).toContain('"items":[]');
   });
 
-  it('whichever unreserved characters of its path are percent-encoded', async () => {
+  it('no matter which unreserved characters of its path are percent-encoded', async () => {
     const encoded = fc
       .array(fc.boolean(), { minLength: PATH.length, maxLength: PATH.length })
       .map((isEncoded) =>
@@ -61,15 +61,15 @@ describe('a request that keeps the rules of HTTP is answered', () => {
     );
   });
 
-  it('but an encoded slash is not a slash, and a query is left as it is', async () => {
+  it('but an encoded slash is not a slash, and a query is not changed', async () => {
     expect((await fetch(`${local.url}/v1%2FbrandedPhoneNumbers`)).status).toBe(404);
     expect((await fetch(`${local.url}${PATH}?carrier=100%25`)).status).toBe(200);
   });
 });
 
-describe('every answer', () => {
+describe('every response', () => {
   it.each([PATH, `${PATH}?size=0`, '/', '/docs', '/openapi.json', '/healthz', '/readyz', '/nowhere', '/%ZZ'])(
-    'keeps browsers from guessing its type: %s',
+    'prevents browsers from guessing its type: %s',
     async (path) => {
       const { headers } = await exchange(local.url, [`GET ${path} HTTP/1.1`, 'Host: localhost']);
       expect(headers['x-content-type-options']).toBe('nosniff');
@@ -79,58 +79,58 @@ describe('every answer', () => {
   it.each([
     ['GET', 'nonsense'],
     [`GET ${PATH} HTTP/1.1`, `X-Long: ${'a'.repeat(200_000)}`],
-  ])('also those that Node has no request for', async (...head) => {
+  ])('also to input that Node has no request object for', async (...head) => {
     expect((await exchange(local.url, head)).headers['x-content-type-options']).toBe('nosniff');
   });
 
-  it.each(['/metrics', '/healthz', '/nowhere'])('also on the port of the operator: %s', async (path) => {
+  it.each(['/metrics', '/healthz', '/nowhere'])('also on METRICS_PORT: %s', async (path) => {
     expect((await fetch(`${local.metricsUrl}${path}`)).headers.get('X-Content-Type-Options')).toBe('nosniff');
   });
 });
 
-describe('an instance for this machine only, without keys', () => {
+describe('an instance on a loopback address without API keys', () => {
   const known = useListeningService({ PUBLIC_URL: 'https://Numbers.example:8443/api/' });
   const statusFor = async (url: string, host: string) => (await exchange(url, [GET, `Host: ${host}`])).status;
 
   it.each(['localhost', 'LOCALHOST:3000', '127.0.0.1', '127.9.8.7:1', '[::1]:3000', '[::ffff:127.0.0.1]'])(
-    'answers %s',
+    'serves %s',
     async (host) => {
       expect(await statusFor(local.url, host)).toBe(200);
     },
   );
 
   it.each(['evil.example', 'evil.example:3000', 'localhost.evil.example', '127.0.0.1.evil.example', '10.0.0.1', ''])(
-    'does not answer %s, which may be the name of a web page that points it here',
+    'does not serve %s, which may be the name of a web page that points to this machine',
     async (host) => {
-      const answer = await exchange(local.url, [GET, `Host: ${host}`]);
-      expect(answer.status).toBe(421);
-      expect(problemIn(answer)).toMatchObject({
+      const response = await exchange(local.url, [GET, `Host: ${host}`]);
+      expect(response.status).toBe(421);
+      expect(problemIn(response)).toMatchObject({
         type: '/problems/misdirected-request',
         detail: expect.stringContaining('PUBLIC_URL'),
       });
-      expect(answer.body).not.toContain('items');
+      expect(response.body).not.toContain('items');
     },
   );
 
-  it('goes by the host in the target, not by the header', async () => {
-    const answer = await exchange(local.url, [`GET http://evil.example${PATH} HTTP/1.1`, 'Host: localhost']);
-    expect(answer.status).toBe(421);
+  it('uses the host in the request target, not the one in the header', async () => {
+    const response = await exchange(local.url, [`GET http://evil.example${PATH} HTTP/1.1`, 'Host: localhost']);
+    expect(response.status).toBe(421);
   });
 
-  it('answers other hosts on no path', async () => {
+  it('does not serve other hosts on any path', async () => {
     for (const path of ['/docs', '/openapi.json', '/readyz', '/nowhere']) {
       expect((await exchange(local.url, [`GET ${path} HTTP/1.1`, 'Host: evil.example'])).status).toBe(421);
     }
   });
 
-  it('answers the host of PUBLIC_URL as well', async () => {
+  it('also serves the host of PUBLIC_URL', async () => {
     expect(await statusFor(known.url, 'numbers.EXAMPLE')).toBe(200);
     expect(await statusFor(known.url, 'localhost')).toBe(200);
     expect(await statusFor(known.url, 'evil.example')).toBe(421);
   });
 });
 
-describe('an instance that more than this machine uses answers any host', () => {
+describe('an instance that other machines can use serves any host', () => {
   const settings: [Record<string, string>, number][] = [
     [{ AUTH: 'api-key' }, 401],
     [{ TRUST_PROXY: '1' }, 200],
@@ -141,8 +141,8 @@ describe('an instance that more than this machine uses answers any host', () => 
       const service = useListeningService(environment);
       it('such as evil.example', async () => {
         const { port } = new URL(service.url);
-        const answer = await exchange(`http://127.0.0.1:${port}`, [GET, 'Host: evil.example']);
-        expect(answer.status).toBe(status);
+        const response = await exchange(`http://127.0.0.1:${port}`, [GET, 'Host: evil.example']);
+        expect(response.status).toBe(status);
       });
     });
   }

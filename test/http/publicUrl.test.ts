@@ -25,7 +25,7 @@ beforeAll(async () => {
 const linkOf = ({ headers }: Response) => /^<(.+)>; rel="next"$/.exec(headers.get('Link') ?? '')?.[1];
 
 describe('with a path in PUBLIC_URL', () => {
-  it('the link to the next page is absolute, of a 304 as well', async () => {
+  it('the link to the next page is absolute, also in a 304', async () => {
     const first = await fetch(`${service.url}${LIST}?size=1`);
     const { nextCursor } = (await first.json()) as BrandedPhoneNumberPage;
     expect(linkOf(first)).toBe(`${PUBLIC_URL}${LIST}?size=1&nextCursor=${nextCursor}`);

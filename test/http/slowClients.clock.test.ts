@@ -29,7 +29,7 @@ async function answerTo(bytes: string): Promise<string> {
 describe.concurrent('a client', () => {
   it.each([
     ['whose headers never end', 'GET / HTTP/1.1\r\nHost: x\r\nX-Slow: '],
-    ['that says nothing at all', ''],
+    ['that sends nothing', ''],
   ])('%s is cut off with a 408 problem', async (_who, bytes) => {
     const [head = '', body = ''] = (await answerTo(bytes)).split('\r\n\r\n');
     expect(head).toMatch(/^HTTP\/1\.1 408 /);
@@ -37,7 +37,7 @@ describe.concurrent('a client', () => {
   });
 });
 
-test.concurrent('An answer that takes 21 seconds is sent where REQUEST_TIMEOUT_SECONDS allows it', async () => {
+test.concurrent('a response that takes 21 seconds is sent if REQUEST_TIMEOUT_SECONDS allows it', async () => {
   const app = express().get('/', async (_request, response) => {
     await sleep(21_000);
     response.send('late');
@@ -49,7 +49,7 @@ test.concurrent('An answer that takes 21 seconds is sent where REQUEST_TIMEOUT_S
 });
 
 describe.concurrent('an idle connection', () => {
-  it('still gets its response before KEEP_ALIVE_SECONDS are over, and is closed after them', async () => {
+  it('still gets its response before KEEP_ALIVE_SECONDS have passed, and is closed afterwards', async () => {
     const { hostname, port } = new URL(keeping.url);
     const socket = connect(Number(port), hostname).setEncoding('latin1');
     const closed = once(socket, 'close', { signal: AbortSignal.timeout(60_000) });
@@ -63,10 +63,7 @@ describe.concurrent('an idle connection', () => {
     await closed;
   });
 
-  it.each(['url', 'metricsUrl'] as const)(
-    'learns KEEP_ALIVE_SECONDS from each response, on either port: %s',
-    async (at) => {
-      expect((await fetch(`${keeping[at]}/healthz`)).headers.get('Keep-Alive')).toBe(`timeout=${KEEP_ALIVE}`);
-    },
-  );
+  it.each(['url', 'metricsUrl'] as const)('has KEEP_ALIVE_SECONDS in each response, on either port: %s', async (at) => {
+    expect((await fetch(`${keeping[at]}/healthz`)).headers.get('Keep-Alive')).toBe(`timeout=${KEEP_ALIVE}`);
+  });
 });

@@ -1,10 +1,10 @@
-/** What messages show of a text from outside. */
+/** How messages show a text from outside. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { abridged, printable, quoted } from '../../src/messages/shorten.js';
 
 const MAX_SHOWN = 100;
-/** What a reader can tell from anything else: no control, format, private or unassigned character, and no other space. */
+/** A visible, unambiguous text: no control, format, private or unassigned character, and no space but U+0020. */
 const SEEN = /^(?:(?![\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]).| )*$/u;
 const hidden = fc.constantFrom(
   ...['\u202a', '\u200b', '\u00a0', '\ufeff', '\u00ad', '\u2028', '\ufe0f', '\u0378', '\u3164', '\u0085', '\0', '\x7f'],
@@ -16,8 +16,8 @@ const anyText = fc.oneof(
   fc.tuple(texts, fc.integer({ min: 1, max: 200 })).map(([text, times]) => text.repeat(times)),
 );
 
-describe('A text from outside', () => {
-  it('is shown with an escape for each character that cannot be seen', () => {
+describe('a text from outside', () => {
+  it('is shown with an escape for each hidden character', () => {
     fc.assert(
       fc.property(anyText, (text) => {
         for (const shown of [printable(text), abridged(text), quoted(text)]) expect(shown).toMatch(SEEN);
@@ -26,7 +26,7 @@ describe('A text from outside', () => {
     );
   });
 
-  it('is never shown longer than its bound, and cut only between characters and escapes', () => {
+  it('is never shown longer than its limit, and is cut only between characters and escapes', () => {
     fc.assert(
       fc.property(anyText, (text) => {
         expect(abridged(text).length).toBeLessThanOrEqual(MAX_SHOWN);

@@ -125,7 +125,7 @@ describe('a faulty line', () => {
     'infinity-is-no-time-at-all',
   ])('may not give the time %s', async (time) => {
     const years = /^(000[01]|9999)/.test(time)
-      ? ', of the years 1 to 9999 when it is in UTC and rounded to milliseconds'
+      ? ', in the years 1 to 9999 after conversion to UTC and rounding to milliseconds'
       : '';
     const reason = `must be a time, for example 2026-02-03T16:49:02.748Z${years}`;
     expect(await faultOf(number({ createdAt: time }))).toBe(`1: createdAt ${reason}`);

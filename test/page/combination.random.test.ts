@@ -28,7 +28,7 @@ const STATUSES = ['submitted for review', 'rejected', 'approved', 'unregistered'
 
 const some = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
 
-/** Up to four parameters, since with more of them hardly anything is found; the phone number is one among the others. */
+/** Queries with up to four parameters, since with more of them hardly anything matches. */
 const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> => {
   const all: { [Name in keyof Query]-?: fc.Arbitrary<Query[Name]> } = {
     phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),
@@ -58,13 +58,13 @@ async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
   }
 }
 
-/** The same, page by page from a query that takes many small batches of candidates. */
+/** Walks without HTTP, in many small batches of candidates; returns the phone numbers. */
 async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {
-  const pages = preparePages(service.database.$client, { costPerRow: 1, growth: 2 });
+  const readPage = preparePages(service.database.$client, { costPerItem: 1, growth: 2 });
   const filter = filterOf(query);
   const found: string[] = [];
   for (let after = ''; ; ) {
-    const page = await pages({ filter, visibleProfiles: null, after, size });
+    const page = await readPage({ filter, visibleProfiles: null, after, size });
     expect(page.count).toBeLessThanOrEqual(size);
     found.push(
       ...JSON.parse(`[${Buffer.concat(page.items)}]`).map(({ phoneNumber }: BrandedPhoneNumber) => phoneNumber),
@@ -74,7 +74,7 @@ async function walkInSmallBatches(query: Query, size: number): Promise<string[]>
   }
 }
 
-it('random queries over random data give what the reference gives, page by page', async () => {
+it('a walk finds the same numbers as the reference with random filters over random data', async () => {
   const data = numbers.chain((list) =>
     fc.record({
       list: fc.constant(list),
@@ -98,7 +98,7 @@ it('random queries over random data give what the reference gives, page by page'
   );
 }, 300_000);
 
-it('every pair of parameters, each with one and with several values, gives what the reference gives', async () => {
+it('a walk finds the same numbers as the reference with every pair of parameters, of one or several values', async () => {
   const [list] = fc.sample(numbersFrom(80), { numRuns: 1, seed: freshSeed() }) as [BrandedPhoneNumber[]];
   await service.database.execute(sql`DELETE FROM ${brandedPhoneNumbers}`);
   await write(service.database, list);

@@ -46,49 +46,49 @@ async function walk(search: string): Promise<{ phoneNumbers: string[]; pages: nu
 
 const firstCursor = async (search: string) => pageOf(await get(search)).nextCursor as string;
 
-describe('a page', () => {
-  it('shows each number with exactly the members of the contract', async () => {
-    const shown = list.find(({ carrierStatuses }) => carrierStatuses.length > 0) as BrandedPhoneNumber;
-    const { items } = pageOf(await get(`?phoneNumber=${encodeURIComponent(shown.phoneNumber)}`));
-    const inOrder = ['AT&T brandedCallerId', 'AT&T spamRemediation', 'Verizon brandedCallerId'];
-    expect(items[0]?.carrierStatuses.map(({ carrier, feature }) => `${carrier} ${feature}`)).toEqual(inOrder);
-    const sortedEntries = [...shown.carrierStatuses].sort(
+describe('a page of GET /v1/brandedPhoneNumbers', () => {
+  it('has exactly the members of the contract for each number', async () => {
+    const number = list.find(({ carrierStatuses }) => carrierStatuses.length > 0) as BrandedPhoneNumber;
+    const { items } = pageOf(await get(`?phoneNumber=${encodeURIComponent(number.phoneNumber)}`));
+    const entries = ['AT&T brandedCallerId', 'AT&T spamRemediation', 'Verizon brandedCallerId'];
+    expect(items[0]?.carrierStatuses.map(({ carrier, feature }) => `${carrier} ${feature}`)).toEqual(entries);
+    const sortedEntries = [...number.carrierStatuses].sort(
       (a, b) => byBytes(a.carrier, b.carrier) || byBytes(a.feature, b.feature),
     );
-    expect(items).toEqual([{ ...shown, carrierStatuses: sortedEntries }]);
+    expect(items).toEqual([{ ...number, carrierStatuses: sortedEntries }]);
   });
 
-  it('is JSON, private, and revalidated', async () => {
+  it('is JSON that only private caches may store, and must revalidate', async () => {
     const response = await get('?size=1');
     expect(response.get('Content-Type')).toBe('application/json; charset=utf-8');
     expect(response.get('Cache-Control')).toBe('private, no-cache');
     expect(response.get('Vary')).toContain('Authorization');
   });
 
-  it('holds 25 numbers unless another size is asked for, in byte order', async () => {
+  it('has 25 numbers in byte order unless the request sets a size', async () => {
     expect(pageOf(await get('')).items.map(({ phoneNumber }) => phoneNumber)).toEqual(ordered.slice(0, 25));
   });
 
-  it.each([1, 7, 30, 60, 100])('leads through all numbers at a size of %i', async (size) => {
+  it.each([1, 7, 30, 60, 100])('leads to every number, page by page, at a size of %i', async (size) => {
     const { phoneNumbers, pages } = await walk(`?size=${size}`);
     expect(phoneNumbers).toEqual(ordered);
-    // A page that ends exactly at the end has null at once.
+    // The last page may be full: its cursor is null, and no empty page follows.
     expect(pages).toBe(Math.ceil(60 / size));
   });
 
-  it('may change its size along the walk', async () => {
+  it('may have another size than the previous page', async () => {
     const cursor = await firstCursor('?size=10');
     const { items } = pageOf(await get(`?size=3&nextCursor=${cursor}`));
     expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(ordered.slice(10, 13));
   });
 
-  it('of a filter that matches nothing is empty and the last', async () => {
+  it('is empty and the last one if nothing matches', async () => {
     expect(pageOf(await get('?carrier=Nobody'))).toEqual({ items: [], nextCursor: null });
   });
 });
 
-describe('a cursor', () => {
-  it('survives the deletion of its row', async () => {
+describe('a cursor of GET /v1/brandedPhoneNumbers', () => {
+  it('stays valid after its number is deleted', async () => {
     const extra = numberWith({ phoneNumber: '+100' });
     await write(service.database, [extra]);
     const all = [...ordered, '+100'].sort(byBytes);
@@ -99,7 +99,7 @@ describe('a cursor', () => {
     expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(all.slice(size, size + 5));
   });
 
-  it('is the same for the same filters in another order, case or with repeats', async () => {
+  it('is accepted if its filters are sent in another order or case, or repeatedly', async () => {
     const profile = list[0]?.businessProfile.id ?? '';
     const cursor = await firstCursor(
       `?size=1&carrier=AT%26T&carrier=Verizon&status=rejected&businessProfileId=${profile}`,
@@ -113,9 +113,9 @@ describe('a cursor', () => {
     '?size=1&reportingGroup=control',
     '?size=1&internalName=Control',
     '?size=1&reportingGroup=Control&status=approved',
-  ])('is refused with other filters: %s', async (other) => {
+  ])('is rejected with other filters: %s', async (search) => {
     const cursor = await firstCursor('?size=1&reportingGroup=Control');
-    const response = await get(`${other}&nextCursor=${cursor}`);
+    const response = await get(`${search}&nextCursor=${cursor}`);
     expectDescribed(response);
     expect(response.status).toBe(400);
     expect(problemOf(response)).toMatchObject({
@@ -128,12 +128,12 @@ describe('a cursor', () => {
     ]);
   });
 
-  it('is refused when any one character is changed, added or missing', async () => {
+  it('is rejected if any single character is changed, added or removed', async () => {
     const cursor = await firstCursor('?size=1');
     const damaged = [...cursor].flatMap((character, i) => {
-      const replaced = (by: string) => cursor.slice(0, i) + by + cursor.slice(i + 1);
-      const others = [...'ABCDwxyz0189-_.~'].filter((other) => other !== character);
-      return [...others.map(replaced), replaced(''), replaced(character + character)];
+      const replaceBy = (text: string) => cursor.slice(0, i) + text + cursor.slice(i + 1);
+      const replacements = [...'ABCDwxyz0189-_.~', ''].filter((text) => text !== character);
+      return [...replacements, character + character].map(replaceBy);
     });
     for (const text of [...damaged, `${cursor}A`, `${cursor}=`, cursor.toLowerCase(), 'null', '!', '%2B']) {
       const response = await get(`?size=1&nextCursor=${text}`);
@@ -141,7 +141,7 @@ describe('a cursor', () => {
     }
   });
 
-  it('is refused when it is invented', async () => {
+  it('is rejected if a client made it up', async () => {
     await fc.assert(
       fc.asyncProperty(fc.stringMatching(/^[A-Za-z0-9_-]{1,128}$/), async (text) => {
         const response = await get(`?nextCursor=${text}`);
@@ -152,11 +152,11 @@ describe('a cursor', () => {
   });
 });
 
-describe('the Link header', () => {
-  it('leads to the next page with the same filters and size', async () => {
+describe('the Link header of GET /v1/brandedPhoneNumbers', () => {
+  it('leads to the next page, with the same filters and size', async () => {
     const first = await get('?size=4&carrier=AT%26T&carrier=Nobody&status=rejected');
     const [, address = ''] = /^<(.+)>; rel="next"$/.exec(first.get('Link') ?? '') ?? [];
-    // Also where a proxy has put a path in front.
+    // The link is relative, so it also works behind a proxy that adds a path.
     const { pathname, search } = new URL(address, 'https://proxy.example/telephony/v1/brandedPhoneNumbers?size=4');
     expect(pathname).toBe('/telephony/v1/brandedPhoneNumbers');
     const second = pageOf(await get(search));
@@ -169,8 +169,8 @@ describe('the Link header', () => {
   });
 });
 
-describe('the ETag', () => {
-  it('saves the body as long as nothing changed', async () => {
+describe('the ETag of GET /v1/brandedPhoneNumbers', () => {
+  it('gets a 304 without a body until an item changes', async () => {
     const first = await get('?size=5');
     const again = await get('?size=5').set('If-None-Match', first.get('ETag') ?? '');
     expectDescribed(again);

@@ -1,8 +1,10 @@
-/** Many numbers, realistically skewed: a few profiles, groups and names hold most of them, and some statuses are rare. */
+/**
+ * Many numbers with a realistic skew: most have one of a few profiles, groups and names, and some statuses are rare.
+ */
 import type { PendingQuery, Row, Sql } from 'postgres';
 import type { Profiles } from '../support/namedFilters.js';
 
-/** As a supplier's mistake might produce them: numbers that each have a different carrier. */
+/** Adds an entry with a different carrier to each of `count` numbers, as a supplier's mistake might. */
 export async function addCarriers(sql: Sql, count: number): Promise<void> {
   await sql`SET session_replication_role = replica`;
   await sql`
@@ -21,9 +23,9 @@ export async function addCarriers(sql: Sql, count: number): Promise<void> {
 }
 
 /**
- * Fills the empty tables that the list reads, by SQL and without triggers, since writing in the usual way takes minutes.
- * The planner's statistics are left at a hundredth of the rows.
- * @returns the largest and a rare profile
+ * Fills the empty tables that the list reads with `count` numbers, by SQL and without triggers: the usual way takes
+ * minutes. The planner's statistics are those of the first hundredth of the rows.
+ * @returns the ids of the profile with the most numbers and of a rare one
  */
 export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {
   await sql`SET session_replication_role = replica`;
@@ -79,14 +81,15 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {
   const last = `+1${2_000_000_000 + Math.floor(count / 100) * 7}`;
   await list(sql`phone_number <= ${last}`);
   await sql`ANALYZE`;
-  // Rebuilt after the rows are written, since row by row they would take longer than all else.
+  // Indexes are dropped and rebuilt after the rows are written: row by row, they would take longer than everything
+  // else.
   const indexes = await sql`
     SELECT indexname AS name, indexdef AS definition FROM pg_indexes
     WHERE schemaname = 'public' AND indexname ~ '^(items|postings)_by_'`;
   for (const { name } of indexes) await sql`DROP INDEX ${sql(name)}`;
   await list(sql`phone_number > ${last}`);
   for (const { definition } of indexes) await sql.unsafe(definition);
-  // Marks rows as visible, as autovacuum would, but tells the planner nothing new.
+  // Marks pages as all-visible, as autovacuum would, but leaves the column statistics as they are.
   await sql`VACUUM (INDEX_CLEANUP off) items, postings`;
   return {
     largeProfile: '00000000-0000-4000-8000-000000000001',

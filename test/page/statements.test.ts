@@ -1,9 +1,11 @@
 /**
- * What PostgreSQL gets for some typical requests, and how it plans that: test/page/statements holds the SQL and the scans
- * of the plans, so that readers see them and reviewers notice changes.
+ * The SQL that PostgreSQL gets for some typical requests, and the scans of its plans. Both are on file in
+ * test/page/statements, so that readers see them and reviewers notice changes.
  */
-import { beforeAll, expect, test } from 'vitest';
+import type { Column, SQL, Table } from 'drizzle-orm';
+import { beforeAll, expect, expectTypeOf, test } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
+import { type BatchParameters, fragment, parameter } from '../../src/page/fragment.js';
 import { filterOf } from '../../src/request/filter.js';
 import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
@@ -30,16 +32,21 @@ beforeAll(async () => {
   await sql.end();
 });
 
-test.each(Object.entries(REQUESTS))('%s', async (name, request) => {
+test.each(Object.entries(REQUESTS))('the statements of a page are those on file: %s', async (name, request) => {
   const { explain, close } = openExplainer(database.url, 'force_generic_plan');
   const { statements } = await explain({ filter: filterOf(request), visibleProfiles: null, after: '', size: 25 });
   await close();
-  const text = [...new Set(statements.map(({ query, plan }) => `${query};\n\n-- ${scansOf(plan).join('\n-- ')}\n`))];
-  await expect(text.join('\n\n')).toMatchFileSnapshot(`statements/${name}.sql`);
+  const texts = [...new Set(statements.map(({ query, plan }) => `${query};\n\n-- ${scansOf(plan).join('\n-- ')}\n`))];
+  await expect(texts.join('\n\n')).toMatchFileSnapshot(`statements/${name}.sql`);
 });
 
-/** The scans of tables in a plan, in its order; what is between them differs between versions of PostgreSQL. */
+test('a name that neither the schema nor the parameters have does not compile, as tsc checks here', () => {
+  expectTypeOf(parameter).parameter(0).toEqualTypeOf<keyof BatchParameters>();
+  expectTypeOf(fragment).parameter(1).toEqualTypeOf<SQL | Table | Column>();
+});
+
+/** Returns the scans of tables in a plan, in its order. Other nodes differ between versions of PostgreSQL. */
 function scansOf(node: PlanNode): string[] {
-  const own = node['Relation Name'] ? [`${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`] : [];
-  return [...own, ...(node.Plans ?? []).flatMap(scansOf)];
+  const scans = node['Relation Name'] ? [`${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`] : [];
+  return [...scans, ...(node.Plans ?? []).flatMap(scansOf)];
 }

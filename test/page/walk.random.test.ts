@@ -11,19 +11,19 @@ import { useService } from '../support/service.js';
 
 const service = useService();
 
-/** What happens to the table between two pages. */
-type Change = { what: 'insert'; phoneNumber: string } | { what: 'delete' | 'update'; index: number };
+/** A write between two pages; `index` selects a number of the list. */
+type Change = { kind: 'insert'; phoneNumber: string } | { kind: 'delete' | 'update'; index: number };
 
-const change: fc.Arbitrary<Change> = fc.oneof(
-  fc.record({ what: fc.constant('insert' as const), phoneNumber: fc.stringMatching(/^\+[1-9][0-9]{1,12}$/) }),
-  fc.record({ what: fc.constantFrom('delete' as const, 'update' as const), index: fc.nat({ max: 100 }) }),
+const anyChange: fc.Arbitrary<Change> = fc.oneof(
+  fc.record({ kind: fc.constant('insert' as const), phoneNumber: fc.stringMatching(/^\+[1-9][0-9]{1,12}$/) }),
+  fc.record({ kind: fc.constantFrom('delete' as const, 'update' as const), index: fc.nat({ max: 100 }) }),
 );
 
-it('a walk sees every number that exists throughout it exactly once, whatever is written meanwhile', async () => {
+it('a walk returns every number that exists throughout it exactly once, whatever is written meanwhile', async () => {
   await fc.assert(
     fc.asyncProperty(
       numbers,
-      fc.array(fc.array(change, { maxLength: 4 }), { maxLength: 40 }),
+      fc.array(fc.array(anyChange, { maxLength: 4 }), { maxLength: 40 }),
       fc.constantFrom(1, 2, 5),
       async (list, changes, size) => {
         const { database } = service;
@@ -37,19 +37,19 @@ it('a walk sees every number that exists throughout it exactly once, whatever is
           const { items, nextCursor } = pageOf(await request(service.app).get(`/v1/brandedPhoneNumbers${search}`));
           seen.push(...items);
           search = nextCursor === null ? null : `?size=${size}&nextCursor=${nextCursor}`;
-          for (const each of changes[page] ?? []) {
-            if (each.what === 'insert') {
-              if (present.has(each.phoneNumber)) continue;
-              await write(database, [numberWith({ phoneNumber: each.phoneNumber })]);
-              present.add(each.phoneNumber);
+          for (const change of changes[page] ?? []) {
+            if (change.kind === 'insert') {
+              if (present.has(change.phoneNumber)) continue;
+              await write(database, [numberWith({ phoneNumber: change.phoneNumber })]);
+              present.add(change.phoneNumber);
               continue;
             }
-            const phoneNumber = list[each.index % list.length]?.phoneNumber ?? '';
-            if (each.what === 'delete') {
+            const phoneNumber = list[change.index % list.length]?.phoneNumber ?? '';
+            if (change.kind === 'delete') {
               await database.delete(brandedPhoneNumbers).where(eq(brandedPhoneNumbers.phoneNumber, phoneNumber));
               steady.delete(phoneNumber);
             } else {
-              const detailedStatus = DETAILED_STATUSES[each.index % DETAILED_STATUSES.length] ?? 'approved.optIn';
+              const detailedStatus = DETAILED_STATUSES[change.index % DETAILED_STATUSES.length] ?? 'approved.optIn';
               await database
                 .update(carrierStatuses)
                 .set({ detailedStatus })
@@ -66,7 +66,7 @@ it('a walk sees every number that exists throughout it exactly once, whatever is
   );
 });
 
-it('a walk by status sees a number whose status stays, while others come and go', async () => {
+it('a walk by status returns the numbers that keep that status while other numbers lose it', async () => {
   const { database } = service;
   await database.execute(sql`DELETE FROM ${brandedPhoneNumbers}`);
   const list = Array.from({ length: 40 }, (_, i) => numberWith({ phoneNumber: `+1${100 + i}` }));

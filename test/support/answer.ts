@@ -1,12 +1,12 @@
-/** Checks an answer against the contract: its status, its media type, its headers and its body. */
+/** Checks a response against the contract: its status, its media type, its headers and its body. */
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import type { Response } from 'supertest';
 import { expect } from 'vitest';
-import type { BrandedPhoneNumberPage, Problem } from '../../generated/types/models/index.js';
+import type { ListBrandedPhoneNumbersResponses as Responses } from '../../generated/types/apis/index.js';
 import { contract, resolve, type Schema } from '../../src/contract.js';
 
-interface DescribedAnswer {
+interface DescribedResponse {
   headers?: Record<string, { $ref: string }>;
   content?: Record<string, { schema: Schema }>;
 }
@@ -19,11 +19,11 @@ const operation = contract.paths['/v1/brandedPhoneNumbers']?.get as unknown as {
   responses: Record<string, { $ref: string }>;
 };
 
-/** Fails unless this answer of the list operation is one that the contract describes, with every header that it requires. */
+/** Fails unless the contract describes this response of the list operation. */
 export function expectDescribed(response: Response): void {
   const reference = operation.responses[response.status];
   expect(reference, `the contract describes no ${response.status}`).toBeDefined();
-  const described = resolve<DescribedAnswer>(reference as { $ref: string });
+  const described = resolve<DescribedResponse>(reference as { $ref: string });
   const [mediaType, content] = Object.entries(described.content ?? {})[0] ?? [];
   if (!mediaType || !content) {
     expect(response.text).toBeFalsy();
@@ -33,7 +33,7 @@ export function expectDescribed(response: Response): void {
   const path = content.schema.$ref?.replace('#', 'contract#') ?? '';
   const isValid = ajv.validate({ $ref: path }, JSON.parse(response.text));
   expect(isValid, ajv.errorsText()).toBe(true);
-  // ajv ignores members that a schema leaves open; an answer has exactly those that are described.
+  // ajv allows members that a schema does not list; a response has exactly the listed ones.
   if (response.status === 200)
     for (const item of pageOf(response).items) expectExactMembers(item, 'BrandedPhoneNumber');
 }
@@ -45,16 +45,19 @@ function expectExactMembers(value: unknown, schemaName: string): void {
     const inner = (value as Record<string, unknown>)[member];
     const reference = (property.$ref ?? property.items?.$ref)?.split('/').at(-1);
     if (!reference || !contract.components.schemas[reference]?.properties) continue;
-    for (const each of Array.isArray(inner) ? inner : [inner]) expectExactMembers(each, reference);
+    for (const object of [inner].flat()) expectExactMembers(object, reference);
   }
 }
 
-/** The page that a 200 carries. */
-export function pageOf(response: Response): BrandedPhoneNumberPage {
+/** Returns the page of a 200. */
+export function pageOf(response: Response): Responses[200] {
   return JSON.parse(response.text);
 }
 
-/** The problem that any other answer carries. */
-export function problemOf(response: Response): Problem {
+/** The body of a response with an error status. */
+export type ErrorBody = Responses[Exclude<keyof Responses, 200 | 304>];
+
+/** Returns the problem of a response with an error status. */
+export function problemOf(response: Response): ErrorBody {
   return JSON.parse(response.text);
 }

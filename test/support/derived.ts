@@ -1,4 +1,4 @@
-/** What the database derives, compared with its sources: the one statement of that invariant. */
+/** Compares the read model with what its sources imply: the only definition of that invariant. */
 import type { Sql } from 'postgres';
 import { expect } from 'vitest';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';

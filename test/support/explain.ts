@@ -1,14 +1,14 @@
-/** What PostgreSQL does for a page, counted: the same statements that the service prepares, under EXPLAIN. */
+/** Counts what PostgreSQL reads for a page: the statements that the service prepares, under EXPLAIN. */
 import postgres from 'postgres';
 import { planningOptions } from '../../src/database/connect.js';
 import { type PageRequest, preparePages } from '../../src/page/page.js';
 
 export interface Reads {
-  /** Pages of 8 kB that were looked at, found in memory or not. */
+  /** Pages of 8 kB that were read, from memory or disk. */
   buffers: number;
-  /** Rows that came out of tables and indexes. */
+  /** Rows that scans of tables and indexes read. */
   rows: number;
-  /** In the order in which they were sent. */
+  /** In the order in which the service sends them. */
   statements: { query: string; plan: PlanNode }[];
 }
 
@@ -22,7 +22,7 @@ export interface PlanNode {
   Plans?: PlanNode[];
 }
 
-/** Explains pages on its own connection; `planCacheMode` is PostgreSQL's setting. */
+/** Opens a connection on which `explain` reads pages; `planCacheMode` is PostgreSQL's setting. */
 export function openExplainer(url: string, planCacheMode: 'force_generic_plan' | 'force_custom_plan') {
   const connection = { ...planningOptions, plan_cache_mode: planCacheMode };
   const client = postgres(url, { max: 1, connection });
@@ -36,10 +36,10 @@ export function openExplainer(url: string, planCacheMode: 'force_generic_plan' |
       const name = names.get(query) ?? `explained_${names.size}`;
       if (!names.has(query)) await client.unsafe(`PREPARE ${name} AS ${query}`);
       names.set(query, name);
-      const [answer] = await client.unsafe(
+      const [row] = await client.unsafe(
         `EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE ${name}(${values.map(literal).join(', ')})`,
       );
-      const [{ Plan: plan }] = answer?.['QUERY PLAN'] ?? [{}];
+      const [{ Plan: plan }] = row?.['QUERY PLAN'] ?? [{}];
       reads.buffers += plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
       reads.rows += rowsOf(plan);
       reads.statements.push({ query, plan });
@@ -50,7 +50,7 @@ export function openExplainer(url: string, planCacheMode: 'force_generic_plan' |
   return { explain, close: () => client.end() };
 }
 
-/** What reads pages through `client`, and adds each statement that it sends to `sent`. */
+/** Returns a function that reads pages through `client`, and the list `sent`, to which it adds each statement. */
 export function recordPages(client: postgres.Sql) {
   const sent: { query: string; values: unknown[] }[] = [];
   const unsafe: typeof client.unsafe = (query, values = [], options) => {
@@ -61,14 +61,14 @@ export function recordPages(client: postgres.Sql) {
 }
 
 function rowsOf(node: PlanNode): number {
-  const own = node['Relation Name'] ? node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0) : 0;
-  return Math.round(own * node['Actual Loops']) + (node.Plans ?? []).reduce((sum, child) => sum + rowsOf(child), 0);
+  const rows = node['Relation Name'] ? node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0) : 0;
+  return Math.round(rows * node['Actual Loops']) + (node.Plans ?? []).reduce((sum, child) => sum + rowsOf(child), 0);
 }
 
 function literal(value: unknown): string {
   if (value === null || value === undefined) return 'NULL';
   const text = Array.isArray(value)
-    ? `{${value.map((each) => `"${String(each).replaceAll(/["\\]/g, '\\$&')}"`).join(',')}}`
+    ? `{${value.map((element) => `"${String(element).replaceAll(/["\\]/g, '\\$&')}"`).join(',')}}`
     : String(value);
   return `'${text.replaceAll("'", "''")}'`;
 }

@@ -1,4 +1,4 @@
-/** Random filters over the data of the bench and of the plan test, the same in each run. */
+/** Random filters over the data of the bench and of the plan test; the same seed gives the same filters. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 import { dice, profileId } from './generatedNumbers.js';
@@ -6,22 +6,25 @@ import { dice, profileId } from './generatedNumbers.js';
 const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
 const COUNTS = [1, 1, 1, 2, 5, 50];
 
-/** `count` requests with at most one attribute, or with two or three, and any filters on status and entries. */
+/**
+ * Returns `count` requests with at most one attribute, or with two or three, and with random filters on status and
+ * entries.
+ */
 export function randomFilters(
   kind: 'one attribute' | 'several attributes',
   count: number,
   seed: number,
 ): ListBrandedPhoneNumbersRequest[] {
   const random = dice(seed);
-  const below = (most: number) => Math.floor(random() * most);
+  const below = (limit: number) => Math.floor(random() * limit);
   const oneOf = <T>(values: readonly T[]) => values[below(values.length)] as T;
-  const some = <T>(values: readonly T[], most: number) => {
+  const some = <T>(values: readonly T[], maxCount: number) => {
     const shuffled = [...values].sort(() => random() - 0.5);
-    return shuffled.slice(0, Math.min(1 + below(most), values.length));
+    return shuffled.slice(0, Math.min(1 + below(maxCount), values.length));
   };
-  /** Ranks of values: half of the time skewed towards the common ones, otherwise uniform. */
-  const ranks = (most: number) => {
-    const rank = random() < 0.5 ? () => Math.floor(most ** random()) : () => 1 + below(most - 1);
+  /** Returns ranks below `limit`: half of the time skewed towards the common values, otherwise uniform. */
+  const ranks = (limit: number) => {
+    const rank = random() < 0.5 ? () => Math.floor(limit ** random()) : () => 1 + below(limit - 1);
     return [...new Set(Array.from({ length: oneOf(COUNTS) }, rank))];
   };
   const attributes: (() => ListBrandedPhoneNumbersRequest)[] = [
@@ -40,7 +43,7 @@ export function randomFilters(
   return Array.from({ length: count }, () => {
     const named = kind === 'one attribute' ? some(attributes, 1).slice(below(4) === 0 ? 1 : 0) : some(attributes, 3);
     while (kind === 'several attributes' && named.length < 2) named.splice(0, 1, ...some(attributes, 3));
-    const asked = [...named, ...entries.filter(() => random() < 0.4)];
-    return Object.assign({ size: random() < 0.7 ? 25 : 100 }, ...asked.map((part) => part()));
+    const filters = [...named, ...entries.filter(() => random() < 0.4)];
+    return Object.assign({ size: random() < 0.7 ? 25 : 100 }, ...filters.map((filter) => filter()));
   });
 }

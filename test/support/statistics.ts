@@ -1,4 +1,4 @@
-/** What the planner may believe of the tables. */
+/** Sets the planner's statistics of the tables. */
 import type { Sql } from 'postgres';
 
 /** Written in a way that takes a superuser, but works on every version: functions for it came with PostgreSQL 18. */

@@ -1,4 +1,4 @@
-// Every operation as its handler sees it: the request coerced, with defaults, checked against the document.
+// Every operation: the parameters as its handler gets them (converted, with defaults, validated), and the response bodies.
 import type { BrandedPhoneNumberPage, DetailedStatus, Feature, Problem, StatusFilter } from '../models/index.js';
 
 /** List branded phone numbers: `GET /v1/brandedPhoneNumbers` */
@@ -15,7 +15,7 @@ export interface ListBrandedPhoneNumbersRequest {
     detailedStatus?: Array<DetailedStatus>;
 }
 
-/** Its answers by status code. */
+/** The bodies of its responses, by status code. */
 export interface ListBrandedPhoneNumbersResponses {
     200: BrandedPhoneNumberPage;
     304: undefined;

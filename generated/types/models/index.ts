@@ -1,7 +1,7 @@
 /* tslint:disable */
 /* eslint-disable */
 /**
- * A phone number with its owner, its names, its overall status and its entries at the carriers.
+ * A phone number with its owner, its names, its overall status and its entries for carriers and features.
  * @export
  * @interface BrandedPhoneNumber
  */
@@ -19,7 +19,7 @@ export interface BrandedPhoneNumber {
      */
     businessProfile: BusinessProfile;
     /**
-     * What the company calls the number.
+     * The company's own name for the number.
      */
     internalName: string | null;
     /**
@@ -31,11 +31,11 @@ export interface BrandedPhoneNumber {
      */
     brandingNameLong: string | null;
     /**
-     * The group under which the company reports on the number.
+     * The group to which the number belongs in the company's reports.
      */
     reportingGroup: string | null;
     /**
-     * The overall status, derived from the detailed statuses of the entries; the first that holds:
+     * The overall status, derived from the detailed statuses of the entries. The first rule that applies counts:
      * any `pending.*` or `submitted.*`: `submitted for review`; any `rejected.*`: `rejected`;
      * any `approved.optIn`: `approved`; else (only `approved.optOut`, or no entries) `unregistered`. New values
      * may be added.
@@ -66,12 +66,12 @@ export interface BrandedPhoneNumberPage {
      */
     items: Array<BrandedPhoneNumber>;
     /**
-     * What to send as `nextCursor` for the next page; `null` on the last page.
+     * The `nextCursor` to send for the next page; `null` on the last page.
      */
     nextCursor: string | null;
 }
 /**
- * The company that a number belongs to.
+ * The company that owns a number.
  * @export
  * @interface BusinessProfile
  */
@@ -85,12 +85,12 @@ export interface BusinessProfile {
      */
     businessName: string;
     /**
-     * How far the registration of the company itself has come.
+     * The company's registration status.
      */
     status: string;
 }
 /**
- * Where a number stands with one carrier for one feature; a number has at most one entry for each pair.
+ * A number's status at one carrier for one feature; a number has at most one entry for each pair.
  * @export
  * @interface CarrierStatus
  */
@@ -105,8 +105,8 @@ export interface CarrierStatus {
     feature: string;
     /**
      * The status for this carrier and feature. `pending.initialOptIn` is a first registration, `pending.optIn` a
-     * later one; `submitted.*` waits for the carrier; `approved.*` and `rejected.*` are its decision. New values
-     * may be added.
+     * later one; `submitted.*` awaits the carrier's decision; `approved.*` and `rejected.*` are that decision. New
+     * values may be added.
      * 
      */
     detailedStatus: string;
@@ -117,7 +117,7 @@ export interface CarrierStatus {
 }
 
 /**
- * A detailed status that a request or an import may name.
+ * A detailed status that requests and imports may use.
  * @export
  */
 export const DetailedStatus = {
@@ -140,8 +140,8 @@ export type DetailedStatus = typeof DetailedStatus[keyof typeof DetailedStatus];
  */
 export interface Fault {
     /**
-     * The parameter at fault, as it was sent; a long name is shortened and ends with `…`. Empty where the query as a
-     * whole is at fault.
+     * The invalid parameter, as it was sent; a long name is shortened and ends with `…`. Empty if the query as a whole
+     * is invalid.
      * 
      */
     parameter: string;
@@ -152,7 +152,7 @@ export interface Fault {
 }
 
 /**
- * A feature that a request or an import may name.
+ * A feature that requests and imports may use.
  * @export
  */
 export const Feature = {
@@ -168,19 +168,19 @@ export type Feature = typeof Feature[keyof typeof Feature];
  */
 export interface Problem {
     /**
-     * Names the kind of problem; the URI leads to a page that explains it.
+     * Identifies the problem type; the URI leads to a page that explains it.
      */
     type: string;
     /**
-     * The kind of problem in a few words; the same for every problem of its type.
+     * The problem type in a few words; the same for every problem of this type.
      */
     title: string;
     /**
-     * The status code of the answer.
+     * The status code of the response.
      */
     status: number;
     /**
-     * What was wrong with this request and what to do.
+     * What is wrong with this request and what to do.
      */
     detail: string;
     /**
@@ -188,13 +188,13 @@ export interface Problem {
      */
     message: string;
     /**
-     * On a 400, every fault of the request, or the first 50; `detail` says how many there are.
+     * On a 400, all faults of the request, or the first 50; `detail` says how many there are.
      */
     errors?: Array<Fault>;
 }
 
 /**
- * An overall status that this version of the service knows.
+ * An overall status known to this version of the service.
  * @export
  */
 export const Status = {

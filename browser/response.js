@@ -1,36 +1,36 @@
-/** Answers as Swagger UI shows them. */
+/** The components that show responses in Swagger UI. */
 import { createNextPage } from './requests.js';
 
-/** Scrolls each new answer into view, and moves the focus to it. */
+/** Scrolls each new response into view, and moves the focus to it. */
 export const createLiveResponse = (Original, system) => {
   const { createElement: h, useEffect, useRef } = system.React;
   const NextPage = createNextPage(system);
 
   return function LiveResponse(props) {
     const { response } = props;
-    const place = useRef(null);
-    // For the same answer, Swagger UI passes a new object each time; its headers stay the same object.
-    const answer = response.get('headers');
+    const section = useRef(null);
+    // Swagger UI passes a new object each time, even for the same response; only its headers stay the same object.
+    const headers = response.get('headers');
     useEffect(() => {
-      place.current.focus({ preventScroll: true });
-      place.current.scrollIntoView();
-    }, [answer]);
+      section.current.focus({ preventScroll: true });
+      section.current.scrollIntoView();
+    }, [headers]);
     return h(
       'section',
-      { ref: place, tabIndex: -1, className: 'answer', 'aria-label': 'Answer' },
+      { ref: section, tabIndex: -1, className: 'live-response', 'aria-label': 'Response' },
       h(NextPage, { response }),
       h(Original, props),
     );
   };
 };
 
-/** The answers that every client gets; others are collapsed. */
-const COMMON = ['200', '400', '429'];
+/** The responses that every client gets; the rest are collapsed. */
+const COMMON_STATUSES = ['200', '400', '429'];
 
 export const createResponse = (Original, { React: { createElement: h } }) =>
   function Response(props) {
     const { code, response, getComponent } = props;
-    if (COMMON.includes(code)) return h(Original, props);
+    if (COMMON_STATUSES.includes(code)) return h(Original, props);
     const Markdown = getComponent('Markdown', true);
     return h(
       'tr',
@@ -49,18 +49,18 @@ export const createResponse = (Original, { React: { createElement: h } }) =>
     );
   };
 
-/** The menu of an answer's examples, with a label. */
+/** Adds a label to the menu of a response's examples. */
 export const createExamplesSelect = (Original, { React: { createElement: h } }) =>
   function ExamplesSelect(props) {
     return h('label', null, h('span', { className: 'visually-hidden' }, 'Example'), h(Original, props));
   };
 
-/** JSON or a command: values have a different color than names, and the type of a problem is a link. */
+/** Shows JSON or a command: values have a different color than names, and the type of a problem is a link. */
 export const createCode = (_Original, { React: { createElement: h } }) =>
   function Code({ className = '', children }) {
     const parts = String(children).split(/("(?:[^"\\]|\\.)*")/);
     return h(
-      // It may have more lines than it shows, so it can be scrolled with the keyboard.
+      // Focusable, so that it can be scrolled with the keyboard.
       'pre',
       { className: `microlight ${className}`, tabIndex: 0 },
       parts.map((part, index) => {

@@ -1,0 +1,18 @@
+/** Decodes query strings: application/x-www-form-urlencoded, as the URL standard defines it. */
+
+/** Decodes percent-encoding and turns each `+` into a space. Returns undefined if the encoding is broken. */
+export function decode(text: string): string | undefined {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Decodes a value that seems to be encoded twice, after it was decoded once. Returns undefined if it does not. */
+export function decodeAgain(value: string): string | undefined {
+  const decoded = /%[0-9a-f]{2}/i.test(value) ? decode(value) : undefined;
+  return decoded === undefined || CONTROL_CHARACTER.test(decoded) ? undefined : decoded;
+}
+
+const CONTROL_CHARACTER = /\p{Cc}/u;
