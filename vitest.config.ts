@@ -6,7 +6,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 const retry = process.env.CI ? 1 : 0;
 
 /** One PostgreSQL for all tests of a project. */
-const globalSetup = ['test/postgres.ts'];
+const globalSetup = ['test/support/postgres.ts'];
 
 /** Where `make test-clients` puts the clients. */
 const CLIENTS = join(import.meta.dirname, '.cache', 'clients');

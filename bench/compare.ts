@@ -7,8 +7,8 @@ import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import postgres from 'postgres';
 import { packageFolder } from '../src/packageFolder.js';
-import { startPostgres } from '../test/postgresServer.js';
-import { writeNumbers } from './data.js';
+import { writeNumbers } from '../test/support/generatedNumbers.js';
+import { startPostgres } from '../test/support/postgresServer.js';
 import { RESULTS, throughputTable } from './report.js';
 import { BARE, measureThroughput, OURS, OURS_UNLIMITED } from './throughput.js';
 

@@ -1,8 +1,8 @@
 /** What a compressed answer costs: its size, and the requests a second that remain. */
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
+import { startServer } from '../test/support/measuredServer.js';
 import { PATH, quantiles } from './latency.js';
-import { startServer } from './server.js';
 import { measureLoad, OURS } from './throughput.js';
 
 const ENCODINGS = ['identity', 'gzip', 'br'];

@@ -15,9 +15,9 @@ import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { createApiKey } from '../src/keys/keys.js';
 import { migrationsFolder } from '../src/packageFolder.js';
-import { type ExpensiveRequest, expensiveRequests } from '../test/attacks/expensiveRequests.js';
-import { startPostgres } from '../test/postgresServer.js';
-import { profileId, writeNumbers } from './data.js';
+import { type ExpensiveRequest, expensiveRequests } from '../test/support/expensiveRequests.js';
+import { profileId, writeNumbers } from '../test/support/generatedNumbers.js';
+import { startPostgres } from '../test/support/postgresServer.js';
 import { quantiles } from './latency.js';
 import { machine, RESULTS } from './report.js';
 

@@ -14,12 +14,12 @@ import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { brandedPhoneNumbers, businessProfiles } from '../src/database/schema.js';
 import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
-import { connectTo } from '../test/connection.js';
-import { type OtherClients, useUpConnections } from '../test/faults/otherClients.js';
-import { openToxicProxy } from '../test/faults/toxicProxy.js';
-import { listeningUrl } from '../test/listeningUrl.js';
-import { startPostgres } from '../test/postgresServer.js';
-import { hasRedis, startRedis } from '../test/redis.js';
+import { connectTo } from '../test/support/connection.js';
+import { listeningUrl } from '../test/support/listeningUrl.js';
+import { type OtherClients, useUpConnections } from '../test/support/otherClients.js';
+import { startPostgres } from '../test/support/postgresServer.js';
+import { hasRedis, startRedis } from '../test/support/redis.js';
+import { openToxicProxy } from '../test/support/toxicProxy.js';
 import { type Overload, overload } from './overload.js';
 
 const PAGE = '/v1/brandedPhoneNumbers?size=5';

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Sql } from 'postgres';
+import type { Server } from '../test/support/measuredServer.js';
 import { PATH, type Quantiles, quantiles } from './latency.js';
-import type { Server } from './server.js';
 
 export interface Importing {
   numbers: number;

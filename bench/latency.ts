@@ -2,11 +2,11 @@
 import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
 import { encodeCursor } from '../src/request/cursor.js';
 import { filterOf } from '../src/request/filter.js';
-import { phoneNumberAt } from './data.js';
-import { openExplainer } from './explain.js';
-import { randomFilters } from './filters.js';
-import type { Server } from './server.js';
-import { type Profiles, type Shape, shapesFor } from './shapes.js';
+import { openExplainer } from '../test/support/explain.js';
+import { phoneNumberAt } from '../test/support/generatedNumbers.js';
+import type { Server } from '../test/support/measuredServer.js';
+import { type Profiles, type Shape, shapesFor } from '../test/support/namedFilters.js';
+import { randomFilters } from '../test/support/randomFilters.js';
 
 /** Rounds of all named shapes; enough for a p95 that is not the maximum. */
 const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 40);

@@ -22,18 +22,18 @@ import { join } from 'node:path';
 import postgres from 'postgres';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
-import { operate } from '../test/commands/operating.js';
-import { startPostgres } from '../test/postgresServer.js';
-import { measureChanges } from './changes.js';
+import { writeNumbers } from '../test/support/generatedNumbers.js';
+import { type Server, startServer } from '../test/support/measuredServer.js';
+import type { Profiles } from '../test/support/namedFilters.js';
+import { operate } from '../test/support/operating.js';
+import { startPostgres } from '../test/support/postgresServer.js';
 import { measureCompression } from './compression.js';
-import { writeNumbers } from './data.js';
 import { growTenfold } from './grow.js';
 import { type Importing, measureImport } from './importing.js';
 import { measureLatencies, type Target } from './latency.js';
 import { machine, RESULTS, type Results, type TableSize, writeReport } from './report.js';
-import { type Server, startServer } from './server.js';
-import type { Profiles } from './shapes.js';
 import { measureThroughput } from './throughput.js';
+import { measureChanges } from './updates.js';
 
 /** Only imports and `pages`, or `commands`. */
 const ONLY = process.env.BENCH_ONLY;

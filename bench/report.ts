@@ -4,12 +4,12 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Operation } from '../test/commands/operating.js';
-import type { Changes } from './changes.js';
+import type { Operation } from '../test/support/operating.js';
 import type { Compression } from './compression.js';
 import type { Importing } from './importing.js';
 import type { Latencies, RandomPages } from './latency.js';
 import { OURS, type Throughput } from './throughput.js';
+import type { Changes } from './updates.js';
 
 /** What was measured on one version of PostgreSQL. */
 export interface Results {

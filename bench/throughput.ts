@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { filterOf } from '../src/request/filter.js';
-import { pgbench } from './changes.js';
-import { phoneNumberAt } from './data.js';
-import { recordPages } from './explain.js';
+import { recordPages } from '../test/support/explain.js';
+import { phoneNumberAt } from '../test/support/generatedNumbers.js';
+import { type Server, startServer } from '../test/support/measuredServer.js';
 import { PATH, quantiles, searchOf } from './latency.js';
-import { type Server, startServer } from './server.js';
+import { pgbench } from './updates.js';
 
 const run = promisify(execFile);
 /** Rounds of the contenders that are compared; the generated GraphQL servers, which are far behind, get one. */

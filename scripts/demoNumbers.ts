@@ -2,8 +2,9 @@
  * `npm run demo:numbers` generates the demo data: a few hundred fictitious numbers. Every status and every feature fills more
  * than a page, and no filter matches all numbers. The file is the same on every machine.
  */
-import { dice } from '../bench/data.js';
+
 import type { BrandedPhoneNumber, CarrierStatus, DetailedStatus, Feature } from '../generated/types/models/index.js';
+import { dice } from '../test/support/generatedNumbers.js';
 import { writeOrCheck } from './generatedFile.js';
 
 const random = dice(20_260_203);

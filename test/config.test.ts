@@ -9,7 +9,7 @@ import { addressOf } from '../src/database/address.js';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { redisAddressOf } from '../src/rateLimit/redisAddress.js';
 import { UserError } from '../src/userError.js';
-import { runProgram } from './commands/command.js';
+import { runProgram } from './support/command.js';
 
 describe('the settings', () => {
   it('have the documented defaults', () => {

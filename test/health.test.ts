@@ -3,11 +3,11 @@ import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { migrationsFolder } from '../src/packageFolder.js';
-import { problemOf } from './answer.js';
-import { connectTo } from './connection.js';
-import { useListeningService } from './listening.js';
-import { numberWith, write } from './numbers.js';
-import { type TestService, useService } from './service.js';
+import { problemOf } from './support/answer.js';
+import { connectTo } from './support/connection.js';
+import { useListeningService } from './support/listening.js';
+import { numberWith, write } from './support/numbers.js';
+import { type TestService, useService } from './support/service.js';
 
 const statuses = async ({ app }: TestService) => ({
   ready: await request(app).get('/readyz'),
@@ -16,26 +16,44 @@ const statuses = async ({ app }: TestService) => ({
 
 describe('/readyz responds with 503 and the reason if', () => {
   const service = useService();
-  const wrongs: [string, string, string][] = [
-    ['the list’s table is gone', 'ALTER TABLE items RENAME TO gone', 'ALTER TABLE gone RENAME TO items'],
-    ['a column is missing', 'ALTER TABLE items RENAME item_tail TO gone', 'ALTER TABLE items RENAME gone TO item_tail'],
-    ['nothing was migrated', 'ALTER SCHEMA drizzle RENAME TO gone', 'ALTER SCHEMA gone RENAME TO drizzle'],
+  const NOT_READY = [503, expect.stringMatching(/schema .* run branded-phone-numbers migrate$/)];
+  const wrongs: [string, string, string, unknown[], number][] = [
+    [
+      'the list’s table is gone',
+      'ALTER TABLE items RENAME TO gone',
+      'ALTER TABLE gone RENAME TO items',
+      NOT_READY,
+      503,
+    ],
+    [
+      'but it cannot tell if a column is missing',
+      'ALTER TABLE items RENAME item_tail TO gone',
+      'ALTER TABLE items RENAME gone TO item_tail',
+      [200, 'ready'],
+      503,
+    ],
+    [
+      'nothing was migrated',
+      'ALTER SCHEMA drizzle RENAME TO gone',
+      'ALTER SCHEMA gone RENAME TO drizzle',
+      NOT_READY,
+      200,
+    ],
     [
       'the migrations are older',
       'UPDATE drizzle.__drizzle_migrations SET created_at = created_at - 1',
       'UPDATE drizzle.__drizzle_migrations SET created_at = created_at + 1',
+      NOT_READY,
+      200,
     ],
   ];
-  it.each(wrongs)('%s', async (name, harm, repair) => {
+  it.each(wrongs)('%s', async (_name, harm, repair, readiness, listStatus) => {
     await service.database.execute(sql.raw(harm));
     try {
       const { ready, list } = await statuses(service);
-      if (name !== 'a column is missing') {
-        expect(ready.status).toBe(503);
-        expect(ready.body.status).toMatch(/schema .* run branded-phone-numbers migrate$/);
-      }
-      expect(list.status).not.toBe(500);
-      if (list.status !== 200) expect(problemOf(list)).toMatchObject({ type: '/problems/unavailable', status: 503 });
+      expect([ready.status, ready.body.status]).toEqual(readiness);
+      expect(list.status).toBe(listStatus);
+      if (listStatus === 503) expect(problemOf(list)).toMatchObject({ type: '/problems/unavailable', status: 503 });
     } finally {
       await service.database.execute(sql.raw(repair));
     }

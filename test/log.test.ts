@@ -8,8 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../src/packageFolder.js';
-import { useDatabase } from './database.js';
-import { until } from './until.js';
+import { useDatabase } from './support/database.js';
+import { until } from './support/until.js';
 
 const CTRL_C = '\x03';
 

@@ -4,8 +4,8 @@ import { type AddressInfo, createServer } from 'node:net';
 import request from 'supertest';
 import { expect, it } from 'vitest';
 import { UserError } from '../src/userError.js';
-import { listenOn } from './listening.js';
-import { useService } from './service.js';
+import { listenOn } from './support/listening.js';
+import { useService } from './support/service.js';
 
 const service = useService();
 

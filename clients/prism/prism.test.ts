@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { freePort } from '../../test/port.js';
+import { freePort } from '../../test/support/port.js';
 
 const root = join(import.meta.dirname, '..', '..');
 /** The bounds of the schemas alone would allow pages of 19 MB. */

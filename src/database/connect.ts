@@ -43,7 +43,7 @@ interface Options {
 
 /**
  * The planner settings of every connection.
- * @public bench/explain.ts plans with the same settings
+ * @public test/support/explain.ts plans with the same settings
  */
 export const planningOptions = {
   // The queries are written so that one plan fits all values; planning each execution costs more than it gains.

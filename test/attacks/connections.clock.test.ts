@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { connectTo } from '../connection.js';
-import { metricOf, useListeningService } from '../listening.js';
-import { until } from '../until.js';
+import { connectTo } from '../support/connection.js';
+import { metricOf, useListeningService } from '../support/listening.js';
+import { until } from '../support/until.js';
 
 const MOST = 60;
 const service = useListeningService({ MAX_CONNECTIONS: String(MOST), REQUEST_TIMEOUT_SECONDS: '60' });

@@ -4,14 +4,21 @@ import fc from 'fast-check';
 import { describe, inject, it, type TestContext } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { mostInASecond } from '../mostInASecond.js';
-import { freePort } from '../port.js';
-import { startPostgres } from '../postgresServer.js';
-import { hasRedis, startRedis } from '../redis.js';
-import { freshSeed } from '../seed.js';
-import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import {
+  type Answer,
+  Client,
+  countByStatus,
+  type Instance,
+  startInstance,
+  writeNumbers,
+} from '../support/instanceProcesses.js';
+import { mostInASecond } from '../support/mostInASecond.js';
+import { freePort } from '../support/port.js';
+import { startPostgres } from '../support/postgresServer.js';
+import { hasRedis, startRedis } from '../support/redis.js';
+import { freshSeed } from '../support/seed.js';
 
 const LIMIT = 10;
 const INSTANCES = 3;

@@ -4,7 +4,7 @@
  * `expensiveFlood.ts URL CLIENTS SECONDS`, and a line of JSON on standard output.
  */
 import { Agent, get } from 'node:http';
-import { expensiveRequests } from './expensiveRequests.js';
+import { expensiveRequests } from '../support/expensiveRequests.js';
 
 const [url = '', clients = '', seconds = ''] = process.argv.slice(2);
 const requests = [...expensiveRequests.valid, ...expensiveRequests.faulty, ...expensiveRequests.odd];

@@ -7,10 +7,17 @@ import { cpus, loadavg } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { useDatabase } from '../database.js';
-import { environmentOf, resource } from '../deploy/manifest.js';
-import { until } from '../until.js';
-import { type Answer, Client, countByStatus, type Instance, startInstance, writeNumbers } from './instances.js';
+import { useDatabase } from '../support/database.js';
+import {
+  type Answer,
+  Client,
+  countByStatus,
+  type Instance,
+  startInstance,
+  writeNumbers,
+} from '../support/instanceProcesses.js';
+import { environmentOf, resource } from '../support/manifest.js';
+import { until } from '../support/until.js';
 
 const CLIENTS = 32;
 const NEVER_READING = 200;
@@ -66,10 +73,11 @@ function medianOf(spans: readonly Span[]): number {
 }
 
 /**
- * Fails unless others were served in time. If other programs take the machine's cores, the database may be late for the
+ * Fails unless others are served in time. If other programs take the machine's cores, the database may be late for the
  * limit (429) or a page (503), and the times mean nothing.
  */
-function expectServedInTime(answers: readonly Answer[], health: readonly Span[]): void {
+async function expectOthersServedInTime(seconds: number): Promise<void> {
+  const [answers, health] = await Promise.all([served(seconds), askHealth(seconds)]);
   const counts = countByStatus(answers);
   const figures = { counts, median: medianOf(answers), health: medianOf(health), mebibytes: peakMemory() };
   console.info(JSON.stringify(figures, (_name, value) => (typeof value === 'number' ? Math.round(value) : value)));
@@ -87,27 +95,27 @@ function peakMemory(): number {
   return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
 }
 
-it(`${CLIENTS} clients that send the most expensive requests make others wait at most half a second`, async () => {
+/** Sends the most expensive requests on 32 connections for ten seconds; the others ask in the middle of that. */
+async function flood(): Promise<void> {
   const script = ['--import', 'tsx', 'test/attacks/expensiveFlood.ts', instance.url, String(CLIENTS), String(SECONDS)];
-  const flood = spawn(process.execPath, script, { stdio: ['ignore', 'pipe', 'inherit'] });
-  const counted = text(flood.stdout);
+  const flooding = spawn(process.execPath, script, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const counted = text(flooding.stdout);
   await sleep(2000);
-  const [answers, health] = await Promise.all([served(SECONDS - 4), askHealth(SECONDS - 4)]);
+  await expectOthersServedInTime(SECONDS - 4);
   const statuses = JSON.parse(await counted);
-  expectServedInTime(answers, health);
   expect(statuses).toMatchObject({ 200: expect.any(Number), 400: expect.any(Number) });
   expect(statuses.none).toBeUndefined();
-  expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
-});
+}
 
-it(`${NEVER_READING} connections that never read keep an instance within its memory`, async () => {
+/** Sends short requests for long answers, which are never read. */
+async function neverRead(): Promise<void> {
   const { hostname, port } = new URL(instance.url);
   const sockets: Socket[] = [];
   let sent = 0;
-  // Long answers to short requests, each from its own address, so that the limit refuses none.
   const faults = Array(50)
     .fill(`${'%00'.repeat(100)}=`)
     .join('&');
+  // Each from its own address, so that the limit refuses none.
   const request = (path: string) =>
     `GET ${path} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 10.${(++sent >> 16) & 255}.${(sent >> 8) & 255}.${sent & 255}\r\n\r\n`;
   for (let i = 0; i < NEVER_READING; i++) {
@@ -120,12 +128,18 @@ it(`${NEVER_READING} connections that never read keep an instance within its mem
       socket.write(request(`/v1/brandedPhoneNumbers?${faults}`));
     }
   }
-  // The requests alone are a flood, in which others have to wait. What is asked here is what the answers cost that nobody reads.
+  // The requests alone are a flood, in which others have to wait; the answers cost something after it.
   const isOver = async () => (await served(1)).every(({ status }) => status === 200);
   await until(isOver, 'the requests are worked off', 60_000);
-  const [answers, health] = await Promise.all([served(SECONDS), askHealth(SECONDS)]);
+  await expectOthersServedInTime(SECONDS);
   for (const socket of sockets) socket.destroy();
+}
+
+it.each([
+  [`${CLIENTS} clients that send the most expensive requests`, flood],
+  [`${NEVER_READING} connections that never read`, neverRead],
+])('%s make others wait at most half a second, and keep an instance within its memory', async (_who, attack) => {
+  await attack();
   expect(instance.child.exitCode).toBeNull();
-  expectServedInTime(answers, health);
   expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
 });

@@ -7,8 +7,8 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { createDatabase } from '../database.js';
-import { until } from '../until.js';
+import { createDatabase } from '../support/database.js';
+import { until } from '../support/until.js';
 
 const cleanups: (() => unknown)[] = [];
 afterAll(async () => {

@@ -6,12 +6,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import type { Service } from '../../src/server.js';
-import { useDatabase } from '../database.js';
-import { listenOn, metricsOf } from '../listening.js';
-import { numberWith, write } from '../numbers.js';
-import { exchange } from '../rawHttp.js';
-import { freshSeed } from '../seed.js';
-import { until } from '../until.js';
+import { useDatabase } from '../support/database.js';
+import { listenOn, metricsOf } from '../support/listening.js';
+import { numberWith, write } from '../support/numbers.js';
+import { exchange } from '../support/rawHttp.js';
+import { freshSeed } from '../support/seed.js';
+import { until } from '../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const REQUESTS = 400;

@@ -1,7 +1,7 @@
 /** A client that fills up a request's headers must not push out the one in which its proxy names it. */
 import { expect, it } from 'vitest';
-import { useListeningService } from '../listening.js';
-import { exchange } from '../rawHttp.js';
+import { useListeningService } from '../support/listening.js';
+import { exchange } from '../support/rawHttp.js';
 
 const service = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
 

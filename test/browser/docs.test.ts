@@ -5,8 +5,8 @@ import { sample } from '../../clients/live/samples.js';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
 import { contract, parameters, resolve } from '../../src/contract.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { useService } from '../service.js';
-import { until } from '../until.js';
+import { useService } from '../support/service.js';
+import { until } from '../support/until.js';
 import {
   barriers,
   choice,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Locator } from 'playwright-core';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 import {
   answerStatus,
   barriers,

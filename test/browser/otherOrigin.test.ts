@@ -2,8 +2,8 @@
 import { createServer } from 'node:http';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { useListeningService } from '../listening.js';
-import { freePort } from '../port.js';
+import { useListeningService } from '../support/listening.js';
+import { freePort } from '../support/port.js';
 import { openChromium } from './chromium.js';
 
 const port = await freePort();

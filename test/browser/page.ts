@@ -9,7 +9,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { parameters } from '../../src/contract.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { type TestService, useService } from '../service.js';
+import { type TestService, useService } from '../support/service.js';
 import { openChromium } from './chromium.js';
 
 export const desktop = { width: 1280, height: 900 };

@@ -9,8 +9,8 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { deriveAll } from '../../src/numbers/check.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../connection.js';
-import { until, withinASecond } from '../until.js';
+import { connectTo } from '../support/connection.js';
+import { until } from '../support/until.js';
 import { type Cluster, type DatabaseServer, missingPackages, startCluster } from './cluster.js';
 import { ask, type Course, gapOf, trafficOf } from './traffic.js';
 
@@ -54,17 +54,14 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
     return seen;
   }
 
-  it('lets exactly ten of fifty at once through, and never more than ten in a second', async () => {
-    const burst = await withinASecond(() => Promise.all(Array.from({ length: 50 }, () => ask(cluster, ''))));
-    expect(burst.filter(({ status }) => status === 200)).toHaveLength(10);
-    expect(burst.filter(({ status }) => status === 429)).toHaveLength(40);
+  it('never lets more than ten through in a second', async () => {
     const answers: ReturnType<typeof ask>[] = [];
     for (const end = performance.now() + 4000; performance.now() < end; await sleep(8)) answers.push(ask(cluster, ''));
-    const passed = [...burst, ...(await Promise.all(answers))].filter(({ status }) => status === 200);
+    const passed = (await Promise.all(answers)).filter(({ status }) => status === 200);
     const inSecondAfter = ({ came }: { came: number }) =>
       passed.filter((other) => other.sent >= came && other.came < came + 1000);
     expect(Math.max(...passed.map((each) => inSecondAfter(each).length))).toBeLessThanOrEqual(10);
-    // Fifty, unless a busy machine delays some.
+    // Forty, unless a busy machine delays some.
     expect(passed.length).toBeGreaterThanOrEqual(30);
   });
 

@@ -16,9 +16,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../connection.js';
-import { place, placeHaproxy } from '../deploy/placed.js';
-import { until } from '../until.js';
+import { connectTo } from '../support/connection.js';
+import { place, placeHaproxy } from '../support/placed.js';
+import { until } from '../support/until.js';
 
 /** The programs that have to be installed, by Debian's packages, and what shows that they are. */
 const PROGRAMS: [name: string, program: string, ...args: string[]][] = [

@@ -1,8 +1,8 @@
 /** What clients get from three instances while the Redis of the limit has an outage. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { type Answer, instances, newClient, statusesOf, together } from '../faults/instances.js';
-import { mostInASecond } from '../mostInASecond.js';
+import { type Answer, instances, newClient, statusesOf, together } from '../support/limitedInstances.js';
+import { mostInASecond } from '../support/mostInASecond.js';
 
 const CLIENTS = 30;
 const LIMIT = 10;

@@ -9,10 +9,10 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
-import { start, useInstances } from '../faults/instances.js';
-import { freePort } from '../port.js';
-import { hasRedis, startRedis, type TestRedis } from '../redis.js';
-import { until } from '../until.js';
+import { start, useInstances } from '../support/limitedInstances.js';
+import { freePort } from '../support/port.js';
+import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
+import { until } from '../support/until.js';
 import { expectSharedAgain, outage } from './outage.js';
 
 const NODE_TIMEOUT_SECONDS = 2;

@@ -2,10 +2,10 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, it } from 'vitest';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
-import { start, useInstances } from '../faults/instances.js';
-import { openToxicProxy } from '../faults/toxicProxy.js';
-import { hasRedis, startRedis, startSentinel, type TestRedis } from '../redis.js';
-import { until } from '../until.js';
+import { start, useInstances } from '../support/limitedInstances.js';
+import { hasRedis, startRedis, startSentinel, type TestRedis } from '../support/redis.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
+import { until } from '../support/until.js';
 import { expectSharedAgain } from './outage.js';
 
 const DOWN_AFTER_SECONDS = 2;

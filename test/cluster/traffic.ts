@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/numbers/import.js';
-import { connectTo } from '../connection.js';
+import { connectTo } from '../support/connection.js';
 import { type Cluster, HOST } from './cluster.js';
 
 const PATH = '/v1/brandedPhoneNumbers';

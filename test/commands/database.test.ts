@@ -5,11 +5,11 @@ import { describe, expect, it } from 'vitest';
 import { OutputError } from '../../src/commands/output.js';
 import { isConnectionBroken } from '../../src/database/errors.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { openToxicProxy } from '../faults/toxicProxy.js';
-import { until } from '../until.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
+import { until } from '../support/until.js';
 
 const command = useCommand();
 const run = (url: string, ...args: string[]) =>

@@ -2,8 +2,8 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { numberWith, write } from '../numbers.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { numberWith, write } from '../support/numbers.js';
 
 const command = useCommand();
 const PHONE_NUMBERS = ['+14155550101', '+14155550102', '+14155550103'];

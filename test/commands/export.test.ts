@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../connection.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
 
 const command = useCommand();
 /** What each export of all numbers says at its end. */

@@ -6,10 +6,10 @@ import { mkdir, mkdtemp, open, readFile, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { isAlive } from '../embeddedPostgres/folder.js';
-import { numberWith } from '../numbers.js';
-import { until } from '../until.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { isAlive } from '../support/embeddedPostgresFolder.js';
+import { numberWith } from '../support/numbers.js';
+import { until } from '../support/until.js';
 
 const command = useCommand();
 const [typed = ''] = /^setsid branded-phone-numbers import .*$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];

@@ -1,6 +1,6 @@
 /** What `--help` of each command shows, and what an argument error does. */
 import { describe, expect, it } from 'vitest';
-import { runProgram as run } from './command.js';
+import { runProgram as run } from '../support/command.js';
 
 const LEAVES = ['serve', 'migrate', 'import', 'export', 'delete', 'check', 'keys create', 'keys list', 'keys revoke'];
 

@@ -2,9 +2,9 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { connectTo } from '../connection.js';
-import { entryWith, numberWith } from '../numbers.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { entryWith, numberWith } from '../support/numbers.js';
 
 const command = useCommand();
 const inFolder = (name: string) => join(command.folder, name);

@@ -8,8 +8,8 @@ import { closeDatabase, type Database, openDatabase } from '../../src/database/c
 import { apiKeys } from '../../src/database/schema.js';
 import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
 import { openService } from '../../src/server.js';
-import { until } from '../until.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { until } from '../support/until.js';
 
 const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
 const command = useCommand();

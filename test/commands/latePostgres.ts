@@ -1,8 +1,8 @@
 /** `serve` beside a PostgreSQL that starts later. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { startPostgres } from '../postgresServer.js';
-import { supervise } from './supervisor.js';
+import { startPostgres } from '../support/postgresServer.js';
+import { supervise } from '../support/supervisor.js';
 
 /** Expects the first start of `serve` to last until PostgreSQL starts, `seconds` later, and to be ready then. */
 export async function expectOneStart(seconds: number): Promise<void> {

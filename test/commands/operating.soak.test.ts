@@ -3,8 +3,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { createDatabase } from '../database.js';
-import { operate } from './operating.js';
+import { createDatabase } from '../support/database.js';
+import { operate } from '../support/operating.js';
 
 test('300,000 numbers are imported, checked, repaired, exported, deleted and restored, while pages are read', async () => {
   const [database, restored] = [await createDatabase(), await createDatabase()];

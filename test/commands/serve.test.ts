@@ -4,15 +4,15 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { entryWith, numberWith } from '../numbers.js';
-import { freePort } from '../port.js';
-import { startPostgres } from '../postgresServer.js';
-import { until } from '../until.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import { entryWith, numberWith } from '../support/numbers.js';
+import { freePort } from '../support/port.js';
+import { startPostgres } from '../support/postgresServer.js';
+import { supervise } from '../support/supervisor.js';
+import { until } from '../support/until.js';
 import { expectOneStart } from './latePostgres.js';
-import { supervise } from './supervisor.js';
 
 const command = useCommand();
 

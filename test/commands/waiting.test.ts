@@ -3,10 +3,10 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { connectTo } from '../connection.js';
-import { numberWith, PROFILES } from '../numbers.js';
-import { until } from '../until.js';
-import { useCommand } from './command.js';
+import { useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { numberWith, PROFILES } from '../support/numbers.js';
+import { until } from '../support/until.js';
 
 const command = useCommand();
 const LINE = JSON.stringify(numberWith({ phoneNumber: '+19' }));

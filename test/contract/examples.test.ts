@@ -11,11 +11,11 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import type { ProblemName } from '../../src/problem/problem.js';
-import { type ErrorBody, expectDescribed, pageOf, problemOf } from '../answer.js';
-import { createDatabase } from '../database.js';
-import { service as failing, start } from '../faults/failingDatabase.js';
-import { openToxicProxy } from '../faults/toxicProxy.js';
-import { type TestService, useService } from '../service.js';
+import { type ErrorBody, expectDescribed, pageOf, problemOf } from '../support/answer.js';
+import { createDatabase } from '../support/database.js';
+import { service as failing, start } from '../support/failingDatabase.js';
+import { type TestService, useService } from '../support/service.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
 
 interface Found {
   pointer: string;

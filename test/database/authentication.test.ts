@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { CLEAR_TEXT, MD5, OK, openImpostor, SASL } from './impostor.js';
+import { CLEAR_TEXT, MD5, OK, openImpostor, SASL } from '../support/impostor.js';
 
 const SECRET = 'not-for-impostors';
 

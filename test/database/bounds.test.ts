@@ -2,8 +2,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 import { contract } from '../../src/contract.js';
-import { expectDerivedToAgree, items } from './derived.js';
-import { addNumber, PROFILE, first as sql, useSessions } from './sessions.js';
+import { expectDerivedToAgree, items } from '../support/derived.js';
+import { addNumber, PROFILE, first as sql, useSessions } from '../support/sessions.js';
 
 useSessions();
 beforeEach(() => addNumber(sql, '+19'));

@@ -2,9 +2,9 @@
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { useCommand } from '../commands/command.js';
-import { entryWith, numberWith, PROFILES, write } from '../numbers.js';
-import { expectDerivedToAgree } from './derived.js';
+import { useCommand } from '../support/command.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { entryWith, numberWith, PROFILES, write } from '../support/numbers.js';
 
 const command = useCommand();
 let database: Database;

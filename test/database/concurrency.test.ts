@@ -1,8 +1,8 @@
 import type { Sql } from 'postgres';
 import { describe, expect, it } from 'vitest';
-import { until } from '../until.js';
-import { expectDerivedToAgree, items } from './derived.js';
-import { addNumber, first, second, useSessions } from './sessions.js';
+import { expectDerivedToAgree, items } from '../support/derived.js';
+import { addNumber, first, second, useSessions } from '../support/sessions.js';
+import { until } from '../support/until.js';
 
 const PHONE = '+14155550123';
 

@@ -5,12 +5,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { runProgram } from '../commands/command.js';
-import { connectTo } from '../connection.js';
-import { entryWith, numberWith, write } from '../numbers.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { until } from '../until.js';
-import { expectDerivedToAgree } from './derived.js';
+import { runProgram } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { entryWith, numberWith, write } from '../support/numbers.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { until } from '../support/until.js';
 
 const version = process.env.TEST_POSTGRES_VERSION;
 const from = version && join(packageFolder, '.cache', 'postgres', version, 'package.json');

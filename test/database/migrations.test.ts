@@ -17,8 +17,8 @@ import { deriveAll } from '../../src/numbers/check.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { UserError } from '../../src/userError.js';
-import { createDatabase } from '../database.js';
-import { expectDerivedToAgree, items } from './derived.js';
+import { createDatabase } from '../support/database.js';
+import { expectDerivedToAgree, items } from '../support/derived.js';
 import releases from './releases.json' with { type: 'json' };
 
 interface Journal {

@@ -6,11 +6,11 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runProgram } from '../commands/command.js';
-import { useDatabase } from '../database.js';
-import { isInstalled } from '../deploy/programs.js';
-import { listenOn } from '../listening.js';
-import { freePort, isListening } from '../port.js';
+import { runProgram } from '../support/command.js';
+import { useDatabase } from '../support/database.js';
+import { listenOn } from '../support/listening.js';
+import { freePort, isListening } from '../support/port.js';
+import { isInstalled } from '../support/programs.js';
 
 const IGNORED = /^ignore_startup_parameters = .*$/m.exec(readFileSync('deploy/pgbouncer/pgbouncer.ini', 'utf8'))?.[0];
 

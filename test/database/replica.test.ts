@@ -4,13 +4,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import type { Service } from '../../src/server.js';
-import { runProgram } from '../commands/command.js';
-import { supervise } from '../commands/supervisor.js';
-import { connectTo } from '../connection.js';
-import { listenOn } from '../listening.js';
-import { PROFILES } from '../numbers.js';
-import { type PostgresServer, startPostgres, startReplica } from '../postgresServer.js';
-import { until } from '../until.js';
+import { runProgram } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { listenOn } from '../support/listening.js';
+import { PROFILES } from '../support/numbers.js';
+import { type PostgresServer, startPostgres, startReplica } from '../support/postgresServer.js';
+import { supervise } from '../support/supervisor.js';
+import { until } from '../support/until.js';
 
 describe('a replica', () => {
   let primary: PostgresServer;

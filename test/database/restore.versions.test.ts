@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { runProgram } from '../commands/command.js';
-import { connectTo } from '../connection.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { expectDerivedToAgree } from './derived.js';
+import { runProgram } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 
 const hasPrograms = spawnSync('pg_dump', ['--version']).status === 0;
 if (!hasPrograms && process.env.SKIP_NOTHING) throw new Error('pg_dump is not installed');

@@ -11,12 +11,12 @@ import { openLog } from '../../src/log.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/server.js';
-import { runProgram, useCommand } from '../commands/command.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { entryWith, numberWith } from '../numbers.js';
-import { until } from '../until.js';
-import { expectDerivedToAgree } from './derived.js';
+import { runProgram, useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { entryWith, numberWith } from '../support/numbers.js';
+import { until } from '../support/until.js';
 
 const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.pid}` };
 const PASSWORD = 'few rights';

@@ -8,9 +8,9 @@ import { readConfig } from '../../src/config.js';
 import { openLog } from '../../src/log.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/server.js';
-import { runProgram } from '../commands/command.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
+import { runProgram } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
 
 /** Without default_transaction_read_only, by which an operator forbids writing. */
 const SETTINGS: Record<string, string> = {

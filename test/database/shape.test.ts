@@ -5,9 +5,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { contract, type Schema } from '../../src/contract.js';
 import { brandedPhoneNumbers, businessProfiles, carrierStatuses } from '../../src/database/schema.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { items } from './derived.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import { items } from '../support/derived.js';
 
 const membersOf = (name: string) => Object.keys((contract.components.schemas[name] as Schema).properties ?? {});
 

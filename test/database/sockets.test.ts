@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { createDatabase } from '../database.js';
+import { createDatabase } from '../support/database.js';
 
 describe('sockets', () => {
   it('reject the statements in progress and open new connections when they are cut', async () => {

@@ -6,10 +6,10 @@ import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { deriveAll } from '../../src/numbers/check.js';
-import { connectTo } from '../connection.js';
-import { useDatabase } from '../database.js';
-import { PROFILE } from './sessions.js';
-import { believeInOneRow } from './statistics.js';
+import { connectTo } from '../support/connection.js';
+import { useDatabase } from '../support/database.js';
+import { PROFILE } from '../support/sessions.js';
+import { believeInOneRow } from '../support/statistics.js';
 
 const NUMBERS = 20_000;
 const CHANGES = 50;

@@ -3,9 +3,9 @@ import { eq, sql } from 'drizzle-orm';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { CarrierStatus, DetailedStatus, Status } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers, carrierStatuses, items } from '../../src/database/schema.js';
-import { DETAILED_STATUSES, entryWith, numberWith, write } from '../numbers.js';
-import { overallStatus } from '../page/reference.js';
-import { useService } from '../service.js';
+import { DETAILED_STATUSES, entryWith, numberWith, write } from '../support/numbers.js';
+import { overallStatus } from '../support/reference.js';
+import { useService } from '../support/service.js';
 
 const service = useService();
 const PHONE = '+14155550123';

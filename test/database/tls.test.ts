@@ -8,9 +8,9 @@ import { readConfig } from '../../src/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { UserError } from '../../src/userError.js';
-import { runProgram } from '../commands/command.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { makeAuthority } from './certificates.js';
+import { makeAuthority } from '../support/certificates.js';
+import { runProgram } from '../support/command.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
 if (!hasOpenssl) console.warn('skipped: TLS to PostgreSQL needs openssl, which is not installed here');

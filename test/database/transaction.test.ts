@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { type Isolation, inTransaction } from '../../src/database/transaction.js';
-import { createDatabase } from '../database.js';
+import { createDatabase } from '../support/database.js';
 
 describe('a transaction of a command, on a database with another isolation and short time limits,', () => {
   let database: Database;

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { createDatabase } from '../database.js';
-import { listenOn } from '../listening.js';
+import { createDatabase } from '../support/database.js';
+import { listenOn } from '../support/listening.js';
 
 let folder: string;
 let socketFile: string;

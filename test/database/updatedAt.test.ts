@@ -1,9 +1,9 @@
 import type { Sql } from 'postgres';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { CarrierStatus } from '../../generated/types/models/index.js';
-import { entryWith, numberWith, PROFILES, write } from '../numbers.js';
-import { useService } from '../service.js';
-import { expectDerivedToAgree } from './derived.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { entryWith, numberWith, PROFILES, write } from '../support/numbers.js';
+import { useService } from '../support/service.js';
 
 const service = useService();
 const PHONE = '+14155550123';

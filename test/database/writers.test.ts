@@ -1,8 +1,8 @@
 /** What a writer in SQL can and can't do to the derived data. */
 import { finished } from 'node:stream/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { expectDerivedToAgree, items } from './derived.js';
-import { addNumber, PROFILE, second, first as sql, useSessions } from './sessions.js';
+import { expectDerivedToAgree, items } from '../support/derived.js';
+import { addNumber, PROFILE, second, first as sql, useSessions } from '../support/sessions.js';
 
 const PHONE = '+14155550123';
 

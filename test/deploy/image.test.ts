@@ -9,10 +9,10 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { expectDemoPage, type StartedService, startIn } from '../installation/service.js';
-import { freePort } from '../port.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { isInstalled } from './programs.js';
+import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
+import { freePort } from '../support/port.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { isInstalled } from '../support/programs.js';
 
 /** It takes one minute on an idle machine. */
 const BUILD_TIMEOUT_MS = 900_000;

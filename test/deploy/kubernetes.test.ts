@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readConfig, settingNames } from '../../src/config.js';
-import { environmentOf, MANIFEST, resource } from './manifest.js';
-import { isInstalled, KUBERNETES_VALIDATE, run } from './programs.js';
+import { environmentOf, MANIFEST, resource } from '../support/manifest.js';
+import { isInstalled, KUBERNETES_VALIDATE, run } from '../support/programs.js';
 
 /** The oldest version that is still in use and the newest that there are schemas of. */
 const VERSIONS = ['-k', '1.30', '-k', '1.37'];

@@ -15,12 +15,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { freePort, isListening } from '../port.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { hasRedis, startRedis, type TestRedis } from '../redis.js';
-import { until } from '../until.js';
-import { environmentOf, resource } from './manifest.js';
-import { isInstalled, run } from './programs.js';
+import { environmentOf, resource } from '../support/manifest.js';
+import { freePort, isListening } from '../support/port.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { isInstalled, run } from '../support/programs.js';
+import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 interface Rule {
   alert: string;

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config.js';
-import { isInstalled, run } from './programs.js';
+import { isInstalled, run } from '../support/programs.js';
 
 /** The service's longest stop, beside DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */
 const STOP_SECONDS = 3;

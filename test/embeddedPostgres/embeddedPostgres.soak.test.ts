@@ -5,9 +5,9 @@ import { appendFile, chown, readdir, readFile, rm, stat, writeFile } from 'node:
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { openEmbeddedPostgres } from '../../src/embeddedPostgres/embeddedPostgres.js';
-import { until } from '../until.js';
+import { folder, inside, postmasterPid, query, spawnUser, useFolder, user } from '../support/embeddedPostgresFolder.js';
+import { until } from '../support/until.js';
 import { isRoot } from './asNobody.js';
-import { folder, inside, postmasterPid, query, spawnUser, useFolder, user } from './folder.js';
 
 useFolder();
 

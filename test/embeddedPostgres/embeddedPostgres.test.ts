@@ -5,12 +5,21 @@ import { describe, expect, it } from 'vitest';
 import { accountFor, run } from '../../src/embeddedPostgres/account.js';
 import { openEmbeddedPostgres } from '../../src/embeddedPostgres/embeddedPostgres.js';
 import { installedPrograms } from '../../src/embeddedPostgres/programs.js';
-import { connectTo } from '../connection.js';
-import { CLEAR_TEXT, openImpostor } from '../database/impostor.js';
-import { freePort } from '../port.js';
-import { until } from '../until.js';
+import { connectTo } from '../support/connection.js';
+import {
+  folder,
+  home,
+  inside,
+  isAlive,
+  postmasterPid,
+  query,
+  useFolder,
+  user,
+} from '../support/embeddedPostgresFolder.js';
+import { CLEAR_TEXT, openImpostor } from '../support/impostor.js';
+import { freePort } from '../support/port.js';
+import { until } from '../support/until.js';
 import { AS_NOBODY, isRoot } from './asNobody.js';
-import { folder, home, inside, isAlive, postmasterPid, query, useFolder, user } from './folder.js';
 
 useFolder();
 

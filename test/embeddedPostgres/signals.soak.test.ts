@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { until } from '../until.js';
+import { until } from '../support/until.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
 const SERVE = `'${process.execPath}' '${MAIN}' serve --demo`;

@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../connection.js';
-import { startPostgres } from '../postgresServer.js';
+import { connectTo } from '../support/connection.js';
 import {
   type Answer,
   ask,
@@ -16,9 +15,10 @@ import {
   service,
   start,
   useFailingDatabase,
-} from './failingDatabase.js';
-import { useUpConnections } from './otherClients.js';
-import { openToxicProxy } from './toxicProxy.js';
+} from '../support/failingDatabase.js';
+import { useUpConnections } from '../support/otherClients.js';
+import { startPostgres } from '../support/postgresServer.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
 
 useFailingDatabase();
 

@@ -1,8 +1,7 @@
 /** Trouble with the database: each fault causes 503 problems at worst, and the service recovers from it without help. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { connectTo } from '../connection.js';
-import { until } from '../until.js';
+import { connectTo } from '../support/connection.js';
 import {
   ask,
   askTogether,
@@ -14,7 +13,8 @@ import {
   recovery,
   start,
   useFailingDatabase,
-} from './failingDatabase.js';
+} from '../support/failingDatabase.js';
+import { until } from '../support/until.js';
 
 useFailingDatabase();
 

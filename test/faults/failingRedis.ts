@@ -1,7 +1,7 @@
 /** A Redis behind a proxy that can fail as networks do. */
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
-import { startRedis, type TestRedis } from '../redis.js';
-import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
+import { startRedis, type TestRedis } from '../support/redis.js';
+import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 
 export let redis: TestRedis;
 export let proxy: ToxicProxy;

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
-import { useListeningService } from '../listening.js';
+import { useListeningService } from '../support/listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const MEGABYTE = 2 ** 20;
@@ -13,11 +13,10 @@ const collectGarbage: () => void = runInNewContext('gc');
 
 const service = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
 
-async function statusOf(path: string, client: string): Promise<{ status: number; milliseconds: number }> {
-  const sent = performance.now();
+async function statusOf(path: string, client: string): Promise<number> {
   const response = await fetch(`${service.url}${path}`, { headers: { 'X-Forwarded-For': client } });
   await response.arrayBuffer();
-  return { status: response.status, milliseconds: performance.now() - sent };
+  return response.status;
 }
 
 describe('good clients are served while', () => {
@@ -27,11 +26,11 @@ describe('good clients are served while', () => {
     const counts = new Map<number, number>();
     const flood = Array.from({ length: 50 }, async () => {
       while (performance.now() < end) {
-        const { status } = await statusOf(PATH, '192.0.2.1');
+        const status = await statusOf(PATH, '192.0.2.1');
         counts.set(status, (counts.get(status) ?? 0) + 1);
       }
     });
-    const good: { status: number; milliseconds: number }[] = [];
+    const good: number[] = [];
     while (performance.now() < end) {
       good.push(await statusOf(PATH, `203.0.113.${200 + (good.length % 20)}`));
       await sleep(50);
@@ -40,8 +39,8 @@ describe('good clients are served while', () => {
     expect([...counts.keys()].sort()).toEqual([200, 429]);
     // Ten in any one second: those that end with the first of the requests to those that end with the last.
     expect(counts.get(200)).toBeLessThanOrEqual(10 * (1 + Math.ceil((performance.now() - begin) / 1000)));
-    expect(good.map(({ status }) => status)).toEqual(good.map(() => 200));
-    expect(Math.max(...good.map(({ milliseconds }) => milliseconds))).toBeLessThan(10_000);
+    // One that took longer than REQUEST_TIMEOUT_SECONDS would be 503.
+    expect(good).toEqual(good.map(() => 200));
   });
 });
 

@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { expectDerivedToAgree } from '../database/derived.js';
-import { PROFILE, second, first as sql, useSessions } from '../database/sessions.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { PROFILE, second, first as sql, useSessions } from '../support/sessions.js';
 
 useSessions();
 

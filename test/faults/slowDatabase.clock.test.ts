@@ -5,8 +5,8 @@ import { closeDatabase, type Database, openDatabase } from '../../src/database/c
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 
 const TIME_LIMIT_MS = 1000;
 

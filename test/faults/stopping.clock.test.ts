@@ -5,11 +5,11 @@ import { Agent, get } from 'node:http';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { startInstance } from '../attacks/instances.js';
-import { connectTo } from '../connection.js';
-import { useDatabase } from '../database.js';
-import { until } from '../until.js';
-import { openToxicProxy } from './toxicProxy.js';
+import { connectTo } from '../support/connection.js';
+import { useDatabase } from '../support/database.js';
+import { startInstance } from '../support/instanceProcesses.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
+import { until } from '../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const database = useDatabase();

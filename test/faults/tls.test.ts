@@ -9,9 +9,9 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
-import { makeAuthority } from '../database/certificates.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { openToxicProxy } from './toxicProxy.js';
+import { makeAuthority } from '../support/certificates.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
 
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
 if (!hasOpenssl) console.warn('skipped: TLS to PostgreSQL needs openssl, which is not installed here');

@@ -3,9 +3,9 @@ import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { listenOn } from '../listening.js';
-import { numberWith, write } from '../numbers.js';
-import { useService } from '../service.js';
+import { listenOn } from '../support/listening.js';
+import { numberWith, write } from '../support/numbers.js';
+import { useService } from '../support/service.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const parts = useService();

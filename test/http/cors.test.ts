@@ -1,7 +1,7 @@
 /** Web pages of other origins that call the API from a browser. */
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
-import { useService } from '../service.js';
+import { useService } from '../support/service.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const ORIGIN = 'https://app.example.com';

@@ -3,9 +3,9 @@ import { Agent, type IncomingMessage, request } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { useListeningService } from '../listening.js';
-import { numberWith, write } from '../numbers.js';
-import { freePort } from '../port.js';
+import { useListeningService } from '../support/listening.js';
+import { numberWith, write } from '../support/numbers.js';
+import { freePort } from '../support/port.js';
 import { hasNginx, startNginx } from './nginx.js';
 
 const MAX_BYTES = 3500;

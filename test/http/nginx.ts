@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { isInstalled } from '../deploy/programs.js';
-import { isListening } from '../port.js';
+import { isListening } from '../support/port.js';
+import { isInstalled } from '../support/programs.js';
 
 export const hasNginx = isInstalled('nginx');
 

@@ -4,9 +4,10 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { metricOf, useListeningService } from '../listening.js';
-import { CARRIERS, FEATURES, numberWith, write } from '../numbers.js';
-import { until, withinASecond } from '../until.js';
+import { metricOf, useListeningService } from '../support/listening.js';
+import { CARRIERS, FEATURES, numberWith, write } from '../support/numbers.js';
+import { until } from '../support/until.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const SLOTS = 2;
 const PAGE = '/v1/brandedPhoneNumbers?size=100';

@@ -1,8 +1,8 @@
 /** The rules of HTTP for requests, tested with bytes that no client library sends. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { useListeningService } from '../listening.js';
-import { exchange, problemIn } from '../rawHttp.js';
+import { useListeningService } from '../support/listening.js';
+import { exchange, problemIn } from '../support/rawHttp.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const GET = `GET ${PATH} HTTP/1.1`;
@@ -36,14 +36,14 @@ describe('a request that violates HTTP gets a problem', () => {
 
 describe('a request that conforms to HTTP is served', () => {
   it.each([
-    ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`]],
-    ['with 90 headers', [GET, 'Host: localhost', ...junk(90)]],
-    ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue']],
-    ['with an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense']],
-    ['with its host in its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost']],
-  ])('%s', async (_name, head) => {
-    const response = await exchange(local.url, head);
-    expect([100, 200]).toContain(response.status);
+    ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`], 200],
+    ['with 90 headers', [GET, 'Host: localhost', ...junk(90)], 200],
+    ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
+    ['with an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
+    ['with its host in its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
+  ] as const)('%s', async (_name, head, status) => {
+    const response = await exchange(local.url, [...head]);
+    expect(response.status).toBe(status);
     expect(response.body).toContain('"items":[]');
   });
 
@@ -131,14 +131,18 @@ describe('an instance on a loopback address without API keys', () => {
 });
 
 describe('an instance that other machines can use serves any host', () => {
-  const settings = [{ AUTH: 'api-key' }, { TRUST_PROXY: '1' }, { HOST: '0.0.0.0', AUTH: 'none' }];
-  for (const environment of settings) {
+  const settings: [Record<string, string>, number][] = [
+    [{ AUTH: 'api-key' }, 401],
+    [{ TRUST_PROXY: '1' }, 200],
+    [{ HOST: '0.0.0.0', AUTH: 'none' }, 200],
+  ];
+  for (const [environment, status] of settings) {
     describe(`with ${JSON.stringify(environment)}`, () => {
-      const service = useListeningService(environment as unknown as Record<string, string>);
+      const service = useListeningService(environment);
       it('such as evil.example', async () => {
         const { port } = new URL(service.url);
         const response = await exchange(`http://127.0.0.1:${port}`, [GET, 'Host: evil.example']);
-        expect([200, 401]).toContain(response.status);
+        expect(response.status).toBe(status);
       });
     });
   }

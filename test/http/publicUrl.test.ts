@@ -6,9 +6,9 @@ import type { BrandedPhoneNumberPage, Problem } from '../../generated/types/mode
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { useListeningService } from '../listening.js';
-import { freePort } from '../port.js';
-import { exchange, problemIn } from '../rawHttp.js';
+import { useListeningService } from '../support/listening.js';
+import { freePort } from '../support/port.js';
+import { exchange, problemIn } from '../support/rawHttp.js';
 import { hasNginx, startNginx } from './nginx.js';
 
 const port = await freePort();

@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { expectDemoPage, startIn } from '../support/installedService.js';
 import { copyCheckout } from './checkout.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
-import { expectDemoPage, startIn } from './service.js';
 
 const run = promisify(execFile);
 

@@ -10,8 +10,8 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
+import { expectDemoPage, startIn } from '../support/installedService.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
-import { expectDemoPage, startIn } from './service.js';
 
 const run = promisify(execFile);
 

@@ -7,8 +7,8 @@ import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
+import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
 import { installPackage } from './package.js';
-import { expectDemoPage, type StartedService, startIn } from './service.js';
 
 const run = promisify(execFile);
 

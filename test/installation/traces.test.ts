@@ -8,9 +8,9 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { until } from '../until.js';
+import { startIn } from '../support/installedService.js';
+import { until } from '../support/until.js';
 import { copyCheckout } from './checkout.js';
-import { startIn } from './service.js';
 
 const run = promisify(execFile);
 const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';

@@ -14,12 +14,12 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import releases from '../database/releases.json' with { type: 'json' };
-import { placeHaproxy } from '../deploy/placed.js';
-import { isInstalled } from '../deploy/programs.js';
-import { type PostgresServer, startPostgres } from '../postgresServer.js';
-import { until } from '../until.js';
+import { type StartedService, startIn } from '../support/installedService.js';
+import { placeHaproxy } from '../support/placed.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { isInstalled } from '../support/programs.js';
+import { until } from '../support/until.js';
 import { installPackage } from './package.js';
-import { type StartedService, startIn } from './service.js';
 
 const run = promisify(execFile);
 const [VERSION, { commit: COMMIT }] = Object.entries(releases).at(-1) as [string, { commit: string }];

@@ -8,9 +8,9 @@ import { deriveAll } from '../../src/numbers/check.js';
 import { deleteNumbers } from '../../src/numbers/delete.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { InputError } from '../../src/numbers/lines.js';
-import { connectTo } from '../connection.js';
-import { expectDerivedToAgree } from '../database/derived.js';
-import { DETAILED_STATUSES } from '../numbers.js';
+import { connectTo } from '../support/connection.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { DETAILED_STATUSES } from '../support/numbers.js';
 import { database, databaseUrl, manyNumbers, ndjson, useDatabase } from './importing.js';
 
 useDatabase();

@@ -7,9 +7,9 @@ import { deleteNumbers } from '../../src/numbers/delete.js';
 import { exportNumbers } from '../../src/numbers/export.js';
 import { InputError } from '../../src/numbers/lines.js';
 import { filterOf } from '../../src/request/filter.js';
-import { useDatabase } from '../database.js';
-import { numbers, numberWith, write } from '../numbers.js';
-import { byBytes } from '../page/reference.js';
+import { useDatabase } from '../support/database.js';
+import { numbers, numberWith, write } from '../support/numbers.js';
+import { byBytes } from '../support/reference.js';
 
 let database: Database;
 const created = useDatabase();

@@ -6,9 +6,9 @@ import { closeDatabase, type Database, openDatabase } from '../../src/database/c
 import { exportNumbers } from '../../src/numbers/export.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { filterOf } from '../../src/request/filter.js';
-import { createDatabase } from '../database.js';
-import { entryWith, numbers, numberWith, write } from '../numbers.js';
-import { byBytes } from '../page/reference.js';
+import { createDatabase } from '../support/database.js';
+import { entryWith, numbers, numberWith, write } from '../support/numbers.js';
+import { byBytes } from '../support/reference.js';
 
 const ALL = filterOf({});
 

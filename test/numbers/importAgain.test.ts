@@ -1,7 +1,7 @@
 /** Importing what is already there: what changes, what stays, and that an unchanged line writes nothing. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { expectDerivedToAgree } from '../database/derived.js';
+import { expectDerivedToAgree } from '../support/derived.js';
 import {
   database,
   entry,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it, test } from 'vitest';
-import { isInstalled } from '../deploy/programs.js';
+import { isInstalled } from '../support/programs.js';
 import {
   database,
   entry,

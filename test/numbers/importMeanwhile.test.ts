@@ -1,8 +1,8 @@
 /** What other imports and readers see while an import runs. */
 import { describe, expect, test } from 'vitest';
-import { connectTo } from '../connection.js';
-import { expectDerivedToAgree } from '../database/derived.js';
-import { until } from '../until.js';
+import { connectTo } from '../support/connection.js';
+import { expectDerivedToAgree } from '../support/derived.js';
+import { until } from '../support/until.js';
 import { database, databaseUrl, manyNumbers, number, run, stored, useDatabase } from './importing.js';
 
 useDatabase();

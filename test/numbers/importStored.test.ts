@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Progress } from '../../src/numbers/staging.js';
 import { inUtc } from '../../src/numbers/time.js';
-import { expectDerivedToAgree } from '../database/derived.js';
+import { expectDerivedToAgree } from '../support/derived.js';
 import {
   database,
   entry,

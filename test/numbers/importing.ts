@@ -5,7 +5,7 @@ import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { InputError, sentence } from '../../src/numbers/lines.js';
-import { createDatabase } from '../database.js';
+import { createDatabase } from '../support/database.js';
 
 export let database: Database;
 export let databaseUrl: string;

@@ -6,7 +6,7 @@ import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers } from '../../src/database/schema.js';
 import { preparePages } from '../../src/page/page.js';
 import { filterOf } from '../../src/request/filter.js';
-import { pageOf } from '../answer.js';
+import { pageOf } from '../support/answer.js';
 import {
   CARRIERS,
   DETAILED_STATUSES,
@@ -17,10 +17,10 @@ import {
   numbersFrom,
   PROFILES,
   write,
-} from '../numbers.js';
-import { freshSeed } from '../seed.js';
-import { useService } from '../service.js';
-import { find, type Query, searchOf } from './reference.js';
+} from '../support/numbers.js';
+import { find, type Query, searchOf } from '../support/reference.js';
+import { freshSeed } from '../support/seed.js';
+import { useService } from '../support/service.js';
 
 const service = useService();
 

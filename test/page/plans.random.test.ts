@@ -1,14 +1,14 @@
 /** No page reads more than a fixed number of buffers, with any filter and with any statistics of the planner. */
 import type postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { openExplainer, type PlanNode } from '../../bench/explain.js';
-import { randomFilters } from '../../bench/filters.js';
-import { shapesFor } from '../../bench/shapes.js';
 import { filterOf } from '../../src/request/filter.js';
-import { connectTo } from '../connection.js';
-import { believeInOneRow, tables } from '../database/statistics.js';
-import { createDatabase } from '../database.js';
-import { freshSeed } from '../seed.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import { openExplainer, type PlanNode } from '../support/explain.js';
+import { shapesFor } from '../support/namedFilters.js';
+import { randomFilters } from '../support/randomFilters.js';
+import { freshSeed } from '../support/seed.js';
+import { believeInOneRow, tables } from '../support/statistics.js';
 import { addCarriers, fillSkewed } from './skewedNumbers.js';
 
 /**

@@ -2,7 +2,7 @@
  * Many numbers with a realistic skew: most have one of a few profiles, groups and names, and some statuses are rare.
  */
 import type { PendingQuery, Row, Sql } from 'postgres';
-import type { Profiles } from '../../bench/shapes.js';
+import type { Profiles } from '../support/namedFilters.js';
 
 /** Adds an entry with a different carrier to each of `count` numbers, as a supplier's mistake might. */
 export async function addCarriers(sql: Sql, count: number): Promise<void> {

@@ -4,12 +4,12 @@
  */
 import type { Column, SQL, Table } from 'drizzle-orm';
 import { beforeAll, expect, expectTypeOf, test } from 'vitest';
-import { openExplainer, type PlanNode } from '../../bench/explain.js';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { type BatchParameters, fragment, parameter } from '../../src/page/fragment.js';
 import { filterOf } from '../../src/request/filter.js';
-import { connectTo } from '../connection.js';
-import { useDatabase } from '../database.js';
+import { connectTo } from '../support/connection.js';
+import { useDatabase } from '../support/database.js';
+import { openExplainer, type PlanNode } from '../support/explain.js';
 import { fillSkewed } from './skewedNumbers.js';
 
 const LARGE_PROFILE = '00000000-0000-4000-8000-000000000001';

@@ -7,12 +7,12 @@ import { createMetrics } from '../../src/metrics.js';
 import { type LimitStore, RateLimiter } from '../../src/rateLimit/limiter.js';
 import { openPostgresStore } from '../../src/rateLimit/postgresStore.js';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
-import { openToxicProxy } from '../faults/toxicProxy.js';
-import { mostInASecond } from '../mostInASecond.js';
-import { hasRedis, startRedis } from '../redis.js';
-import { freshSeed } from '../seed.js';
+import { connectTo } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import { mostInASecond } from '../support/mostInASecond.js';
+import { hasRedis, startRedis } from '../support/redis.js';
+import { freshSeed } from '../support/seed.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
 
 const LIMIT = 10;
 const INSTANCES = 2;

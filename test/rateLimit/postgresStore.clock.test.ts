@@ -9,8 +9,8 @@ import { createMetrics } from '../../src/metrics.js';
 import type { LimitStore } from '../../src/rateLimit/limiter.js';
 import { openPostgresStore } from '../../src/rateLimit/postgresStore.js';
 import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
-import { useDatabase } from '../database.js';
-import { until } from '../until.js';
+import { useDatabase } from '../support/database.js';
+import { until } from '../support/until.js';
 import { count as countIn, expectToWaitASecond } from './counting.js';
 
 let store: LimitStore;

@@ -3,11 +3,11 @@ import { sql } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { expectDescribed, problemOf } from '../answer.js';
-import { connectTo } from '../connection.js';
-import { listenOn } from '../listening.js';
-import { useService } from '../service.js';
-import { withinASecond } from '../until.js';
+import { expectDescribed, problemOf } from '../support/answer.js';
+import { connectTo } from '../support/connection.js';
+import { listenOn } from '../support/listening.js';
+import { useService } from '../support/service.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 // Two instances on one database, as in production: real servers on real ports, and one behind supertest.
@@ -124,20 +124,21 @@ describe('the rate limit', () => {
   });
 
   it('allows a client another request one second after its oldest one, not at the edge of a window', async () => {
-    const { askFirst, askSecond, came } = await withinASecond(async () => {
-      const client = newClient();
-      await client.askFirst();
+    const burst = async () => {
+      const { askFirst, askSecond } = newClient();
+      await askFirst();
       const came = performance.now();
       await sleep(500);
-      expect(await statusesOf(Array.from({ length: 9 }, () => client.askFirst()))).toEqual(Array(9).fill(200));
-      expect((await client.askFirst()).status).toBe(429);
-      return { ...client, came };
-    });
-    await sleep(came + 1001 - performance.now());
-    // Only the first of the ten is more than a second old now, unless the machine was late.
-    const statuses = await statusesOf([askFirst(), askFirst(), askSecond()]);
-    expect(statuses).toContain(200);
-    if (performance.now() < came + 1500) expect(statuses.sort()).toEqual([200, 429, 429]);
+      const nine = await statusesOf(Array.from({ length: 9 }, () => askFirst()));
+      const refused = (await askFirst()).status;
+      // A burst that is late by now is made too long, so that it is repeated.
+      await sleep(performance.now() < came + 1000 ? came + 1001 - performance.now() : 500);
+      // Only the first of the ten is more than a second old now.
+      const later = await statusesOf([askFirst(), askFirst(), askSecond()]);
+      return { nine, refused, later: later.sort() };
+    };
+    const statuses = await withinASecond(burst, { limitMs: 1500 });
+    expect(statuses).toEqual({ nine: Array(9).fill(200), refused: 429, later: [200, 429, 429] });
   });
 
   it('does not count refused requests, so that a client that never pauses gets 10 in each second by the store’s clock', async () => {

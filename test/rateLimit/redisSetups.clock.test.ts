@@ -13,10 +13,10 @@ import { createMetrics } from '../../src/metrics.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
-import { useCommand } from '../commands/command.js';
-import { freePort } from '../port.js';
-import { hasRedis, startRedis, startSentinel, type TestRedis } from '../redis.js';
-import { until } from '../until.js';
+import { useCommand } from '../support/command.js';
+import { freePort } from '../support/port.js';
+import { hasRedis, startRedis, startSentinel, type TestRedis } from '../support/redis.js';
+import { until } from '../support/until.js';
 
 const closing: (() => unknown)[] = [];
 let folder: string;

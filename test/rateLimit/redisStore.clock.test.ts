@@ -6,8 +6,8 @@ import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
 import { type LimitStore, RateLimiter } from '../../src/rateLimit/limiter.js';
 import { openRedisStore } from '../../src/rateLimit/redisStore.js';
-import { hasRedis, startRedis, type TestRedis } from '../redis.js';
-import { until } from '../until.js';
+import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
+import { until } from '../support/until.js';
 import { count, expectToWaitASecond } from './counting.js';
 
 setFlagsFromString('--expose-gc');

@@ -2,10 +2,10 @@
 import type request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { createApiKey } from '../../src/keys/keys.js';
-import { expectDescribed } from '../answer.js';
-import { connectTo } from '../connection.js';
-import { useCountedServices } from '../countedService.js';
-import { withinASecond } from '../until.js';
+import { expectDescribed } from '../support/answer.js';
+import { connectTo } from '../support/connection.js';
+import { useCountedServices } from '../support/countedService.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const services = useCountedServices();
 const open = (environment: Record<string, string> = {}) => services.open(environment);

@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { connectTo } from '../connection.js';
-import { useDatabase } from '../database.js';
-import { listenOn, metricOf } from '../listening.js';
-import { until } from '../until.js';
+import { connectTo } from '../support/connection.js';
+import { useDatabase } from '../support/database.js';
+import { listenOn, metricOf } from '../support/listening.js';
+import { until } from '../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const IDLE = 100_000;

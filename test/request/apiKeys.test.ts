@@ -4,8 +4,8 @@ import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { apiKeys, brandedPhoneNumbers, businessProfiles } from '../../src/database/schema.js';
 import { createApiKey, listApiKeys, revokeApiKey } from '../../src/keys/keys.js';
-import { useService } from '../service.js';
-import { withinASecond } from '../until.js';
+import { useService } from '../support/service.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const service = useService({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });

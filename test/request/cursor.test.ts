@@ -7,9 +7,9 @@ import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/
 import { parameters } from '../../src/contract.js';
 import { decodeCursor, encodeCursor } from '../../src/request/cursor.js';
 import { filterOf } from '../../src/request/filter.js';
-import { expectDescribed, pageOf, problemOf } from '../answer.js';
-import { numberWith, write } from '../numbers.js';
-import { useService } from '../service.js';
+import { expectDescribed, pageOf, problemOf } from '../support/answer.js';
+import { numberWith, write } from '../support/numbers.js';
+import { useService } from '../support/service.js';
 
 const service = useService();
 const get = (nextCursor: string) => request(service.app).get('/v1/brandedPhoneNumbers').query({ size: 1, nextCursor });

@@ -5,10 +5,10 @@ import { describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { prepareFindKeys } from '../../src/keys/identify.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { useCountedServices } from '../countedService.js';
-import { openToxicProxy } from '../faults/toxicProxy.js';
-import { listenOn } from '../listening.js';
-import { until } from '../until.js';
+import { useCountedServices } from '../support/countedService.js';
+import { listenOn } from '../support/listening.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
+import { until } from '../support/until.js';
 
 const services = useCountedServices();
 const ADDRESS = '192.0.2.1';

@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parameters } from '../../src/contract.js';
-import { expectDescribed, pageOf, problemOf } from '../answer.js';
-import { entryWith, numberWith, PROFILES, write } from '../numbers.js';
-import { useService } from '../service.js';
+import { expectDescribed, pageOf, problemOf } from '../support/answer.js';
+import { entryWith, numberWith, PROFILES, write } from '../support/numbers.js';
+import { useService } from '../support/service.js';
 
 const service = useService();
 const get = (search: string) => request(service.app).get(`/v1/brandedPhoneNumbers${search}`);

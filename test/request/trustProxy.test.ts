@@ -1,8 +1,8 @@
 /** Who counts as the client behind proxies; each test has its own addresses, whose limit is unused. */
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
-import { type TestService, useService } from '../service.js';
-import { withinASecond } from '../until.js';
+import { type TestService, useService } from '../support/service.js';
+import { withinASecond } from '../support/withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 

@@ -1,10 +1,10 @@
 /** A service whose database is behind a proxy that can fail as networks do, and what it may answer meanwhile. */
 import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { useDatabase } from '../database.js';
-import { listenOn } from '../listening.js';
-import { until } from '../until.js';
+import { useDatabase } from './database.js';
+import { listenOn } from './listening.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
+import { until } from './until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 /** The deadline of a request. */

@@ -7,10 +7,10 @@ import {
   type CarrierStatus,
   DetailedStatus,
   Feature,
-} from '../generated/types/models/index.js';
-import type { Database } from '../src/database/connect.js';
-import { businessProfiles } from '../src/database/schema.js';
-import { byBytes, overallStatus } from './page/reference.js';
+} from '../../generated/types/models/index.js';
+import type { Database } from '../../src/database/connect.js';
+import { businessProfiles } from '../../src/database/schema.js';
+import { byBytes, overallStatus } from './reference.js';
 
 export const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Été+1'];
 export const GROUPS = ['Control', 'Sales + Service', '100%', 'A/B, mixed', 'control'];

@@ -1,11 +1,13 @@
 /** The service as in production, without its port: the same application on a database of the test's own. */
 import type { Server } from 'node:http';
+import request from 'supertest';
 import { afterAll, beforeAll } from 'vitest';
-import { type Config, readConfig } from '../src/config.js';
-import { closeDatabase, type Database, openDatabase } from '../src/database/connect.js';
-import { openLog } from '../src/log.js';
-import { openService } from '../src/server.js';
+import { type Config, readConfig } from '../../src/config.js';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { openLog } from '../../src/log.js';
+import { openService } from '../../src/server.js';
 import { createDatabase } from './database.js';
+import { watchStore } from './withinASecond.js';
 
 export interface TestService {
   /** The server, not listening: supertest makes it listen for each request. */
@@ -20,12 +22,19 @@ export function useService(environment: Record<string, string> = {}): TestServic
   let close: () => Promise<void>;
   beforeAll(async () => {
     const { url, drop } = await createDatabase();
-    const config: Config = readConfig({ RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent', ...environment });
-    const { server: app, warmUp, close: closeParts } = openService(config, url, openLog(config));
+    const config: Config = readConfig({
+      METRICS_PORT: '0',
+      RATE_LIMIT_PER_SECOND: '0',
+      LOG_LEVEL: 'silent',
+      ...environment,
+    });
+    const { server: app, operatorServer, warmUp, close: closeParts } = openService(config, url, openLog(config));
     const database = openDatabase(url);
     await warmUp();
+    const unwatch = watchStore(async () => (await request(operatorServer as Server).get('/metrics')).text);
     Object.assign(service, { app, database, databaseUrl: url });
     close = async () => {
+      unwatch();
       await closeDatabase(database);
       await closeParts();
       await drop();

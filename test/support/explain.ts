@@ -1,7 +1,7 @@
 /** Counts what PostgreSQL reads for a page: the statements that the service prepares, under EXPLAIN. */
 import postgres from 'postgres';
-import { planningOptions } from '../src/database/connect.js';
-import { type PageRequest, preparePages } from '../src/page/page.js';
+import { planningOptions } from '../../src/database/connect.js';
+import { type PageRequest, preparePages } from '../../src/page/page.js';
 
 export interface Reads {
   /** Pages of 8 kB that were read, from memory or disk. */

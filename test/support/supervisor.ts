@@ -3,8 +3,8 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { packageFolder } from '../../src/packageFolder.js';
-import { freePort } from '../port.js';
-import { until } from '../until.js';
+import { freePort } from './port.js';
+import { until } from './until.js';
 
 /** RestartSec, StartLimitBurst and StartLimitIntervalSec. */
 const RESTART_MS = 100;

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { packageFolder } from '../../src/packageFolder.js';
-import { makeAuthority } from '../database/certificates.js';
+import { makeAuthority } from './certificates.js';
 
 /** Writes a file of deploy/ into a folder, with `network` (such as `127.7`) instead of 10.0 and of this machine's own address. */
 export async function place(path: string, network: string, folder: string): Promise<string> {

@@ -13,7 +13,7 @@ import { afterAll, beforeAll, vi } from 'vitest';
 import { runToItsEnd } from '../../src/commands/failure.js';
 import { createProgram } from '../../src/commands/program.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { createDatabase } from '../database.js';
+import { createDatabase } from './database.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
 

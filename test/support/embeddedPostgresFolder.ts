@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, expect } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { until } from '../until.js';
+import { until } from './until.js';
 
 const children: ChildProcess[] = [];
 /** 0700, as mkdtemp makes it: as root, no other user can enter. */

@@ -1,8 +1,8 @@
 /** Two SQL sessions on the test's own database, which holds one business profile and no number before each test. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
-import { connectTo } from '../connection.js';
-import { createDatabase } from '../database.js';
+import { connectTo } from './connection.js';
+import { createDatabase } from './database.js';
 
 export const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
 

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, readlink } from 'node:fs/promises';
 import { expect } from 'vitest';
-import { until } from '../until.js';
+import { until } from './until.js';
 
 const START_TIMEOUT_MS = 240_000; // `make start` installs and builds first
 const STOP_TIMEOUT_MS = 30_000;

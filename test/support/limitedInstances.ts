@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll } from 'vitest';
 import type { Service } from '../../src/server.js';
-import { useDatabase } from '../database.js';
-import { listenOn, metricOf, metricsOf } from '../listening.js';
+import { useDatabase } from './database.js';
+import { listenOn, metricOf, metricsOf } from './listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 

@@ -3,8 +3,8 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import type { Response } from 'supertest';
 import { expect } from 'vitest';
-import type { ListBrandedPhoneNumbersResponses as Responses } from '../generated/types/apis/index.js';
-import { contract, resolve, type Schema } from '../src/contract.js';
+import type { ListBrandedPhoneNumbersResponses as Responses } from '../../generated/types/apis/index.js';
+import { contract, resolve, type Schema } from '../../src/contract.js';
 
 interface DescribedResponse {
   headers?: Record<string, { $ref: string }>;

@@ -1,9 +1,10 @@
 /** The service as in production, with its ports. */
 import { afterAll, beforeAll } from 'vitest';
-import { readConfig } from '../src/config.js';
-import { type Log, openLog } from '../src/log.js';
-import { type Service, startService } from '../src/server.js';
+import { readConfig } from '../../src/config.js';
+import { type Log, openLog } from '../../src/log.js';
+import { type Service, startService } from '../../src/server.js';
 import { createDatabase } from './database.js';
+import { watchStore } from './withinASecond.js';
 
 export interface ListeningService {
   url: string;
@@ -21,7 +22,16 @@ export async function listenOn(
   const config = readConfig({ ...settings, ...environment });
   const service = await startService(config, databaseUrl, log ?? openLog(config));
   await service.begin();
-  return service;
+  const { metricsUrl } = service;
+  if (!metricsUrl) return service;
+  const unwatch = watchStore(() => metricsOf({ metricsUrl }));
+  return {
+    ...service,
+    close: (delay?: number) => {
+      unwatch();
+      return service.close(delay);
+    },
+  };
 }
 
 /** A service on a database of its own, for all tests of a file. */

@@ -2,15 +2,16 @@
 import { createServer } from 'node:http';
 import request from 'supertest';
 import { afterAll, afterEach, beforeAll } from 'vitest';
-import { createApp } from '../src/app.js';
-import { readConfig } from '../src/config.js';
-import { closeDatabase, type Database, openDatabase } from '../src/database/connect.js';
-import { Reader } from '../src/database/reads.js';
-import { openLog } from '../src/log.js';
-import { createMetrics } from '../src/metrics.js';
-import { createRateLimit } from '../src/rateLimit/rateLimit.js';
-import { warmUpValidator } from '../src/request/validator.js';
+import { createApp } from '../../src/app.js';
+import { readConfig } from '../../src/config.js';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { Reader } from '../../src/database/reads.js';
+import { openLog } from '../../src/log.js';
+import { createMetrics } from '../../src/metrics.js';
+import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
+import { warmUpValidator } from '../../src/request/validator.js';
 import { createDatabase } from './database.js';
+import { watchStore } from './withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const log = openLog({ LOG_LEVEL: 'silent' });
@@ -75,7 +76,9 @@ export function useCountedServices() {
     const health = { stopping: new AbortController().signal, health: () => {} };
     const app = createApp({ config, database, reader, rateLimit, log, metrics, ...health });
     const server = createServer(app);
+    const unwatch = watchStore(metrics.text);
     closing.push(async () => {
+      unwatch();
       server.close();
       server.closeAllConnections();
       await rateLimit.close();

@@ -4,8 +4,8 @@
  * It is of the version that is installed, or of the one in TEST_POSTGRES_VERSION, which `make test-postgres` has fetched.
  */
 import type { TestProject } from 'vitest/node';
-import { migrateDatabase } from '../src/database/migrations.js';
-import { migrationsFolder } from '../src/packageFolder.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from './connection.js';
 import { startPostgres } from './postgresServer.js';
 

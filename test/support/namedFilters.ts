@@ -1,6 +1,6 @@
 /** The shapes of requests that the bench times and that the plan test guards. */
-import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
-import { DetailedStatus } from '../generated/types/models/index.js';
+import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
+import { DetailedStatus } from '../../generated/types/models/index.js';
 
 export interface Shape {
   name: string;

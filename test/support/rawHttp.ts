@@ -1,7 +1,7 @@
 /** HTTP written by hand, for requests that no client library would send. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import type { Problem } from '../generated/types/models/index.js';
+import type { Problem } from '../../generated/types/models/index.js';
 
 export interface RawAnswer {
   status: number;

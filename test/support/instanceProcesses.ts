@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { listeningUrl } from '../listeningUrl.js';
-import { numberWith, write } from '../numbers.js';
+import { listeningUrl } from './listeningUrl.js';
+import { numberWith, write } from './numbers.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 

@@ -2,7 +2,7 @@
 import type { Sql } from 'postgres';
 import { expect } from 'vitest';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
-import { byBytes, overallStatus } from '../page/reference.js';
+import { byBytes, overallStatus } from './reference.js';
 
 /** Fails unless the read model is what the sources say. */
 export async function expectDerivedToAgree(sql: Sql): Promise<void> {

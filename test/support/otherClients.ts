@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { codeOf, TOO_MANY_CONNECTIONS } from '../../src/database/errors.js';
-import { connectTo } from '../connection.js';
+import { connectTo } from './connection.js';
 
 export interface OtherClients {
   leave(): Promise<void>;
