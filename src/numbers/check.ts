@@ -1,6 +1,7 @@
 /** Derives everything again (drizzle/0001_derive.sql), finds what differed, and keeps the result or not. */
 import type { Database } from '../database/connect.js';
 import { inTransaction, planForWholeTables, type Transaction } from '../database/transaction.js';
+import { UserError } from '../userError.js';
 import { lockNumbers } from './numberLocks.js';
 import { Spool } from './spool.js';
 import { type Row, runSteps } from './steps.js';
@@ -23,6 +24,8 @@ interface Difference {
  * @returns what differed; nothing if all was right
  */
 export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
+  const [{ isReplica }] = await database.$client<[{ isReplica: boolean }]>`SELECT pg_is_in_recovery() AS "isReplica"`;
+  if (isReplica) throw new UserError('DATABASE_URL is a read-only replica: run check on its primary');
   const items = await deriveItems(database, keep);
   const strays = new Spool();
   try {
@@ -35,7 +38,7 @@ export async function deriveAll(database: Database, { keep }: { keep: boolean })
 }
 
 async function deriveItems(database: Database, keep: boolean): Promise<Difference> {
-  const found: Difference = { what: 'differ from what they are derived from', count: 0, examples: [] };
+  const found: Difference = { what: 'differ from their sources', count: 0, examples: [] };
   let derived: string[] = [];
   let last = '';
   await runSteps(database, {
@@ -70,7 +73,7 @@ async function deriveItems(database: Database, keep: boolean): Promise<Differenc
  * belong together.
  */
 async function findStrayPostings(database: Database, strays: Spool): Promise<Difference> {
-  const found: Difference = { what: 'stand in the index where they should not', count: 0, examples: [] };
+  const found: Difference = { what: 'have stale index entries', count: 0, examples: [] };
   let last: string | undefined;
   await inTransaction(database, 'READ COMMITTED', async (sql) => {
     await planForWholeTables(sql);

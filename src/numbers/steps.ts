@@ -140,8 +140,8 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
         const start = performance.now();
         try {
           session ??= await openSession(database, STATEMENT_TIMEOUT_MS);
-          unreachableSince = undefined;
           const rows = await writeStep(session, step.rows);
+          unreachableSince = undefined;
           if (rows.length > 0) left.push({ rows, conflicts: 0 });
           else if (step.rows.length === size) size = nextSize(size, performance.now() - start);
         } catch (error) {
@@ -151,7 +151,10 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
             unreachableSince ??= start;
             if (performance.now() - unreachableSince > RECONNECT_MS) throw error;
             await sleep(RECONNECT_DELAY_MS);
-          } else if (!GIVES_WAY.test(code) && !(CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS)) throw error;
+          } else {
+            unreachableSince = undefined;
+            if (!GIVES_WAY.test(code) && !(CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS)) throw error;
+          }
           left.push(step);
           // Not in step with whom it met.
           await sleep(Math.random() * LOCK_TIMEOUT_MS);

@@ -3,12 +3,13 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { deleteNumbers } from '../../src/numbers/delete.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { Unfinished } from '../../src/numbers/staging.js';
+import { runSteps } from '../../src/numbers/steps.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { useCommand } from '../commands/command.js';
 import { connectTo } from '../connection.js';
@@ -164,6 +165,27 @@ describe('an import that loses PostgreSQL while it writes', () => {
       expect(await written()).toBe(COUNT);
     },
   );
+});
+
+describe('steps', () => {
+  it('give up after a minute of reconnecting to a server that takes no writes', async () => {
+    const now = performance.now.bind(performance);
+    let skipped = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
+    const rows = [{ key: '+19', json: '' }];
+    const writing = withDatabase((database) =>
+      runSteps(database, {
+        take: () => rows.splice(0),
+        lock: async () => [],
+        async write(sql) {
+          skipped += 20_000;
+          await sql`SET LOCAL transaction_read_only = on`;
+          await sql`DELETE FROM branded_phone_numbers`;
+        },
+      }),
+    ).finally(() => clock.mockRestore());
+    await expect(writing).rejects.toThrow(/read-only transaction/);
+  });
 });
 
 describe('a delete that ends while it writes', () => {
