@@ -54,7 +54,7 @@ async function blocksOfOtherIndexes(): Promise<number> {
 }
 
 describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, after %d of a first import', (part) => {
-  it('a change reads little', async () => {
+  it('reads little for a change', async () => {
     await believeInOneRow(sql, part);
     await sql`DISCARD PLANS`;
     const before = await blocks();
@@ -66,14 +66,14 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, after %d of a fi
     expect(((await blocks()) - before) / CHANGES).toBeLessThan(MAX_BLOCKS);
   });
 
-  it('a repair deletes stray postings, and reads little for it', async () => {
+  it('reads little to delete stale postings', async () => {
     await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
     await believeInOneRow(sql, part);
     const before = await blocksOfOtherIndexes();
     const connected = openDatabase(database.url);
     const [found] = await deriveAll(connected, { keep: true });
     await closeDatabase(connected);
-    expect(found).toMatchObject({ what: 'stand in the index where they should not', count: NUMBERS / 10 });
+    expect(found).toMatchObject({ what: 'have stale index entries', count: NUMBERS / 10 });
     expect((await blocksOfOtherIndexes()) - before).toBeLessThan(MAX_BLOCKS);
   });
 });
