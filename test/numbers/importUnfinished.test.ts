@@ -1,4 +1,4 @@
-/** What an import or a delete leaves that ends early, and that the same import finishes it. */
+/** What an import or a delete leaves behind if it ends early, and how it is finished. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -95,9 +95,9 @@ describe('an import whose input fails', () => {
   });
 });
 
-describe('an import that ends while it writes', () => {
+describe('an import that ends while writing', () => {
   it.each(['SIGINT', 'SIGTERM'] as const)(
-    'by %s says how much is done, and the same import finishes it',
+    'reports how many numbers are done, and is finished by the same import, after %s',
     async (signal) => {
       const { child, finished, holder } = await startImport();
       child.kill(signal);
@@ -113,7 +113,7 @@ describe('an import that ends while it writes', () => {
     },
   );
 
-  it('by kill -9 leaves each number as it was or as the file has it', async () => {
+  it('leaves each number as it was or as the file has it after kill -9', async () => {
     const { child, finished, holder } = await startImport();
     child.kill('SIGKILL');
     await finished;
@@ -124,7 +124,7 @@ describe('an import that ends while it writes', () => {
     await expectTheSameToFinishIt();
   });
 
-  it('since PostgreSQL has an error that stays, such as a full disk, says so', async () => {
+  it('reports the error if PostgreSQL has one that persists, such as a full disk', async () => {
     await sql.unsafe(`
       CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
@@ -141,8 +141,8 @@ describe('an import that ends while it writes', () => {
   });
 });
 
-describe('an import that loses PostgreSQL while it writes', () => {
-  it('goes on after its sessions were ended', async () => {
+describe('an import that loses PostgreSQL while writing', () => {
+  it('continues after its sessions were terminated', async () => {
     const { child, finished, holder } = await startImport();
     const end = () =>
       sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE ${`% ${child.pid}`}`;
@@ -153,7 +153,7 @@ describe('an import that loses PostgreSQL while it writes', () => {
   });
 
   it.each(['SIGINT', 'SIGKILL'] as const)(
-    'goes on after PostgreSQL was stopped by %s and started again',
+    'continues after PostgreSQL was stopped by %s and started again',
     async (signal) => {
       const { finished, holder } = await startImport();
       await server.stop(signal);
@@ -188,8 +188,8 @@ describe('steps', () => {
   });
 });
 
-describe('a delete that ends while it writes', () => {
-  it('says how much is done, and is finished with --if-exists', async () => {
+describe('a delete that ends while writing', () => {
+  it('reports how many numbers are done, and is finished with --if-exists', async () => {
     const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
     const stop = new AbortController();
     const deleting = withDatabase((database) =>
