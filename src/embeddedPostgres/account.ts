@@ -53,11 +53,11 @@ export async function run(account: Account, program: string, args: string[], cwd
   const env = { ...process.env, ...environment, LC_ALL: 'C' };
   const user = prefix.length > 0 ? {} : owner;
   const child = spawn(file, rest, { ...user, cwd, env, detached: true, stdio: ['ignore', 'ignore', 'pipe'] });
-  let output = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (output += text));
+  let errorOutput = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (errorOutput += text));
   const listener = stop && addAbortListener(stop, () => child.kill('SIGINT'));
   const [code, signal] = await once(child, 'close').finally(() => listener?.[Symbol.dispose]());
   if (code === 0) return;
   stop?.throwIfAborted();
-  throw new Error(output.trim() || `${program} ended with ${code ?? signal}`);
+  throw new Error(errorOutput.trim() || `${program} ended with ${code ?? signal}`);
 }
