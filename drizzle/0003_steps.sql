@@ -1,6 +1,6 @@
--- Imports write in short transactions and lock only the rows that they change, so the gate that let them keep out all other
--- writers is not needed. Each attempt to drop its triggers waits for running transactions for 0.2 s at most, so that no other
--- program waits for longer.
+-- Imports write in short transactions and lock only the rows that they change, so the gate that let them keep out all
+-- other writers is not needed. Each attempt to drop its triggers waits for running transactions for 0.2 s at most, so
+-- that no other program waits for long.
 DO $$ BEGIN
   LOOP
     BEGIN
@@ -15,8 +15,8 @@ DO $$ BEGIN
 END $$;
 DROP FUNCTION pass_gate();
 
--- Derives the numbers of all rows in deferred. The trigger fires once for each row, but the first call deletes all of them;
--- later calls look only for their own row, since a scan would read all the dead rows each time.
+-- Derives the numbers of all rows in deferred. The trigger fires once for each row, but the first call deletes all of
+-- them; later calls look only for their own row, since a scan would read all the dead rows each time.
 CREATE OR REPLACE FUNCTION derive_deferred() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

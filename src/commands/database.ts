@@ -19,8 +19,8 @@ interface Access {
 
 /**
  * Reads the settings from the environment, and warns on standard error of variables that look like misspelled settings.
- * Removes libpq's variables (`PG*`), which the driver and PostgreSQL's programs would read, too: DATABASE_URL alone says
- * which database is used.
+ * Removes libpq's variables (`PG*`), which the driver and PostgreSQL's programs would read, too: DATABASE_URL alone
+ * says which database is used.
  */
 export function readSettings(): Config {
   for (const name of Object.keys(process.env)) if (/^PG/i.test(name)) delete process.env[name];
@@ -29,8 +29,8 @@ export function readSettings(): Config {
 }
 
 /**
- * Runs `use` with the URL of the database, after naming it on standard error: DATABASE_URL, which may not be reachable or
- * migrated yet, or an embedded one that runs until `use` ends.
+ * Runs `use` with the URL of the database, after naming it on standard error: DATABASE_URL, which may not be reachable
+ * or migrated yet, or an embedded one that runs until `use` ends.
  */
 export async function withDatabaseUrl(
   config: Config,
@@ -80,7 +80,9 @@ export function withConfiguredDatabase(stop: Stop, use: (database: Database) => 
   return withMigratedUrl(readSettings(), stop, (url) => abortable(stop.requested, withDatabase(url, use)));
 }
 
-/** Runs `use` likewise, and hands it the first signal so that it can report what it has done. The second abandons it. */
+/**
+ * Runs `use` likewise, and hands it the first signal so that it can report what it has done. The second abandons it.
+ */
 export function withStoppableDatabase(
   stop: Stop,
   use: (database: Database, signal: AbortSignal) => Promise<void>,

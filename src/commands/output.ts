@@ -21,8 +21,8 @@ export function write(text: string): Promise<void> {
 }
 
 /**
- * Writes a line about what the command has done to standard output. If that fails, writes it to standard error, since the
- * changes stay, and the command fails.
+ * Writes a line about what the command has done to standard output. If that fails, writes it to standard error, since
+ * the changes stay, and the command fails.
  * @throws {OutputError} if it was not written to standard output
  */
 export async function report(line: string): Promise<void> {

@@ -77,8 +77,8 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
 }
 
 /**
- * Migrates the database, and imports the demo data if `demo` is set. Retries until that succeeds, except with an embedded
- * database, which is already running. Calls `onObstacle` whenever the reason for waiting changes.
+ * Migrates the database, and imports the demo data if `demo` is set. Retries until that succeeds, except with an
+ * embedded database, which is already running. Calls `onObstacle` whenever the reason for waiting changes.
  * @returns whether it had to wait
  * @throws if waiting can't help, such as for a wrong password
  */

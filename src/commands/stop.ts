@@ -6,8 +6,8 @@ import { addAbortListener } from 'node:events';
 import { constants } from 'node:os';
 
 /**
- * Signals within this time count as one: Ctrl-C reaches every process of the terminal, and make, npm and npx forward it to
- * their children, which have already received it.
+ * Signals within this time count as one: Ctrl-C reaches every process of the terminal, and make, npm and npx forward it
+ * to their children, which have already received it.
  */
 const SAME_SIGNAL_MS = 300;
 

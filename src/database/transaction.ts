@@ -10,25 +10,27 @@ export type Transaction = Awaited<ReturnType<Database['$client']['reserve']>>;
 export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /**
- * Opens a connection for a sequence of transactions. PostgreSQL cancels a statement after `statementTimeout` milliseconds
- * (0: never), and a connection that stays silent for longer is closed.
+ * Opens a connection for a sequence of transactions. PostgreSQL cancels a statement after `statementTimeout`
+ * milliseconds (0: never), and a connection that stays silent for longer is closed.
  */
 export async function openSession({ url }: Database, statementTimeout = 0) {
   const database = openDatabase(url, { connections: 1, statementTimeout });
   const close = () => closeDatabase(database, 0);
   try {
-    // A query opens the connection. `reserve` alone never does (postgres.js with fetch_types off), and would not settle.
+    // A query opens the connection. `reserve` alone never does (postgres.js with fetch_types off), and would not
+    // settle.
     const limits = await timeLimits(database, statementTimeout);
     const sql = await database.$client.reserve();
     return {
       /**
-       * Runs `work` in a transaction. If it fails, closes the session, which rolls back: on a broken connection, a ROLLBACK
-       * would throw where it can't be caught.
+       * Runs `work` in a transaction. If it fails, closes the session, which rolls back: on a broken connection, a
+       * ROLLBACK would throw where it can't be caught.
        */
       async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
         try {
           await sql.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
-          // SET takes no snapshot, so the snapshot is taken by the first statement of `work`, after the locks that it begins with.
+          // SET takes no snapshot, so the snapshot is taken by the first statement of `work`, after the locks that it
+          // begins with.
           for (const limit of limits) await sql.unsafe(`SET LOCAL ${limit}`);
           const result = await work(sql);
           await sql`COMMIT`;
@@ -64,7 +66,10 @@ export async function inTransaction<T>(
 /** A setting that exists since PostgreSQL 17. */
 const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
 
-/** Returns settings for each transaction, since a pooler may impose the limits of pages on all clients (docs/operations.md). */
+/**
+ * Returns settings for each transaction, since a pooler may impose the limits of pages on all clients
+ * (docs/operations.md).
+ */
 async function timeLimits({ $client: sql }: Database, statementTimeout: number): Promise<string[]> {
   const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;
   const [{ dynamic_shared_memory_type: memory }] = await sql<[{ dynamic_shared_memory_type: string }]>`

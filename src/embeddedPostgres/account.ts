@@ -1,4 +1,6 @@
-/** The user that PostgreSQL's programs run as: the current one, or another instead of root, which PostgreSQL rejects. */
+/**
+ * The user that PostgreSQL's programs run as: the current one, or another instead of root, which PostgreSQL rejects.
+ */
 import { spawn } from 'node:child_process';
 import { addAbortListener, once } from 'node:events';
 import { statSync } from 'node:fs';
@@ -42,8 +44,8 @@ export async function accountFor(home: string, { postgres, environment }: Progra
 }
 
 /**
- * Runs a program in the folder `cwd`, in a new process group, so that Ctrl-C in the terminal does not reach it. Resolves when
- * it has ended.
+ * Runs a program in the folder `cwd`, in a new process group, so that Ctrl-C in the terminal does not reach it.
+ * Resolves when it has ended.
  * @param stop interrupts the program (SIGINT); its reason is thrown unless the program succeeds anyway
  * @throws Error with the program's standard error, in English
  */

@@ -13,7 +13,10 @@ const IMMEDIATE_STOP_TIMEOUT_MS = 6_000;
 const POLL_INTERVAL_MS = 20;
 /** The size in bytes above which the log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
-/** A part of the socket's name; no TCP port. Version 1.0.0 would connect to this TCP port, which only root can listen on. */
+/**
+ * A part of the socket's name; no TCP port. Version 1.0.0 would connect to this TCP port, which only root can listen
+ * on.
+ */
 const SOCKET_PORT = 1;
 const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;
 /** The longest path of a Unix socket in bytes: sun_path without its final NUL. */
@@ -27,8 +30,8 @@ const TRANSIENT_FAILURE = /postmaster\.pid|could not create any TCP|shared memor
 /** A cluster, with what it takes to start its server and connect to it. */
 export interface Cluster {
   /**
-   * The folder of `data`, `password`, `log` and the socket, which only its owner can enter. Programs run in it and get relative
-   * paths, because pg_ctl's shell would expand a `$`.
+   * The folder of `data`, `password`, `log` and the socket, which only its owner can enter. Programs run in it and get
+   * relative paths, because pg_ctl's shell would expand a `$`.
    */
   home: string;
   log: string;
@@ -102,7 +105,8 @@ async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: n
 const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
 
 /**
- * Starts the server, and waits until it is ready. If several processes try this, PostgreSQL's lock file lets one succeed.
+ * Starts the server, and waits until it is ready. If several processes try this, PostgreSQL's lock file lets one
+ * succeed.
  *
  * @param stop stops the server if it is not ready yet; its reason is thrown
  * @returns undefined, or the failure if it may pass soon
@@ -142,8 +146,9 @@ function lastLines(text: string): string {
 }
 
 /**
- * Stops the server by a fast shutdown, or, if that takes too long, by an immediate one, after which the next start replays
- * its log. Does not use `pg_ctl stop`, which mistakes a server that another process starts right away for the old one.
+ * Stops the server by a fast shutdown, or, if that takes too long, by an immediate one, after which the next start
+ * replays its log. Does not use `pg_ctl stop`, which mistakes a server that another process starts right away for the
+ * old one.
  *
  * @param hurry switches to the immediate shutdown
  */

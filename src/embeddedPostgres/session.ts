@@ -1,6 +1,6 @@
 /**
- * The session by which a process shows other processes that it uses the folder's PostgreSQL. The session of a killed process
- * disappears from pg_stat_activity, so there is nothing to clean up.
+ * The session by which a process shows other processes that it uses the folder's PostgreSQL. The session of a killed
+ * process disappears from pg_stat_activity, so there is nothing to clean up.
  */
 import postgres from 'postgres';
 import { addressOf } from '../database/address.js';
@@ -50,8 +50,8 @@ export async function openSession(server: Server) {
     if (!existing) await sql`CREATE DATABASE ${sql(DATABASE)}`;
   };
   try {
-    // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So at
-    // least one of the two sees the other.
+    // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So
+    // at least one of the two sees the other.
     if (await inTime(hasOther(LEAVING))) throw new Error('another process is stopping it');
     await inTime(createDatabase());
     isUsing = true;
@@ -62,7 +62,9 @@ export async function openSession(server: Server) {
   return {
     /** The URL of the database. */
     url: server(DATABASE),
-    /** Marks this process as leaving. Returns whether no other process uses PostgreSQL, so that it has to be stopped. */
+    /**
+     * Marks this process as leaving. Returns whether no other process uses PostgreSQL, so that it has to be stopped.
+     */
     leave() {
       isUsing = false;
       // A server that does not respond is of no use to other processes either.

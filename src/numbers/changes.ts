@@ -33,8 +33,8 @@ export const changedProfiles: Part = {
 };
 
 /**
- * Returns the condition that an existing number differs from the given one, apart from its entries. An `updated_at` before
- * the number's is ignored, because `updated_at` only moves forward.
+ * Returns the condition that an existing number differs from the given one, apart from its entries. An `updated_at`
+ * before the number's is ignored, because `updated_at` only moves forward.
  */
 const numberDiffers = (sql: Transaction) => sql`(
   (number.id, number.business_profile_id, number.created_at)
@@ -48,9 +48,9 @@ const numberDiffers = (sql: Transaction) => sql`(
 /**
  * Numbers that are new or changed. Their entries replace the existing ones.
  *
- * They are written in two passes, each in order of phone number: first 55 % of them, chosen by hash, then the rest. The first
- * pass appends within each term's range, which splits index pages and leaves them half full; the second pass fills them. The
- * indexes of postings then take 70 % of the space that they take after a single pass.
+ * They are written in two passes, each in order of phone number: first 55 % of them, chosen by hash, then the rest. The
+ * first pass appends within each term's range, which splits index pages and leaves them half full; the second pass
+ * fills them. The indexes of postings then take 70 % of the space that they take after a single pass.
  */
 export const changedNumbers: Part = {
   find: (sql) => sql<Row[]>`
@@ -74,8 +74,9 @@ export const changedNumbers: Part = {
   lock: lockNumbersAndEntries,
   async write(sql, rows) {
     await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
-    // New rows have no ON CONFLICT, which would add a fifth to the time: if another program has inserted the row meanwhile,
-    // the step fails and is retried. The INSERT into deferred derives the numbers even if the sources' triggers are disabled.
+    // New rows have no ON CONFLICT, which would add a fifth to the time: if another program has inserted the row
+    // meanwhile, the step fails and is retried. The INSERT into deferred derives the numbers even if the sources'
+    // triggers are disabled.
     await sql`
       WITH given AS MATERIALIZED (
         SELECT given.*, number.phone_number IS NULL AS is_new

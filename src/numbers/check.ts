@@ -1,4 +1,6 @@
-/** Compares the read model with its sources by deriving it again (drizzle/0001_derive.sql), and repairs it on request. */
+/**
+ * Compares the read model with its sources by deriving it again (drizzle/0001_derive.sql), and repairs it on request.
+ */
 import type { Database } from '../database/connect.js';
 import { inTransaction, planForWholeTables, type Transaction } from '../database/transaction.js';
 import { UserError } from '../userError.js';
@@ -71,16 +73,16 @@ async function deriveItems(database: Database, keep: boolean): Promise<Differenc
 
 /**
  * Finds postings under terms that their number's item does not have, which derive() does not look at, and adds them to
- * `stalePostings`. Numbers without an item were counted before, when they were derived. One statement reads both tables, so
- * that it sees a consistent state beside other writers.
+ * `stalePostings`. Numbers without an item were counted before, when they were derived. One statement reads both
+ * tables, so that it sees a consistent state beside other writers.
  */
 async function findStalePostings(database: Database, stalePostings: Spool): Promise<Difference> {
   const found: Difference = { what: 'have stale index entries', count: 0, examples: [] };
   let last: string | undefined;
   await inTransaction(database, 'READ COMMITTED', async (sql) => {
     await planForWholeTables(sql);
-    // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each posting with
-    // all numbers.
+    // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each
+    // posting with all numbers.
     await sql`SET LOCAL enable_nestloop = off`;
     await sql`SET LOCAL work_mem = '128MB'`;
     const postings = sql<Row[]>`

@@ -36,8 +36,8 @@ export function exportNumbers(
 }
 
 /**
- * Returns a page's items, one per line. Does not parse them, which would double the time: quotes inside strings are escaped,
- * so `,{"id":"` occurs only between items.
+ * Returns a page's items, one per line. Does not parse them, which would double the time: quotes inside strings are
+ * escaped, so `,{"id":"` occurs only between items.
  */
 function linesOf(items: string): string {
   return items.replaceAll(',{"id":"', '\n{"id":"');

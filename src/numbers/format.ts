@@ -10,8 +10,8 @@ const PAGE = /^\{\s*"(?:items|nextCursor)"\s*:/;
 const CONTINUES = /^\{(?:.*[{[,])?$/s;
 
 /**
- * Returns, from the first line that is not blank, what the input is and how to convert it to NDJSON; undefined if it may be
- * NDJSON, whose faulty lines are reported one by one.
+ * Returns, from the first line that is not blank, what the input is and how to convert it to NDJSON; undefined if it
+ * may be NDJSON, whose faulty lines are reported one by one.
  */
 export function otherFormat(line: Buffer): string | undefined {
   if (line.subarray(0, GZIP.length).equals(GZIP)) return `is compressed; ${convertBy('gunzip --stdout')}`;

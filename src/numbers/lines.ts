@@ -1,7 +1,10 @@
 /** The lines of an input, and their faults. */
 import type { Readable } from 'node:stream';
 
-/** The longest line in bytes: fits any number that the contract allows, with a thousand entries and all characters escaped. */
+/**
+ * The longest line in bytes: fits any number that the contract allows, with a thousand entries and all characters
+ * escaped.
+ */
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
 
 /** Lists all faults of one line in its message. */
@@ -44,8 +47,8 @@ export function isBlank(line: Buffer): boolean {
 }
 
 /**
- * Yields the lines of `input`, without line feeds. Cuts off a line somewhere beyond `MAX_LINE_BYTES`. Removes a byte order
- * mark from the beginning of any line, since the input may be several files.
+ * Yields the lines of `input`, without line feeds. Cuts off a line somewhere beyond `MAX_LINE_BYTES`. Removes a byte
+ * order mark from the beginning of any line, since the input may be several files.
  */
 export async function* linesOf(input: Readable, onRead: (length: number) => void = () => {}): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];

@@ -1,7 +1,9 @@
 /** The row locks of a step. */
 import type { Transaction } from '../database/transaction.js';
 
-/** Locks rows of `phoneNumbers`. Returns the phone numbers that another transaction holds; with `wait`, waits for them. */
+/**
+ * Locks rows of `phoneNumbers`. Returns the phone numbers that another transaction holds; with `wait`, waits for them.
+ */
 type Lock = (sql: Transaction, phoneNumbers: string[], wait: boolean) => Promise<{ key: string }[]>;
 
 /** Locks numbers and their entries FOR UPDATE, so that no other program can change them or add an entry. */

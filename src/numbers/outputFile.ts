@@ -5,8 +5,8 @@ import { lstat, open, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /**
- * Writes the file `name` by calling `fill`. Writes to a temporary file in the same folder, which replaces `name`, with its
- * permissions, only once `fill` has succeeded. Writes directly to a link, pipe or device.
+ * Writes the file `name` by calling `fill`. Writes to a temporary file in the same folder, which replaces `name`, with
+ * its permissions, only once `fill` has succeeded. Writes directly to a link, pipe or device.
  * @returns the result of `fill`
  */
 export async function writeWhole<T>(

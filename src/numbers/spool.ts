@@ -12,8 +12,8 @@ const BLOCK_SIZE = 256 * 1024;
 const LINE_FEED = 0x0a;
 
 /**
- * A queue of rows in a temporary file. All rows must be added before the first is taken. The file is unlinked at once, so
- * that even a killed command leaves nothing behind. Its calls block: a command has nothing else to do meanwhile.
+ * A queue of rows in a temporary file. All rows must be added before the first is taken. The file is unlinked at once,
+ * so that even a killed command leaves nothing behind. Its calls block: a command has nothing else to do meanwhile.
  * @throws {UserError} if the file can't be created, or the disk is full
  */
 export class Spool {

@@ -1,7 +1,7 @@
 /**
- * Changes numbers by lines of text. Checks all lines before writing any: copies them into a temporary table, which bounds
- * Node's memory, and checks them there against each other and the database. Then keeps the rows to write in spools, so that
- * writing does not depend on the connection of the temporary table.
+ * Changes numbers by lines of text. Checks all lines before writing any: copies them into a temporary table, which
+ * bounds Node's memory, and checks them there against each other and the database. Then keeps the rows to write in
+ * spools, so that writing does not depend on the connection of the temporary table.
  */
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';

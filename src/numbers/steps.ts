@@ -1,11 +1,10 @@
 /**
  * Writes many rows in steps: short transactions, so that no other program waits for long.
  *
- * # Locks
- * A step first locks all rows that it changes, without waiting. Rows that another transaction holds are left for a later
- * step. Later waits of a step (for a unique key, or a term that another transaction has just added) time out well below the
- * server's deadlock_timeout; then the step is rolled back and retried. So a step resolves its deadlocks itself, before
- * PostgreSQL detects them and ends another program's transaction.
+ * # Locks A step first locks all rows that it changes, without waiting. Rows that another transaction holds are left
+ * for a later step. Later waits of a step (for a unique key, or a term that another transaction has just added) time
+ * out well below the server's deadlock_timeout; then the step is rolled back and retried. So a step resolves its
+ * deadlocks itself, before PostgreSQL detects them and ends another program's transaction.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../database/connect.js';
@@ -32,7 +31,9 @@ export interface Steps {
    * @returns the keys of rows that another transaction holds
    */
   lock(sql: Transaction, keys: string[], wait: boolean): Promise<{ key: string }[]>;
-  /** Writes rows that are locked or don't exist. Called again with the same rows if the outcome of a commit is unknown. */
+  /**
+   * Writes rows that are locked or don't exist. Called again with the same rows if the outcome of a commit is unknown.
+   */
   write(sql: Transaction, rows: Row[]): Promise<void>;
   /** Called after each commit with the number of rows written. */
   onWritten?(count: number): void;
@@ -53,15 +54,18 @@ const MAX_SIZE = 1000;
 const MIN_SIZE = 20;
 /** The longest wait for a lock in milliseconds, unless a quarter of deadlock_timeout is less. */
 const LOCK_TIMEOUT_MS = 100;
-/** Deferred rows in memory above which no new rows are taken. */
-const MAX_DEFERRED = 5000;
+/** Postponed rows in memory above which no new rows are taken. */
+const MAX_POSTPONED = 5000;
 /** Milliseconds without progress after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 3000;
 /** Milliseconds into a step when its blockers are looked up: it is then waiting. */
 const LOOK_UP_AFTER_MS = 30;
 /** Milliseconds after which PostgreSQL cancels a statement; a connection that stays silent for longer is replaced. */
 const STATEMENT_TIMEOUT_MS = 30_000;
-/** How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or more). */
+/**
+ * How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or
+ * more).
+ */
 const RECONNECT_MS = 60_000;
 const RECONNECT_DELAY_MS = 250;
 /** The most conflicts of the same rows with concurrent writes of other programs. */
@@ -69,7 +73,10 @@ const MAX_CONFLICTS = 20;
 
 /** PostgreSQL's codes for a lock timeout and a deadlock. */
 const LOCK_FAILED = /^(55P03|40P01)$/;
-/** PostgreSQL's codes for a serialization failure, and for unique and foreign key violations: caused by concurrent writes. */
+/**
+ * PostgreSQL's codes for a serialization failure, and for unique and foreign key violations: caused by concurrent
+ * writes.
+ */
 const CONFLICT = /^(40001|23503|23505)$/;
 
 /** Rows to write in one transaction. */
@@ -83,17 +90,17 @@ interface Step {
  * @throws the first error that no retry helps against, or the reason of `signal`; written rows stay
  */
 export async function runSteps(database: Database, steps: Steps, { jobs = 1, signal }: Options = {}): Promise<void> {
-  const deferred: Step[] = [];
+  const postponed: Step[] = [];
   const failure = new AbortController();
   let lastProgress = performance.now();
 
-  /** Returns the next step: new rows, or deferred ones if there are too many or no others. */
+  /** Returns the next step: new rows, or postponed ones if there are too many or no others. */
   async function next(size: number): Promise<Step | undefined> {
     signal?.throwIfAborted();
     failure.signal.throwIfAborted();
-    const isFull = deferred.reduce((sum, { rows }) => sum + rows.length, 0) > MAX_DEFERRED;
+    const isFull = postponed.reduce((sum, { rows }) => sum + rows.length, 0) > MAX_POSTPONED;
     const rows = isFull ? [] : await steps.take(size);
-    return rows.length > 0 ? { rows, conflicts: 0 } : deferred.shift();
+    return rows.length > 0 ? { rows, conflicts: 0 } : postponed.shift();
   }
 
   /** Writes rows in a transaction. Returns the rows that another transaction holds, which are not written. */
@@ -125,7 +132,10 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
     }
   }
 
-  /** Writes the rows of a step that are free, or waits for one of them if none is. Returns the rows that are not written. */
+  /**
+   * Writes the rows of a step that are free, or waits for one of them if none is. Returns the rows that are not
+   * written.
+   */
   async function writeStep(session: Session, rows: Row[]): Promise<Row[]> {
     const busy = await write(session, rows);
     if (busy.length < rows.length) return busy;
@@ -146,7 +156,7 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
           session ??= await openSession(database, STATEMENT_TIMEOUT_MS);
           const rows = await writeStep(session, step.rows);
           unreachableSince = undefined;
-          if (rows.length > 0) deferred.push({ rows, conflicts: 0 });
+          if (rows.length > 0) postponed.push({ rows, conflicts: 0 });
           else if (step.rows.length === size) size = nextSize(size, performance.now() - start);
         } catch (error) {
           session = undefined;
@@ -159,7 +169,7 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
             unreachableSince = undefined;
             if (!LOCK_FAILED.test(code) && !(CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS)) throw error;
           }
-          deferred.push(step);
+          postponed.push(step);
           // Random, so that two programs that collided don't collide again.
           await sleep(Math.random() * LOCK_TIMEOUT_MS);
         }
