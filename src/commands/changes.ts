@@ -1,5 +1,5 @@
 /** Runs a change whose input is files of lines, for `import` and `delete`. */
-import { Format, Presets, SingleBar } from 'cli-progress';
+import cliProgress from 'cli-progress';
 import { InvalidArgumentError, Option } from 'commander';
 import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
 import { InputError, sentence } from '../numbers/lines.js';
@@ -44,12 +44,15 @@ export async function changeByFiles(names: string[], { allowEmpty, noun, run }: 
 const FORMAT = '{phase} {bar} {percentage}%  {value} of {total} {unit}, {rate}/s, {eta_formatted} left';
 
 /** Returns a remaining time, which cli-progress gives as the text `INF` while it is unknown. */
-const formatTime: typeof Format.TimeFormat = (seconds, options, step) =>
-  Number.isFinite(seconds) ? Format.TimeFormat(seconds, options, step) : '?';
+const formatTime: typeof cliProgress.Format.TimeFormat = (seconds, options, step) =>
+  Number.isFinite(seconds) ? cliProgress.Format.TimeFormat(seconds, options, step) : '?';
 
 /** Shows progress on a terminal, in two phases: megabytes read, if the input's size is known, then numbers written. */
 class ProgressBar {
-  readonly #bar = new SingleBar({ format: FORMAT, formatTime, stream: process.stderr, etaBuffer: 50 }, Presets.rect);
+  readonly #bar = new cliProgress.SingleBar(
+    { format: FORMAT, formatTime, stream: process.stderr, etaBuffer: 50 },
+    cliProgress.Presets.rect,
+  );
   /** Bytes of the input; undefined if unknown. */
   readonly #size: number | undefined;
   #phase = '';

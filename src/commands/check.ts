@@ -10,7 +10,7 @@ export function addCheck(program: CommandWithExamples, stop: Stop): void {
   program
     .command('check')
     .description('derive the read model again, and report numbers that differ')
-    .option('--repair', 'keep the derived rows, which repairs the read model')
+    .option('--repair', 'repair the numbers that differ')
     .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
     .action(({ repair = false }: { repair?: boolean }) =>
       withConfiguredDatabase(stop, (database) => checkDatabase(database, repair)),

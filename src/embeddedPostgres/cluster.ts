@@ -14,8 +14,8 @@ const POLL_INTERVAL_MS = 20;
 /** The size in bytes above which the log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
 /**
- * A part of the socket's name; no TCP port. Version 1.0.0 would connect to this TCP port, which only root can listen
- * on.
+ * The port in the socket's name, which is not a TCP port. Version 1.0.0 would send the password to this TCP port, on
+ * which only root can listen.
  */
 const SOCKET_PORT = 1;
 const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;

@@ -17,9 +17,8 @@ const PHONE_NUMBER = new RegExp(String(schema.pattern));
  * phone number. Keeps business profiles.
  * @param options.ifExists whether to skip numbers that don't exist
  * @returns the number of lines that are not blank, and of deleted numbers
- * @throws {InputError} if a line is not a phone number, is a repetition, or names a number that does not exist; then
- *   nothing
- *   has changed
+ * @throws {InputError} if a line is not a phone number, repeats an earlier one, or names a number that does not exist; then
+ *   nothing has changed
  * @throws {Unfinished} for any error while deleting
  */
 export async function deleteNumbers(

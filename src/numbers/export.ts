@@ -10,7 +10,7 @@ const PAGE_SIZE = 1000;
 /**
  * Exports the numbers that match `filter`, one item per line as in a response, ordered by phone number.
  * @param write writes some lines, and resolves when it can take more
- * @returns the numbers of written numbers and entries
+ * @returns the counts of written numbers and entries
  */
 export function exportNumbers(
   database: Database,

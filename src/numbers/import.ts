@@ -10,9 +10,9 @@ import { changeByLines, type Options } from './staging.js';
 
 /**
  * Imports the numbers of `input`, NDJSON with one item per line as in responses. Replaces a number that exists, with
- * its entries, but keeps its `id` and times if the line omits them. Each number changes in one transaction, different
- * numbers in different ones.
- * @returns the numbers of numbers and entries in the input
+ * its entries, but keeps its `id` and times if the line omits them. Each number changes in one transaction, but the
+ * import takes many.
+ * @returns the counts of numbers and entries in the input
  * @throws {InputError} if lines have faults; then nothing has changed
  * @throws {Unfinished} for any error while writing; importing the same input again finishes it
  */

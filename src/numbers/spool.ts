@@ -1,4 +1,4 @@
-/** Rows in a temporary file. They outlive the connection that they were read on, and take no memory. */
+/** Rows in a temporary file. They take no memory, and outlive the connection that they were read on. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, openSync, readSync, unlinkSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
