@@ -192,10 +192,12 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
     Array.from({ length: jobs }, () => openSession(database, STATEMENT_TIMEOUT_MS)),
   );
   const sessions = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
-  const failed = opening.find((result) => result.status === 'rejected');
-  if (!failed) return sessions;
+  const failures = opening.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+  if (failures.length === 0) return sessions;
   await Promise.all(sessions.map(({ close }) => close()));
-  if (jobs === 1 || codeOf(causeOf(failed.reason)) !== TOO_MANY_CONNECTIONS) throw failed.reason;
+  // Any of them: with many jobs, other connections may time out.
+  const isFull = failures.some((failure) => codeOf(causeOf(failure)) === TOO_MANY_CONNECTIONS);
+  if (jobs === 1 || !isFull) throw failures[0];
   throw new UserError(
     `PostgreSQL has ${sessions.length} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
   );
