@@ -17,7 +17,7 @@ $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src genera
 	@chmod +x dist/src/main.js
 	@touch $@
 
-# The generator is a Java program; without Java, all it prints is minified source.
+# The generator is a Java program. Without Java, it fails with minified source as its message.
 NEED_JAVA = @java -version >/dev/null 2>&1 || { echo 'Java 11 or later is needed; install it (Debian: apt install default-jre-headless; macOS: brew install openjdk)' >&2; exit 1; }
 
 .PHONY: help start dev build test test-soak check format generate clean
@@ -28,20 +28,20 @@ help: ## list the targets
 start: $(BUILT) ## serve with demo data and Swagger UI, on http://127.0.0.1:3000/docs
 	node dist/src/main.js serve --demo
 
-dev: $(INSTALLED) ## serve as make start does, from the sources, and start again whenever a file changes
+dev: $(INSTALLED) ## serve as make start does, from the sources, and restart when a file changes
 	DRAIN_SECONDS=0 npx tsx watch --clear-screen=false --include 'openapi/*.yaml' --include 'drizzle/*.sql' \
 	  --include 'browser/*' --include 'generated/types/**/*.ts' src/main.ts serve --demo
 
-build: $(BUILT) ## make the command: npx branded-phone-numbers …
+build: $(BUILT) ## build the command: npx branded-phone-numbers …
 
 test: $(BUILT) ## test every feature, in three minutes on two cores
 	npm run -s test
 
 SOAK := --project soak --project 'clock soak'
-test-soak: $(BUILT) ## test for longer: floods, faults, kills, stops, and what is tried at random
+test-soak: $(BUILT) ## run the long tests: floods, faults, kills, stops and random cases
 	npx vitest run $(SOAK)
 
-check: $(INSTALLED) ## format, lint, types, unused code, and that the generated files, the docs and the contract agree
+check: $(INSTALLED) ## check format, lint, types, unused code, generated files, docs and the contract
 	npm run -s check:format
 	npm run -s check:types
 	npm run -s check:unused
@@ -54,17 +54,17 @@ check: $(INSTALLED) ## format, lint, types, unused code, and that the generated 
 	npm run -s demo:numbers -- --check
 	scripts/check-generated
 
-format: $(INSTALLED) ## format, and fix what can be fixed automatically
+format: $(INSTALLED) ## format, and fix lint errors that can be fixed automatically
 	npm run -s format
 
-generate: $(INSTALLED) ## remake generated/types, the README's table, the Postman collection and openapi/openapi-3.0.json from openapi/openapi.yaml (needs Java 11 or later)
+generate: $(INSTALLED) ## regenerate generated/types, the README's table, the Postman collection and openapi/openapi-3.0.json from openapi/openapi.yaml (needs Java 11 or later)
 	$(NEED_JAVA)
 	npm run -s generate
 	npm run -s docs:table
 	npm run -s docs:postman
 	npm run -s docs:openapi-3.0
 
-clean: ## remove what was installed and built, but no data
+clean: ## remove installed and built files, but no data
 	rm -rf node_modules dist .cache
 
 include Makefile.maintainers

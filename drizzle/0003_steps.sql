@@ -1,5 +1,6 @@
--- Imports write in short transactions and lock the rows that they change, so no lock keeps all writers out any more. The
--- triggers go without holding up anybody else: each attempt waits for running transactions for a moment only.
+-- Imports write in short transactions and lock only the rows that they change, so the gate that let them keep out all
+-- other writers is not needed. Each attempt to drop its triggers waits for running transactions for 0.2 s at most, so
+-- that no other program waits for long.
 DO $$ BEGIN
   LOOP
     BEGIN
@@ -14,8 +15,8 @@ DO $$ BEGIN
 END $$;
 DROP FUNCTION pass_gate();
 
--- Derives at its first call for a transaction, or after SET CONSTRAINTS, what was put off until then. It is called for each
--- row, and has nothing to do if that row is gone: to look for others each time would read all the dead ones again.
+-- Derives the numbers of all rows in deferred. The trigger fires once for each row, but the first call deletes all of
+-- them; later calls look only for their own row, since a scan would read all the dead rows each time.
 CREATE OR REPLACE FUNCTION derive_deferred() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,4 +1,4 @@
-/** What a user of a command or an operator of the service can put right. */
+/** Errors that a user of a command or an operator of the service can fix. */
 
-/** The message says what is wrong and what to do, a line for each thing; a command prints it and nothing else. */
+/** Its message says what is wrong and what to do, one line for each fault. A command prints only the message, no stack. */
 export class UserError extends Error {}

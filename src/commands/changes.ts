@@ -1,5 +1,5 @@
-/** Changes by the lines of files, which `import` and `delete` make. */
-import { Presets, SingleBar } from 'cli-progress';
+/** Runs a change whose input is files of lines, for `import` and `delete`. */
+import cliProgress from 'cli-progress';
 import { InvalidArgumentError, Option } from 'commander';
 import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
 import { InputError, sentence } from '../numbers/lines.js';
@@ -8,9 +8,9 @@ import { report } from './output.js';
 
 const MAX_JOBS = 1000;
 
-/** The option for how many connections write at once. */
+/** Returns the option for the number of connections that write at once. */
 export const jobsOption = () =>
-  new Option('--jobs <number>', 'connections that write at once').default(DEFAULT_JOBS).argParser((text) => {
+  new Option('--jobs <number>', 'number of connections that write at once').default(DEFAULT_JOBS).argParser((text) => {
     const isCount = /^[1-9][0-9]*$/.test(text) && Number(text) <= MAX_JOBS;
     if (!isCount) throw new InvalidArgumentError(`It must be a whole number from 1 to ${MAX_JOBS}.`);
     return Number(text);
@@ -18,22 +18,22 @@ export const jobsOption = () =>
 
 interface Options {
   allowEmpty: boolean;
-  /** What the lines should hold. */
-  wanted: string;
-  /** Makes the change. Returns how many lines took part, and what to report. */
-  make(files: InputFiles, onProgress: (progress: Progress) => void): Promise<{ count: number; report: string }>;
+  /** What the lines hold, for a message: phone numbers. */
+  noun: string;
+  /** Makes the change. Returns the number of lines that are not blank, and the line to report. */
+  run(files: InputFiles, onProgress: (progress: Progress) => void): Promise<{ lines: number; report: string }>;
 }
 
-/** Makes a change by the lines of the files `names`, reports on the standard streams, and sets the exit status. */
-export async function changeByFiles(names: string[], { allowEmpty, wanted, make }: Options): Promise<void> {
+/** Runs a change with the files `names` as its input. Reports on the standard streams, and sets the exit status. */
+export async function changeByFiles(names: string[], { allowEmpty, noun, run }: Options): Promise<void> {
   const files = await openInputFiles(names);
   const bar = new ProgressBar(files.size);
   try {
-    const made = await make(files, (progress) => bar.show(progress)).finally(() => bar.stop());
-    await report(made.report);
-    if (made.count > 0 || allowEmpty) return;
-    // Most likely a mistake: the wrong file, or an earlier program in the pipe that failed.
-    console.error(`no ${wanted} in the input; pass --allow-empty if that is intended`);
+    const result = await run(files, (progress) => bar.show(progress)).finally(() => bar.stop());
+    await report(result.report);
+    if (result.lines > 0 || allowEmpty) return;
+    // Probably a mistake: the wrong file, or a program earlier in the pipe that failed.
+    console.error(`no ${noun} in the input; pass --allow-empty if that is intended`);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
     for (const fault of error.faults) console.error(sentence(fault, files.place));
@@ -41,11 +41,22 @@ export async function changeByFiles(names: string[], { allowEmpty, wanted, make 
   process.exitCode = 1;
 }
 
-/** Progress on a terminal: bytes read of the files' size, if it is known, then numbers written of those to write. */
+const FORMAT = '{phase} {bar} {percentage}%  {value} of {total} {unit}, {rate}/s, {eta_formatted} left';
+
+/** Returns a remaining time, which cli-progress gives as the text `INF` while it is unknown. */
+const formatTime: typeof cliProgress.Format.TimeFormat = (seconds, options, step) =>
+  Number.isFinite(seconds) ? cliProgress.Format.TimeFormat(seconds, options, step) : '?';
+
+/** Shows progress on a terminal, in two phases: megabytes read, if the input's size is known, then numbers written. */
 class ProgressBar {
+  readonly #bar = new cliProgress.SingleBar(
+    { format: FORMAT, formatTime, stream: process.stderr, etaBuffer: 50 },
+    cliProgress.Presets.rect,
+  );
+  /** Bytes of the input; undefined if unknown. */
   readonly #size: number | undefined;
-  #bar: SingleBar | undefined;
   #phase = '';
+  #phaseStart = 0;
 
   constructor(size: number | undefined) {
     this.#size = size;
@@ -58,21 +69,16 @@ class ProgressBar {
   }
 
   stop(): void {
-    this.#bar?.stop();
+    this.#bar.stop();
   }
 
   #update(phase: string, done: number, total: number, unit: string): void {
     if (phase !== this.#phase) {
-      this.stop();
-      this.#phase = phase;
-      const format = `${phase} {bar} {percentage}%  {value} of {total} ${unit}, {rate}/s, {eta_formatted} left`;
-      this.#bar = new SingleBar({ format, stream: process.stderr, etaBuffer: 50 }, Presets.rect);
-      this.#start = performance.now();
-      this.#bar.start(Math.round(total), 0, { rate: 0 });
+      this.#bar.stop();
+      [this.#phase, this.#phaseStart] = [phase, performance.now()];
+      this.#bar.start(Math.round(total), 0, { phase, unit, rate: 0 });
     }
-    const rate = Math.round(done / ((performance.now() - this.#start) / 1000));
-    this.#bar?.update(Math.floor(done), { rate });
+    const seconds = (performance.now() - this.#phaseStart) / 1000;
+    this.#bar.update(Math.floor(done), { rate: seconds > 0 ? Math.round(done / seconds) : 0 });
   }
-
-  #start = 0;
 }

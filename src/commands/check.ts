@@ -1,23 +1,23 @@
-/** `check`: whether everything that the database derives is right. */
-
+/** `check`: compares the read model with its sources. */
 import type { Database } from '../database/connect.js';
 import { deriveAll } from '../numbers/check.js';
 import { withConfiguredDatabase } from './database.js';
 import { report } from './output.js';
 import type { CommandWithExamples } from './program.js';
+import type { Stop } from './stop.js';
 
-export function addCheck(program: CommandWithExamples): void {
+export function addCheck(program: CommandWithExamples, stop: Stop): void {
   program
     .command('check')
-    .description('derive everything again, and report what differed')
-    .option('--repair', 'keep what was derived')
+    .description('derive the read model again, and report numbers that differ')
+    .option('--repair', 'repair the numbers that differ')
     .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
     .action(({ repair = false }: { repair?: boolean }) =>
-      withConfiguredDatabase((database) => checkDatabase(database, repair)),
+      withConfiguredDatabase(stop, (database) => checkDatabase(database, repair)),
     );
 }
 
-/** Reports what differed; the exit status is 1 where it still does. */
+/** Reports the differences. Sets the exit status to 1 if they remain. */
 async function checkDatabase(database: Database, isRepairing: boolean): Promise<void> {
   const differences = await deriveAll(database, { keep: isRepairing });
   for (const { count, what, examples } of differences) {
@@ -25,6 +25,6 @@ async function checkDatabase(database: Database, isRepairing: boolean): Promise<
     if (isRepairing) await report(`repaired: ${line}`);
     else console.error(line);
   }
-  if (differences.length === 0 || isRepairing) await report('all that is derived is right');
+  if (differences.length === 0 || isRepairing) await report('OK: the read model matches its sources');
   else process.exitCode = 1;
 }

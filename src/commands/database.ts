@@ -1,4 +1,4 @@
-/** The database that a command works on: DATABASE_URL, or an embedded one. */
+/** The database that a command uses: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
 import { type Config, misspelledSettings, readConfig } from '../config.js';
 import { addressOf } from '../database/address.js';
@@ -7,9 +7,10 @@ import { isConnectionBroken } from '../database/errors.js';
 import { migrateDatabase } from '../database/migrations.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
 import { printable } from '../messages/shorten.js';
+import { Unfinished } from '../numbers/staging.js';
 import { migrationsFolder } from '../packageFolder.js';
 import { UserError } from '../userError.js';
-import { stop, unlessStopped } from './stop.js';
+import { abortable, type Stop } from './stop.js';
 
 interface Access {
   /** Whether the command may create an empty embedded database if there is none yet. */
@@ -17,9 +18,9 @@ interface Access {
 }
 
 /**
- * Reads the settings from the environment; names on standard error each variable that looks like a misspelled one. Removes
- * the variables of libpq, which the driver and PostgreSQL's programs would read as well: nothing but DATABASE_URL says where
- * the database is and how it is reached.
+ * Reads the settings from the environment, and warns on standard error of variables that look like misspelled settings.
+ * Removes libpq's variables (`PG*`), which the driver and PostgreSQL's programs would read, too: DATABASE_URL alone
+ * says which database is used.
  */
 export function readSettings(): Config {
   for (const name of Object.keys(process.env)) if (/^PG/i.test(name)) delete process.env[name];
@@ -28,11 +29,12 @@ export function readSettings(): Config {
 }
 
 /**
- * Runs `use` with the address of a database, which may not be reachable or migrated yet: DATABASE_URL, or an embedded one
- * that runs until `use` ends. Names it on standard error.
+ * Runs `use` with the URL of the database, after naming it on standard error: DATABASE_URL, which may not be reachable
+ * or migrated yet, or an embedded one that runs until `use` ends.
  */
 export async function withDatabaseUrl(
   config: Config,
+  stop: Stop,
   use: (url: string) => Promise<void>,
   { mayCreate = false }: Access = {},
 ): Promise<void> {
@@ -45,24 +47,25 @@ export async function withDatabaseUrl(
   if (!mayCreate && !isEmbeddedPostgres(folder)) {
     throw new UserError(
       `There is no database in ${folder}. Run this in the folder that the service runs in, or set DATABASE_URL to ` +
-        'its PostgreSQL. Only serve and import make a new database.',
+        'its PostgreSQL. Only serve and import create a database.',
     );
   }
   console.error(`database: embedded PostgreSQL in ${folder}`);
-  const embedded = await openEmbeddedPostgres(folder, { stop: stop.asked, hurry: stop.now });
+  const embedded = await openEmbeddedPostgres(folder, { stop: stop.requested, hurry: stop.forced });
   try {
     await use(embedded.url);
   } catch (error) {
     if (!isConnectionBroken(error)) throw error;
-    throw new UserError(`The embedded PostgreSQL has ended its connections; ${embedded.log} says why.`, {
+    const failure = new UserError(`The embedded PostgreSQL closed its connections; see ${embedded.log}`, {
       cause: error,
     });
+    throw error instanceof Unfinished ? new Unfinished(error.message, { cause: failure }) : failure;
   } finally {
     await embedded.close();
   }
 }
 
-/** Runs `use` with a pool on `url`. */
+/** Runs `use` with a connection pool for `url`. */
 export async function withDatabase(url: string, use: (database: Database) => Promise<void>): Promise<void> {
   const database = openDatabase(url);
   try {
@@ -72,32 +75,41 @@ export async function withDatabase(url: string, use: (database: Database) => Pro
   }
 }
 
-/** Runs `use` with a pool on the migrated database that the environment names; a signal ends it. */
-export function withConfiguredDatabase(use: (database: Database) => Promise<void>, access?: Access): Promise<void> {
-  return withMigratedUrl(readSettings(), (url) => unlessStopped(stop.asked, withDatabase(url, use)), access);
+/** Runs `use` with a pool for the database of the environment, once migrated. The first signal abandons it. */
+export function withConfiguredDatabase(stop: Stop, use: (database: Database) => Promise<void>): Promise<void> {
+  return withMigratedUrl(readSettings(), stop, (url) => abortable(stop.requested, withDatabase(url, use)));
 }
 
-/** Does so for a command that ends by itself at the first signal, to report what it has done; the second one ends it. */
+/**
+ * Runs `use` likewise, and hands it the first signal so that it can report what it has done. The second abandons it.
+ */
 export function withStoppableDatabase(
+  stop: Stop,
   use: (database: Database, signal: AbortSignal) => Promise<void>,
   access?: Access,
 ): Promise<void> {
   return withMigratedUrl(
     readSettings(),
+    stop,
     (url) =>
-      unlessStopped(
-        stop.now,
-        withDatabase(url, (database) => use(database, stop.asked)),
+      abortable(
+        stop.forced,
+        withDatabase(url, (database) => use(database, stop.requested)),
       ),
     access,
   );
 }
 
-/** Runs `use` as {@link withDatabaseUrl} does, once the database is migrated. */
-export function withMigratedUrl(config: Config, use: (url: string) => Promise<void>, access?: Access): Promise<void> {
+/** Migrates the database, then runs `use` as {@link withDatabaseUrl} does. */
+export function withMigratedUrl(
+  config: Config,
+  stop: Stop,
+  use: (url: string) => Promise<void>,
+  access?: Access,
+): Promise<void> {
   const migrateAndUse = async (url: string) => {
-    await unlessStopped(stop.asked, migrateDatabase(url, migrationsFolder));
+    await abortable(stop.requested, migrateDatabase(url, migrationsFolder));
     await use(url);
   };
-  return withDatabaseUrl(config, migrateAndUse, access);
+  return withDatabaseUrl(config, stop, migrateAndUse, access);
 }

@@ -1,10 +1,11 @@
-/** `delete`: removes numbers from the database. */
+/** `delete`: deletes numbers by their phone numbers. */
 import { existsSync } from 'node:fs';
 import { deleteNumbers } from '../numbers/delete.js';
 import { UserError } from '../userError.js';
 import { changeByFiles, jobsOption } from './changes.js';
 import { withStoppableDatabase } from './database.js';
 import type { CommandWithExamples } from './program.js';
+import type { Stop } from './stop.js';
 
 interface Options {
   allowEmpty?: boolean;
@@ -12,13 +13,13 @@ interface Options {
   jobs?: number;
 }
 
-export function addDelete(program: CommandWithExamples): void {
+export function addDelete(program: CommandWithExamples, stop: Stop): void {
   program
     .command('delete')
-    .description('delete numbers, given as phone numbers, one a line; none if a line is wrong')
-    .argument('[file...]', 'the files; without one, or as -, standard input')
-    .option('--allow-empty', 'succeed even if there is no phone number to delete')
-    .option('--if-exists', 'pass over numbers that do not exist')
+    .description('delete numbers by phone number, one per line; if any line is invalid, delete none')
+    .argument('[file...]', 'files of phone numbers; standard input if omitted or -')
+    .option('--allow-empty', 'succeed even if the input has no phone numbers')
+    .option('--if-exists', 'skip numbers that do not exist')
     .addOption(jobsOption())
     .examples(
       'branded-phone-numbers delete gone.txt',
@@ -28,16 +29,16 @@ export function addDelete(program: CommandWithExamples): void {
     .action(async (names: string[], { allowEmpty = false, ...options }: Options) => {
       const number = names.find((name) => /^\+?\d{7,15}$/.test(name) && !existsSync(name));
       if (number) {
-        const right = `echo ${number} | branded-phone-numbers delete`;
-        throw new UserError(`delete reads phone numbers from files or from standard input: ${right}`);
+        const example = `echo ${number} | branded-phone-numbers delete`;
+        throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
       }
-      await withStoppableDatabase((database, signal) =>
+      await withStoppableDatabase(stop, (database, signal) =>
         changeByFiles(names.length > 0 ? names : ['-'], {
           allowEmpty,
-          wanted: 'phone numbers',
-          async make({ stream }, onProgress) {
+          noun: 'phone numbers',
+          async run({ stream }, onProgress) {
             const { deleted, lines } = await deleteNumbers(database, stream, { ...options, signal, onProgress });
-            return { count: lines, report: `deleted ${deleted} numbers` };
+            return { lines, report: `deleted ${deleted} numbers` };
           },
         }),
       );

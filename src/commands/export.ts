@@ -1,4 +1,4 @@
-/** `export`: writes the numbers of the database in the form that `import` reads. */
+/** `export`: writes numbers as NDJSON that `import` reads. */
 import type { Database } from '../database/connect.js';
 import { exportNumbers } from '../numbers/export.js';
 import { writeWhole } from '../numbers/outputFile.js';
@@ -7,15 +7,19 @@ import { withConfiguredDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
 import { write } from './output.js';
 import type { CommandWithExamples } from './program.js';
+import type { Stop } from './stop.js';
 
-export function addExport(program: CommandWithExamples): void {
+export function addExport(program: CommandWithExamples, stop: Stop): void {
   const command = program
     .command('export')
-    .description('write the numbers of one moment as NDJSON, an item of the API a line, which import reads')
-    .argument('[file]', 'where to write; without it, or with -, standard output');
+    .description('write a snapshot of the numbers as NDJSON that import reads, one API item per line')
+    .argument('[file]', 'the file to write; standard output if it is omitted or -');
   addFilterOptions(command);
   command
-    .addHelpText('after', '\nDifferent options narrow the list, several values of one option widen it, as in the API.')
+    .addHelpText(
+      'after',
+      '\nDifferent options are combined with AND, several values of one option with OR, as in the API.',
+    )
     .examples(
       'branded-phone-numbers export numbers.ndjson',
       "branded-phone-numbers export --status rejected --carrier 'AT&T' --carrier Verizon > rejected.ndjson",
@@ -23,7 +27,7 @@ export function addExport(program: CommandWithExamples): void {
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withConfiguredDatabase((database) => exportTo(file, database, filter));
+      await withConfiguredDatabase(stop, (database) => exportTo(file, database, filter));
     });
 }
 

@@ -1,4 +1,4 @@
-/** How a command reports what made it fail, and the exit status. */
+/** How a command reports its failure, and its exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
 import { causeOf, codeOf, isConnectionBroken } from '../database/errors.js';
 import { printable } from '../messages/shorten.js';
@@ -7,14 +7,14 @@ import { UserError } from '../userError.js';
 import { OutputError } from './output.js';
 import { Stopped } from './stop.js';
 
-/** What a shell reports for a program that SIGPIPE (13) ends, as `yes | head` does. */
-const READER_HAS_GONE = 128 + 13;
+/** The exit status that a shell reports for a program ended by SIGPIPE (13), such as `yes` in `yes | head`. */
+const PIPE_CLOSED = 128 + 13;
 
-/** Does the work of the process, says on standard error what made it fail, and sets the exit status. */
-export async function runToItsEnd(work: () => Promise<unknown>): Promise<void> {
-  // Node ends once nothing is left that could happen, even if something is still awaited, with status 13 and no word.
+/** Runs the command. Reports a failure on standard error, and sets the exit status. */
+export async function runCommand(work: () => Promise<unknown>): Promise<void> {
+  // Once no events are pending, Node exits silently with status 13, even if a promise is still awaited.
   const onNothingLeft = () => {
-    console.error('The command stopped halfway: it waits for what will never happen. This is a fault of the program.');
+    console.error('exited with work still pending. This is a bug.');
     process.exitCode = 1;
   };
   process.once('beforeExit', onNothingLeft);
@@ -29,8 +29,8 @@ export async function runToItsEnd(work: () => Promise<unknown>): Promise<void> {
 
 function reportFailure(error: unknown): void {
   process.exitCode = 1;
-  // The reader of the pipe has seen enough: nothing went wrong.
-  if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') process.exitCode = READER_HAS_GONE;
+  // The reader of the pipe closed it, as head does: not a failure, so no message.
+  if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') process.exitCode = PIPE_CLOSED;
   else if (error instanceof Unfinished) {
     console.error(error.cause instanceof Stopped ? error.cause.message : explain(error.cause));
     console.error(error.message);
@@ -43,11 +43,11 @@ function reportFailure(error: unknown): void {
 /** OpenSSL's codes for a certificate that it does not trust, as Node names them. */
 const UNTRUSTED = /^(CERT_|CRL_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_CA$)/;
 
-/** What servers and poolers say when they refuse a connection, and what helps. */
+/** How servers and poolers word a refused connection, and what to do about it. */
 const REFUSALS: readonly [RegExp, string][] = [
   [
     /^unsupported startup parameter/i,
-    'the pooler in DATABASE_URL does not take the settings of a session; name the host of PostgreSQL itself, or have ' +
+    'the pooler in DATABASE_URL does not accept session settings; name the host of PostgreSQL itself, or have ' +
       'PgBouncer ignore and set them as deploy/pgbouncer does',
   ],
   [
@@ -56,25 +56,27 @@ const REFUSALS: readonly [RegExp, string][] = [
   ],
 ];
 
-/** Returns the messages of an error: Node gives one for each address of a host that it has tried. */
+/** Returns the error's messages, separated by commas: Node has one for each address of the host that it tried. */
 export function reasonsOf(error: unknown): string {
   const cause = causeOf(error);
   const { errors = [cause] } = cause as { errors?: unknown[] };
-  const messages = errors.map((each) => (each as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'));
+  const messages = errors.map((failure) =>
+    (failure as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
+  );
   return printable(messages.join(', '));
 }
 
-/** Returns what a user needs to see of an error: its message, or all of it if it is a bug in this program. */
+/** Returns what to show of an error: its message, or, if it is a bug in this program, the error with its stack. */
 export function explain(error: unknown): unknown {
   if (error instanceof UserError) return error.message;
   if (error instanceof DrizzleQueryError) return explain(error.cause);
   if (error instanceof Error && UNTRUSTED.test(codeOf(error))) {
-    return `the certificate of PostgreSQL is not trusted (${error.message}); name that of its authority by sslrootcert=FILE in DATABASE_URL`;
+    return `the certificate of PostgreSQL is not trusted (${error.message}); add sslrootcert=FILE, with its authority's certificate, to DATABASE_URL`;
   }
   const advice = REFUSALS.find(([pattern]) => codeOf(error) && pattern.test((error as Error).message))?.[1];
   if (advice) return printable(`${(error as Error).message}: ${advice}`);
   if (isConnectionBroken(error)) {
-    return `PostgreSQL can't be reached, or has ended the connection (${reasonsOf(error)}). What was not committed is undone: run this again once PostgreSQL answers.`;
+    return `PostgreSQL can't be reached, or has ended the connection (${reasonsOf(error)}). Uncommitted changes were rolled back: run this again once PostgreSQL responds.`;
   }
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
   return error instanceof Error && 'code' in error ? printable(error.message) : error;

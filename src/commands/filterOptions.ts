@@ -1,4 +1,4 @@
-/** The list's filters as options of a command: named, bounded and checked by the contract, as in a request. */
+/** The list's filters as command-line options, with the names, bounds and checks of the contract. */
 import type { Command } from 'commander';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { parameters, resolve } from '../contract.js';
@@ -6,10 +6,10 @@ import { ProblemError } from '../problem/problem.js';
 import type { Filter } from '../request/filter.js';
 import { UserError } from '../userError.js';
 
-/** The parameters of the list that say which numbers, not which page of them. */
+/** The list's parameters, without those that choose a page. */
 const filters = [...parameters.values()].filter(({ name }) => !['nextCursor', 'size'].includes(name));
 
-/** Adds an option for each filter to `command`, which may be repeated where the parameter may. */
+/** Adds an option to `command` for each filter; it is repeatable if the parameter is. */
 export function addFilterOptions(command: Command): void {
   for (const { name, description = '', schema } of filters) {
     const { enum: choices = [] } = resolve(schema.items ?? schema);
@@ -21,20 +21,20 @@ export function addFilterOptions(command: Command): void {
     command.option(
       `${flagOf(name)} <value>`,
       notes.filter(Boolean).join(' '),
-      (value: string, earlier: string[] = []) => [...earlier, value],
+      (value: string, previous: string[] = []) => [...previous, value],
     );
   }
 }
 
 /**
- * Reads the filter out of a command's options.
- * @throws {UserError} naming every value that would be invalid in a request, too
+ * Returns the filter that a command's options give.
+ * @throws {UserError} with a line for each invalid value
  */
 export async function readFilter(options: Record<string, string[] | undefined>): Promise<Filter> {
   const search = new URLSearchParams(
     filters.flatMap(({ name }) => (options[name] ?? []).map((value): [string, string] => [name, value])),
   );
-  // Loaded only here, since every other command starts faster without it.
+  // Loaded here, since other commands start faster without it.
   const { readQuery } = await import('../request/query.js');
   try {
     return (await readQuery(`${operation.path}?${search}`)).filter;
@@ -46,7 +46,7 @@ export async function readFilter(options: Record<string, string[] | undefined>):
   }
 }
 
-/** `detailedStatus` → `--detailed-status`, which commander turns back. */
+/** Returns the option for a parameter: `--detailed-status` for `detailedStatus`. Commander converts it back. */
 function flagOf(name: string): string {
   return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }

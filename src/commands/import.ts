@@ -1,10 +1,11 @@
-/** `import`: numbers from files into the database. */
+/** `import`: writes numbers from NDJSON files into the database. */
 import type { Database } from '../database/connect.js';
 import { changeByFiles, jobsOption } from './changes.js';
 import { withStoppableDatabase } from './database.js';
 import type { CommandWithExamples } from './program.js';
+import type { Stop } from './stop.js';
 
-/** A number as an import takes it: with all that it needs, and nothing more. */
+/** The members that a number in an import must have. */
 const ITEM = {
   phoneNumber: '+14155550123',
   businessProfile: { id: '6513270e-269e-4d37-b2a7-4de452e6b438', businessName: 'Circle Bank', status: 'approved' },
@@ -15,12 +16,12 @@ const ITEM = {
   carrierStatuses: [{ carrier: 'AT&T', feature: 'brandedCallerId', detailedStatus: 'approved.optIn' }],
 };
 
-export function addImport(program: CommandWithExamples): void {
+export function addImport(program: CommandWithExamples, stop: Stop): void {
   program
     .command('import')
-    .description('import numbers from NDJSON files, an item of the API a line; none if a line is wrong')
-    .argument('<file...>', 'the files; - is standard input')
-    .option('--allow-empty', 'succeed even if there are no numbers in the files')
+    .description('import numbers from NDJSON files, one API item per line; if any line is invalid, import none')
+    .argument('<file...>', 'NDJSON files; - is standard input')
+    .option('--allow-empty', 'succeed even if the files have no numbers')
     .addOption(jobsOption())
     .addHelpText('after', `\nA line of a file:\n  ${JSON.stringify(ITEM)}`)
     .examples(
@@ -29,7 +30,7 @@ export function addImport(program: CommandWithExamples): void {
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((files: string[], options: Options) =>
-      withStoppableDatabase((database, signal) => importFiles(database, files, { ...options, signal }), {
+      withStoppableDatabase(stop, (database, signal) => importFiles(database, files, { ...options, signal }), {
         mayCreate: true,
       }),
     );
@@ -40,7 +41,7 @@ interface Options {
   jobs?: number;
 }
 
-/** Imports the files `names`, reports on the standard streams, and sets the exit status. */
+/** Imports the files `names`. Reports on the standard streams, and sets the exit status. */
 export function importFiles(
   database: Database,
   names: string[],
@@ -48,13 +49,13 @@ export function importFiles(
 ): Promise<void> {
   return changeByFiles(names, {
     allowEmpty,
-    wanted: 'numbers',
-    async make({ stream }, onProgress) {
-      // Loaded only here, since every other command starts faster without what validates a line.
+    noun: 'numbers',
+    async run({ stream }, onProgress) {
+      // Loaded here, since other commands start faster without the validator.
       const { importNumbers } = await import('../numbers/import.js');
       const { numbers, carrierStatuses } = await importNumbers(database, stream, { ...options, onProgress });
       const report = `imported ${counted(numbers, 'number')}, ${counted(carrierStatuses, 'carrier status')}`;
-      return { count: numbers, report };
+      return { lines: numbers, report };
     },
   });
 }

@@ -1,29 +1,29 @@
-/** Standard output: a command whose output can't be written has failed. */
+/** Standard output. A command that can't write to it has failed. */
 import { UserError } from '../userError.js';
 
-/** Standard output could not be written; the code of its cause is EPIPE where the reader has gone. */
+/** Writing to standard output failed. The code of its cause is EPIPE if the reader closed the pipe. */
 export class OutputError extends UserError {}
 
-// Each error comes to the write's callback as well; without this listener it would end the process before that.
+// The callback of write() gets each error, too; without a listener, the error would end the process first.
 process.stdout.on('error', () => {});
 
 /**
- * Writes `text` to standard output, as it is.
- * @throws {OutputError} when it was not written
+ * Writes `text` to standard output. Resolves once it is written.
+ * @throws {OutputError} if it was not written
  */
 export function write(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
     process.stdout.write(text, (cause) => {
-      if (cause) reject(new OutputError(`standard output could not be written: ${cause.message}`, { cause }));
+      if (cause) reject(new OutputError(`could not write to standard output: ${cause.message}`, { cause }));
       else resolve();
     });
   });
 }
 
 /**
- * Writes the line that says what a command has done. If standard output can't be written, the line goes to standard error,
- * because what was done stays done, and the command fails.
- * @throws {OutputError} when it was not written to standard output
+ * Writes a line about what the command has done to standard output. If that fails, writes it to standard error, since
+ * the changes stay, and the command fails.
+ * @throws {OutputError} if it was not written to standard output
  */
 export async function report(line: string): Promise<void> {
   try {

@@ -1,4 +1,4 @@
-/** The program `branded-phone-numbers` with its commands, each of which is a file beside this one. */
+/** The program `branded-phone-numbers`. Each of its commands has a file in this folder. */
 import { Command, type OutputConfiguration } from 'commander';
 import { contract } from '../contract.js';
 import { printable } from '../messages/shorten.js';
@@ -9,44 +9,45 @@ import { addImport } from './import.js';
 import { addKeys } from './keys.js';
 import { addMigrate } from './migrate.js';
 import { addServe } from './serve.js';
+import type { Stop } from './stop.js';
 
 /** A command whose help ends with examples. */
 export class CommandWithExamples extends Command {
-  /** For the commands of this one. */
+  /** Makes subcommands of the same class. */
   override createCommand(name?: string): CommandWithExamples {
     return new CommandWithExamples(name);
   }
 
-  /** Adds examples, each a line that can be typed as it is. */
+  /** Adds examples to the help, each a complete command line. */
   examples(...lines: string[]): this {
     return this.addHelpText('after', ['\nExamples:', ...lines].join('\n  '));
   }
 }
 
-/** The program, ready to parse the arguments of a command line. */
-export function createProgram(): Command {
+/** Returns the program, ready to parse command lines; `stop` ends its commands. */
+export function createProgram(stop: Stop): Command {
   const program = new CommandWithExamples('branded-phone-numbers')
     .description(contract.info.summary)
     .version(contract.info.version);
-  addServe(program);
-  addMigrate(program);
-  addImport(program);
-  addExport(program);
-  addDelete(program);
-  addCheck(program);
-  addKeys(program);
-  sayWhereHelpIs(program);
+  addServe(program, stop);
+  addMigrate(program, stop);
+  addImport(program, stop);
+  addExport(program, stop);
+  addDelete(program, stop);
+  addCheck(program, stop);
+  addKeys(program, stop);
+  pointToHelp(program);
   return program;
 }
 
-/** Shows what can't be seen of the arguments that an error repeats. */
+/** Escapes invisible characters of arguments that an error message repeats. */
 const PRINTABLE: OutputConfiguration = {
   outputError: (text, write) => write(text.replace(/.+/g, printable)),
 };
 
-/** An argument error ends with a pointer to the help: printing all of it would make the reason scroll away. */
-function sayWhereHelpIs(command: Command, path = command.name()): void {
+/** Ends argument errors with a pointer to the help: the whole help would push the message off the screen. */
+function pointToHelp(command: Command, path = command.name()): void {
   command.configureOutput(PRINTABLE);
-  command.showHelpAfterError(`${path} --help shows how it is used`);
-  for (const each of command.commands) sayWhereHelpIs(each, `${path} ${each.name()}`);
+  command.showHelpAfterError(`see ${path} --help`);
+  for (const subcommand of command.commands) pointToHelp(subcommand, `${path} ${subcommand.name()}`);
 }

@@ -1,4 +1,4 @@
-/** `serve`: the service, until a signal ends it. */
+/** `serve`: runs the service until a signal stops it. */
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,16 +15,16 @@ import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
 import { explain, reasonsOf } from './failure.js';
 import { importFiles } from './import.js';
 import type { CommandWithExamples } from './program.js';
-import { Stopped, stop, unlessStopped } from './stop.js';
+import { abortable, type Stop, Stopped } from './stop.js';
 
-/** Milliseconds between attempts to prepare a database that can't be used yet. */
+/** Milliseconds between attempts to prepare a database that is not usable yet. */
 const RETRY_INTERVAL_MS = 500;
 
-export function addServe(program: CommandWithExamples): void {
+export function addServe(program: CommandWithExamples, stop: Stop): void {
   program
     .command('serve')
     .description('serve the API, its documentation at /docs and its health at /healthz and /readyz')
-    .option('--demo', 'import the demo data first, if there are no numbers')
+    .option('--demo', 'import demo data first if the database has no numbers')
     .examples(
       'branded-phone-numbers serve --demo',
       'PORT=8080 branded-phone-numbers serve',
@@ -36,10 +36,10 @@ export function addServe(program: CommandWithExamples): void {
       let log: Log | undefined;
       const use = async (url: string) => {
         log = (await import('../log.js')).openLog(config);
-        await serve(config, url, log, demo);
+        await serve(config, stop, url, log, demo);
       };
       try {
-        await withDatabaseUrl(config, use, { mayCreate: true });
+        await withDatabaseUrl(config, stop, use, { mayCreate: true });
       } catch (error) {
         if (!(error instanceof Stopped)) log?.fatal(explain(error) as Error);
         throw error;
@@ -47,8 +47,8 @@ export function addServe(program: CommandWithExamples): void {
     });
 }
 
-async function serve(config: Config, url: string, log: Log, demo: boolean): Promise<void> {
-  // Loaded only here, since every other command starts in half of the time without it.
+async function serve(config: Config, stop: Stop, url: string, log: Log, demo: boolean): Promise<void> {
+  // Loaded here, since other commands start in half the time without it.
   const { startService } = await import('../server.js');
   const service = await startService(config, url, log);
   const onObstacle = (obstacle: Obstacle) => {
@@ -56,44 +56,50 @@ async function serve(config: Config, url: string, log: Log, demo: boolean): Prom
     service.waitFor(obstacle);
   };
   const start = async () => {
-    if (await prepare(config, url, demo, onObstacle)) log.info('PostgreSQL can be used: starting');
-    // The service starts even if this can't be found out.
+    if (await prepare(config, stop, url, demo, onObstacle)) log.info('PostgreSQL can be used: starting');
+    // Only a warning: the service starts even if the query fails.
     for (const line of await findForeignRoles(url).catch(() => [])) log.warn(printable(line));
     await service.begin();
   };
   try {
-    await unlessStopped(stop.asked, start());
+    await abortable(stop.requested, start());
   } catch (error) {
-    await unlessStopped(stop.now, service.close());
+    await abortable(stop.forced, service.close());
     throw error;
   }
   log.info(`listening on ${service.url}, documentation at ${service.url}/docs`);
-  if (!stop.asked.aborted) await once(stop.asked, 'abort');
-  const { signal } = stop.asked.reason as Stopped;
+  if (!stop.requested.aborted) await once(stop.requested, 'abort');
+  const { signal } = stop.requested.reason as Stopped;
   log.info(`${signal}: closing`);
-  // Other signals come from a terminal, where there is no load balancer that has to notice first.
+  // The other signals come from a terminal: no load balancer has to notice first.
   const delay = signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0;
-  await unlessStopped(stop.now, service.close(delay));
+  await abortable(stop.forced, service.close(delay));
 }
 
 /**
- * Migrates the database and imports the demo data if asked to. Retries until that succeeds, unless the database is the
- * embedded one, which runs by now. Calls `onObstacle` once for each reason.
+ * Migrates the database, and imports the demo data if `demo` is set. Retries until that succeeds, except with an
+ * embedded database, which is already running. Calls `onObstacle` whenever the reason for waiting changes.
  * @returns whether it had to wait
- * @throws the error that waiting can't mend
+ * @throws if waiting can't help, such as for a wrong password
  */
-async function prepare(config: Config, url: string, demo: boolean, onObstacle: (obstacle: Obstacle) => void) {
+async function prepare(
+  config: Config,
+  stop: Stop,
+  url: string,
+  demo: boolean,
+  onObstacle: (obstacle: Obstacle) => void,
+): Promise<boolean> {
   let reason: string | undefined;
   let isEmpty: boolean | undefined;
-  for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: stop.asked })) {
+  for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: stop.requested })) {
     try {
       const role = await migrateDatabase(url, migrationsFolder);
       if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
       if (demo) {
         await withDatabase(url, async (database) => {
-          // Looked up once: an import that was cut off goes on.
+          // Checked only once, so that a retry continues an import that was cut off.
           isEmpty ??= (await database.select().from(brandedPhoneNumbers).limit(1)).length === 0;
-          if (isEmpty) await importFiles(database, [DEMO], { signal: stop.asked });
+          if (isEmpty) await importFiles(database, [DEMO], { signal: stop.requested });
         });
       }
       return reason !== undefined;
@@ -106,7 +112,7 @@ async function prepare(config: Config, url: string, demo: boolean, onObstacle: (
   }
 }
 
-/** Returns what a start waits for after `error`; undefined if somebody has to change a setting or a privilege first. */
+/** Returns what the start waits for after `error`, or undefined if waiting can't help. */
 function obstacleOf(error: unknown): Obstacle | undefined {
   if (error instanceof OutdatedReplica) {
     return { reason: 'waiting until the primary is migrated and DATABASE_URL has caught up', detail: error.message };
@@ -116,14 +122,13 @@ function obstacleOf(error: unknown): Obstacle | undefined {
   const detail = reasonsOf(error);
   if (code === NO_DATABASE) return { reason: 'waiting until the database that DATABASE_URL names is created', detail };
   if (isConnectionBroken(error)) return { reason: 'waiting until PostgreSQL can be reached', detail };
-  const isPassing = code === READ_ONLY || (UNABLE.test(code) && !LOGIN_REFUSED.test(code));
-  return isPassing ? { reason: 'waiting until PostgreSQL can do what the start needs', detail } : undefined;
+  const isTransient = code === READ_ONLY || (UNABLE.test(code) && !LOGIN_REFUSED.test(code));
+  return isTransient ? { reason: 'waiting until PostgreSQL can do what the start needs', detail } : undefined;
 }
 
-/** PostgreSQL's codes for a wrong password, an unknown role, or a rule of pg_hba.conf. */
+/** PostgreSQL's codes for a wrong password, an unknown role, and a rule of pg_hba.conf. */
 const LOGIN_REFUSED = /^28/;
 
-const NO_STORE =
-  'REDIS_URL must be set where DATABASE_URL is a replica: requests are counted for the limit, and a replica takes no writes';
+const NO_STORE = 'set REDIS_URL: DATABASE_URL is a read-only replica, and the limit needs a writable store';
 
 const DEMO = join(packageFolder, 'demo', 'numbers.ndjson');

@@ -1,7 +1,7 @@
-/** Transactions of a command, apart from the pool, with every setting that their outcome depends on. */
+/** A command's transactions: on their own connection, with every setting that their outcome depends on. */
 import { closeDatabase, type Database, openDatabase } from './connect.js';
 
-/** What a statement sees: what was committed before it, or everything as it was when the transaction began. */
+/** The isolation of a transaction: each statement has its own snapshot, or all share one. */
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
 
 /** Sends statements of one transaction. */
@@ -10,24 +10,26 @@ export type Transaction = Awaited<ReturnType<Database['$client']['reserve']>>;
 export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /**
- * Opens a connection for transactions one after the other. PostgreSQL cancels a statement after `statementTimeout`
- * milliseconds (0: never), and a connection that stays silent for longer is cut.
+ * Opens a connection for a sequence of transactions. PostgreSQL cancels a statement after `statementTimeout`
+ * milliseconds (0: never), and a connection that stays silent for longer is closed.
  */
 export async function openSession({ url }: Database, statementTimeout = 0) {
   const database = openDatabase(url, { connections: 1, statementTimeout });
   const close = () => closeDatabase(database, 0);
   try {
-    // Before `reserve`, which waits forever for a connection that is not open yet, where the driver fetches no types.
+    // A query opens the connection. `reserve` alone never does (postgres.js with fetch_types off), and would not
+    // settle.
     const limits = await timeLimits(database, statementTimeout);
     const sql = await database.$client.reserve();
     return {
       /**
-       * Does `work` in a transaction. If it fails, the session is closed, which undoes everything: a ROLLBACK on a
-       * connection that has failed itself would throw where it can't be caught.
+       * Runs `work` in a transaction. If it fails, closes the session, which rolls back: on a broken connection, a
+       * ROLLBACK would throw where it can't be caught.
        */
       async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
         try {
-          // They take no snapshot yet, so that `work` sees the rows it locks first as they are once they are locked.
+          // SET takes no snapshot, so the snapshot is taken by the first statement of `work`, after the locks that it
+          // begins with.
           await sql.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...limits].join(';'));
           const result = await work(sql);
           await sql`COMMIT`;
@@ -37,7 +39,7 @@ export async function openSession({ url }: Database, statementTimeout = 0) {
           throw error;
         }
       },
-      /** Ends the connection at once; what it is doing is undone. */
+      /** Closes the connection at once; a running transaction is rolled back. */
       close,
     };
   } catch (error) {
@@ -46,7 +48,7 @@ export async function openSession({ url }: Database, statementTimeout = 0) {
   }
 }
 
-/** Does `work` in one transaction, on its own connection. */
+/** Runs `work` in one transaction, on its own connection. */
 export async function inTransaction<T>(
   database: Database,
   isolation: Isolation,
@@ -60,10 +62,13 @@ export async function inTransaction<T>(
   }
 }
 
-/** It came with PostgreSQL 17. */
+/** A setting that exists since PostgreSQL 17. */
 const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
 
-/** Settings of each transaction, since a pooler may have set the pages' limits for all its clients (docs/operations.md). */
+/**
+ * Returns settings for each transaction, since a pooler may impose the limits of pages on all clients
+ * (docs/operations.md).
+ */
 async function timeLimits({ $client: sql }: Database, statementTimeout: number): Promise<string[]> {
   const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;
   const [{ dynamic_shared_memory_type: memory }] = await sql<[{ dynamic_shared_memory_type: string }]>`
@@ -71,12 +76,12 @@ async function timeLimits({ $client: sql }: Database, statementTimeout: number):
   return [
     `SET LOCAL statement_timeout = ${statementTimeout}`,
     ...(Number(version) >= TRANSACTION_TIMEOUT.since ? [`SET LOCAL ${TRANSACTION_TIMEOUT.name} = 0`] : []),
-    // A statement ends soon after its client has, as by a signal. On Windows, PostgreSQL can't tell and refuses the setting.
+    // Ends a statement soon after its client exits. PostgreSQL on Windows does not support the setting.
     ...(memory === 'windows' ? [] : [`SET LOCAL client_connection_check_interval = '100ms'`]),
   ];
 }
 
-/** Lets the planner read and sort whole tables, which pages never do (connect.ts), until the transaction ends. */
+/** Lets the planner scan and sort whole tables until the transaction ends. For pages, connect.ts forbids it. */
 export async function planForWholeTables(sql: Transaction): Promise<void> {
   for (const name of ['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) await sql`SET LOCAL ${sql(name)} = on`;
   await sql`SET LOCAL plan_cache_mode = auto`;

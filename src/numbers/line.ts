@@ -1,4 +1,4 @@
-/** One line of an import, read and validated by the contract's own schema. */
+/** Reads one line of an import, and validates it with the contract's schema. */
 import { isUtf8 } from 'node:buffer';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
@@ -11,13 +11,13 @@ import { inUtc, isTime } from './time.js';
 
 type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 
-/** A number as a line gives it, its times in UTC with milliseconds. */
+/** The number of a line, with times in UTC with milliseconds. */
 export type GivenNumber = Optional<
   Omit<BrandedPhoneNumber, 'status' | 'carrierStatuses'>,
   'id' | 'createdAt' | 'updatedAt'
 > & { carrierStatuses: Optional<CarrierStatus, 'createdAt'>[] };
 
-/** Reads a line, without its line feed. @throws {LineError} */
+/** Returns the number of a line, given without its line feed. @throws {LineError} with all faults */
 export function readLine(bytes: Buffer): GivenNumber {
   if (bytes.length > MAX_LINE_BYTES) throw new LineError(`is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB`);
   if (!isUtf8(bytes)) throw new LineError('is not valid UTF-8');
@@ -29,7 +29,7 @@ export function readLine(bytes: Buffer): GivenNumber {
   return withTimesInUtc(item);
 }
 
-/** Users fix the first few and try again. */
+/** The most reasons per line. */
 const MAX_REASONS = 5;
 
 function enumerate(faults: readonly string[]): string {
@@ -45,11 +45,11 @@ function parse(text: string): unknown {
   }
 }
 
-/** Members given twice in one object: JSON.parse would silently keep the last. */
+/** Finds members given twice in one object, of which JSON.parse keeps only the last. */
 function repeatedMembers(item: GivenNumber, text: string): string[] {
   let members = Object.keys(item).length + Object.keys(item.businessProfile).length;
   for (const entry of item.carrierStatuses) members += Object.keys(entry).length;
-  // A colon follows each member's name, so where no more quotes are followed by colons, no member is repeated.
+  // Each member's name is followed by a colon. If no more quotes than members are, none is repeated.
   if (text.match(/"\s*:/g)?.length === members) return [];
   const objects: Set<string>[] = [];
   const repeated = new Set<string>();
@@ -74,10 +74,10 @@ function repeatedEntries({ carrierStatuses }: GivenNumber): string[] {
   );
 }
 
-/** Halves of surrogate pairs, which are not characters, and which PostgreSQL refuses; only escapes can produce them. */
+/** Finds halves of surrogate pairs, which PostgreSQL rejects. Only escapes can produce them. */
 function loneSurrogates(item: GivenNumber, text: string): string[] {
   if (!text.includes('\\u')) return [];
-  // Member by member, and nothing of the status, which may be anything and nested to any depth.
+  // Without the status, which is ignored, so it may be of any type and depth.
   const { status: _ignored, ...members } = item as GivenNumber & { status?: unknown };
   return [members, item.businessProfile, ...item.carrierStatuses]
     .flatMap((object) => Object.entries(object))
@@ -85,7 +85,7 @@ function loneSurrogates(item: GivenNumber, text: string): string[] {
     .map(([name]) => `${name} has half of a surrogate pair (\\ud800 to \\udfff)`);
 }
 
-/** Where a text may be null, an empty one means the same: that it is not known. */
+/** Replaces empty texts by null in members that may be null. */
 function withoutEmptyTexts(item: unknown): unknown {
   if (typeof item !== 'object' || item === null) return item;
   for (const name of NULLABLE)
@@ -101,7 +101,7 @@ function withTimesInUtc(item: GivenNumber): GivenNumber {
   return item;
 }
 
-/** The contract's item, except that an import may leave some members out and may not add any. */
+/** Returns the schema of the contract's item, with some members optional and none added. */
 function givenNumberSchema(): Schema {
   const schema = closed(contract.components.schemas.BrandedPhoneNumber as Schema);
   const entry = schema.properties?.carrierStatuses?.items as Schema;
@@ -111,7 +111,9 @@ function givenNumberSchema(): Schema {
   return schema;
 }
 
-/** A copy with its references resolved, its objects closed to unknown members, and only values that this version knows. */
+/**
+ * Returns a copy with references resolved, which rejects unknown members and values that this version does not know.
+ */
 function closed(reference: Schema): Schema {
   const found = resolve(reference);
   const schema = { ...resolve<Schema>(found['x-known-values'] ?? found) };

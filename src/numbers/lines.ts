@@ -1,24 +1,27 @@
-/** The lines of an input, and what is wrong with them. */
+/** The lines of an input, and their faults. */
 import type { Readable } from 'node:stream';
 
-/** In bytes: room for any number that the contract allows, even with a thousand entries and every character escaped. */
+/**
+ * The longest line in bytes: fits any number that the contract allows, with a thousand entries and all characters
+ * escaped.
+ */
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
 
-/** Says everything that is wrong with a line, for whoever wrote it. */
+/** Lists all faults of one line in its message. */
 export class LineError extends Error {}
 
-/** Why a line can't be used. */
+/** A reason to reject a line. */
 export interface LineFault {
   line: number;
   reason: string;
-  /** The line that it contradicts, with which the sentence ends: "has another status than" on that line. */
+  /** The earlier line that it contradicts. The sentence ends with it: "… has another status than on line 3". */
   earlier?: number;
 }
 
-/** The most faults that are reported: if there are more, they usually have the same cause. */
+/** The most faults that are reported; further ones usually have the same cause. */
 export const MAX_FAULTS = 100;
 
-/** The input has faults, so nothing was changed. It has the first of them, in the order of the lines. */
+/** The input has faults, so nothing was changed. Holds the first `MAX_FAULTS`, in order of their lines. */
 export class InputError extends Error {
   readonly faults: LineFault[];
 
@@ -29,7 +32,7 @@ export class InputError extends Error {
   }
 }
 
-/** A fault in words; `place` names a line. */
+/** Returns a fault as a sentence. `place` returns what to call a line. */
 export function sentence({ line, reason, earlier }: LineFault, place = (line: number) => `line ${line}`): string {
   return `${place(line)}: ${reason}${earlier ? ` on ${place(earlier)}` : ''}`;
 }
@@ -38,14 +41,14 @@ const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 const BLANKS = [...Buffer.from(' \t\r')];
 
-/** Whether a line is blank. */
+/** Returns whether a line has only spaces, tabs and carriage returns. */
 export function isBlank(line: Buffer): boolean {
   return line.every((byte) => BLANKS.includes(byte));
 }
 
 /**
- * The lines of `input`, without line feeds; one that is too long is cut off after the limit. A byte order mark is removed at
- * the beginning of any line, since the input may be several files in a row.
+ * Yields the lines of `input`, without line feeds. Cuts off a line somewhere beyond `MAX_LINE_BYTES`. Removes a byte
+ * order mark from the beginning of any line, since the input may be several files.
  */
 export async function* linesOf(input: Readable, onRead: (length: number) => void = () => {}): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];

@@ -1,41 +1,41 @@
-/** How a step locks numbers. */
+/** The row locks of a step. */
 import type { Transaction } from '../database/transaction.js';
 
-type Lock = (sql: Transaction, phoneNumbers: string[], waits: boolean) => Promise<{ key: string }[]>;
-
 /**
- * Locks numbers with their entries, so that both can be written; FOR UPDATE, so that no other program can add an entry.
- * Returns the phone numbers of which another transaction holds the number or an entry.
+ * Locks rows of `phoneNumbers`. Returns the phone numbers that another transaction holds; with `wait`, waits for them.
  */
-export const lockNumbersAndEntries: Lock = async (sql, phoneNumbers, waits) => {
-  // A step that waits does so in the order in which an UPDATE of an entry locks: the entry, then its number.
-  if (waits) await lockEntries(sql, phoneNumbers, waits);
+type Lock = (sql: Transaction, phoneNumbers: string[], wait: boolean) => Promise<{ key: string }[]>;
+
+/** Locks numbers and their entries FOR UPDATE, so that no other program can change them or add an entry. */
+export const lockNumbersAndEntries: Lock = async (sql, phoneNumbers, wait) => {
+  // To wait in the same order as an UPDATE of an entry: the entry first, then its number.
+  if (wait) await lockEntries(sql, phoneNumbers, wait);
   const busyNumbers = await sql<{ key: string }[]>`
     WITH locked AS MATERIALIZED (
       SELECT phone_number FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[])
-      FOR UPDATE ${waits ? sql`` : sql`SKIP LOCKED`}
+      FOR UPDATE ${wait ? sql`` : sql`SKIP LOCKED`}
     )
     SELECT phone_number AS key FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[])
     EXCEPT TABLE locked`;
-  // A later statement sees the entries that were committed before their numbers were locked.
-  return [...busyNumbers, ...(await lockEntries(sql, phoneNumbers, waits))];
+  // In a separate statement, whose snapshot includes entries that were committed until the numbers were locked.
+  return [...busyNumbers, ...(await lockEntries(sql, phoneNumbers, wait))];
 };
 
-const lockEntries: Lock = (sql, phoneNumbers, waits) => sql<{ key: string }[]>`
+const lockEntries: Lock = (sql, phoneNumbers, wait) => sql<{ key: string }[]>`
   WITH locked AS MATERIALIZED (
     SELECT phone_number, carrier, feature FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])
-    ORDER BY phone_number, carrier, feature FOR UPDATE ${waits ? sql`` : sql`SKIP LOCKED`}
+    ORDER BY phone_number, carrier, feature FOR UPDATE ${wait ? sql`` : sql`SKIP LOCKED`}
   )
   SELECT DISTINCT phone_number AS key FROM (
     SELECT phone_number, carrier, feature FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])
     EXCEPT TABLE locked
   ) AS busy`;
 
-/** Locks numbers as derive() does. Returns the phone numbers that another transaction holds. */
-export const lockNumbers: Lock = (sql, phoneNumbers, waits) => sql<{ key: string }[]>`
+/** Locks numbers in the mode that derive() needs. */
+export const lockNumbers: Lock = (sql, phoneNumbers, wait) => sql<{ key: string }[]>`
   WITH locked AS MATERIALIZED (
     SELECT phone_number FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[])
-    FOR NO KEY UPDATE ${waits ? sql`` : sql`SKIP LOCKED`}
+    FOR NO KEY UPDATE ${wait ? sql`` : sql`SKIP LOCKED`}
   )
   SELECT phone_number AS key FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[])
   EXCEPT TABLE locked`;

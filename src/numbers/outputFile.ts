@@ -5,9 +5,9 @@ import { lstat, open, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
 /**
- * Writes the file `name` with `fill`. Its old content stays until everything is written, and if that fails: the new
- * content is written to a file beside it, which then replaces it and keeps its permissions. Anything but a regular file
- * (a link, a pipe, a device) is written directly.
+ * Writes the file `name` by calling `fill`. Writes to a temporary file in the same folder, which replaces `name`, with
+ * its permissions, only once `fill` has succeeded. Writes directly to a link, pipe or device.
+ * @returns the result of `fill`
  */
 export async function writeWhole<T>(
   name: string,
@@ -17,7 +17,7 @@ export async function writeWhole<T>(
   const isReplaced = before?.isFile() ?? true;
   const path = isReplaced ? join(dirname(name), `.branded-phone-numbers-${randomUUID()}.partial`) : name;
   const file = await open(path, isReplaced ? 'wx' : 'w');
-  // Also when a signal ends the process.
+  // Also if a signal ends the process.
   const discard = () => isReplaced && rmSync(path, { force: true });
   process.once('exit', discard);
   try {

@@ -1,4 +1,4 @@
-/** Checked rows on this machine's disk until they are written: they outlast the connection that they were checked on. */
+/** Rows in a temporary file. They take no memory, and outlive the connection that they were read on. */
 import { randomUUID } from 'node:crypto';
 import { closeSync, openSync, readSync, unlinkSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,18 +7,18 @@ import { codeOf } from '../database/errors.js';
 import { UserError } from '../userError.js';
 import type { Row } from './steps.js';
 
-/** Bytes that are read or written at once. */
+/** Bytes per read or write. */
 const BLOCK_SIZE = 256 * 1024;
 const LINE_FEED = 0x0a;
 
 /**
- * A temporary file of rows, read in the order in which they were written, once all are. It has no name, so that nothing of
- * it is left however the command ends. Its calls block: a command has nothing else to do meanwhile.
- * @throws {UserError} if there is no place for it
+ * A queue of rows in a temporary file. All rows must be added before the first is taken. The file is unlinked at once,
+ * so that even a killed command leaves nothing behind. Its calls block: a command has nothing else to do meanwhile.
+ * @throws {UserError} if the file can't be created, or the disk is full
  */
 export class Spool {
   readonly #file: number;
-  /** Rows that were added and not taken yet. */
+  /** The number of rows that were added but not taken. */
   length = 0;
   #unwritten: string[] = [];
   #unwrittenLength = 0;
@@ -28,11 +28,11 @@ export class Spool {
 
   constructor() {
     const path = join(tmpdir(), `branded-phone-numbers-${randomUUID()}`);
-    this.#file = explained(() => openSync(path, 'wx+', 0o600));
+    this.#file = withAdvice(() => openSync(path, 'wx+', 0o600));
     unlinkSync(path);
   }
 
-  /** Adds a row, whose key has no tab, and whose JSON no line feed. */
+  /** Adds a row. Its key must not contain a tab, nor its JSON a line feed. */
   add({ key, json }: Row): void {
     const line = `${key}\t${json}\n`;
     this.length++;
@@ -41,11 +41,11 @@ export class Spool {
     if (this.#unwrittenLength > BLOCK_SIZE) this.#write();
   }
 
-  /** Takes the next rows, at most `count`; none at the end. */
+  /** Removes and returns the next rows, at most `count`; none at the end. */
   take(count: number): Row[] {
     this.#write();
     const rows: Row[] = [];
-    for (let line = this.#line(); line !== undefined; line = rows.length < count ? this.#line() : undefined) {
+    for (let line = this.#readLine(); line !== undefined; line = rows.length < count ? this.#readLine() : undefined) {
       const end = line.indexOf('\t');
       rows.push({ key: line.slice(0, end), json: line.slice(end + 1) });
     }
@@ -60,12 +60,12 @@ export class Spool {
   #write(): void {
     if (this.#unwritten.length === 0) return;
     const bytes = Buffer.from(this.#unwritten.join(''));
-    for (let at = 0; at < bytes.length; ) at += explained(() => writeSync(this.#file, bytes, at));
+    for (let at = 0; at < bytes.length; ) at += withAdvice(() => writeSync(this.#file, bytes, at));
     this.#unwritten = [];
     this.#unwrittenLength = 0;
   }
 
-  #line(): string | undefined {
+  #readLine(): string | undefined {
     for (let end = this.#read.indexOf(LINE_FEED); ; end = this.#read.indexOf(LINE_FEED)) {
       if (end >= 0) {
         const line = this.#read.toString('utf8', 0, end);
@@ -82,12 +82,13 @@ export class Spool {
   }
 }
 
-function explained<T>(work: () => T): T {
+/** Runs `work`. @throws {UserError} that tells how to choose another temporary folder */
+function withAdvice<T>(work: () => T): T {
   try {
     return work();
   } catch (error) {
     throw new UserError(
-      `the temporary folder ${tmpdir()} can't hold what is to be written (${codeOf(error)}): name another in TMPDIR`,
+      `could not write to the temporary folder ${tmpdir()} (${codeOf(error)}): set TMPDIR to another folder`,
       { cause: error },
     );
   }

@@ -1,12 +1,12 @@
-/** The numbers of an import while they are staged: as rows of the table `staged`, and checked against each other. */
+/** The staged numbers of an import: their temporary table `staged`, and the checks on it. */
 import type { Transaction } from '../database/transaction.js';
 import type { GivenNumber } from './line.js';
 import { type LineFault, MAX_FAULTS } from './lines.js';
 
-/** The columns whose statistics the planner needs. */
+/** The columns to ANALYZE. */
 export const ANALYZED = ['phone_number', 'id', 'business_profile_id'];
 
-/** Creates the table, one row per line; it is dropped with the transaction. */
+/** Creates the table, with one row per line. It is dropped at the end of the transaction. */
 export async function createTable(sql: Transaction): Promise<void> {
   await sql`
     CREATE TEMPORARY TABLE staged (
@@ -29,7 +29,7 @@ export async function createTable(sql: Transaction): Promise<void> {
     ) ON COMMIT DROP`;
 }
 
-/** The row of a line, as COPY reads it. */
+/** Returns the row of a line in the text format of COPY. */
 export function rowOf(line: number, { businessProfile: profile, carrierStatuses, ...number }: GivenNumber): string {
   const row = [
     ...[line, number.phoneNumber, number.id, profile.id, profile.businessName, profile.status],
@@ -46,11 +46,11 @@ export function rowOf(line: number, { businessProfile: profile, carrierStatuses,
 
 const arrayOf = (elements: string[]) => `{${elements.join(',')}}`;
 
-/** Lines that contradict an earlier line, and those whose id another number in the database has. */
+/** Finds lines that contradict an earlier line, and lines whose id belongs to another number in the database. */
 export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
   return [
     sql<LineFault[]>`
-      SELECT line, format('id %s is that of another number,', id) AS reason, earlier
+      SELECT line, format('id %s belongs to another number,', id) AS reason, earlier
       FROM (
         SELECT
           line, id, phone_number,
@@ -85,7 +85,7 @@ export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
       WHERE (business_name, business_status) <> (earlier_name, earlier_status)
       ORDER BY line LIMIT ${MAX_FAULTS}`,
     sql<LineFault[]>`
-      SELECT line, format('id %s is that of another number, %s', id, number.phone_number) AS reason
+      SELECT line, format('id %s belongs to another number, %s', id, number.phone_number) AS reason
       FROM staged CROSS JOIN LATERAL (
         SELECT phone_number FROM branded_phone_numbers WHERE id = staged.id OFFSET 0
       ) AS number

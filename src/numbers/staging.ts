@@ -1,7 +1,7 @@
 /**
- * Checks lines of text as a whole, before anything is written. They are copied into a temporary table, and checked against
- * each other and the database there, so that Node need not hold them. What they change is then kept in spools: the
- * connection is given back, and may break.
+ * Changes numbers by lines of text. Checks all lines before writing any: copies them into a temporary table, which
+ * bounds Node's memory, and checks them there against each other and the database. Then keeps the rows to write in
+ * spools, so that writing does not depend on the connection of the temporary table.
  */
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
@@ -13,65 +13,66 @@ import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } f
 import { Spool } from './spool.js';
 import { type Row, runSteps, type Steps } from './steps.js';
 
-/** Characters of rows that are sent to PostgreSQL in one write. */
+/** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
-/** Rows that are read at once from PostgreSQL. */
+/** Rows per fetch from PostgreSQL. */
 const ROWS_AT_ONCE = 500;
 
-/** What the lines are, and what they change. */
+/** How to read lines, check them and write their changes. */
 interface Change {
   /** Creates the temporary table `staged`: a row for each line, with its `line` and `phone_number`. */
   createTable(sql: Transaction): Promise<unknown>;
-  /** The columns whose statistics the planner needs. */
+  /** The columns of `staged` to ANALYZE. */
   analyzed: readonly string[];
-  /** Returns the row of a line that is not blank, as COPY reads it. @throws {LineError} */
+  /** Returns the row of a line that is not blank, in the text format of COPY. @throws {LineError} */
   rowOf(line: number, bytes: Buffer): string;
-  /** What comes before a phone number in a message. */
+  /** The text before a phone number in messages. */
   label: string;
-  /** Finds the lines that contradict others or the database: the first `MAX_FAULTS` of each kind. */
+  /** Finds lines that contradict other lines or the database, at most `MAX_FAULTS` of each kind. */
   contradictions(sql: Transaction): Promise<LineFault[]>[];
-  /** What is written, one after the other; numbers come last. */
+  /** The parts to write, in this order; the last one writes numbers. */
   parts: Part[];
-  /** How the command calls what it does to numbers, for a message: imported. */
+  /** The past tense of what the command does, for messages: imported. */
   verb: string;
-  /** What finishes it if it ends early, for a message. */
+  /** The advice for a change that ended early. */
   remedy: string;
 }
 
-/** One kind of rows that a change writes. */
+/** The rows of one kind that a change writes. */
 export interface Part extends Pick<Steps, 'lock' | 'write'> {
-  /** Finds what differs, in the order in which it is to be written. */
+  /** Selects the rows that differ from the database, in the order of writing. */
   find(sql: Transaction): PendingQuery<Row[]>;
 }
 
-/** How far a change is: first the input is read, then what differs is written. */
+/** The progress of a change, which first reads its input, then writes the differences. */
 export interface Progress {
   /** Bytes read. */
   bytes: number;
-  /** Numbers written, and numbers to write: undefined until all lines are checked. */
+  /** Numbers written. */
   written: number;
+  /** Numbers to write in all; undefined until all lines are checked. */
   toWrite?: number;
 }
 
 export interface Options {
-  /** Connections that write at once. */
+  /** The number of connections that write at once. */
   jobs?: number;
-  /** Stops the command: at once while it reads, after the running steps while it writes. */
+  /** Stops the change: at once while reading, after the current steps while writing. */
   signal?: AbortSignal | undefined;
-  /** Is called now and then with what is done so far. */
+  /** Called after each chunk read and each step written. */
   onProgress?(progress: Progress): void;
 }
 
-/** The connections that write at once if none are given: on two cores the fastest that does not slow down other programs. */
+/** The default of `jobs`: on two cores, the fastest that does not slow down other programs. */
 export const DEFAULT_JOBS = 2;
 
-/** A command that ended while it wrote. What it has written stays. Its cause is why it ended. */
+/** The change ended while writing. Written numbers stay. The cause says why it ended. */
 export class Unfinished extends Error {}
 
 /**
- * Changes numbers by the lines of `input`: checks all of them, then writes in short transactions.
- * @throws {InputError} if lines have faults; nothing has changed then
- * @throws {Unfinished} for any error while it writes
+ * Changes numbers by the lines of `input`: checks all lines, then writes in short transactions.
+ * @throws {InputError} if lines have faults; then nothing has changed
+ * @throws {Unfinished} for any error while writing
  */
 export async function changeByLines(
   database: Database,
@@ -80,7 +81,7 @@ export async function changeByLines(
   { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
 ): Promise<void> {
   const progress: Progress = { bytes: 0, written: 0 };
-  const report = (made: Partial<Progress>) => onProgress({ ...Object.assign(progress, made) });
+  const report = (update: Partial<Progress>) => onProgress({ ...Object.assign(progress, update) });
   const parts = change.parts.map((part) => ({ ...part, spool: new Spool() }));
   try {
     const onRead = (length: number) => report({ bytes: progress.bytes + length });
@@ -108,7 +109,7 @@ export async function changeByLines(
   }
 }
 
-/** Stages and checks the lines, and fills the spools. @returns how many lines there are, without blank ones */
+/** Stages and checks the lines, and fills the spools. @returns the number of lines that are not blank */
 async function stage(
   database: Database,
   input: Readable,
@@ -130,7 +131,7 @@ async function stage(
         block += change.rowOf(line, bytes);
       } catch (error) {
         if (!(error instanceof LineError)) throw error;
-        // The valid lines are staged anyway, because they may contradict each other.
+        // Valid lines are staged anyway, to report contradictions between them, too.
         if (faults.push({ line, reason: error.message }) === MAX_FAULTS) break;
       }
       if (block.length < BLOCK_LENGTH) continue;
@@ -149,7 +150,7 @@ async function stage(
   try {
     signal?.throwIfAborted();
     await session.transaction('READ COMMITTED', async (sql) => {
-      // Sorting and hashing a large file in memory; the caches of temporary tables stay small.
+      // To sort and hash large inputs in memory.
       await sql`SET LOCAL work_mem = '128MB'`;
       await change.createTable(sql);
       await copy(sql, rows(), change.analyzed);
@@ -170,7 +171,7 @@ async function stage(
   }
 }
 
-/** Copies rows into the table, and updates its statistics. */
+/** Copies rows into `staged`, and analyzes it. */
 async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: readonly string[]): Promise<void> {
   const stream = await sql`COPY staged FROM STDIN`.writable();
   await pipeline(rows, stream, { end: false }).catch((error) => {
@@ -179,10 +180,11 @@ async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: rea
   });
   const finished = once(stream, 'finish');
   stream.end();
-  // If a COPY fails at its very end, postgres.js reports nothing on its stream; but then the next statement fails.
+  // If COPY fails at its end, postgres.js reports that not on the stream, but by the next statement.
   await Promise.all([finished, sql`ANALYZE staged (${sql([...analyzed])})`]);
 }
 
+/** Finds lines whose phone number an earlier line has. */
 function repeated(sql: Transaction, label: string): Promise<LineFault[]> {
   return sql`
     SELECT line, ${label}::text || phone_number || ' is already' AS reason, earlier

@@ -1,113 +1,123 @@
 /**
  * Writes many rows in steps: short transactions, so that no other program waits for long.
  *
- * A step locks all rows that it changes at its beginning, without waiting: rows that another transaction holds are left for
- * a later step. What a step waits for after that (a unique key, a term that another transaction has just added) is bounded
- * well below the server's deadlock_timeout; then the step gives way and is tried again. So no deadlock that a step takes
- * part in lasts until PostgreSQL ends somebody's transaction for it.
+ * # Locks A step first locks all rows that it changes, without waiting. Rows that another transaction holds are left
+ * for a later step. Later waits of a step (for a unique key, or a term that another transaction has just added) time
+ * out well below the server's deadlock_timeout; then the step is rolled back and retried. So a step resolves its
+ * deadlocks itself, before PostgreSQL detects them and ends another program's transaction.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../database/connect.js';
-import { causeOf, codeOf, isConnectionBroken } from '../database/errors.js';
+import { causeOf, codeOf, isConnectionBroken, READ_ONLY } from '../database/errors.js';
 import { openSession, type Session, type Transaction } from '../database/transaction.js';
 import { UserError } from '../userError.js';
 import { reportBlockers } from './blockers.js';
 
 /** A row to be written. */
 export interface Row {
-  /** What it is locked by: its primary key. */
+  /** The primary key, by which it is locked. */
   key: string;
-  /** Its columns. */
+  /** Its columns as JSON, or whatever else `write` needs. */
   json: string;
 }
 
-/** What the steps do. */
+/** The work of the steps. */
 export interface Steps {
-  /** Takes the next rows, at most `count`; none at the end. */
+  /** Returns the next rows, at most `count`; none at the end. */
   take(count: number): Row[] | Promise<Row[]>;
   /**
-   * Locks the rows with these keys that exist.
-   * @param waits whether to wait for other transactions
+   * Locks the existing rows with these keys.
+   * @param wait whether to wait for rows that another transaction holds
    * @returns the keys of rows that another transaction holds
    */
-  lock(sql: Transaction, keys: string[], waits: boolean): Promise<{ key: string }[]>;
-  /** Writes rows that are locked or don't exist. The same rows may come again if it is unknown whether they were written. */
+  lock(sql: Transaction, keys: string[], wait: boolean): Promise<{ key: string }[]>;
+  /**
+   * Writes rows that are locked or don't exist. Called again with the same rows if the outcome of a commit is unknown.
+   */
   write(sql: Transaction, rows: Row[]): Promise<void>;
-  /** Is called with how many rows have been written. */
+  /** Called after each commit with the number of rows written. */
   onWritten?(count: number): void;
 }
 
 interface Options {
-  /** Connections at once. */
+  /** The number of connections that write at once. */
   jobs?: number;
-  /** Ends the work after the steps that are running; then its reason is thrown. */
+  /** Ends the work after the current steps; its reason is then thrown. */
   signal?: AbortSignal | undefined;
 }
 
-/** Milliseconds that a step should take, and how many rows it has at first and at most. */
+/** The target duration of a step in milliseconds. */
 const STEP_MS = 300;
+/** Rows in the first step, and bounds of later ones. */
 const FIRST_SIZE = 200;
 const MAX_SIZE = 1000;
 const MIN_SIZE = 50;
-/** Milliseconds that a step waits for a lock, if a quarter of deadlock_timeout is not less. */
+/** The longest wait for a lock in milliseconds, unless a quarter of deadlock_timeout is less. */
 const LOCK_TIMEOUT_MS = 100;
-/** Rows in memory that were left for later. */
-const MAX_LEFT = 5000;
-/** Milliseconds without any progress until the command says what it waits for, and into a wait when it asks. */
-const PATIENCE_MS = 3000;
-const ASK_AFTER_MS = 30;
-/** PostgreSQL cancels a statement of a step after this time, and a connection that is silent for longer is replaced. */
+/** Postponed rows in memory above which no new rows are taken. */
+const MAX_POSTPONED = 5000;
+/** Milliseconds without progress after which blockers are reported. */
+const REPORT_BLOCKERS_AFTER_MS = 3000;
+/** Milliseconds into a step when its blockers are looked up: it is then waiting. */
+const LOOK_UP_AFTER_MS = 30;
+/** Milliseconds after which PostgreSQL cancels a statement; a connection that stays silent for longer is replaced. */
 const STATEMENT_TIMEOUT_MS = 30_000;
-/** How long to try to reach a PostgreSQL that restarts, or whose replica takes over (Patroni's least is 20 s). */
+/**
+ * How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or
+ * more).
+ */
 const RECONNECT_MS = 60_000;
 const RECONNECT_DELAY_MS = 250;
-/** How often the same rows may meet what somebody else has just written. */
+/** The most conflicts of the same rows with concurrent writes of other programs. */
 const MAX_CONFLICTS = 20;
 
-/** Lock not available, deadlock. */
-const GIVES_WAY = /^(55P03|40P01)$/;
-/** Serialization failure, unique or foreign key violation: somebody else has written since the rows were looked up. */
+/** PostgreSQL's codes for a lock timeout and a deadlock. */
+const LOCK_FAILED = /^(55P03|40P01)$/;
+/**
+ * PostgreSQL's codes for a serialization failure, and for unique and foreign key violations: caused by concurrent
+ * writes.
+ */
 const CONFLICT = /^(40001|23503|23505)$/;
-/** The connection leads to a server that became a replica. */
-const READ_ONLY = '25006';
 
+/** Rows to write in one transaction. */
 interface Step {
   rows: Row[];
   conflicts: number;
 }
 
 /**
- * Runs steps until there are no more rows. A row that can't be locked is tried until it can.
- * @throws the first error that another try does not mend, or the reason of `signal`; what was written by then stays
+ * Runs steps until no rows are left. Retries rows that can't be locked for as long as it takes.
+ * @throws the first error that no retry helps against, or the reason of `signal`; written rows stay
  */
 export async function runSteps(database: Database, steps: Steps, { jobs = 1, signal }: Options = {}): Promise<void> {
-  const left: Step[] = [];
+  const postponed: Step[] = [];
   const failure = new AbortController();
   let lastProgress = performance.now();
 
+  /** Returns the next step: new rows, or postponed ones if there are too many or no others. */
   async function next(size: number): Promise<Step | undefined> {
     signal?.throwIfAborted();
     failure.signal.throwIfAborted();
-    const isTooMuchLeft = left.reduce((sum, { rows }) => sum + rows.length, 0) > MAX_LEFT;
-    const rows = isTooMuchLeft ? [] : await steps.take(size);
-    return rows.length > 0 ? { rows, conflicts: 0 } : left.shift();
+    const isFull = postponed.reduce((sum, { rows }) => sum + rows.length, 0) > MAX_POSTPONED;
+    const rows = isFull ? [] : await steps.take(size);
+    return rows.length > 0 ? { rows, conflicts: 0 } : postponed.shift();
   }
 
-  /** Writes rows in a transaction. Returns those that were left, since another transaction holds them. */
-  async function write(session: Session, rows: Row[], waits = false): Promise<Row[]> {
-    let asking: NodeJS.Timeout | undefined;
+  /** Writes rows in a transaction. Returns the rows that another transaction holds, which are not written. */
+  async function write(session: Session, rows: Row[], wait = false): Promise<Row[]> {
+    let lookUp: NodeJS.Timeout | undefined;
     try {
       const busy = await session.transaction('READ COMMITTED', async (sql) => {
         await sql`
           SELECT set_config('lock_timeout', greatest(1, least(${LOCK_TIMEOUT_MS}, setting::int / 4)) || 'ms', true)
           FROM pg_settings WHERE name = 'deadlock_timeout'`;
-        if (performance.now() - lastProgress > PATIENCE_MS) {
+        if (performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS) {
           const [{ pid }] = await sql<[{ pid: number }]>`SELECT pg_backend_pid() AS pid`;
-          // If they can't be found out, nothing is reported.
-          asking = setTimeout(() => reportBlockers(database, pid).catch(() => {}), ASK_AFTER_MS);
+          // Best effort: a failed lookup is ignored.
+          lookUp = setTimeout(() => reportBlockers(database, pid).catch(() => {}), LOOK_UP_AFTER_MS);
         }
         const keys = rows.map(({ key }) => key);
-        const busy = new Set((await steps.lock(sql, keys, waits)).map(({ key }) => key));
+        const busy = new Set((await steps.lock(sql, keys, wait)).map(({ key }) => key));
         const free = rows.filter(({ key }) => !busy.has(key));
         if (free.length > 0) await steps.write(sql, free);
         return busy;
@@ -118,19 +128,23 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
       }
       return rows.filter(({ key }) => busy.has(key));
     } finally {
-      clearTimeout(asking);
+      clearTimeout(lookUp);
     }
   }
 
-  /** Writes a step's rows, or at least one of them. Returns those that were left. */
+  /**
+   * Writes the rows of a step that are free, or waits for one of them if none is. Returns the rows that are not
+   * written.
+   */
   async function writeStep(session: Session, rows: Row[]): Promise<Row[]> {
     const busy = await write(session, rows);
     if (busy.length < rows.length) return busy;
-    // Waits for one row, while it holds nothing that others could wait for.
+    // Waits in a transaction without other locks, so that it blocks no other program.
     const [first, ...rest] = busy as [Row, ...Row[]];
     return [...rest, ...(await write(session, [first], true))];
   }
 
+  /** Runs steps on one connection, which it replaces after an error. */
   async function work(opened: Session): Promise<void> {
     let session: Session | undefined = opened;
     let size = FIRST_SIZE;
@@ -140,9 +154,9 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
         const start = performance.now();
         try {
           session ??= await openSession(database, STATEMENT_TIMEOUT_MS);
-          unreachableSince = undefined;
           const rows = await writeStep(session, step.rows);
-          if (rows.length > 0) left.push({ rows, conflicts: 0 });
+          unreachableSince = undefined;
+          if (rows.length > 0) postponed.push({ rows, conflicts: 0 });
           else if (step.rows.length === size) size = nextSize(size, performance.now() - start);
         } catch (error) {
           session = undefined;
@@ -151,9 +165,12 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
             unreachableSince ??= start;
             if (performance.now() - unreachableSince > RECONNECT_MS) throw error;
             await sleep(RECONNECT_DELAY_MS);
-          } else if (!GIVES_WAY.test(code) && !(CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS)) throw error;
-          left.push(step);
-          // Not in step with whom it met.
+          } else {
+            unreachableSince = undefined;
+            if (!LOCK_FAILED.test(code) && !(CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS)) throw error;
+          }
+          postponed.push(step);
+          // Random, so that two programs that collided don't collide again.
           await sleep(Math.random() * LOCK_TIMEOUT_MS);
         }
       }
@@ -185,14 +202,14 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
   const opening = await Promise.allSettled(
     Array.from({ length: jobs }, () => openSession(database, STATEMENT_TIMEOUT_MS)),
   );
-  const sessions = opening.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
-  const failed = opening.find((each) => each.status === 'rejected');
-  if (!failed) return sessions;
+  const sessions = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  const failures = opening.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+  if (failures.length === 0) return sessions;
   await Promise.all(sessions.map(({ close }) => close()));
-  throw failed.reason;
+  throw failures[0];
 }
 
-/** The size of the step after one that took `ms` milliseconds. */
+/** Returns the size of the next step, after one of `size` rows that took `ms` milliseconds. */
 function nextSize(size: number, ms: number): number {
   return Math.round(Math.min(Math.max((size * STEP_MS) / ms, size / 2, MIN_SIZE), size * 2, MAX_SIZE));
 }

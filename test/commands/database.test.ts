@@ -46,7 +46,7 @@ describe('the database in use', () => {
     },
   );
 
-  it.each(['migrate', 'serve', 'import -'])('is refused by %s where anyone may create functions', async (args) => {
+  it.each(['migrate', 'serve', 'import -'])('is rejected by %s if anyone may create functions', async (args) => {
     const { url, drop } = await createDatabase({ isEmpty: true });
     const sql = connectTo(url);
     await sql`GRANT CREATE ON SCHEMA public TO PUBLIC`;
@@ -95,7 +95,7 @@ describe('the database in use', () => {
     expect(await finished).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/^imported /) });
   });
 
-  it('ends the command if it closes every connection, and the command says so', async () => {
+  it('ends the command with a message if it closes every connection', async () => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     proxy.behave('refusing');
     const ended = await run(proxy.through(command.databaseUrl), 'keys', 'list');
@@ -106,7 +106,7 @@ describe('the database in use', () => {
   it.each([
     ['an import reads a slow file', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
     ['a check waits for others', '$command check', 'phone_number AS key'],
-  ])('may go away while %s, and the command says so', async (_when, line, statement) => {
+  ])('ends the command with a message if it goes away while %s', async (_when, line, statement) => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     const sql = connectTo(command.databaseUrl);
     await sql`BEGIN`;
@@ -125,7 +125,7 @@ describe('the database in use', () => {
     await proxy.close();
   });
 
-  it('is not blamed for a pipe whose reader has gone', () => {
+  it('is not named as the cause if a reader closes the pipe', () => {
     expect(
       isConnectionBroken(new OutputError('', { cause: Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }) })),
     ).toBe(false);

@@ -38,16 +38,16 @@ describe('delete', () => {
     expect(await command.run(['delete'], '+14155550102\n')).toMatchObject({ code: 0, stdout: 'deleted 1 numbers\n' });
   });
 
-  it('says where it reads phone numbers from when it is given one as an argument', async () => {
+  it('says how to pass phone numbers if one is given as an argument', async () => {
     const { code, stdout, stderr } = await command.run(['delete', '+14155550101']);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toBe(
-      'delete reads phone numbers from files or from standard input: echo +14155550101 | branded-phone-numbers delete\n',
+      'delete reads phone numbers from files or standard input: echo +14155550101 | branded-phone-numbers delete\n',
     );
     expect(await numbersLeft()).toEqual(PHONE_NUMBERS);
   });
 
-  it('deletes none when one line is wrong, and says which, by its file if there are several', async () => {
+  it('deletes nothing if a line is faulty, and reports it, with its file if there are several', async () => {
     await writeFile(join(command.folder, 'a.txt'), '+14155550101\n+14155550102\n');
     await writeFile(join(command.folder, 'b.txt'), '+14155550199\n+14155550102\n');
     const { code, stdout, stderr } = await command.run(['delete', 'a.txt', 'b.txt']);
@@ -59,7 +59,7 @@ describe('delete', () => {
     expect(await numbersLeft()).toEqual(PHONE_NUMBERS);
   });
 
-  it('fails if there is nothing to delete, except with --allow-empty', async () => {
+  it('fails if there are no phone numbers, except with --allow-empty', async () => {
     const { code, stdout, stderr } = await command.run(['delete']);
     expect([code, stdout]).toEqual([1, 'deleted 0 numbers\n']);
     expect(stderr).toContain('--allow-empty');

@@ -23,14 +23,14 @@ const itemsOf = (text: string): BrandedPhoneNumber[] =>
 const inFolder = (name: string) => join(command.folder, name);
 
 describe('export', () => {
-  it('writes all numbers to standard output, and how many on standard error', async () => {
+  it('writes all numbers to standard output, and their count to standard error', async () => {
     const { code, stdout, stderr } = await command.run(['export']);
     expect([code, stderr]).toEqual([0, summary]);
     expect(itemsOf(stdout)).toHaveLength(300);
     expect(await command.run(['export', '-'])).toMatchObject({ code: 0, stdout, stderr });
   });
 
-  it('takes the filters of the API as options', async () => {
+  it('has the filters of the API as options', async () => {
     const { stdout } = await command.run([
       'export',
       ...['--status', 'rejected', '--status', 'approved', '--carrier', 'AT&T', '--feature', 'brandedCallerId'],
@@ -66,7 +66,7 @@ describe('export', () => {
     ]);
   });
 
-  it('says in its help which values an option takes, and which options may be repeated', async () => {
+  it('lists the values of an option, and says which options are repeatable, in its help', async () => {
     const { stdout } = await command.run(['export', '--help']);
     const help = stdout.replaceAll(/\s+/g, ' ');
     expect(help).toContain('--feature <value>');
@@ -83,7 +83,7 @@ describe('export', () => {
     expect((await readdir(command.folder)).filter((name) => name.includes('ndjson'))).toEqual(['kept.ndjson']);
   });
 
-  it('leaves a file as it was, and nothing beside it, when it fails', async () => {
+  it('leaves the file unchanged, and no temporary file, if it fails', async () => {
     await mkdir(inFolder('failing'));
     await writeFile(inFolder('failing/numbers.ndjson'), 'as before');
     // No file may grow beyond 8 KiB: the export fails in its middle, as on a full disk.
@@ -95,7 +95,7 @@ describe('export', () => {
     expect(await readdir(inFolder('failing'))).toEqual(['numbers.ndjson']);
   });
 
-  it('leaves nothing behind when a signal ends it', async () => {
+  it('leaves no temporary file after a signal', async () => {
     await mkdir(inFolder('stopped'));
     const other = connectTo(command.databaseUrl);
     const { code, stderr } = await other.begin(async (sql) => {
@@ -117,7 +117,7 @@ describe('export', () => {
     ['a file in no folder', 'none/numbers.ndjson', /^ENOENT: no such file or directory.*'none\//],
     ['a full device', '/dev/full', /^ENOSPC: no space left on device.*\n$/],
     ['control characters', '\u001b[2J\n/x', /^ENOENT: no such file or directory.*'\\u001b\[2J\\n\//],
-  ])('says in a line why it cannot write to %s', async (_what, name, said) => {
+  ])('reports in one line why it cannot write to %s', async (_what, name, said) => {
     await mkdir(inFolder('a-folder'), { recursive: true });
     const { code, stdout, stderr } = await command.run(['export', name]);
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(said)]);
@@ -131,7 +131,7 @@ describe('export', () => {
     expect([itemsOf(piped.stdout).length, piped.stderr]).toEqual([300, summary]);
   });
 
-  it('ends silently when its reader closes the pipe', async () => {
+  it('exits silently if its reader closes the pipe', async () => {
     const { stdout, stderr } = await command.shell('set -o pipefail; $command export | head -n 1; echo "status $?"');
     const [line, status] = stdout.trim().split('\n');
     expect(itemsOf(`${line}\n`)).toHaveLength(1);

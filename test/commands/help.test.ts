@@ -17,7 +17,7 @@ describe('the help', () => {
     expect(listed.filter((name) => !/help$|^keys$/.test(name)).sort()).toEqual([...LEAVES].sort());
   });
 
-  it.each(LEAVES)('of %s has examples, which use only options that it has', async (name) => {
+  it.each(LEAVES)('of %s has examples with valid options', async (name) => {
     const { code, stdout } = await run([...name.split(' '), '--help']);
     const [description = '', examples = ''] = stdout.split('\nExamples:\n');
     expect(code).toBe(0);
@@ -32,7 +32,7 @@ describe('the help', () => {
   });
 });
 
-describe('an argument error takes two lines, of which the second points to the help:', () => {
+describe('an argument error takes two lines, the second of which names the help:', () => {
   it.each([
     ['', 'imprt numbers.ndjson', "error: unknown command 'imprt'"],
     ['import', 'import', "error: missing required argument 'file'"],
@@ -48,9 +48,7 @@ describe('an argument error takes two lines, of which the second points to the h
     const { code, stdout, stderr } = await run(args.split(' '));
     const lines = stderr.trimEnd().split('\n');
     expect([code, stdout, lines[0]]).toEqual([1, '', expect.stringContaining(said)]);
-    expect(lines.at(-1)).toBe(
-      `${['branded-phone-numbers', ...name.split(' ').filter(Boolean)].join(' ')} --help shows how it is used`,
-    );
+    expect(lines.at(-1)).toBe(`see ${['branded-phone-numbers', ...name.split(' ').filter(Boolean)].join(' ')} --help`);
     expect(lines.filter((line) => !line.startsWith('(Did you mean'))).toHaveLength(2);
   });
 });

@@ -25,7 +25,7 @@ async function stored(): Promise<string[]> {
 }
 
 describe('import', () => {
-  it('reports every bad line, by its file if there are several, and imports none', async () => {
+  it('reports every faulty line, with its file if there are several, and imports nothing', async () => {
     await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
     await writeFile(inFolder('b.ndjson'), `${lines[2]}\n{}\nnonsense\n`);
     const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
@@ -34,7 +34,7 @@ describe('import', () => {
     expect(await stored()).toEqual([]);
   });
 
-  it('names the files of lines that contradict each other, and leaves what the lines hold as it is', async () => {
+  it('names the files of lines that contradict each other, and quotes the lines unchanged', async () => {
     await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
     await writeFile(inFolder('b.ndjson'), `${lines[1]}\n${lines[2]?.replace('{', '{"see line 2":1,')}\n`);
     const { stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
@@ -51,23 +51,23 @@ describe('import', () => {
     ['import', '\u001b[2J\n', /^ENOENT: no such file or directory.*'\\u001b\[2J\\n'\n$/],
     ['import', '-', /^EISDIR: illegal operation on a directory.*\n$/],
     ['delete', 'missing.txt', /^ENOENT: no such file or directory.*'missing\.txt'\n$/],
-  ])('%s says in a line why it cannot read %j', async (name, file, said) => {
+  ])('%s reports in one line why it cannot read %j', async (name, file, said) => {
     await mkdir(inFolder('a-folder'), { recursive: true });
     const { code, stdout, stderr } = await command.run([name, file], createReadStream(inFolder('a-folder')));
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(said)]);
   });
 
-  it('shows what cannot be seen of an option that it does not know', async () => {
+  it('escapes invisible characters of an unknown option', async () => {
     const { stderr } = await command.run(['import', '--\u202a\u001b[2J']);
     expect(stderr.split('\n')[0]).toBe("error: unknown option '--\\u202a\\u001b[2J'");
   });
 
-  it('refuses standard input that is named twice, since it can be read only once', async () => {
+  it('rejects standard input that is named twice', async () => {
     const { code, stderr } = await command.run(['import', '-', '-'], `${lines[2]}\n`);
     expect([code, stderr]).toEqual([1, 'standard input (-) is named more than once\n']);
   });
 
-  it('takes several files, of which one may be standard input, as one import', async () => {
+  it('imports several files, including standard input, as one', async () => {
     await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
     const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', '-'], `${lines[2]}\n`);
     expect({ code, stdout, stderr }).toEqual({
@@ -78,14 +78,14 @@ describe('import', () => {
     expect(await stored()).toEqual(['+14155550100', '+14155550101', '+14155550102']);
   });
 
-  it('takes the line that its help shows', async () => {
+  it('imports the line that its help shows', async () => {
     const { stdout } = await command.run(['import', '--help']);
     const [, line = ''] = /A line of a file:\n(.*)\n/.exec(stdout) ?? [];
     const imported = { code: 0, stdout: 'imported 1 number, 1 carrier status\n', stderr: '' };
     expect(await command.run(['import', '-'], line)).toMatchObject(imported);
   });
 
-  it('fails if there is nothing to import, except with --allow-empty', async () => {
+  it('fails if there are no numbers, except with --allow-empty', async () => {
     const nothing = 'imported 0 numbers, 0 carrier statuses\n';
     const before = await stored();
     const { code, stdout, stderr } = await command.run(['import', '-'], '\n');
@@ -96,20 +96,20 @@ describe('import', () => {
     expect(await stored()).toEqual(before);
   });
 
-  it('fails if standard output cannot be written, and says on standard error what was imported', async () => {
+  it('fails and reports on standard error if standard output cannot be written', async () => {
     const stdout = createWriteStream('/dev/full').on('error', () => {});
     const { code, stderr } = await command.run(['import', '-'], lines[3], { stdout });
     expect(code, stderr).toBe(1);
     expect(stderr.split('\n')[0]).toBe('imported 1 number, 1 carrier status');
-    expect(stderr).toContain('standard output could not be written');
+    expect(stderr).toContain('could not write to standard output');
     expect(await stored()).toContain('+14155550103');
   });
 
   it.each([
     ['0', 'It must be a whole number from 1 to 1000.'],
     ['x', 'It must be a whole number from 1 to 1000.'],
-    ['1000', 'connections left for --jobs 1000: use fewer jobs, or raise its max_connections'],
-  ])('says what to do if it is given --jobs %s, and imports nothing', async (jobs, advice) => {
+    ['1000', 'free connections, but --jobs is 1000: use fewer jobs, or raise max_connections'],
+  ])('imports nothing and says what to do with --jobs %s', async (jobs, advice) => {
     const before = await stored();
     const line = JSON.stringify(numberWith({ phoneNumber: '+14155550199' }));
     const { code, stdout, stderr } = await command.run(['import', '--jobs', jobs, '-'], line);

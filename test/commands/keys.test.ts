@@ -36,9 +36,9 @@ const listed = async () =>
     .map((line) => JSON.parse(line));
 
 describe('keys create', () => {
-  it('shows a key that works, and that no command shows again', async () => {
+  it('prints a key that works, and that no command prints again', async () => {
     const { code, stdout, stderr } = await command.run(['keys', 'create', '--name', 'Circle Bank']);
-    expect([code, stderr]).toEqual([0, expect.stringMatching(/^The key [0-9a-f-]{36} can't be shown again\.\n$/)]);
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/^key [0-9a-f-]{36} can't be shown again\n$/)]);
     const key = stdout.trim();
     const response = await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
     expect(response.status).toBe(200);
@@ -46,7 +46,7 @@ describe('keys create', () => {
     expect((await command.run(['keys', 'list'])).stdout).not.toContain(key);
   });
 
-  it('takes an expiry as a time or as a number of days or hours, and business profiles', async () => {
+  it('accepts an expiry as a time or as days or hours, and business profiles', async () => {
     const create = async (...args: string[]) =>
       JSON.parse((await command.run(['keys', 'create', '--json', ...args])).stdout);
     const byTime = await create('--name', 'by time', '--expires', '2199-01-31T01:00:00+01:00');
@@ -69,7 +69,7 @@ describe('keys create', () => {
     ['a time after the year 9999', ['--name', 'x', '--expires', '9999-12-31T23:59:59-05:00'], /the years 1 to 9999/],
     ['a time before the year 1', ['--name', 'x', '--expires', '0000-01-01T00:00:00Z'], /the years 1 to 9999/],
     ['a profile that is not a UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
-  ])('refuses %s and creates nothing', async (_what, args, said) => {
+  ])('rejects %s and creates nothing', async (_what, args, said) => {
     const before = await database.$count(apiKeys);
     const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
     expect([code, stdout]).toEqual([1, '']);
@@ -78,27 +78,27 @@ describe('keys create', () => {
     expect(await database.$count(apiKeys)).toBe(before);
   });
 
-  it('says which business profiles do not exist, and makes the key anyway', async () => {
+  it('warns of business profiles that do not exist, and creates the key', async () => {
     const known = '00000000-0000-4000-8000-00000000aaaa';
     await database.$client`INSERT INTO business_profiles VALUES (${known}, 'Known', 'approved')`;
     const unknown = '00000000-0000-4000-8000-00000000bbbb';
     const args = ['--name', 'early', '--json', '--business-profile', known, '--business-profile', unknown];
     const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
     expect([code, JSON.parse(stdout).businessProfileIds]).toEqual([0, [known, unknown]]);
-    expect(stderr).toMatch(new RegExp(`^There is no business profile ${unknown} yet: .*\\n$`));
+    expect(stderr).toMatch(new RegExp(`^business profile ${unknown} does not exist yet; .*\\n$`));
   });
 
-  it('creates no key that it cannot show', async () => {
+  it('creates no key if it cannot print it', async () => {
     const before = await database.$count(apiKeys);
     const stdout = createWriteStream('/dev/full').on('error', () => {});
     const { code, stderr } = await command.run(['keys', 'create', '--name', 'lost'], '', { stdout });
-    expect([code, stderr]).toEqual([1, expect.stringContaining('standard output could not be written')]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('could not write to standard output')]);
     expect(await database.$count(apiKeys)).toBe(before);
   });
 });
 
 describe('keys list', () => {
-  it('shows a table with the state of each key, and its times as RFC 3339', async () => {
+  it('prints a table with the state of each key, and times in RFC 3339', async () => {
     const expired = new Date(Date.now() - 1000).toISOString();
     await database.insert(apiKeys).values({
       hash: 'expired',
@@ -125,7 +125,7 @@ describe('keys list', () => {
     });
   });
 
-  it('shows the day on which a key was last used, whatever it showed before', async () => {
+  it('shows the day of the last use of a key', async () => {
     const { key, created } = await createApiKey(database, 'used');
     expect(created.lastUsedOn).toBeNull();
     await database.update(apiKeys).set({ lastUsedOn: '2020-02-29' }).where(eq(apiKeys.id, created.id));
@@ -142,14 +142,14 @@ describe('keys list', () => {
 });
 
 describe('keys revoke', () => {
-  it('revokes the keys that exist, and fails for those that do not', async () => {
+  it('revokes active keys, and fails for other ids', async () => {
     const { id } = (await createApiKey(database, 'short-lived')).created;
     const none = '00000000-0000-4000-8000-000000000000';
     const { code, stdout, stderr } = await command.run(['keys', 'revoke', none, id]);
     expect({ code, stdout, stderr }).toEqual({
       code: 1,
       stdout: `revoked ${id}\n`,
-      stderr: `there is no key ${none} that could be revoked\n`,
+      stderr: `no active key has the id ${none}\n`,
     });
     const revoked = (await listApiKeys(database)).find((key) => key.id === id);
     expect(revoked).toMatchObject({ state: 'revoked', revokedAt: expect.stringMatching(/^\d{4}-.+Z$/) });

@@ -44,7 +44,7 @@ const list = Array.from({ length: 300 }, (_, i) =>
 );
 
 describe('serve without any setting', () => {
-  it('serves from an embedded PostgreSQL, takes an import meanwhile, and stops cleanly with its PostgreSQL', async () => {
+  it('serves from an embedded PostgreSQL beside an import, and stops cleanly with its PostgreSQL', async () => {
     const { page, end } = await serve('--demo');
     await writeFile(join(command.folder, 'numbers.ndjson'), list.map((item) => `${JSON.stringify(item)}\n`).join(''));
     expect(await command.run(['import', 'numbers.ndjson'], '', { environment: {} })).toEqual({
@@ -113,7 +113,7 @@ describe('serve, before PostgreSQL can be used', () => {
     }
   });
 
-  it('ends at once after a signal', async () => {
+  it('exits at once after a signal', async () => {
     const service = await supervise([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
     await service.untilAlive();
     service.stop();
@@ -123,7 +123,7 @@ describe('serve, before PostgreSQL can be used', () => {
     ]);
   });
 
-  it('ends with status 1 and its line, in the log too, when its password turns out to be wrong', async () => {
+  it('exits with status 1 and logs the reason if its password turns out to be wrong', async () => {
     const postgres = await startPostgres();
     await postgres.stop();
     const DATABASE_URL = postgres.url.replace('postgres@', 'other:wrong@');
@@ -144,7 +144,7 @@ describe('serve, before PostgreSQL can be used', () => {
   });
 });
 
-describe('serve says in one line why it cannot start:', () => {
+describe('serve reports in one line why it cannot start:', () => {
   it.each([
     [
       'all settings that are wrong',
@@ -158,7 +158,7 @@ describe('serve says in one line why it cannot start:', () => {
     expect(stderr).not.toContain('    at ');
   });
 
-  it('and names a variable that is probably a misspelled setting', async () => {
+  it('a wrong value, beside a variable that is probably a misspelled setting', async () => {
     const environment = { RATE_LIMIT_PER_SECONDS: '5', PORT: 'http' };
     const { stderr } = await command.run(['serve'], '', { environment });
     expect(stderr).toMatch(/^RATE_LIMIT_PER_SECONDS is not a setting .* RATE_LIMIT_PER_SECOND\?\nPORT must be .*\n$/);

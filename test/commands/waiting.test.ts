@@ -43,7 +43,7 @@ beforeEach(() =>
 );
 
 describe('a command', () => {
-  it('begins beside many writers of short transactions', async () => {
+  it('starts beside many writers of short transactions', async () => {
     let isOver = false;
     const writers = Array.from({ length: OTHERS }, (_, i) =>
       withSession(async (sql) => {
@@ -64,7 +64,7 @@ describe('a command', () => {
     ['import line.ndjson', 'SIGTERM', 'COMMIT'],
     ['delete gone.txt', 'SIGINT', 'COMMIT'],
     ['check', 'SIGKILL', 'FROM derive'],
-  ] as const)('soon keeps nobody out: %s, which %s ends while it writes', async (line, signal, statement) => {
+  ] as const)('releases its locks soon: %s, ended by %s while writing', async (line, signal, statement) => {
     await writeFile(join(command.folder, 'line.ndjson'), LINE);
     await writeFile(join(command.folder, 'gone.txt'), '+11');
     await withSession(async (sql) => {
@@ -87,7 +87,7 @@ describe('a command', () => {
     });
   });
 
-  it('says once for whom it waits', () =>
+  it('reports once which sessions block it', () =>
     withSession(async (sql) => {
       const [own] = await sql`SELECT pg_backend_pid() AS pid, current_user AS role`;
       await sql`SET application_name = 'a writer'`;
@@ -101,7 +101,7 @@ describe('a command', () => {
         0,
         expect.stringMatching(
           new RegExp(
-            `^waiting for other writers of branded_phone_numbers:\\n  process ${own?.pid}, ${own?.role}, a writer, idle in transaction, since [-0-9: +]+, holds \\w+Lock( and \\w+Lock)*\\n$`,
+            `^waiting for other sessions that write branded_phone_numbers:\\n  process ${own?.pid}, ${own?.role}, a writer, idle in transaction, since [-0-9: +]+, holds \\w+Lock( and \\w+Lock)*\\n$`,
           ),
         ),
       ]);

@@ -37,15 +37,14 @@ const readModel = () =>
     SELECT items::text AS row FROM items UNION ALL SELECT terms::text FROM terms UNION ALL SELECT postings::text FROM postings
     ORDER BY row`;
 
-const RIGHT = 'all that is derived is right\n';
+const RIGHT = 'OK: the read model matches its sources\n';
 const differ = (numbers: string[], count = numbers.length) =>
-  `${count} numbers differ from what they are derived from: ${numbers.slice(0, 5).join(', ')}${count > 5 ? ', …' : ''}\n`;
-const stray = (numbers: string[]) =>
-  `${numbers.length} numbers stand in the index where they should not: ${numbers.join(', ')}\n`;
+  `${count} numbers differ from their sources: ${numbers.slice(0, 5).join(', ')}${count > 5 ? ', …' : ''}\n`;
+const stray = (numbers: string[]) => `${numbers.length} numbers have stale index entries: ${numbers.join(', ')}\n`;
 const phones = (...digits: number[]) => digits.map((digit) => `+1415555010${digit}`);
 
 describe('check', () => {
-  it('finds nothing if everything is right', async () => {
+  it('finds nothing if the read model matches its sources', async () => {
     expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: RIGHT, stderr: '' });
   });
 
@@ -110,7 +109,7 @@ describe('check', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('gives five examples, no matter which batches they are in', async () => {
+  it('gives five examples, from whichever batches', async () => {
     await sql()`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
       SELECT '+1500' || 1000000 + i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, 20001) AS i`;
@@ -119,7 +118,7 @@ describe('check', () => {
     expect(await command.run(['check'])).toMatchObject({ code: 1, stderr: differ(missing) });
   });
 
-  it('deletes postings that should not be there a batch at a time', async () => {
+  it('deletes stale postings in batches', async () => {
     await sql()`INSERT INTO postings SELECT i, phone_number, id FROM items, generate_series(1, 3000) AS i`;
     const found = stray(PHONE_NUMBERS);
     const shown = found.replace(/(, \+\d+){4}\n$/, ', …\n');

@@ -21,8 +21,8 @@ const untilWaiting = (sql: Sql) =>
     return rows.length === 1;
   }, 'the other session waits for a lock');
 
-describe('An entry without its number', () => {
-  it('is refused at once', async () => {
+describe('an entry without its number', () => {
+  it('is rejected at once', async () => {
     await second`BEGIN`;
     await expect(writeEntry(second)).rejects.toThrow('carrier_status_has_number');
     await second`ROLLBACK`;
@@ -41,8 +41,8 @@ describe('An entry without its number', () => {
   );
 });
 
-describe('Entries of one number that two sessions write', () => {
-  it('are both shown', async () => {
+describe('entries of one number that two sessions write', () => {
+  it('both appear', async () => {
     await writeNumber(first);
     await first`BEGIN`;
     await writeEntry(first);
@@ -67,8 +67,8 @@ describe('Entries of one number that two sessions write', () => {
   });
 });
 
-describe('A number that is written while another session deletes it', () => {
-  it('has no entry of the deleted one', async () => {
+describe('a number that is written while another session deletes it', () => {
+  it('has no entry of the deleted number', async () => {
     await writeNumber(first);
     await first`INSERT INTO carrier_statuses VALUES (${PHONE}, 'AT&T', 'brandedCallerId', 'rejected.optIn')`;
     await first`BEGIN`;
@@ -82,7 +82,7 @@ describe('A number that is written while another session deletes it', () => {
   });
 });
 
-describe('A term that two sessions are the first to use', () => {
+describe('a new term that two sessions use', () => {
   it('is added once', async () => {
     await writeNumber(first);
     await addNumber(first, '+19');

@@ -75,11 +75,11 @@ async function takesWrites({ url, sql }: { url: string; sql: Sql }): Promise<voi
 test('A logical replica of the sources is right once check --repair has run, and takes writes', async () => {
   const replica = await replicaOf('sources', 'TABLE business_profiles, branded_phone_numbers, carrier_statuses');
   const check = (...options: string[]) => runOn(replica.url, ['check', ...options]);
-  const found = '3 numbers differ from what they are derived from: +14155550110, +14155550111, +14155550112\n';
+  const found = '3 numbers differ from their sources: +14155550110, +14155550111, +14155550112\n';
   expect(await check()).toMatchObject({ code: 1, stdout: '', stderr: found });
   expect(await check('--repair')).toMatchObject({
     code: 0,
-    stdout: `repaired: ${found}all that is derived is right\n`,
+    stdout: `repaired: ${found}OK: the read model matches its sources\n`,
   });
   await takesWrites(replica);
 });

@@ -63,7 +63,14 @@ describe('a replica', () => {
   it('stops the start if REDIS_URL is not set', async () => {
     expect(await serve(replica.url)).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/^REDIS_URL must be set where DATABASE_URL is a replica[^\n]*\n$/),
+      stderr: expect.stringMatching(/^set REDIS_URL: DATABASE_URL is a read-only replica[^\n]*\n$/),
+    });
+  });
+
+  it('is not checked, since that locks rows', async () => {
+    expect(await runProgram(['check'], '', { environment: { DATABASE_URL: replica.url } })).toMatchObject({
+      code: 1,
+      stderr: 'DATABASE_URL is a read-only replica: run check on its primary\n',
     });
   });
 

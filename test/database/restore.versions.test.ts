@@ -57,7 +57,10 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
       const restored = await newDatabase(major, 'whole');
       execFileSync('pg_restore', ['--exit-on-error', `--dbname=${restored}`, join(folder, 'whole')]);
       expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
-      expect(await run(['check'], restored)).toMatchObject({ code: 0, stdout: 'all that is derived is right\n' });
+      expect(await run(['check'], restored)).toMatchObject({
+        code: 0,
+        stdout: 'OK: the read model matches its sources\n',
+      });
       const sql = connectTo(restored);
       await sql`UPDATE carrier_statuses SET detailed_status = 'pending.optIn'`;
       await expectDerivedToAgree(sql);
@@ -77,13 +80,13 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
         `--dbname=${restored}`,
         join(folder, 'sources'),
       ]);
-      const found = /^\d+ numbers differ from what they are derived from: (\+\d+, ){5}…\n$/;
+      const found = /^\d+ numbers differ from their sources: (\+\d+, ){5}…\n$/;
       const checked = await run(['check'], restored);
       expect(checked).toMatchObject({ code: 1, stdout: '' });
       expect(checked.stderr).toMatch(found);
       expect(await run(['check', '--repair'], restored)).toMatchObject({
         code: 0,
-        stdout: `repaired: ${checked.stderr}all that is derived is right\n`,
+        stdout: `repaired: ${checked.stderr}OK: the read model matches its sources\n`,
       });
       const sql = connectTo(restored);
       await expectDerivedToAgree(sql);
@@ -114,7 +117,10 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
       }
       const line = /^pg_dump .*-n drizzle .*$/m.exec(readFileSync('docs/operations.md', 'utf8'))?.[0] ?? expect.fail();
       shell(line, { SOURCE: await urlFrom(), RESTORED: restored });
-      expect(await run(['check'], restored)).toMatchObject({ code: 0, stdout: 'all that is derived is right\n' });
+      expect(await run(['check'], restored)).toMatchObject({
+        code: 0,
+        stdout: 'OK: the read model matches its sources\n',
+      });
       expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
     },
   );

@@ -53,8 +53,8 @@ async function blocksOfOtherIndexes(): Promise<number> {
   return row?.count;
 }
 
-describe.each([1 / 100, 1 / 5, 1])('with statistics of one row after %d of a first import,', (part) => {
-  it('a change reads few rows', async () => {
+describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, after %d of a first import', (part) => {
+  it('reads little for a change', async () => {
     await believeInOneRow(sql, part);
     await sql`DISCARD PLANS`;
     const before = await blocks();
@@ -66,14 +66,14 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row after %d of a fir
     expect(((await blocks()) - before) / CHANGES).toBeLessThan(MAX_BLOCKS);
   });
 
-  it('a repair deletes stray postings and reads few rows', async () => {
+  it('reads little to delete stale postings', async () => {
     await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
     await believeInOneRow(sql, part);
     const before = await blocksOfOtherIndexes();
     const connected = openDatabase(database.url);
     const [found] = await deriveAll(connected, { keep: true });
     await closeDatabase(connected);
-    expect(found).toMatchObject({ what: 'stand in the index where they should not', count: NUMBERS / 10 });
+    expect(found).toMatchObject({ what: 'have stale index entries', count: NUMBERS / 10 });
     // To find them, all postings are read once, perhaps from one of these indexes.
     expect((await blocksOfOtherIndexes()) - before).toBeLessThan(2 * MAX_BLOCKS);
   });

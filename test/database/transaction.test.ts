@@ -45,7 +45,7 @@ describe('a transaction of a command, on a database with another isolation and s
     expect(seen).toBe(shown);
   });
 
-  it('leaves nothing behind when it fails, and says why it did', async () => {
+  it('is rolled back if it fails, and throws the error', async () => {
     const work = inTransaction(database, 'READ COMMITTED', async (sql) => {
       await sql`INSERT INTO business_profiles VALUES ('6513270e-269e-4d37-b2a7-4de452e6b438', 'Circle Bank', 'approved')`;
       await sql`SELECT 1 / 0`;

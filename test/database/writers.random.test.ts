@@ -219,7 +219,7 @@ async function agrees(first: Write[], then: Write[]): Promise<void> {
   }
 }
 
-test('Whatever two writers do at once, all that is derived agrees, and updatedAt moves forward with each change', async () => {
+test('two concurrent writers leave the read model right, and updatedAt moves forward with each change', async () => {
   let latest = Promise.resolve();
   const property = fc.asyncProperty(
     fc.array(write, { maxLength: 12 }),
@@ -258,7 +258,7 @@ const line = fc.record({
 const lines = fc.uniqueArray(line, { maxLength: 4, selector: ({ phoneNumber }) => phoneNumber });
 const KILLED = /^(57P01|CONNECTION_\w+|ECONNRESET|EPIPE)$/;
 
-test('Beside imports, deletes and checks, some of them killed, what random writers leave behind agrees', async () => {
+test('random writers leave the read model right beside imports, deletes and checks, some of them killed', async () => {
   const seed = Date.now();
   const transactions = fc.sample(transaction, { numRuns: TRANSACTIONS, seed });
   const [imported, deleted] = [fc.sample(lines, { numRuns: 1000, seed }), fc.sample(phone, { numRuns: 1000, seed })];

@@ -12,7 +12,7 @@ const addEntry = (phoneNumber: string) =>
   sql`INSERT INTO carrier_statuses VALUES (${phoneNumber}, 'AT&T', 'brandedCallerId', 'approved.optIn')`;
 const statuses = async () => (await items(sql)).map(({ phoneNumber, status }) => [phoneNumber, status]);
 
-describe('A writer in SQL', () => {
+describe('a writer in SQL', () => {
   beforeEach(async () => {
     await addNumber(sql, PHONE);
     await addEntry(PHONE);
@@ -30,7 +30,7 @@ describe('A writer in SQL', () => {
     await expectDerivedToAgree(sql);
   });
 
-  it('may have several statements derived at once, at the latest when it commits', async () => {
+  it('can defer deriving over several statements, at most until it commits', async () => {
     const updatedAt = '2026-02-03T16:49:02.748Z';
     await sql.begin(async (transaction) => {
       await transaction`SET LOCAL branded_phone_numbers.defer = 'on'`;
@@ -46,7 +46,9 @@ describe('A writer in SQL', () => {
     await expectDerivedToAgree(sql);
   });
 
-  it('has what it put off derived once, however many statements there were', async () => {
+  it('derives deferred numbers once, however many statements changed them', async () => {
+    // The scans of earlier transactions count as well until they are flushed.
+    await sql`SELECT pg_stat_force_next_flush()`;
     await sql`BEGIN`;
     await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
     for (let i = 0; i < 50; i++) {
@@ -60,7 +62,7 @@ describe('A writer in SQL', () => {
     await expectDerivedToAgree(sql);
   });
 
-  it('keeps the updatedAt of a number that it writes together with its entries', async () => {
+  it('keeps the given updatedAt of a number written with its entries', async () => {
     await sql`
       WITH number AS (
         INSERT INTO branded_phone_numbers (phone_number, business_profile_id, updated_at)
@@ -99,7 +101,7 @@ describe('A writer in SQL', () => {
     await expectDerivedToAgree(sql);
   });
 
-  it('unregisters every number by truncating the entries', async () => {
+  it('makes every number unregistered by truncating the entries', async () => {
     await addNumber(sql, '+19');
     await addEntry('+19');
     await sql`TRUNCATE carrier_statuses`;

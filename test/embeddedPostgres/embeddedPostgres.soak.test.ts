@@ -15,7 +15,7 @@ useFolder();
 const drafts = async () => (await readdir(folder)).filter((name) => name.startsWith('postgres.'));
 
 describe('the embedded PostgreSQL', () => {
-  it('begins a new log when the old one has grown large, and only then', async () => {
+  it('empties its log at a start only if it is large', async () => {
     await (await openEmbeddedPostgres(folder)).close();
     await appendFile(inside('log'), 'short\n');
     await (await openEmbeddedPostgres(folder)).close();
@@ -28,7 +28,7 @@ describe('the embedded PostgreSQL', () => {
     expect(log).toContain('starting PostgreSQL');
   });
 
-  it('lets processes open an empty folder at the same moment, and leave at the same moment', async () => {
+  it('lets processes open an empty folder, and leave, at the same moment', async () => {
     const users = await Promise.all([user(), user(), user()]);
     expect(new Set(users.map(({ url }) => url)).size).toBe(1);
     await Promise.all(users.map(({ close }) => close()));
@@ -36,7 +36,7 @@ describe('the embedded PostgreSQL', () => {
     expect(await drafts()).toEqual([]);
   });
 
-  it('can be opened while the last user closes it', async () => {
+  it('can be opened while the last process closes it', async () => {
     let current = await openEmbeddedPostgres(folder);
     for (let round = 0; round < 12; round++) {
       const [, next] = await Promise.all([current.close(), sleep(round * 3).then(() => openEmbeddedPostgres(folder))]);
@@ -47,7 +47,7 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
-  it('recovers after a kill -9 of itself and its user', async () => {
+  it('recovers after a kill -9 of itself and its process', async () => {
     const killed = await user();
     await query(killed.url, 'create table kept as select 42 as answer');
     const pid = await postmasterPid();
@@ -90,7 +90,7 @@ describe('the embedded PostgreSQL', () => {
     },
   );
 
-  it('can be closed quickly when it was killed', async () => {
+  it('can be closed quickly after it was killed', async () => {
     const { close } = await openEmbeddedPostgres(folder);
     process.kill((await postmasterPid()) ?? 0, 'SIGKILL');
     const begin = performance.now();
@@ -98,7 +98,7 @@ describe('the embedded PostgreSQL', () => {
     expect(performance.now() - begin).toBeLessThan(10_000);
   });
 
-  it('can be closed in limited time when it hangs', async () => {
+  it('can be closed in limited time while it hangs', async () => {
     const { close } = await openEmbeddedPostgres(folder);
     const pid = (await postmasterPid()) ?? 0;
     process.kill(pid, 'SIGSTOP');
@@ -108,7 +108,7 @@ describe('the embedded PostgreSQL', () => {
     process.kill(pid, 'SIGCONT');
   });
 
-  it('is not wedged by a kill -9 in the middle of its first start', async () => {
+  it('starts after a kill -9 in the middle of its first start', async () => {
     for (const delay of [0, 150]) {
       const killed = spawnUser();
       await until(async () => (await readdir(folder).catch(() => [])).some((name) => name.startsWith('postgres.')));

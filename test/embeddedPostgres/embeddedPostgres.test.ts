@@ -24,7 +24,7 @@ import { AS_NOBODY, isRoot } from './asNobody.js';
 useFolder();
 
 describe('the embedded PostgreSQL', () => {
-  it('goes from nothing to an empty UTF-8 database that only its user may enter, and keeps its data when it stops', async () => {
+  it('creates an empty UTF-8 database that only its owner can reach, and keeps its data after a stop', async () => {
     const { url, close } = await openEmbeddedPostgres(folder);
     expect(
       await query(
@@ -61,7 +61,7 @@ describe('the embedded PostgreSQL', () => {
     await second.close();
   });
 
-  it('is shared by processes, and stopped by the last of them, whichever came first', async () => {
+  it('is shared by processes, and stopped by the last one, whichever came first', async () => {
     const [first, second] = [await user(), await user()];
     expect(second.url).toBe(first.url);
     await first.close();
@@ -73,7 +73,7 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
-  it('goes on after a kill -9 of its user, and is taken over by the next', async () => {
+  it('keeps running after a kill -9 of its process, and serves the next one', async () => {
     const killed = await user();
     await killed.kill();
     await query(killed.url, 'select 1');
@@ -123,8 +123,8 @@ describe('the embedded PostgreSQL', () => {
     }
   });
 
-  describe('whose server of version 1.0.0, which listens on a port, still runs', () => {
-    it('takes its data over when nobody uses it', async () => {
+  describe('with a running server of version 1.0.0, which listens on a port', () => {
+    it('replaces that server if no process uses it', async () => {
       const old = await startOldServer();
       await query(old, 'create table kept as select 42 as answer');
       const { url, close } = await openEmbeddedPostgres(folder);
@@ -132,7 +132,7 @@ describe('the embedded PostgreSQL', () => {
       await close();
     });
 
-    it('says to stop the service that uses it', async () => {
+    it('says to stop the process that uses it', async () => {
       const old = connectTo(await startOldServer(), { connection: { application_name: 'branded-phone-numbers user' } });
       await old`SELECT`;
       await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
@@ -143,7 +143,7 @@ describe('the embedded PostgreSQL', () => {
     });
   });
 
-  it('is stopped by its user, not by the Ctrl-C that stops the user', async () => {
+  it('is stopped by its process, not by the Ctrl-C that stops the process', async () => {
     const { child, url } = await user({ ownGroup: true });
     process.kill(-(child.pid ?? 0), 'SIGINT');
     const [code] = await once(child, 'exit');
@@ -159,8 +159,8 @@ describe('the embedded PostgreSQL', () => {
   });
 });
 
-describe('the embedded PostgreSQL that cannot start says', () => {
-  it('what its log ends with, such as that another version made the data', async () => {
+describe('an embedded PostgreSQL that cannot start reports', () => {
+  it('the end of its log, such as that the data is of another version', async () => {
     await (await openEmbeddedPostgres(folder)).close();
     await writeFile(inside('data/PG_VERSION'), '15\n');
     await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
@@ -173,7 +173,7 @@ describe('the embedded PostgreSQL that cannot start says', () => {
     );
   });
 
-  it('that the folder cannot be made', async () => {
+  it('that the folder cannot be created', async () => {
     await writeFile(join(home, 'file'), '');
     await expect(openEmbeddedPostgres(join(home, 'file', '.data'))).rejects.toThrow(
       /cannot use .*file.*ENOTDIR.*writable.*DATABASE_URL/s,

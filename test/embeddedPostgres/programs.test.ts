@@ -10,7 +10,7 @@ import { installedPrograms, packageName } from '../../src/embeddedPostgres/progr
 
 const run = promisify(execFile);
 
-it('programs whose install script did not run get their links once in a spare folder, from any number of processes, and again after they were moved', async () => {
+it('programs get their links in a folder, once however many processes create them, and again after a move, without the install script', async () => {
   const home = await mkdtemp(join(tmpdir(), 'postgres-programs-'));
   const spare = join(home, 'spare');
   const { from, libraries } = await installWithoutScripts(join(home, 'installed'));

@@ -34,7 +34,7 @@ describe('after signals at random times', () => {
     signals: fc.array(fc.tuple(fc.integer({ min: 0, max: 3000 }), signal), { minLength: 1, maxLength: 3 }),
   });
 
-  it('no process is left, and the data can be used', { timeout: ROUNDS * 60_000 }, async () => {
+  it('no process is left, and the data is usable', { timeout: ROUNDS * 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(round, async ({ way, isFirstStart, signals }) => {
         if (isFirstStart) await rm(join(folder, '.data'), { recursive: true, force: true });
@@ -57,14 +57,14 @@ describe('after signals at random times', () => {
 });
 
 describe('a service', () => {
-  it('stops with its terminal', async () => {
+  it('stops when its terminal closes', async () => {
     const terminal = start(`script --quiet --command "${SERVE}" /dev/null`);
     await isServing(terminal);
     terminal.kill('SIGKILL');
     await until(async () => (await processesIn(folder)).length === 0, 'nothing runs', 20_000);
   });
 
-  it('takes the same signal twice at once, as make sends it, for one', async () => {
+  it('counts the same signal twice at once, as make sends it, as one', async () => {
     const child = start(SERVE, { DRAIN_SECONDS: '2' });
     await isServing(child);
     const begin = performance.now();
@@ -76,7 +76,7 @@ describe('a service', () => {
     expect(performance.now() - begin).toBeGreaterThan(2000);
   });
 
-  it('ends now after a second signal, with an immediate shutdown of PostgreSQL', async () => {
+  it('exits at once after a second signal, with an immediate shutdown of PostgreSQL', async () => {
     const child = start(SERVE, { DRAIN_SECONDS: '60' });
     await isServing(child);
     // A session that a fast shutdown has to wait for: a stopped process does not take part in it.

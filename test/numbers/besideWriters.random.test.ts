@@ -43,7 +43,7 @@ const transactionOf = (writer: number) =>
     ),
   });
 
-test('No writer is ended as a deadlock, or for a lock, and what is derived agrees', async () => {
+test('imports, deletes and checks cause no deadlock or lock timeout of other writers, and the read model stays right', async () => {
   const seed = Date.now();
   const items = manyNumbers(NUMBERS);
   const bytes = (text: string) => Readable.from([Buffer.from(text)]);

@@ -43,8 +43,8 @@ async function faultsOf(...lines: string[]) {
   return error.faults;
 }
 
-describe('deleting', () => {
-  it('removes the given numbers with everything derived from them, and leaves the others as they are', async () => {
+describe('delete', () => {
+  it('deletes the given numbers with their derived rows, and no others', async () => {
     await fc.assert(
       fc.asyncProperty(numbers, fc.infiniteStream(fc.boolean()), async (list, choice) => {
         await clear();
@@ -64,13 +64,13 @@ describe('deleting', () => {
     );
   });
 
-  it('reads lines as other systems write them: with carriage returns, spaces, blank lines and a byte order mark', async () => {
+  it('accepts carriage returns, spaces, blank lines and a byte order mark', async () => {
     const [one, two] = ['+14155550101', '+14155550102'];
     await write(database, [numberWith({ phoneNumber: one }), numberWith({ phoneNumber: two })]);
     expect(await deleteLines(`\ufeff${one}\r`, '', `  ${two}\t`, '\r')).toEqual({ lines: 2, deleted: 2 });
   });
 
-  it('deletes nothing when a line is wrong, and reports every such line', async () => {
+  it('deletes nothing and reports every faulty line if there are any', async () => {
     await write(database, [numberWith({ phoneNumber: '+14155550101' })]);
     const faults = await faultsOf(
       '+14155550101',

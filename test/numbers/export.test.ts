@@ -46,8 +46,8 @@ const itemsOf = (text: string): BrandedPhoneNumber[] =>
     .slice(0, -1)
     .map((line) => JSON.parse(line));
 
-describe('an export', () => {
-  it('has everything that the list shows, in order, and is the same bytes when imported and exported elsewhere', async () => {
+describe('export', () => {
+  it('writes all items in order, and the same bytes after an import into another database', async () => {
     await fc.assert(
       fc.asyncProperty(numbers, async (list) => {
         await Promise.all([clear(database), clear(other)]);
@@ -63,7 +63,7 @@ describe('an export', () => {
     );
   });
 
-  it('splits items correctly, even if their texts look like the boundary between two', async () => {
+  it('splits items correctly if their texts look like the boundary between two', async () => {
     const tricky = ['},{"id":"', ',{"id":"', '"detailedStatus":', '\\","detailedStatus":"', 'a\\'];
     const list = tricky.map((internalName, i) =>
       numberWith({
@@ -79,11 +79,11 @@ describe('an export', () => {
     expect(counts).toEqual({ numbers: 5, carrierStatuses: 5 });
   });
 
-  it('of nothing is empty', async () => {
+  it('writes nothing if there are no numbers', async () => {
     expect(await exported(database)).toEqual({ text: '', counts: { numbers: 0, carrierStatuses: 0 } });
   });
 
-  it('shows one moment, whatever is written and removed while it runs, and writes one page at a time', async () => {
+  it('writes one snapshot, page by page, whatever other programs write meanwhile', async () => {
     const phoneNumbers = Array.from({ length: 3500 }, (_, i) => `+1${2_000_000_000 + i}`);
     const lines = (list: string[]) =>
       Readable.from(

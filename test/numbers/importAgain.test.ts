@@ -30,7 +30,7 @@ describe('importing again', () => {
     expect(await versions()).toEqual(before);
   });
 
-  test('what the list answered writes nothing', async () => {
+  test('items from a response writes nothing', async () => {
     await run([number({ id: ID })]);
     const before = await versions();
     const { created_at: createdAt, updated_at: updatedAt, carrier_statuses: carrierStatuses, status } = await one();
@@ -38,7 +38,7 @@ describe('importing again', () => {
     expect(await versions()).toEqual(before);
   });
 
-  test('one number with changes leaves the others alone', async () => {
+  test('one changed number writes no other number', async () => {
     await run(manyNumbers(10));
     const before = await stored();
     await run([{ ...manyNumbers(10)[3], reportingGroup: 'New' } as object]);
@@ -80,7 +80,7 @@ describe('importing again', () => {
     await expectDerivedToAgree(database.$client);
   });
 
-  test('with entries replaces those it had', async () => {
+  test('a number replaces its entries', async () => {
     const given = ['AT&T', 'T-Mobile', 'Verizon'].map((carrier) => entry({ carrier }));
     await run([number({ carrierStatuses: given })]);
     const [att, , verizon] = (await one()).carrier_statuses;
@@ -102,7 +102,7 @@ describe('importing again', () => {
     await expectDerivedToAgree(database.$client);
   });
 
-  test('with another name moves an updatedAt in the future forward, and never back', async () => {
+  test('another name moves an updatedAt in the future forward, never back', async () => {
     await run([number({ updatedAt: '2126-01-01T00:00:00.000Z' })]);
     await run([without(number({ internalName: 'New' }), 'updatedAt')]);
     expect(await one()).toMatchObject({ updated_at: '2126-01-01T00:00:00.001Z' });
@@ -110,13 +110,13 @@ describe('importing again', () => {
     expect(await one()).toMatchObject({ updated_at: '2126-01-01T00:00:00.002Z' });
   });
 
-  test('sets updatedAt to what is given', async () => {
+  test('sets updatedAt to the given time', async () => {
     await run([number()]);
     await run([number({ updatedAt: '2027-01-01T00:00:00.000Z' })]);
     expect(await one()).toMatchObject({ updated_at: '2027-01-01T00:00:00.000Z' });
   });
 
-  test('renames a business profile for all its numbers', async () => {
+  test('another business name changes the profile for all its numbers', async () => {
     await run([number(), number({ phoneNumber: '+14155550124' })]);
     await run([number({ businessProfile: { ...PROFILE, businessName: 'Square Bank', status: 'rejected' } })]);
     expect((await stored()).map(({ business_name }) => business_name)).toEqual(['Square Bank', 'Square Bank']);
@@ -124,8 +124,8 @@ describe('importing again', () => {
   });
 });
 
-describe('an import derives what the triggers would', () => {
-  test('of numbers that are new, that change and that stay', async () => {
+describe('an import derives the same rows as the triggers', () => {
+  test('for new, changed and unchanged numbers', async () => {
     await run(manyNumbers(400).slice(100));
     await run(manyNumbers(400).map((item, i) => (i % 3 ? item : { ...item, carrierStatuses: [entry()] })));
     await expectDerivedToAgree(database.$client);

@@ -134,7 +134,7 @@ describe('a faulty line', () => {
     );
   });
 
-  test('is reported with the number of its faults, and the first five of them', async () => {
+  test('is reported with its first five faults, and the number of further ones', async () => {
     const faulty = number({
       phoneNumber: 1,
       internalName: 1,
@@ -149,7 +149,7 @@ describe('a faulty line', () => {
     expect(reason).toMatch(/; and 2 more$/);
   });
 
-  test('may not contain a member twice', async () => {
+  test('is rejected if an object has a member twice', async () => {
     const line = JSON.stringify(number());
     expect(await faultsOf(line.replace('{', '{"internalName" : ": ", '))).toEqual([
       '1: internalName is given twice in one object',
@@ -171,14 +171,14 @@ describe('a faulty line', () => {
     expect(await faultsOf(line)).toEqual(['1: must be a JSON object, a branded phone number']);
   });
 
-  test('is reported not to be UTF-8', async () => {
+  test('is rejected if it is not UTF-8', async () => {
     const line = Buffer.from(`${JSON.stringify(number())}\n`);
     const broken = Buffer.from(line);
     broken[broken.indexOf('Main')] = 0xff;
     expect(await faultsOf(Buffer.concat([line, broken]))).toEqual(['2: is not valid UTF-8']);
   });
 
-  test('is reported to be too long, and the lines after it are read', async () => {
+  test('is rejected if it is too long, and the lines after it are read', async () => {
     const long = JSON.stringify(number({ internalName: 'x'.repeat(5 * 1024 * 1024) }));
     expect(await faultsOf(`${long}\n\n7\n`)).toEqual([
       '1: is longer than 4 MiB',
@@ -197,7 +197,7 @@ describe('a faulty line', () => {
     expect(await faultsOf(`${JSON.stringify(number({ phoneNumber: '+19' }))}\n${line}\n`)).toEqual([`2: ${reason}`]);
   });
 
-  test('cannot control the terminal that shows its message', async () => {
+  test('is quoted without control characters', async () => {
     expect(await faultOf(number({ '\u001b[2Jx\u202e': 1 }))).not.toMatch(/\p{C}/u);
   });
 });
@@ -210,7 +210,7 @@ describe('lines that contradict each other', () => {
     [
       'one id',
       [number({ id: ID }), other({ id: ID.toUpperCase() })],
-      `3: id ${ID} is that of another number, on line 1`,
+      `3: id ${ID} belongs to another number, on line 1`,
     ],
     [
       'a business profile with two names',
@@ -226,7 +226,7 @@ describe('lines that contradict each other', () => {
     expect(await faultsOf(`${JSON.stringify(first)}\n\n${JSON.stringify(second)}\n`)).toEqual([fault]);
   });
 
-  test('are reported in order with the lines that are wrong on their own', async () => {
+  test('are reported together with invalid lines, in order', async () => {
     const file = `${JSON.stringify(number({ id: ID }))}\n7\n${JSON.stringify(number({ id: ID }))}\n[]\n`;
     expect((await faultsOf(file)).map((fault) => fault.slice(0, 20))).toEqual([
       '2: must be a JSON ob',
@@ -235,17 +235,17 @@ describe('lines that contradict each other', () => {
     ]);
   });
 
-  test('are reported, too, when they contradict the database, and change nothing', async () => {
+  test('change nothing if they contradict the database, and are reported', async () => {
     await run([number({ id: ID })]);
     const before = await versions();
     await expect(run([other({}), number({ phoneNumber: '+14155550125', id: ID })])).rejects.toThrow(
-      `line 2: id ${ID} is that of another number, +14155550123`,
+      `line 2: id ${ID} belongs to another number, +14155550123`,
     );
     expect(await versions()).toEqual(before);
   });
 });
 
-test('The first hundred of many faulty lines are reported', async () => {
+test('an import reports the first hundred of many faulty lines', async () => {
   const good = JSON.stringify(number());
   const faults = await faultsOf(`${good}\n${good}\n${'7\n'.repeat(300)}`);
   expect(faults).toHaveLength(100);
@@ -253,7 +253,7 @@ test('The first hundred of many faulty lines are reported', async () => {
   expect(faults[99]).toMatch(/^101: /);
 });
 
-describe('an input that is no NDJSON', () => {
+describe('an input that is not NDJSON', () => {
   const items = [number(), number({ phoneNumber: '+14155550124' })];
   const page = { items, nextCursor: null };
   const pretty = (value: unknown) => JSON.stringify(value, null, 2);
@@ -267,23 +267,21 @@ describe('an input that is no NDJSON', () => {
       'is a page of the API',
       `{"items":[\n${items.map((item) => JSON.stringify(item)).join(',\n')}\n],"nextCursor":null}`,
     ],
-    ['is JSON over several lines', pretty(page)],
-    ['is JSON over several lines', items.map(pretty).join('\n')],
-    ['is JSON over several lines', pretty(items[0]).replace('{\n', '{ ') + pretty(items[1])],
+    ['is JSON that spans several lines', pretty(page)],
+    ['is JSON that spans several lines', items.map(pretty).join('\n')],
+    ['is JSON that spans several lines', pretty(items[0]).replace('{\n', '{ ') + pretty(items[1])],
   ];
 
-  it.each(inputs)('has one fault, which says that it %s: %#', async (what, input) => {
-    expect(await faultsOf(input)).toEqual([
-      expect.stringMatching(new RegExp(`^[12]: ${what}; an import takes it as `)),
-    ]);
+  it.each(inputs)('is rejected with one message, which says that it %s: %#', async (what, input) => {
+    expect(await faultsOf(input)).toEqual([expect.stringMatching(new RegExp(`^[12]: ${what}; convert it: `))]);
   });
 
-  it.runIf(isInstalled('jq'))('is imported as its fault says', async () => {
+  it.runIf(isInstalled('jq'))('is imported by the command in its message', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-'));
     try {
       for (const [, input] of inputs) {
         const [fault = ''] = await faultsOf(input);
-        const [, command = ''] = /takes it as (.* FILE) \| branded-phone-numbers import -$/.exec(fault) ?? [];
+        const [, command = ''] = /convert it: (.* FILE) \| branded-phone-numbers import -$/.exec(fault) ?? [];
         await writeFile(join(folder, 'FILE'), input);
         expect(await run(execSync(command, { cwd: folder }))).toMatchObject({ numbers: 2 });
         await database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
@@ -299,11 +297,11 @@ describe('an input that is no NDJSON', () => {
     ['zip', Buffer.from('504b030414000000080021fd', 'hex'), /UTF-8/],
     ['CSV', 'phoneNumber,internalName\n+14155550123,x\n+14155550124,x\n', /NDJSON/],
     ['HTML', '<!doctype html>\n<html>\n</html>\n', /NDJSON/],
-  ])('has one fault if it is %s', async (_format, input, reason) => {
+  ])('is rejected with one message if it is %s', async (_format, input, reason) => {
     expect(await faultsOf(input)).toEqual([expect.stringMatching(reason)]);
   });
 
-  it('is told by its first line alone: a comma behind a line, and an array further on, are faults of these lines', async () => {
+  it('is recognized by its first line only: a trailing comma or a later array is a fault of its line', async () => {
     const [first, second] = items.map((item) => JSON.stringify(item));
     expect(await faultsOf(`${first},\n${second},\n`)).toEqual([
       expect.stringMatching(/^1: is not valid JSON/),

@@ -7,7 +7,7 @@ import { database, databaseUrl, manyNumbers, number, run, stored, useDatabase } 
 
 useDatabase();
 
-test('Two imports at once leave each number as one of them has it', async () => {
+test('two concurrent imports write each number as a whole', async () => {
   const second = manyNumbers(1000).map((item) => ({ ...item, internalName: 'Second', reportingGroup: 'Second' }));
   const first = second.map((item) => ({
     ...item,
@@ -27,7 +27,7 @@ test('Two imports at once leave each number as one of them has it', async () => 
   await expectDerivedToAgree(database.$client);
 });
 
-describe('Beside a transaction that holds some numbers, an import', () => {
+describe('beside a transaction that holds some numbers, an import', () => {
   const HELD = ['+10', '+11'];
   const items = Array.from({ length: 50 }, (_, i) => number({ phoneNumber: `+1${i}0`.replace(/0$/, '') }));
 
@@ -70,7 +70,7 @@ describe('Beside a transaction that holds some numbers, an import', () => {
   });
 });
 
-test('Triggers of an operator fire in an import, and stay switched off where they were', async () => {
+test('an import fires the triggers of an operator, and leaves disabled ones disabled', async () => {
   const sql = database.$client;
   await sql.unsafe(`
     CREATE TABLE fired (name text);

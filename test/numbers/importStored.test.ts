@@ -20,8 +20,8 @@ import {
 
 useDatabase();
 
-describe('what is imported', () => {
-  test('is stored with every member', async () => {
+describe('an import', () => {
+  test('stores every member', async () => {
     const times = { createdAt: '2026-02-03T16:49:02.748Z', updatedAt: '2026-03-03T16:49:02.748Z' };
     const carrierStatuses = [
       entry({ carrier: 'Verizon', detailedStatus: 'rejected.optIn', createdAt: '2026-02-04T00:00:00.000Z' }),
@@ -47,7 +47,7 @@ describe('what is imported', () => {
     });
   });
 
-  test('may leave out id and times, which are then generated', async () => {
+  test('generates ids and times that are omitted', async () => {
     await run([number()]);
     const { id, created_at, updated_at, carrier_statuses } = await one();
     expect(id).toMatch(/^[0-9a-f-]{36}$/);
@@ -63,18 +63,18 @@ describe('what is imported', () => {
     },
   );
 
-  test('may end lines with CRLF, begin with a byte order mark, hold blank lines and leave out the last line end', async () => {
+  test('accepts CRLF, a byte order mark, blank lines and a missing last line end', async () => {
     const lines = manyNumbers(3).map((item) => JSON.stringify(item));
     expect(await run(`\ufeff${lines.join('\r\n \t\r\n\n')}`, {}, 1)).toMatchObject({ numbers: 3 });
     expect(await stored()).toHaveLength(3);
   });
 
-  test('may be several that were joined, each with its byte order mark', async () => {
+  test('accepts joined files, each with its byte order mark', async () => {
     const files = manyNumbers(3).map((item) => `\ufeff${JSON.stringify(item)}\n`);
     expect(await run(files.join(''), {}, 1)).toMatchObject({ numbers: 3 });
   });
 
-  test('may be nothing at all', async () => {
+  test('accepts an empty input', async () => {
     expect(await run('')).toEqual({ numbers: 0, carrierStatuses: 0 });
   });
 
@@ -112,7 +112,7 @@ describe('what is imported', () => {
     expect([created_at, updated_at, carrier_statuses[0].createdAt]).toEqual(Array(3).fill(expected));
   });
 
-  test('may give any time to the nanosecond, which is rounded as PostgreSQL does', async () => {
+  test('rounds times to milliseconds as PostgreSQL does', async () => {
     const day = fc.date({ min: new Date('0001-01-02'), max: new Date('9999-12-30'), noInvalidDate: true });
     const fraction = fc.oneof(
       fc.integer({ min: 0, max: 999_999_999 }).map((each) => String(each).padStart(9, '0')),
@@ -128,7 +128,7 @@ describe('what is imported', () => {
     expect(rows.filter(({ given: text, rounded }) => inUtc(text) !== rounded)).toEqual([]);
   });
 
-  test('may be 5,000 numbers of every shape, each with the postings that it should have', async () => {
+  test('derives the right postings for 5,000 numbers of every shape', async () => {
     const items = manyNumbers(5000);
     const carrierStatuses = items.reduce((sum, item) => sum + item.carrierStatuses.length, 0);
     expect(await run(items, {}, 65_536)).toEqual({ numbers: 5000, carrierStatuses });
@@ -143,7 +143,7 @@ describe('what is imported', () => {
     await expectDerivedToAgree(database.$client);
   });
 
-  test('has its progress reported while it is read and while it is written', async () => {
+  test('reports progress while it reads and while it writes', async () => {
     const file = ndjson(manyNumbers(100));
     const progress: Progress[] = [];
     await run(file, { onProgress: (now: Progress) => progress.push(now) });
@@ -155,7 +155,7 @@ describe('what is imported', () => {
     }
   });
 
-  test('may give "" for a text that is not known', async () => {
+  test('reads "" as null', async () => {
     const empty = { internalName: '', brandingNameShort: '', brandingNameLong: '', reportingGroup: '' };
     await run([number(empty)]);
     expect(await one()).toMatchObject({
@@ -166,7 +166,7 @@ describe('what is imported', () => {
     });
   });
 
-  test('may be nested to any depth where it is ignored', async () => {
+  test('accepts an ignored member of any depth', async () => {
     const line = JSON.stringify(number({ internalName: '\u00e9' })).replace('é', '\\u00e9');
     const status = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
     expect(await run(line.replace('{', `{"status":${status},`), {}, 65_536)).toMatchObject({ numbers: 1 });

@@ -1,14 +1,15 @@
-/** What an import or a delete leaves that ends early, and that the same import finishes it. */
+/** What an import or a delete leaves behind if it ends early, and how it is finished. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { deleteNumbers } from '../../src/numbers/delete.js';
 import { importNumbers } from '../../src/numbers/import.js';
 import { Unfinished } from '../../src/numbers/staging.js';
+import { runSteps } from '../../src/numbers/steps.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { useCommand } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
@@ -95,9 +96,9 @@ describe('an import whose input fails', () => {
   });
 });
 
-describe('an import that ends while it writes', () => {
+describe('an import that ends while writing', () => {
   it.each(['SIGINT', 'SIGTERM'] as const)(
-    'by %s says how much is done, and the same import finishes it',
+    'reports how many numbers are done, and is finished by the same import, after %s',
     async (signal) => {
       const { child, finished, holder } = await startImport();
       child.kill(signal);
@@ -113,7 +114,7 @@ describe('an import that ends while it writes', () => {
     },
   );
 
-  it('by kill -9 leaves each number as it was or as the file has it', async () => {
+  it('leaves each number as it was or as the file has it after kill -9', async () => {
     const { child, finished, holder } = await startImport();
     child.kill('SIGKILL');
     await finished;
@@ -124,7 +125,7 @@ describe('an import that ends while it writes', () => {
     await expectTheSameToFinishIt();
   });
 
-  it('since PostgreSQL has an error that stays, such as a full disk, says so', async () => {
+  it('reports the error if PostgreSQL has one that persists, such as a full disk', async () => {
     await sql.unsafe(`
       CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
@@ -141,8 +142,8 @@ describe('an import that ends while it writes', () => {
   });
 });
 
-describe('an import that loses PostgreSQL while it writes', () => {
-  it('goes on after its sessions were ended', async () => {
+describe('an import that loses PostgreSQL while writing', () => {
+  it('continues after its sessions were terminated', async () => {
     const { child, finished, holder } = await startImport();
     const end = () =>
       sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE ${`% ${child.pid}`}`;
@@ -153,7 +154,7 @@ describe('an import that loses PostgreSQL while it writes', () => {
   });
 
   it.each(['SIGINT', 'SIGKILL'] as const)(
-    'goes on after PostgreSQL was stopped by %s and started again',
+    'continues after PostgreSQL was stopped by %s and started again',
     async (signal) => {
       const { finished, holder } = await startImport();
       await server.stop(signal);
@@ -167,8 +168,29 @@ describe('an import that loses PostgreSQL while it writes', () => {
   );
 });
 
-describe('a delete that ends while it writes', () => {
-  it('says how much is done, and is finished with --if-exists', async () => {
+describe('steps', () => {
+  it('give up after a minute of reconnecting to a server that takes no writes', async () => {
+    const now = performance.now.bind(performance);
+    let skipped = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
+    const rows = [{ key: '+19', json: '' }];
+    const writing = withDatabase((database) =>
+      runSteps(database, {
+        take: () => rows.splice(0),
+        lock: async () => [],
+        async write(sql) {
+          skipped += 20_000;
+          await sql`SET LOCAL transaction_read_only = on`;
+          await sql`DELETE FROM branded_phone_numbers`;
+        },
+      }),
+    ).finally(() => clock.mockRestore());
+    await expect(writing).rejects.toThrow(/read-only transaction/);
+  });
+});
+
+describe('a delete that ends while writing', () => {
+  it('reports how many numbers are done, and is finished with --if-exists', async () => {
     const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
     const stop = new AbortController();
     const deleting = withDatabase((database) =>

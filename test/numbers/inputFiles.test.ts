@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { openInputFiles } from '../../src/numbers/inputFiles.js';
 import { UserError } from '../../src/userError.js';
 
-test('A file that becomes shorter while it is read is an error, and one that grows is read to its end', async () => {
+test('input files are read to their end if they grow, and rejected if they are truncated meanwhile', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-input-'));
   const name = join(folder, 'numbers.ndjson');
   await writeFile(name, 'first\nsecond\n');

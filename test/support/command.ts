@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { Readable, type Writable } from 'node:stream';
 import { type Command, CommanderError } from 'commander';
 import { afterAll, beforeAll, vi } from 'vitest';
-import { runToItsEnd } from '../../src/commands/failure.js';
+import { runCommand } from '../../src/commands/failure.js';
 import { createProgram } from '../../src/commands/program.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { createDatabase } from './database.js';
@@ -57,6 +57,8 @@ const finishedWith = (code: number | null, stdout: string, stderr: string): Fini
   return { code, stdout, stderr: stderr.slice(database.length), database };
 };
 
+const NEVER = new AbortController().signal;
+
 /** Runs a command line to its end in this process. */
 export async function runProgram(
   args: string[],
@@ -72,7 +74,7 @@ export async function runProgram(
     });
     command.commands.forEach(capture);
   };
-  const program = createProgram();
+  const program = createProgram({ requested: NEVER, forced: NEVER });
   capture(program);
   const { env, exitCode } = process;
   const cwd = process.cwd();
@@ -93,7 +95,7 @@ export async function runProgram(
     process.env = { PATH: env.PATH, LOG_LEVEL: 'warn', ...environment };
     process.exitCode = 0;
     if (folder) process.chdir(folder);
-    await runToItsEnd(() =>
+    await runCommand(() =>
       program.parseAsync(args, { from: 'user' }).catch((error: unknown) => {
         if (!(error instanceof CommanderError)) throw error;
         process.exitCode = error.exitCode;

@@ -78,14 +78,10 @@ export async function operate(url: string, restoredUrl: string, count: number, f
     await sql`UPDATE items SET reporting_group = 'spoilt' WHERE phone_number = ${item}`;
     await sql`DELETE FROM postings WHERE phone_number = ${missing}`;
     await sql`INSERT INTO postings SELECT 99, phone_number, id FROM items WHERE phone_number = ${stray}`;
-    const differ = (found: number, examples: string) =>
-      `${found} numbers differ from what they are derived from: ${examples}\n`;
-    const found = [
-      differ(2, `${item}, ${missing}`),
-      `1 numbers stand in the index where they should not: ${stray}\n`,
-    ] as const;
+    const differ = (found: number, examples: string) => `${found} numbers differ from their sources: ${examples}\n`;
+    const found = [differ(2, `${item}, ${missing}`), `1 numbers have stale index entries: ${stray}\n`] as const;
     await run('check', ['check'], found.join(''), { code: 1 });
-    const right = 'all that is derived is right\n';
+    const right = 'OK: the read model matches its sources\n';
     const repaired = (each: string) => `repaired: ${each}`;
     await run('check --repair', ['check', '--repair'], found.map(repaired).join('') + right);
     await run('export', ['export', 'exported'], `exported ${count + 1} numbers, ${4 * count + 1} carrier statuses\n`);
