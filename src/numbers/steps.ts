@@ -196,7 +196,7 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
     FROM pg_stat_activity WHERE backend_type = 'client backend'`;
   if (jobs > 1 && jobs > free) {
     throw new UserError(
-      `PostgreSQL has ${free} connections left for --jobs ${jobs}: use fewer jobs, or raise its max_connections`,
+      `PostgreSQL has ${free} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
     );
   }
   const opening = await Promise.allSettled(
