@@ -1,41 +1,40 @@
 /**
  * `make bench`: on each PostgreSQL, imports numbers at each size, times named shapes and random filters, and measures the
- * throughput beside other servers' and single changes, and does what operators do at the largest size; then writes
+ * throughput beside other servers', single changes, and commands beside writers at the largest size; then writes
  * docs/performance.md, and .cache/bench/shapes.md with all shapes, from all results in .cache/bench.
  *
  *     make bench                                           the oldest and the newest version, embedded, data thrown away
  *     BENCH_DATABASE_URL='postgres://… postgres://…' make bench    on these servers (a superuser's; on this machine)
- *     BENCH_KEEP=1 make bench                              with what the last run measured of the commands; on servers
- *                                                          of yours, also with its data and what it measured of imports
+ *     BENCH_KEEP=1 make bench                              on servers of yours: with the data of the last run, and what
+ *                                                          it measured of commands
  *     BENCH_NUMBERS=10000000 BENCH_DATABASE_URL=… make bench       ten million as well, grown once and kept; 25 GB of disk
  *     BENCH_ONLY=pages make bench                          only imports and pages
- *     BENCH_ONLY=commands make bench                       only what operators do
+ *     BENCH_ONLY=commands make bench                       only commands
+ *     BENCH_ONLY=replica make bench                        only an import into a server with a replica, embedded
  *     BENCH_MOST=100000 make bench                         only to try it
  *     npx tsx bench/report.ts                              only the report
  *
  * Databases named bench_… are made there. A version takes 20 to 30 minutes on a machine without other work, more than half
- * of it for the commands.
+ * of it for the commands. `make bench-compare-commands` compares them with another version of the program.
  */
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import { migrateDatabase } from '../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
-import { writeNumbers } from '../test/support/generatedNumbers.js';
 import { type Server, startServer } from '../test/support/measuredServer.js';
 import type { Profiles } from '../test/support/namedFilters.js';
-import { operate } from '../test/support/operating.js';
-import { startPostgres } from '../test/support/postgresServer.js';
+import { type PostgresServer, startPostgres, startReplica } from '../test/support/postgresServer.js';
+import { CHANGING, copyAgain, FILLING, measureCommand, type Operation, SETTINGS, writeFiles } from './commands.js';
 import { measureCompression } from './compression.js';
 import { growTenfold } from './grow.js';
-import { type Importing, measureImport } from './importing.js';
 import { measureLatencies, type Target } from './latency.js';
+import { measureReplica } from './replica.js';
 import { machine, RESULTS, type Results, type TableSize, writeReport } from './report.js';
 import { measureThroughput } from './throughput.js';
 import { measureChanges } from './updates.js';
 
-/** Only imports and `pages`, or `commands`. */
+/** Only imports and `pages`, `commands`, or the `replica`. */
 const ONLY = process.env.BENCH_ONLY;
 const KEEPS = process.env.BENCH_KEEP === '1';
 /** Above this, numbers are not imported but copied from the size below, ten times over: an import takes half an hour. */
@@ -43,11 +42,7 @@ const MAX_IMPORTED = 1_000_000;
 const imported = [100_000, MAX_IMPORTED].filter((size) => size <= Number(process.env.BENCH_MOST ?? MAX_IMPORTED));
 const isGrown = Number(process.env.BENCH_NUMBERS) > MAX_IMPORTED;
 const SIZES = isGrown ? [...imported, 10 * MAX_IMPORTED] : imported;
-/** This share of the numbers is then imported again, with changed contents. */
-const CHANGED = 0.1;
-const CHANGED_SEED = 7;
-const SERVICE = ['dist/src/main.js', 'serve'];
-const SETTINGS = { shared_buffers: '1GB', max_wal_size: '4GB', maintenance_work_mem: '256MB' };
+const MAIN = 'dist/src/main.js';
 
 await mkdir(RESULTS, { recursive: true });
 const given = process.env.BENCH_DATABASE_URL?.split(/\s+/).filter(Boolean);
@@ -55,31 +50,33 @@ if (given) {
   for (const url of given) await benchServer(url);
 } else {
   for (const version of (process.env.BENCH_POSTGRES_VERSIONS ?? '').split(/\s+/).filter(Boolean)) {
-    const server = await startPostgres(SETTINGS, join(packageFolder, '.cache', 'postgres', version, 'package.json'));
-    await benchServer(server.url).finally(() => server.remove());
+    const programs = join(packageFolder, '.cache', 'postgres', version, 'package.json');
+    const server = await startPostgres(SETTINGS, programs);
+    await benchServer(server.url, () => startReplica(server, programs)).finally(() => server.remove());
   }
 }
 await writeReport();
 
-async function benchServer(administrator: string): Promise<void> {
+async function benchServer(administrator: string, replicate?: () => Promise<PostgresServer>): Promise<void> {
   const admin = postgres(administrator, { max: 1, onnotice: () => {} });
   const [running] = await admin`SELECT split_part(current_setting('server_version'), ' ', 1) AS version`;
   const version = running?.version as string;
   const file = join(RESULTS, `${version}.json`);
   const earlier = await readFile(file, 'utf8').then(JSON.parse, () => undefined);
   const results: Results = {
-    ...{ latencies: [], importing: {}, throughput: [], loaded: 0, ...earlier },
+    ...{ latencies: [], commands: {}, copySeconds: {}, throughput: [], loaded: 0, ...earlier },
     ...{ version, machine: machine() },
   };
   const keep = () => writeFile(file, JSON.stringify(results));
   const progress = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
 
-  if (ONLY !== 'pages' && !(KEEPS && results.operations)) {
-    progress('doing what operators do');
-    results.operations = await operateOn(admin, administrator);
+  if (ONLY === 'replica') {
+    const numbers = imported.at(-1) as number;
+    progress(`importing ${numbers} numbers beside a replica`);
+    if (replicate) results.replica = { numbers, ...(await measureReplica(administrator, replicate, numbers)) };
     await keep();
+    return void (await admin.end());
   }
-  if (ONLY === 'commands') return void (await admin.end());
 
   // All databases before any server: PostgreSQL can't copy a database that something is connected to.
   for (const size of SIZES) {
@@ -94,7 +91,9 @@ async function benchServer(administrator: string): Promise<void> {
     } else {
       progress(`importing ${size} numbers`);
       await admin.unsafe(`CREATE DATABASE bench_${size}`);
-      results.importing[size] = await fill(url, size);
+      await migrateDatabase(url, migrationsFolder);
+      results.commands[size] = await operateOn(url, size, FILLING);
+      results.copySeconds[size] = await using(url, copyAgain);
       await keep();
     }
     // As autovacuum would leave it a few minutes later.
@@ -103,6 +102,18 @@ async function benchServer(administrator: string): Promise<void> {
   results.sizes = {};
   for (const size of SIZES) results.sizes[size] = await using(databaseOf(administrator, size), sizesOf);
   await admin`CHECKPOINT`;
+
+  results.loaded = imported.at(-1) as number;
+  const filled = results.commands[results.loaded] ?? [];
+  if (ONLY !== 'pages' && filled.length <= FILLING.length) {
+    progress('running commands beside writers');
+    const changed = await onCopy(admin, administrator, results.loaded, (url) =>
+      operateOn(url, results.loaded, CHANGING),
+    );
+    results.commands[results.loaded] = [...filled, ...changed];
+    await keep();
+  }
+  if (ONLY === 'commands') return void (await admin.end());
 
   progress('timing shapes and random filters');
   const targets: Target[] = [];
@@ -115,7 +126,6 @@ async function benchServer(administrator: string): Promise<void> {
   await keep();
   if (ONLY === 'pages') return void (await admin.end());
 
-  results.loaded = imported.at(-1) as number;
   progress('loading the contenders');
   results.throughput = await measureThroughput(databaseOf(administrator, results.loaded));
   await keep();
@@ -124,27 +134,35 @@ async function benchServer(administrator: string): Promise<void> {
   await keep();
 
   progress('changing single entries');
-  await admin.unsafe('DROP DATABASE IF EXISTS bench_changes WITH (FORCE)');
-  await admin.unsafe(`CREATE DATABASE bench_changes TEMPLATE bench_${results.loaded}`);
-  const copy = databaseOf(administrator, 'changes');
-  results.changes = await using(copy, (sql) => measureChanges(copy, sql, results.loaded));
-  await admin.unsafe('DROP DATABASE bench_changes WITH (FORCE)');
+  results.changes = await onCopy(admin, administrator, results.loaded, (url) =>
+    using(url, (sql) => measureChanges(url, sql, results.loaded)),
+  );
   await keep();
   await admin.end();
 }
 
-async function operateOn(admin: postgres.Sql, administrator: string): Promise<Results['operations']> {
-  const numbers = imported.at(-1) as number;
-  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-bench-'));
-  const names = ['bench_operated', 'bench_restored'];
-  const urls = ['operated', 'restored'].map((name) => databaseOf(administrator, name)) as [string, string];
-  for (const name of names) await admin.unsafe(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`);
-  for (const name of names) await admin.unsafe(`CREATE DATABASE ${name}`);
-  for (const url of urls) await migrateDatabase(url, migrationsFolder);
-  const all = await operate(...urls, numbers, folder);
-  for (const name of names) await admin.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
-  await rm(folder, { recursive: true });
-  return { numbers, all };
+/** Works on a copy of the database of this size, which is thrown away. */
+async function onCopy<T>(
+  admin: postgres.Sql,
+  administrator: string,
+  size: number,
+  work: (url: string) => Promise<T>,
+): Promise<T> {
+  await admin.unsafe('DROP DATABASE IF EXISTS bench_copy WITH (FORCE)');
+  await admin.unsafe(`CREATE DATABASE bench_copy TEMPLATE bench_${size}`);
+  const result = await work(databaseOf(administrator, 'copy'));
+  await admin.unsafe('DROP DATABASE bench_copy WITH (FORCE)');
+  return result;
+}
+
+/** Runs the commands on a database, which is served meanwhile. */
+async function operateOn(url: string, size: number, commands: typeof FILLING): Promise<Operation[]> {
+  const files = await writeFiles(size);
+  const server = await serve(url);
+  const operations = [];
+  for (const command of commands) operations.push(await measureCommand(command, files, { main: MAIN, url, server }));
+  await server.stop();
+  return operations;
 }
 
 function databaseOf(administrator: string, name: number | string): string {
@@ -163,19 +181,11 @@ async function using<T>(url: string, work: (sql: postgres.Sql) => PromiseLike<T>
 }
 
 function serve(url: string): Promise<Server> {
-  return startServer(SERVICE, '/readyz', { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' });
-}
-
-async function fill(url: string, size: number): Promise<Importing> {
-  const file = join('.cache', `${size}.ndjson`);
-  const changes = { file: join('.cache', `${size}.changes.ndjson`), numbers: size * CHANGED };
-  await writeNumbers(file, size);
-  await writeNumbers(changes.file, changes.numbers, CHANGED_SEED);
-  await migrateDatabase(url, migrationsFolder);
-  const server = await serve(url);
-  const measured = await using(url, (sql) => measureImport(url, sql, { file, changes }, server));
-  await server.stop();
-  return measured;
+  return startServer([MAIN, 'serve'], '/readyz', {
+    DATABASE_URL: url,
+    RATE_LIMIT_PER_SECOND: '0',
+    LOG_LEVEL: 'silent',
+  });
 }
 
 /** The tables that grow with the numbers; those that were emptied for a grown database are left out. */

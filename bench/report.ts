@@ -4,9 +4,9 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { Operation } from '../test/support/operating.js';
+import type { Operation } from './commands.js';
+import type { Compared } from './compareCommands.js';
 import type { Compression } from './compression.js';
-import type { Importing } from './importing.js';
 import type { Latencies, RandomPages } from './latency.js';
 import { OURS, type Throughput } from './throughput.js';
 import type { Changes } from './updates.js';
@@ -16,9 +16,11 @@ export interface Results {
   version: string;
   machine: string;
   latencies: Latencies[];
-  importing: Record<string, Importing>;
-  /** What operators do, at the largest size that is imported. */
-  operations?: { numbers: number; all: Operation[] } | undefined;
+  /** At each size that is imported; those beside writers at `loaded` only. */
+  commands: Record<string, Operation[]>;
+  /** Bare COPY of what the first import and a tenth changed have written. */
+  copySeconds: Record<string, number>;
+  replica?: { numbers: number; lagMs: number; seconds: number };
   /** At `loaded` numbers, like the compressed pages and the changes. */
   throughput: Throughput[];
   compression?: Compression[];
@@ -55,8 +57,9 @@ export async function writeReport(): Promise<void> {
     slowest: shapeTable(slowest(all)),
     throughput: throughputTable(all),
     compression: compressionTable(all),
-    import: importTable(all),
-    operations: operationTable(all),
+    commands: commandTable(all),
+    writing: writingTable(all),
+    writers: writersTable(all),
     sizes: sizeTable(all),
   };
   for (const document of DOCUMENTS) {
@@ -80,6 +83,17 @@ export function machine(): string {
 const ms = (value: number) => `${value.toFixed(1)} ms`;
 const times = (value: number) => `${value.toFixed(2)} ×`;
 const named = (size: number) => size.toLocaleString('en');
+const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const worst = (values: number[]) => Math.max(...values);
+const seconds = (value: number) => `${value.toFixed(1)} s`;
+const megabytes = (value: number) => `${Math.round(value)} MB`;
+const wholeMs = (value: number) => `${named(Math.round(value))} ms`;
+const whole = (value: number) => named(Math.round(value));
+const longestWrite = ({ writing }: Operation) => worst(writing?.longest ?? []);
+const writesASecond = ({ writing, seconds }: Operation) => (writing?.transactions ?? 0) / seconds;
+const besideWriters = (operations: Operation[]) => operations.filter(({ writing }) => writing);
+const failedWrites = ({ writing }: Operation) =>
+  Object.values(writing?.failed ?? {}).reduce((sum, count) => sum + count, 0);
 
 /** '' without rows. */
 function table(head: string[], rows: string[][]): string {
@@ -102,7 +116,7 @@ interface Target {
 function targetsOf(all: Results[]): Target[] {
   const largest = Math.max(...all.map(({ loaded }) => loaded));
   const imported = `import of ${named(largest)}`;
-  const importingOf = ({ importing }: Results) => importing[largest];
+  const firstOf = ({ commands }: Results) => commands[largest]?.[0];
   return [
     ...[
       [1, 1.42],
@@ -125,22 +139,31 @@ function targetsOf(all: Results[]): Target[] {
       name: `${imported}, against bare COPY`,
       bound: 6,
       format: times,
-      measured: (results) => {
-        const { seconds = Number.NaN, copySeconds = Number.NaN } = importingOf(results) ?? {};
-        return seconds / copySeconds;
-      },
+      measured: (results) => (firstOf(results)?.seconds ?? Number.NaN) / (results.copySeconds[largest] ?? Number.NaN),
     },
     {
       name: `${imported}, memory`,
       bound: 200,
       format: (value) => `${Math.round(value)} MB`,
-      measured: (results) => importingOf(results)?.memory,
+      measured: (results) => firstOf(results)?.memory,
     },
     {
       name: `${imported}, pages meanwhile, p99`,
       bound: 25,
       format: ms,
-      measured: (results) => importingOf(results)?.pages.p99,
+      measured: (results) => firstOf(results)?.pages.p99,
+    },
+    {
+      name: 'the longest transaction of a writer beside any command',
+      bound: 500,
+      format: wholeMs,
+      measured: ({ commands }) => commands[largest] && worst(besideWriters(commands[largest]).map(longestWrite)),
+    },
+    {
+      name: 'failed transactions of writers beside commands',
+      bound: 0,
+      format: whole,
+      measured: ({ commands }) => commands[largest] && worst(besideWriters(commands[largest]).map(failedWrites)),
     },
     {
       name: 'a single changed entry, against a bare table',
@@ -267,26 +290,43 @@ function compressionTable(all: Results[]): string {
   return table(['page', 'encoding', 'body', ...all.map(({ version }) => version)], rows);
 }
 
-function importTable(all: Results[]): string {
-  const seconds = (value: number) => `${value.toFixed(1)} s`;
-  const waits = ({ median, p99, worst }: Importing['pages']) =>
-    [median, p99, worst].map((each) => each.toFixed(1)).join(' / ');
-  const rows = all.flatMap(({ version, importing, loaded }) => {
-    const measured = importing[loaded];
-    if (!measured) return [];
-    const { numbers, seconds: whole, copySeconds, memory, pages, change } = measured;
-    return [
-      [
-        ...[named(numbers), version, seconds(whole), times(whole / copySeconds), `${Math.round(memory)} MB`],
-        waits(pages),
-        `${seconds(change.seconds)} for ${named(change.numbers)}`,
-        waits(change.pages),
-      ],
-    ];
-  });
-  const pages = 'pages meanwhile: median / p99 / worst, ms';
-  const head = ['numbers', 'PostgreSQL', 'import', 'of bare COPY', 'memory', pages, 'changes on top', pages];
-  return table(head, rows);
+/** What each command takes. */
+function commandTable(all: Results[]): string {
+  const measured = all.map(({ version, commands, loaded }) => ({
+    version,
+    loaded,
+    operations: commands[loaded] ?? [],
+  }));
+  const rows = (measured[0]?.operations ?? []).map(({ what }, index) => [
+    what,
+    ...measured.map(({ operations: { [index]: operation } }) => {
+      if (!operation) return '–';
+      const { median, p99, worst, failed } = operation.pages;
+      const pages = [median, p99, worst].map((each) => each.toFixed(0)).join(' / ');
+      return `${seconds(operation.seconds)}, ${megabytes(operation.memory)}, ${pages}${failed > 0 ? `, **${failed} failed**` : ''}`;
+    }),
+  ]);
+  return table(['command', ...measured.map(({ version, loaded }) => `${version}, ${named(loaded)}`)], rows);
+}
+
+/** What writers beside the commands have seen of them. */
+function writingTable(all: Results[]): string {
+  const rows = all.flatMap(({ version, commands, loaded }) =>
+    besideWriters(commands[loaded] ?? []).map((operation) => [
+      ...[operation.what, version, whole(writesASecond(operation))],
+      ...[operation.writing?.longest.map((each) => each.toFixed(0)).join(' / ') ?? '', whole(failedWrites(operation))],
+    ]),
+  );
+  return table(['command', 'PostgreSQL', 'transactions a second', 'longest of each, ms', 'failed'], rows);
+}
+
+/** What writers do at most. */
+function writersTable(all: Results[]): string {
+  const counts = Object.keys(all.at(-1)?.changes?.writers ?? {});
+  const rows = all.map(({ version, changes }) => [
+    ...[version, ...counts.map((count) => whole(changes?.writers?.[Number(count)] ?? Number.NaN))],
+  ]);
+  return table(['PostgreSQL', ...counts.map((count) => `writers: ${count}`)], counts.length > 0 ? rows : []);
 }
 
 /** Of the largest size that was imported, on the newest version: they differ by less than a hundredth. */
@@ -306,17 +346,56 @@ function sizeTable(all: Results[]): string {
   return table(['table', 'numbers', 'PostgreSQL', 'rows', 'for a number', 'indexes', 'for a number'], rows);
 }
 
-/** What each command took. */
-function operationTable(all: Results[]): string {
-  const measured = all.flatMap(({ version, operations }) => (operations ? [{ version, ...operations }] : []));
-  const rows = (measured[0]?.all ?? []).map(({ what }, index) => [
-    what,
-    ...measured.map(({ all }) => {
-      const { seconds = 0, memory = 0, write = 0, page = 0 } = all[index] ?? {};
-      return `${Math.round(seconds)} s, ${Math.round(memory)} MB, ${(write / 1000).toFixed(1)} s, ${Math.round(page)} ms`;
-    }),
-  ]);
-  return table(['command', ...measured.map(({ version, numbers }) => `${version}, ${named(numbers)}`)], rows);
+/** The commands of several versions: means of all rounds, or the worst; in brackets, relative to the first version. */
+export function comparedTable(rounds: Compared[][]): string {
+  const [first = []] = rounds;
+  type Value = (compared: Compared) => number;
+  const row = (what: string, value: Value, format: (value: number) => string, combine = mean) => {
+    const values = first.map((_, variant) => combine(rounds.map((round) => value(round[variant] as Compared))));
+    const [before = Number.NaN] = values;
+    const ratio = (each: number) => (before > 0 ? ` (${(each / before).toFixed(2)})` : '');
+    return [what, ...values.map((each, variant) => `${format(each)}${variant === 0 ? '' : ratio(each)}`)];
+  };
+  const rows = (first[0]?.operations ?? []).flatMap(({ what, writing }, index) => {
+    const at = (value: (operation: Operation) => number) => (compared: Compared) =>
+      value(compared.operations[index] as Operation);
+    return [
+      row(
+        what,
+        at((operation) => operation.seconds),
+        seconds,
+      ),
+      row(
+        `${what}: memory`,
+        at(({ memory }) => memory),
+        megabytes,
+      ),
+      row(
+        `${what}: slowest page`,
+        at(({ pages }) => pages.worst),
+        wholeMs,
+        worst,
+      ),
+      ...(writing
+        ? [
+            row(`${what}: longest write`, at(longestWrite), wholeMs, worst),
+            row(`${what}: writes a second`, at(writesASecond), whole),
+            row(`${what}: failed writes`, at(failedWrites), whole, worst),
+          ]
+        : []),
+    ];
+  });
+  const counts = Object.keys(first[0]?.writers ?? {}).map(Number);
+  return table(
+    ['what', ...first.map(({ variant }) => variant)],
+    [
+      ...rows,
+      ...counts.map((count) =>
+        row(`changed entries a second, writers: ${count}`, ({ writers }) => writers[count] ?? Number.NaN, whole),
+      ),
+      row("postings' indexes after the first import", ({ indexes }) => indexes / 1e6, megabytes),
+    ],
+  );
 }
 
 /** Named shapes at each size and on each version. */

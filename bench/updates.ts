@@ -15,7 +15,11 @@ const CLIENTS = 2;
 export interface Changes {
   withTriggers: number;
   bare: number;
+  /** With triggers, by the number of writers. */
+  writers: Record<number, number>;
 }
+
+const WRITERS = [1, 2, 4, 8];
 
 /** Changes one entry of a random one of `numbers` in each update; undefined without pgbench. */
 export async function measureChanges(url: string, sql: Sql, numbers: number): Promise<Changes | undefined> {
@@ -25,22 +29,48 @@ export async function measureChanges(url: string, sql: Sql, numbers: number): Pr
   const rates: Record<string, number[]> = { carrier_statuses: [], bare: [] };
   for (let round = 0; round < ROUNDS; round++) {
     for (const [table, ofTable] of Object.entries(rates)) {
-      const script = join('.cache', `${table}.sql`);
-      await writeFile(
-        script,
-        `\\set number random(1, ${numbers})
-\\set status random(1, 9)
-UPDATE ${table} SET detailed_status = (enum_range(NULL::detailed_status))[:status]
-WHERE phone_number = '+1' || (2000000000 + :number * 7)::text AND carrier = 'AT&T' AND feature = 'brandedCallerId';
-`,
-      );
-      const rate = await pgbench(url, script, CLIENTS, SECONDS);
+      const rate = await rateOf(url, table, numbers, CLIENTS);
       if (rate === undefined) return undefined;
       ofTable.push(rate);
     }
   }
   const [withTriggers = 0, bare = 0] = Object.values(rates).map((each) => quantiles(each).median);
-  return { withTriggers, bare };
+  return { withTriggers, bare, writers: (await measureWriters([url], numbers))?.[0] ?? {} };
+}
+
+/**
+ * Returns the updates a second of 1, 2, 4 and 8 writers in each of the databases, measured in turns: medians over several
+ * rounds, by the number of writers; undefined without pgbench.
+ */
+export async function measureWriters(urls: string[], numbers: number): Promise<Record<number, number>[] | undefined> {
+  const measured: Record<number, number>[] = urls.map(() => ({}));
+  for (const writers of WRITERS) {
+    const rates: number[][] = urls.map(() => []);
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const [index, url] of urls.entries()) {
+        const rate = await rateOf(url, 'carrier_statuses', numbers, writers);
+        if (rate === undefined) return undefined;
+        rates[index]?.push(rate);
+      }
+    }
+    for (const [index, each] of rates.entries())
+      Object.assign(measured[index] ?? {}, { [writers]: quantiles(each).median });
+  }
+  return measured;
+}
+
+/** Returns the updates a second of entries in a table, each of a random number. */
+async function rateOf(url: string, table: string, numbers: number, clients: number): Promise<number | undefined> {
+  const script = join('.cache', `${table}.sql`);
+  await writeFile(
+    script,
+    `\\set number random(1, ${numbers})
+\\set status random(1, 9)
+UPDATE ${table} SET detailed_status = (enum_range(NULL::detailed_status))[:status]
+WHERE phone_number = '+1' || (2000000000 + :number * 7)::text AND carrier = 'AT&T' AND feature = 'brandedCallerId';
+`,
+  );
+  return pgbench(url, script, clients, SECONDS);
 }
 
 /** Transactions a second of a script; undefined, with a message, if pgbench is not installed. */

@@ -59,8 +59,8 @@ export async function startPostgres(settings: Record<string, string> = {}, from 
   return start(home, data, settings, programs);
 }
 
-/** Copies the data of a server while it runs, and starts the copy as its streaming replica. */
-export async function startReplica(primary: PostgresServer): Promise<PostgresServer> {
+/** Copies the data of a server while it runs, and starts the copy as its streaming replica; `from` as for the server. */
+export async function startReplica(primary: PostgresServer, from = TESTED): Promise<PostgresServer> {
   const home = await newHome();
   const data = join(home, 'data');
   const sql = connectTo(primary.url);
@@ -78,7 +78,7 @@ export async function startReplica(primary: PostgresServer): Promise<PostgresSer
     primary_conninfo: `host=127.0.0.1 port=${primary.port} user=postgres application_name=replica`,
     hot_standby_feedback: 'on',
   };
-  return start(home, data, replicaSettings, await installedPrograms(join(home, 'libraries'), TESTED));
+  return start(home, data, replicaSettings, await installedPrograms(join(home, 'libraries'), from));
 }
 
 async function start(
