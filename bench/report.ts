@@ -85,7 +85,7 @@ const times = (value: number) => `${value.toFixed(2)} ×`;
 const named = (size: number) => size.toLocaleString('en');
 const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 const worst = (values: number[]) => Math.max(...values);
-const seconds = (value: number) => `${value.toFixed(1)} s`;
+const inSeconds = (value: number) => `${value.toFixed(1)} s`;
 const megabytes = (value: number) => `${Math.round(value)} MB`;
 const wholeMs = (value: number) => `${named(Math.round(value))} ms`;
 const whole = (value: number) => named(Math.round(value));
@@ -303,7 +303,7 @@ function commandTable(all: Results[]): string {
       if (!operation) return '–';
       const { median, p99, worst, failed } = operation.pages;
       const pages = [median, p99, worst].map((each) => each.toFixed(0)).join(' / ');
-      return `${seconds(operation.seconds)}, ${megabytes(operation.memory)}, ${pages}${failed > 0 ? `, **${failed} failed**` : ''}`;
+      return `${inSeconds(operation.seconds)}, ${megabytes(operation.memory)}, ${pages}${failed > 0 ? `, **${failed} failed**` : ''}`;
     }),
   ]);
   return table(['command', ...measured.map(({ version, loaded }) => `${version}, ${named(loaded)}`)], rows);
@@ -346,56 +346,44 @@ function sizeTable(all: Results[]): string {
   return table(['table', 'numbers', 'PostgreSQL', 'rows', 'for a number', 'indexes', 'for a number'], rows);
 }
 
-/** The commands of several versions: means of all rounds, or the worst; in brackets, relative to the first version. */
+/**
+ * The commands of several versions, means of all rounds or the worst; in brackets, relative to the first version. A command
+ * that was not measured in all of them is left out.
+ */
 export function comparedTable(rounds: Compared[][]): string {
   const [first = []] = rounds;
-  type Value = (compared: Compared) => number;
-  const row = (what: string, value: Value, format: (value: number) => string, combine = mean) => {
-    const values = first.map((_, variant) => combine(rounds.map((round) => value(round[variant] as Compared))));
-    const [before = Number.NaN] = values;
-    const ratio = (each: number) => (before > 0 ? ` (${(each / before).toFixed(2)})` : '');
-    return [what, ...values.map((each, variant) => `${format(each)}${variant === 0 ? '' : ratio(each)}`)];
+  const row = (what: string, cell: (all: Compared[], before: Compared[]) => string) => {
+    const variants = first.map((_, variant) => rounds.flatMap(({ [variant]: compared }) => compared ?? []));
+    return [what, ...variants.map((all) => cell(all, variants[0] ?? []))];
   };
-  const rows = (first[0]?.operations ?? []).flatMap(({ what, writing }, index) => {
-    const at = (value: (operation: Operation) => number) => (compared: Compared) =>
-      value(compared.operations[index] as Operation);
-    return [
-      row(
-        what,
-        at((operation) => operation.seconds),
-        seconds,
-      ),
-      row(
-        `${what}: memory`,
-        at(({ memory }) => memory),
-        megabytes,
-      ),
-      row(
-        `${what}: slowest page`,
-        at(({ pages }) => pages.worst),
-        wholeMs,
-        worst,
-      ),
-      ...(writing
-        ? [
-            row(`${what}: longest write`, at(longestWrite), wholeMs, worst),
-            row(`${what}: writes a second`, at(writesASecond), whole),
-            row(`${what}: failed writes`, at(failedWrites), whole, worst),
-          ]
-        : []),
-    ];
+  const relative = (format: (value: number) => string, value: number, before: number) =>
+    `${format(value)} (${(value / before).toFixed(2)})`;
+  const count = Math.min(...rounds.flat().map(({ operations }) => operations.length));
+  const rows = (first[0]?.operations ?? []).slice(0, count).flatMap(({ what, writing }, index) => {
+    const at = (all: Compared[]) => all.flatMap(({ operations: { [index]: operation } }) => operation ?? []);
+    const command = row(what, (all, before) => {
+      const [seconds, cpu] = (['seconds', 'cpu'] as const).map((name) =>
+        relative(inSeconds, mean(at(all).map((each) => each[name])), mean(at(before).map((each) => each[name]))),
+      );
+      const memory = megabytes(mean(at(all).map((each) => each.memory)));
+      return `${seconds}, CPU ${cpu}, ${memory}, ${wholeMs(worst(at(all).map(({ pages }) => pages.worst)))}`;
+    });
+    const writers = row(`${what}: the writers`, (all) => {
+      const failed = worst(at(all).map(failedWrites));
+      return `${wholeMs(worst(at(all).map(longestWrite)))}, ${whole(mean(at(all).map(writesASecond)))} a second, ${failed} failed`;
+    });
+    return writing ? [command, writers] : [command];
   });
-  const counts = Object.keys(first[0]?.writers ?? {}).map(Number);
-  return table(
-    ['what', ...first.map(({ variant }) => variant)],
-    [
-      ...rows,
-      ...counts.map((count) =>
-        row(`changed entries a second, writers: ${count}`, ({ writers }) => writers[count] ?? Number.NaN, whole),
-      ),
-      row("postings' indexes after the first import", ({ indexes }) => indexes / 1e6, megabytes),
-    ],
+  for (const writers of Object.keys(first[0]?.writers ?? {}).map(Number)) {
+    const rate = (all: Compared[]) => mean(all.map((each) => each.writers[writers] ?? Number.NaN));
+    const cell = (all: Compared[], before: Compared[]) => relative(whole, rate(all), rate(before));
+    rows.push(row(`changed entries a second, writers: ${writers}`, cell));
+  }
+  const size = (all: Compared[]) => mean(all.map(({ indexes }) => indexes / 1e6));
+  rows.push(
+    row("postings' indexes after the first import", (all, before) => relative(megabytes, size(all), size(before))),
   );
+  return table(['what', ...first.map(({ variant }) => variant)], rows);
 }
 
 /** Named shapes at each size and on each version. */
