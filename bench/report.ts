@@ -306,6 +306,11 @@ function commandTable(all: Results[]): string {
       return `${inSeconds(operation.seconds)}, ${megabytes(operation.memory)}, ${pages}${failed > 0 ? `, **${failed} failed**` : ''}`;
     }),
   ]);
+  if (all.some(({ replica }) => replica)) {
+    const lag = ({ replica }: Results) =>
+      replica ? `${wholeMs(replica.lagMs)} in ${inSeconds(replica.seconds)}, ${named(replica.numbers)}` : '–';
+    rows.push(["a replica's longest lag during a first import", ...all.map(lag)]);
+  }
   return table(['command', ...measured.map(({ version, loaded }) => `${version}, ${named(loaded)}`)], rows);
 }
 
