@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Sql } from 'postgres';
-import { connectTo } from '../test/connection.js';
-import { phoneNumberAt, writeNumbers } from './data.js';
+import { connectTo } from '../test/support/connection.js';
+import { phoneNumberAt, writeNumbers } from '../test/support/generatedNumbers.js';
+import type { Server } from '../test/support/measuredServer.js';
 import { PATH, type Quantiles, quantiles } from './latency.js';
-import type { Server } from './server.js';
 import { startWriters, type Writing } from './writers.js';
 
 /** Of the servers on which commands are measured. */

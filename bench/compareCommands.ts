@@ -12,11 +12,11 @@ import { loadavg } from 'node:os';
 import { join, resolve } from 'node:path';
 import postgres from 'postgres';
 import { packageFolder } from '../src/packageFolder.js';
-import { type PostgresServer, startPostgres } from '../test/postgresServer.js';
-import { measureWriters } from './changes.js';
+import { type Server, startServer } from '../test/support/measuredServer.js';
+import { type PostgresServer, startPostgres } from '../test/support/postgresServer.js';
 import { CHANGING, FILLING, type Files, measureCommand, type Operation, SETTINGS, writeFiles } from './commands.js';
 import { comparedTable, RESULTS } from './report.js';
-import { type Server, startServer } from './server.js';
+import { measureWriters } from './updates.js';
 
 const { BEFORE = '', BENCH_POSTGRES_VERSIONS = '', BENCH_MOST = '100000', BENCH_ROUNDS = '2' } = process.env;
 

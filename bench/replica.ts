@@ -2,8 +2,8 @@
 import { execFile } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { connectTo } from '../test/connection.js';
-import type { PostgresServer } from '../test/postgresServer.js';
+import { connectTo } from '../test/support/connection.js';
+import type { PostgresServer } from '../test/support/postgresServer.js';
 import { writeFiles } from './commands.js';
 
 const run = promisify(execFile);

@@ -1,7 +1,7 @@
 /** Programs that write beside a command, as carriers' webhooks do, and how long their transactions take. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres, { type ISql, type Sql } from 'postgres';
-import { phoneNumberAt } from './data.js';
+import { phoneNumberAt } from '../test/support/generatedNumbers.js';
 
 /** What they have done until they were stopped. */
 export interface Writing {
