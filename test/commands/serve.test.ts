@@ -177,7 +177,7 @@ describe('serve reports in one line why it cannot start:', () => {
     const environment = { DATABASE_URL: 'postgres://127.0.0.1:1/none', PORT: String(port) };
     const { code, stderr } = await command.run(['serve'], '', { environment });
     server.close();
-    expect([code, stderr]).toEqual([1, `PORT ${port} of 127.0.0.1 is taken; choose another\n`]);
+    expect([code, stderr]).toEqual([1, `PORT ${port} of 127.0.0.1 is already in use; choose another\n`]);
   });
 
   it('a role that may not migrate', async () => {
