@@ -84,10 +84,10 @@ export async function runProgram(
     vi.spyOn(console, 'error').mockImplementation((text) => {
       out.stderr += `${text}\n`;
     }),
-    vi.spyOn(process.stdout, 'write').mockImplementation(((text: string, done: (error?: Error | null) => void) => {
+    vi.spyOn(process.stdout, 'write').mockImplementation(((text: string, done?: (error?: Error | null) => void) => {
       if (stdout) return stdout.write(text, done);
       out.stdout += text;
-      done();
+      done?.();
       return true;
     }) as typeof process.stdout.write),
   ];
