@@ -58,7 +58,7 @@ describe.runIf(CLIENTS.includes('typescript'))('The npm package', () => {
     const dist = installed('typescript', 'node_modules', 'branded-phone-numbers-client', 'dist', 'esm');
     const api = await readFile(join(dist, 'generated', 'apis', 'BrandedPhoneNumbersApi.d.ts'), 'utf8');
     expect(api).toMatch(
-      /\* How many numbers a page may hold.* Page size, 1 to 100, default 25\.\n +\*\/\n +size\?: number;/,
+      /\* The most numbers in a page.* Page size, 1 to 100, default 25\.\n +\*\/\n +size\?: number;/,
     );
   });
 });
@@ -185,7 +185,7 @@ describe.runIf(CLIENTS.includes('go'))('The Go module', () => {
   it('says what each parameter is, and its bounds, where an editor looks', async () => {
     const doc = await run('go', ['doc', 'ApiListBrandedPhoneNumbersRequest.Size'], made);
     expect(doc.replace(/\s+/g, ' ')).toContain(
-      'How many numbers a page may hold, in plain decimal digits. Page size, 1 to 100',
+      'The most numbers in a page, in plain decimal digits. Page size, 1 to 100',
     );
   });
 });
