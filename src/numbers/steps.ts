@@ -1,14 +1,14 @@
 /**
  * Writes many rows in steps: short transactions, so that no other program waits for long.
  *
- * # Locks A step first locks all rows that it changes, without waiting. Rows that another transaction holds are left
- * for a later step. Later waits of a step (for a unique key, or a term that another transaction has just added) time
+ * A step first locks all rows that it changes, without waiting. Rows that another transaction holds are left for a
+ * later step. Later waits of a step (for a unique key, or a term that another transaction has just added) time
  * out well below the server's deadlock_timeout; then the step is rolled back and retried. So a step resolves its
  * deadlocks itself, before PostgreSQL detects them and ends another program's transaction.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../database/connect.js';
-import { causeOf, codeOf, isConnectionBroken, READ_ONLY } from '../database/errors.js';
+import { causeOf, codeOf, isConnectionBroken, READ_ONLY, TOO_MANY_CONNECTIONS } from '../database/errors.js';
 import { openSession, type Session, type Transaction } from '../database/transaction.js';
 import { UserError } from '../userError.js';
 import { reportBlockers } from './blockers.js';
@@ -192,13 +192,10 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
  */
 async function openSessions(database: Database, jobs: number): Promise<Session[]> {
   const [{ free }] = await database.$client<[{ free: number }]>`
-    SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int - count(*)::int AS free
-    FROM pg_stat_activity WHERE backend_type = 'client backend'`;
-  if (jobs > 1 && jobs > free) {
-    throw new UserError(
-      `PostgreSQL has ${free} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
-    );
-  }
+    SELECT greatest(0, current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+      - count(*)::int) AS free
+    FROM pg_stat_activity WHERE datid IS NOT NULL`;
+  if (jobs > 1 && jobs > free) throw tooManyJobs(jobs, free);
   const opening = await Promise.allSettled(
     Array.from({ length: jobs }, () => openSession(database, STATEMENT_TIMEOUT_MS)),
   );
@@ -206,8 +203,15 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
   const failures = opening.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
   if (failures.length === 0) return sessions;
   await Promise.all(sessions.map(({ close }) => close()));
-  throw failures[0];
+  // The role may have a limit of its own.
+  const isFull = failures.some((failure) => codeOf(causeOf(failure)) === TOO_MANY_CONNECTIONS);
+  throw jobs > 1 && isFull ? tooManyJobs(jobs, sessions.length) : failures[0];
 }
+
+const tooManyJobs = (jobs: number, free: number) =>
+  new UserError(
+    `PostgreSQL has ${free} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
+  );
 
 /** Returns the size of the next step, after one of `size` rows that took `ms` milliseconds. */
 function nextSize(size: number, ms: number): number {
