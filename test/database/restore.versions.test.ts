@@ -112,14 +112,15 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
         execFileSync('bash', ['-o', 'pipefail', '-c', line], { env: { ...process.env, ...variables }, stdio: 'pipe' });
       shell('pg_dump -n public "$SOURCE" | psql "$RESTORED"', { SOURCE: urlOf(15), RESTORED: restored });
       for (const args of [['check'], ['migrate'], ['serve']]) {
-        const { code, stdout, stderr } = await run(args, restored);
-        expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(/^The schema public has .* "Backups"/)]);
+        const { code, stderr } = await run(args, restored);
+        expect([code, stderr]).toEqual([1, expect.stringMatching(/^The schema public has .* "Backups"/)]);
       }
       const line = /^pg_dump .*-n drizzle .*$/m.exec(readFileSync('docs/operations.md', 'utf8'))?.[0] ?? expect.fail();
       shell(line, { SOURCE: await urlFrom(), RESTORED: restored });
       expect(await run(['check'], restored)).toMatchObject({
         code: 0,
-        stdout: 'OK: the read model matches its sources\n',
+        // The log of `serve` may write its line as late as now.
+        stdout: expect.stringContaining('OK: the read model matches its sources\n'),
       });
       expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
     },
