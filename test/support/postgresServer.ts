@@ -33,6 +33,9 @@ const SETTINGS = {
   fsync: 'off',
 };
 
+/** How often a start is tried. */
+const MAX_STARTS = 20;
+
 /** Where `make test-postgres` has fetched the version that it tests; otherwise the version of this package is tested. */
 const { TEST_POSTGRES_VERSION } = process.env;
 const TESTED =
@@ -97,13 +100,21 @@ async function start(
     data,
     async start() {
       const [file, args] = asNobody(program, ['-D', data, '-p', String(port), ...options]);
-      const begun = spawn(file, args, { stdio: 'ignore', cwd: '/', env: { ...process.env, ...environment } });
-      child = begun;
-      // It ends with this program; otherwise a server that nobody stops would go on running.
-      const end = () => void begun.kill('SIGQUIT');
-      process.once('exit', end);
-      begun.once('exit', () => process.off('exit', end));
-      await isReady(url, begun);
+      // After a SIGKILL it can't start until the last of its former processes has noticed.
+      for (let attempt = 1; ; attempt++) {
+        const begun = spawn(file, args, { stdio: 'ignore', cwd: '/', env: { ...process.env, ...environment } });
+        child = begun;
+        // It ends with this program; otherwise a server that nobody stops would go on running.
+        const end = () => void begun.kill('SIGQUIT');
+        process.once('exit', end);
+        begun.once('exit', () => process.off('exit', end));
+        try {
+          return await isReady(url, begun);
+        } catch (error) {
+          if (attempt === MAX_STARTS || begun.exitCode === null) throw error;
+          await sleep(500);
+        }
+      }
     },
     async stop(signal = 'SIGINT') {
       if (!child || child.exitCode !== null || child.signalCode !== null) return;
