@@ -57,9 +57,7 @@ describe.runIf(CLIENTS.includes('typescript'))('The npm package', () => {
   it('says what each parameter is, and its bounds, where an editor looks', async () => {
     const dist = installed('typescript', 'node_modules', 'branded-phone-numbers-client', 'dist', 'esm');
     const api = await readFile(join(dist, 'generated', 'apis', 'BrandedPhoneNumbersApi.d.ts'), 'utf8');
-    expect(api).toMatch(
-      /\* The most numbers in a page.* Page size, 1 to 100, default 25\.\n +\*\/\n +size\?: number;/,
-    );
+    expect(api).toMatch(/\* The most numbers in a page.* Page size, 1 to 100, default 25\.\n +\*\/\n +size\?: number;/);
   });
 });
 
