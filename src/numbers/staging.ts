@@ -86,18 +86,16 @@ export async function changeByLines(
   try {
     const onRead = (length: number) => report({ bytes: progress.bytes + length });
     const total = await stage(database, input, change, parts, { signal, onRead });
-    const toWrite = parts.at(-1)?.spool.length ?? 0;
+    const numbers = parts.at(-1)?.spool;
+    const toWrite = numbers?.length ?? 0;
     report({ toWrite });
     try {
       for (const { spool, ...steps } of parts) {
-        const onWritten = (count: number) => report({ written: progress.written + count });
-        const isLast = spool === parts.at(-1)?.spool;
         if (spool.length === 0) continue;
-        await runSteps(
-          database,
-          { ...steps, take: (count) => spool.take(count), ...(isLast ? { onWritten } : {}) },
-          { jobs, signal },
-        );
+        const onWritten = (count: number) => {
+          if (spool === numbers) report({ written: progress.written + count });
+        };
+        await runSteps(database, { ...steps, take: (count) => spool.take(count), onWritten }, { jobs, signal });
       }
     } catch (cause) {
       const done = total - toWrite + progress.written;
