@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 
 # Installed once for each state of the lock file, in the same way by every npm: npm 12 runs no install scripts of packages,
-# and none is needed (src/embeddedPostgres/programs.ts), so package.json has no `allowScripts`.
+# and none is needed (src/operator/embeddedPostgres/programs.ts), so package.json has no `allowScripts`.
 INSTALLED := node_modules/.installed
 $(INSTALLED): package-lock.json package.json
 	npm ci --ignore-scripts

@@ -1,7 +1,7 @@
 /** How long whole requests take, without the limit: the named shapes and random filters, on databases of several sizes. */
 import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
-import { encodeCursor } from '../src/request/cursor.js';
-import { filterOf } from '../src/request/filter.js';
+import { filterOf } from '../src/page/filter.js';
+import { encodeCursor } from '../src/service/request/cursor.js';
 import { openExplainer } from '../test/support/explain.js';
 import { phoneNumberAt } from '../test/support/generatedNumbers.js';
 import type { Server } from '../test/support/measuredServer.js';

@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
-import { filterOf } from '../src/request/filter.js';
+import { filterOf } from '../src/page/filter.js';
 import { recordPages } from '../test/support/explain.js';
 import { phoneNumberAt } from '../test/support/generatedNumbers.js';
 import { type Server, startServer } from '../test/support/measuredServer.js';

@@ -3,7 +3,7 @@ import { fstatSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type * as Pino from 'pino';
 import { PinoPretty as pretty } from 'pino-pretty';
-import type { Config } from './config.js';
+import type { Config } from './config/config.js';
 
 /** Required, not imported: instrumentation that is loaded by `--require` sees only that, and adds trace ids to the lines. */
 const { pino } = createRequire(import.meta.url)('pino') as typeof Pino;

@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /** The command `branded-phone-numbers`. */
-import { runCommand } from './commands/failure.js';
-import { createProgram } from './commands/program.js';
-import { listenForSignals } from './commands/stop.js';
+import { runCommand } from './operator/commands/failure.js';
+import { createProgram } from './operator/commands/program.js';
+import { listenForSignals } from './operator/commands/stop.js';
 
 const stop = listenForSignals();
 await runCommand(() => createProgram(stop).parseAsync());

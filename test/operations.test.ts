@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { readConfig, settingNames } from '../src/config.js';
+import { readConfig, settingNames } from '../src/config/config.js';
 import { openDatabase } from '../src/database/connect.js';
 import { createMetrics } from '../src/metrics.js';
 

@@ -1,7 +1,7 @@
 /** Opens and closes pools of connections to PostgreSQL. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
-import { addressOf } from './address.js';
+import { addressOf } from '../config/databaseAddress.js';
 import * as schema from './schema.js';
 import { createSockets } from './sockets.js';
 

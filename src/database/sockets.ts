@@ -4,7 +4,7 @@
  * rest of the pool probably is, too: all sockets are destroyed, and their statements can be retried.
  */
 import { Socket } from 'node:net';
-import type { Address } from './address.js';
+import type { Address } from '../config/databaseAddress.js';
 import { onOtherAuthentication } from './authentication.js';
 
 const CHECK_INTERVAL_MS = 100;

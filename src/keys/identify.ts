@@ -15,7 +15,7 @@ import { LRUCache } from 'lru-cache';
 import type { Database } from '../database/connect.js';
 import type { Reader } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
-import { addressClient, type Client } from '../request/client.js';
+import { addressClient, type Client } from './client.js';
 import { hashOf, KEY_FORM } from './keys.js';
 
 /** The number of keys to cache. Unknown keys have a separate cache, so that they never evict valid ones. */

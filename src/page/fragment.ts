@@ -4,7 +4,7 @@
  */
 import { Column, getTableName, is, type SQL, sql, Table } from 'drizzle-orm';
 import { detailedStatus, feature, status } from '../database/schema.js';
-import type { Filter } from '../request/filter.js';
+import type { Filter } from './filter.js';
 
 /** The parameters of a statement that reads a page: those of the filter, and which page of it. */
 export interface PageParameters extends Filter {

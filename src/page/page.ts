@@ -27,7 +27,7 @@ import { fillPlaceholders, type Query, type SQL, sql } from 'drizzle-orm';
 import { PgDialect } from 'drizzle-orm/pg-core';
 import type { Database } from '../database/connect.js';
 import type { Signal } from '../database/reads.js';
-import { type Filter, limitToProfiles } from '../request/filter.js';
+import { type Filter, limitToProfiles } from './filter.js';
 import type { BatchParameters, PageParameters } from './fragment.js';
 import { attributesIn, type CandidateScan, maxTerms, nextStep, type Scan, type Step } from './plan.js';
 import { END, pageOfAll, pageOfCandidates, pageOfNumber, pageOfRanges, reachOf } from './statements.js';

@@ -3,7 +3,7 @@
  * many values the filter has, and from a budget, which grows with each batch that leaves the page unfilled.
  */
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
-import type { Filter } from '../request/filter.js';
+import type { Filter } from './filter.js';
 
 /** What a number belongs to. Filter, `items` and `postings` use the same names. */
 export const ATTRIBUTES = ['businessProfileId', 'reportingGroup', 'internalName'] as const;

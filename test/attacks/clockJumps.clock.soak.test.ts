@@ -82,7 +82,7 @@ async function startTwo(whose: string) {
   return { clock, instances };
 }
 
-// test/rateLimit/ sets the clocks of both stores back.
+// test/service/rateLimit/ sets the clocks of both stores back.
 describe.skipIf(!isRunnable).each([
   ['PostgreSQL', 'forward', HOUR],
   ['Redis', 'forward', HOUR],

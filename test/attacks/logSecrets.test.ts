@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import type { Service } from '../../src/server.js';
+import type { Service } from '../../src/service/server.js';
 import { useDatabase } from '../support/database.js';
 import { listenOn, metricsOf } from '../support/listening.js';
 import { numberWith, write } from '../support/numbers.js';

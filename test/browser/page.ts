@@ -7,7 +7,7 @@ import axe, { type AxeResults } from 'axe-core';
 import type { Browser, Locator, Page, Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { parameters } from '../../src/contract.js';
-import { importNumbers } from '../../src/numbers/import.js';
+import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { type TestService, useService } from '../support/service.js';
 import { openChromium } from './chromium.js';

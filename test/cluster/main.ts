@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { importNumbers } from '../../src/numbers/import.js';
+import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { missingPackages, startCluster } from './cluster.js';
 

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { openRedisStore } from '../../src/rateLimit/redisStore.js';
+import { openRedisStore } from '../../src/service/rateLimit/redisStore.js';
 import { start, useInstances } from '../support/limitedInstances.js';
 import { freePort } from '../support/port.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';

@@ -1,7 +1,7 @@
 /** A Redis with two replicas and three sentinels as the limit's store: what passes while its primary fails. */
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, it } from 'vitest';
-import { openRedisStore } from '../../src/rateLimit/redisStore.js';
+import { openRedisStore } from '../../src/service/rateLimit/redisStore.js';
 import { start, useInstances } from '../support/limitedInstances.js';
 import { hasRedis, startRedis, startSentinel, type TestRedis } from '../support/redis.js';
 import { openToxicProxy } from '../support/toxicProxy.js';

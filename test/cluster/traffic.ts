@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
-import { importNumbers } from '../../src/numbers/import.js';
+import { importNumbers } from '../../src/operator/numbers/import.js';
 import { connectTo } from '../support/connection.js';
 import { type Cluster, HOST } from './cluster.js';
 

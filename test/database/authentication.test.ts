@@ -1,6 +1,6 @@
 /** What a server learns of the password in DATABASE_URL with `require_auth=scram-sha-256`. */
 import { describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
+import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { CLEAR_TEXT, MD5, OK, openImpostor, SASL } from '../support/impostor.js';
 

@@ -3,7 +3,7 @@ import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import type { Service } from '../../src/server.js';
+import type { Service } from '../../src/service/server.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { listenOn } from '../support/listening.js';

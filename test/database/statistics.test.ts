@@ -5,7 +5,7 @@
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { deriveAll } from '../../src/numbers/check.js';
+import { deriveAll } from '../../src/operator/numbers/check.js';
 import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { PROFILE } from '../support/sessions.js';

@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
+import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { UserError } from '../../src/userError.js';

@@ -5,7 +5,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Service } from '../../src/server.js';
+import type { Service } from '../../src/service/server.js';
 import { createDatabase } from '../support/database.js';
 import { listenOn } from '../support/listening.js';
 

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { readConfig, settingNames } from '../../src/config.js';
+import { readConfig, settingNames } from '../../src/config/config.js';
 import { environmentOf, MANIFEST, resource } from '../support/manifest.js';
 import { isInstalled, KUBERNETES_VALIDATE, run } from '../support/programs.js';
 

@@ -1,7 +1,7 @@
 /** The systemd unit, by systemd's own checks. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config.js';
+import { readConfig } from '../../src/config/config.js';
 import { isInstalled, run } from '../support/programs.js';
 
 /** The service's longest stop, beside DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */

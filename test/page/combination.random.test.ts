@@ -4,8 +4,8 @@ import request from 'supertest';
 import { expect, inject, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers } from '../../src/database/schema.js';
+import { filterOf } from '../../src/page/filter.js';
 import { preparePages } from '../../src/page/page.js';
-import { filterOf } from '../../src/request/filter.js';
 import { pageOf } from '../support/answer.js';
 import {
   CARRIERS,

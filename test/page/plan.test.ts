@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus } from '../../generated/types/models/index.js';
+import { filterOf, limitToProfiles } from '../../src/page/filter.js';
 import { maxTerms, nextStep } from '../../src/page/plan.js';
-import { filterOf, limitToProfiles } from '../../src/request/filter.js';
 
 /** The budget of the first step towards a page of 25, in tests of candidates. */
 const BUDGET = 32 * 26;

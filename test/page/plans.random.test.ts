@@ -1,7 +1,7 @@
 /** No page reads more than a fixed number of buffers, with any filter and with any statistics of the planner. */
 import type postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { filterOf } from '../../src/request/filter.js';
+import { filterOf } from '../../src/page/filter.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
 import { openExplainer, type PlanNode } from '../support/explain.js';

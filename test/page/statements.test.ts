@@ -5,8 +5,8 @@
 import type { Column, SQL, Table } from 'drizzle-orm';
 import { beforeAll, expect, expectTypeOf, test } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
+import { filterOf } from '../../src/page/filter.js';
 import { type BatchParameters, fragment, parameter } from '../../src/page/fragment.js';
-import { filterOf } from '../../src/request/filter.js';
 import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { openExplainer, type PlanNode } from '../support/explain.js';

@@ -10,8 +10,8 @@ import { join } from 'node:path';
 import { Readable, type Writable } from 'node:stream';
 import { type Command, CommanderError } from 'commander';
 import { afterAll, beforeAll, vi } from 'vitest';
-import { runCommand } from '../../src/commands/failure.js';
-import { createProgram } from '../../src/commands/program.js';
+import { runCommand } from '../../src/operator/commands/failure.js';
+import { createProgram } from '../../src/operator/commands/program.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { createDatabase } from './database.js';
 

@@ -2,14 +2,14 @@
 import { createServer } from 'node:http';
 import request from 'supertest';
 import { afterAll, afterEach, beforeAll } from 'vitest';
-import { createApp } from '../../src/app.js';
-import { readConfig } from '../../src/config.js';
+import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
-import { createRateLimit } from '../../src/rateLimit/rateLimit.js';
-import { warmUpValidator } from '../../src/request/validator.js';
+import { createApp } from '../../src/service/app.js';
+import { createRateLimit } from '../../src/service/rateLimit/rateLimit.js';
+import { warmUpValidator } from '../../src/service/request/validator.js';
 import { createDatabase } from './database.js';
 import { watchStore } from './withinASecond.js';
 

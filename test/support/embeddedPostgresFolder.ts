@@ -65,7 +65,7 @@ export async function user(spawning: Spawning = {}) {
 export function spawnUser({ command = [], ownGroup = false, at = folder }: Spawning = {}): ChildProcess {
   const program = `
     const [{ openEmbeddedPostgres }, { closeDatabase, openDatabase }] =
-      await Promise.all([import(${resolved('../../dist/src/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../dist/src/database/connect.js')})]);
+      await Promise.all([import(${resolved('../../dist/src/operator/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../dist/src/database/connect.js')})]);
     const { url, close } = await openEmbeddedPostgres(${JSON.stringify(at)});
     process.stdin.on('end', close).resume();
     process.once('SIGINT', async () => {

@@ -1,6 +1,6 @@
 /** A service whose database is behind a proxy that can fail as networks do, and what it may answer meanwhile. */
 import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
-import type { Service } from '../../src/server.js';
+import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
 import { listenOn } from './listening.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';

@@ -1,7 +1,7 @@
 /** Instances of the service that share a rate limit, and what clients get from them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll } from 'vitest';
-import type { Service } from '../../src/server.js';
+import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
 import { listenOn, metricOf, metricsOf } from './listening.js';
 

@@ -1,8 +1,8 @@
 /** The service as in production, with its ports. */
 import { afterAll, beforeAll } from 'vitest';
-import { readConfig } from '../../src/config.js';
+import { readConfig } from '../../src/config/config.js';
 import { type Log, openLog } from '../../src/log.js';
-import { type Service, startService } from '../../src/server.js';
+import { type Service, startService } from '../../src/service/server.js';
 import { createDatabase } from './database.js';
 import { watchStore } from './withinASecond.js';
 

@@ -9,7 +9,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { installedPrograms, type Programs } from '../../src/embeddedPostgres/programs.js';
+import { installedPrograms, type Programs } from '../../src/operator/embeddedPostgres/programs.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from './connection.js';
 import { freePort } from './port.js';

@@ -2,10 +2,10 @@
 import type { Server } from 'node:http';
 import request from 'supertest';
 import { afterAll, beforeAll } from 'vitest';
-import { type Config, readConfig } from '../../src/config.js';
+import { type Config, readConfig } from '../../src/config/config.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { openLog } from '../../src/log.js';
-import { openService } from '../../src/server.js';
+import { openService } from '../../src/service/server.js';
 import { createDatabase } from './database.js';
 import { watchStore } from './withinASecond.js';
 

@@ -1,0 +1,191 @@
+/** The settings: environment variables, read once at the start. A validator throws what the variable must be instead. */
+import { isIP } from 'node:net';
+import { customCleanEnv, makeExactValidator } from 'envalid';
+import { compile } from 'proxy-addr';
+import { abridged, quoted } from '../messages/shorten.js';
+import { nearest, plain } from '../messages/suggestion.js';
+import { UserError } from '../userError.js';
+import { addressOf } from './databaseAddress.js';
+import { isLoopback } from './loopback.js';
+import { faultOfRedisAddress } from './redisAddress.js';
+
+const text = makeExactValidator<string>(String);
+
+const wholeNumber = (min: number, max: number) =>
+  makeExactValidator<number>((value) => {
+    if (/^[0-9]+$/.test(value) && Number(value) >= min && Number(value) <= max) return Number(value);
+    throw new Error(`must be a whole number from ${min} to ${max}`);
+  });
+
+const oneOf = <T extends string>(...values: T[]) =>
+  makeExactValidator<T>((value) => {
+    const known = values.find((candidate) => candidate === value);
+    if (known === undefined) throw new Error(`must be ${values.slice(0, -1).join(', ')} or ${values.at(-1)}`);
+    return known;
+  });
+
+const databaseAddress = makeExactValidator<string>((value) => {
+  addressOf(value);
+  return value;
+});
+
+const redisAddress = makeExactValidator<string>((value) => {
+  const fault = faultOfRedisAddress(value);
+  if (fault) throw new Error(fault);
+  return value;
+});
+
+/** The proxies in front: how many there are, or their addresses. Express reads both forms with the same library. */
+const trustedProxies = makeExactValidator<number | string[]>((value) => {
+  if (/^[0-9]{1,3}$/.test(value)) return Number(value);
+  const proxies = list(value);
+  const invalid = proxies.find((proxy) => !isProxy(proxy));
+  if (invalid === undefined) return proxies;
+  throw new Error(
+    `must be the number of proxies in front, or their addresses or subnets separated by commas, such as 10.0.0.0/8; ${quoted(invalid)} is neither`,
+  );
+});
+
+function isProxy(text: string): boolean {
+  if (['loopback', 'linklocal', 'uniquelocal'].includes(text)) return true;
+  // The library would read 1 as 0.0.0.1.
+  if (isIP(text.split('/')[0] ?? '') === 0) return false;
+  try {
+    compile(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Origins exactly as browsers send them, because they are compared letter by letter. */
+const origins = makeExactValidator<string[]>((value) => {
+  const parts = list(value);
+  const invalid = parts.find((part) => !isWebAddress(part) || new URL(part).origin !== part);
+  if (invalid === undefined) return parts;
+  throw new Error(`must be origins such as https://app.example.com, separated by commas, not ${quoted(invalid)}`);
+});
+
+const publicUrl = makeExactValidator<string>((value) => {
+  if (isWebAddress(value) && !/[?#@]/.test(value)) return new URL(value).href.replace(/\/+$/, '');
+  throw new Error(
+    'must be the address that clients use, such as https://numbers.example.com, without a user, a query or a #',
+  );
+});
+
+const contact = makeExactValidator<string>((value) => {
+  if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isWebAddress(value)) return value;
+  throw new Error('must be an e-mail address or an https:// address');
+});
+
+function list(value: string): string[] {
+  return value.split(',').map((part) => part.trim());
+}
+
+function isWebAddress(text: string): boolean {
+  return URL.canParse(text) && ['https:', 'http:'].includes(new URL(text).protocol);
+}
+
+const variables = {
+  PORT: wholeNumber(0, 65_535)({ default: 3000 }),
+  HOST: text({ default: '127.0.0.1' }),
+  DATABASE_URL: databaseAddress({ default: undefined }),
+  REDIS_URL: redisAddress({ default: undefined }),
+  RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000)({ default: 10 }),
+  AUTH: oneOf('none', 'api-key')({ default: undefined }),
+  TRUST_PROXY: trustedProxies({ default: 0 }),
+  CORS_ORIGINS: origins({ default: undefined }),
+  PUBLIC_URL: publicUrl({ default: undefined }),
+  CONTACT: contact({ default: undefined }),
+  REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60)({ default: 5 }),
+  MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000)({ default: 256 }),
+  MAX_CONNECTIONS: wholeNumber(1, 1_000_000)({ default: 2000 }),
+  KEEP_ALIVE_SECONDS: wholeNumber(1, 86_400)({ default: 75 }),
+  DATABASE_CONNECTIONS: wholeNumber(1, 1000)({ default: 10 }),
+  DRAIN_SECONDS: wholeNumber(0, 60)({ default: 2 }),
+  METRICS_PORT: wholeNumber(0, 65_535)({ default: undefined }),
+  METRICS_HOST: text({ default: '127.0.0.1' }),
+  LOG_LEVEL: oneOf('silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace')({ default: 'info' }),
+};
+
+/** The names of all settings. */
+export const settingNames = Object.keys(variables);
+
+export type Config = ReturnType<typeof readConfig>;
+
+/**
+ * Reads the settings from environment variables; an empty variable counts as unset.
+ * @throws {UserError} with a line for each invalid variable
+ */
+export function readConfig(environment: NodeJS.ProcessEnv) {
+  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  const faults: string[] = [];
+  const read = customCleanEnv(given, variables, (cleaned) => cleaned, {
+    reporter({ errors }) {
+      for (const [name, error] of Object.entries(errors)) {
+        faults.push(`${name} ${error?.message}${isServiceLink(given[name]) ? `; ${originOfServiceLink(name)}` : ''}`);
+      }
+    },
+  });
+  if (given.AUTH === undefined && !isLoopback(read.HOST)) {
+    faults.push(
+      `AUTH must be set, because other machines can reach HOST (${abridged(read.HOST)}): api-key, or none to let anyone in`,
+    );
+  }
+  if (faults.length > 0) throw new UserError(faults.join('\n'));
+  return { ...read, AUTH: read.AUTH ?? 'none' };
+}
+
+/** Shorter names resemble each other by coincidence, such as HOME and HOST, or PATH and PORT. */
+const MIN_COMPARED_LENGTH = 8;
+const MAX_TYPOS = 3;
+
+/** Names that other services use for a setting, which are too different to be recognized as misspellings. */
+const SYNONYMS: Record<string, string> = {
+  AUTHENTICATION: 'AUTH',
+  DB_URL: 'DATABASE_URL',
+  RATE_LIMIT: 'RATE_LIMIT_PER_SECOND',
+  TRUST_PROXIES: 'TRUST_PROXY',
+};
+
+/** Returns a line for each variable that is not a setting, but is probably a misspelling of one that is not set. */
+export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
+  const unset = settingNames.filter((name) => !environment[name]);
+  return Object.keys(environment).flatMap((name) => {
+    if (!environment[name] || settingNames.includes(name) || isServiceLink(environment[name])) return [];
+    const likely = unset.filter(
+      (setting) =>
+        plain(setting) === plain(name) || (setting.length >= MIN_COMPARED_LENGTH && hasSimilarWords(name, setting)),
+    );
+    const meant = unset.find((setting) => setting === SYNONYMS[name]) ?? nearest(name, likely, MAX_TYPOS);
+    return meant ? [`${name} is not a setting and has no effect; did you mean ${meant}?`] : [];
+  });
+}
+
+/** Returns whether the names have similar words one by one, unlike METRICS_PATH and METRICS_PORT. */
+function hasSimilarWords(name: string, setting: string): boolean {
+  const [words, expected] = [name.split('_'), setting.split('_')];
+  const maxTypos = (word: string) => Math.max(1, Math.round(word.length / 3));
+  return (
+    words.length === expected.length &&
+    expected.every((word, index) => nearest(words[index] ?? '', [word], maxTypos(word)) === word)
+  );
+}
+
+/** Returns whether Kubernetes set the variable to the address of a Service, such as `tcp://10.96.0.7:9464`. */
+function isServiceLink(value = ''): boolean {
+  return /^(tcp|udp|sctp):\/\//.test(value);
+}
+
+function originOfServiceLink(name: string): string {
+  const service = name
+    .replace(/_PORT$/, '')
+    .toLowerCase()
+    .replaceAll('_', '-');
+  return `Kubernetes sets it for a Service named ${JSON.stringify(service)}: set enableServiceLinks: false in the pod's spec`;
+}
+
+/** Returns the path of PUBLIC_URL, which a proxy adds in front of the service's own, such as `/telephony`; empty if there is none. */
+export function publicPath({ PUBLIC_URL }: Partial<Pick<Config, 'PUBLIC_URL'>>): string {
+  return PUBLIC_URL ? new URL(PUBLIC_URL).pathname.replace(/\/$/, '') : '';
+}

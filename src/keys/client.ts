@@ -1,0 +1,34 @@
+/** The client that sends a request, and its address. */
+import type { Request } from 'express';
+import { compile } from 'proxy-addr';
+import type { Config } from '../config/config.js';
+import { networkOf } from './network.js';
+
+export interface Client {
+  /** The id by which the rate limit counts its requests. */
+  id: string;
+  /** The business profiles whose numbers the client may see; null for all. */
+  visibleProfiles: readonly string[] | null;
+}
+
+/** Returns the client of a request without a key. Values that are not addresses, which some proxies send, are one client. */
+export function addressClient({ ip = '' }: Request): Client {
+  return { id: `address:${networkOf(addressOf(ip))}`, visibleProfiles: null };
+}
+
+/**
+ * Returns the value of Express's setting `trust proxy` for TRUST_PROXY. With a list of addresses, Express itself would not
+ * trust a proxy whose address is given with a port.
+ */
+export function trustedProxies(trusted: Config['TRUST_PROXY']): number | ((entry: string) => boolean) {
+  if (typeof trusted === 'number') return trusted;
+  const isTrusted = compile(trusted);
+  return (entry) => isTrusted(addressOf(entry), 0);
+}
+
+/** Returns the address in an entry of X-Forwarded-For, without the port, brackets or whitespace that some proxies add. */
+function addressOf(entry: string): string {
+  const text = entry.trim();
+  const [, ipv4, ipv6] = /^(?:([\d.]+):\d+|\[([^\]]+)\](?::\d+)?)$/.exec(text) ?? [];
+  return ipv4 ?? ipv6 ?? text;
+}

@@ -1,0 +1,30 @@
+/** `check`: compares the read model with its sources. */
+import type { Database } from '../../database/connect.js';
+import { deriveAll } from '../numbers/check.js';
+import type { CommandWithExamples } from './command.js';
+import { withConfiguredDatabase } from './database.js';
+import { report } from './output.js';
+import type { Stop } from './stop.js';
+
+export function addCheck(program: CommandWithExamples, stop: Stop): void {
+  program
+    .command('check')
+    .description('derive the read model again, and report numbers that differ')
+    .option('--repair', 'repair the numbers that differ')
+    .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
+    .action(({ repair = false }: { repair?: boolean }) =>
+      withConfiguredDatabase(stop, (database) => checkDatabase(database, repair)),
+    );
+}
+
+/** Reports the differences. Sets the exit status to 1 if they remain. */
+async function checkDatabase(database: Database, isRepairing: boolean): Promise<void> {
+  const differences = await deriveAll(database, { keep: isRepairing });
+  for (const { count, what, examples } of differences) {
+    const line = `${count} numbers ${what}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
+    if (isRepairing) await report(`repaired: ${line}`);
+    else console.error(line);
+  }
+  if (differences.length === 0 || isRepairing) await report('OK: the read model matches its sources');
+  else process.exitCode = 1;
+}

@@ -1,0 +1,46 @@
+/** `delete`: deletes numbers by their phone numbers. */
+import { existsSync } from 'node:fs';
+import { UserError } from '../../userError.js';
+import { deleteNumbers } from '../numbers/delete.js';
+import { changeByFiles, jobsOption } from './changes.js';
+import type { CommandWithExamples } from './command.js';
+import { withStoppableDatabase } from './database.js';
+import type { Stop } from './stop.js';
+
+interface Options {
+  allowEmpty?: boolean;
+  ifExists?: boolean;
+  jobs?: number;
+}
+
+export function addDelete(program: CommandWithExamples, stop: Stop): void {
+  program
+    .command('delete')
+    .description('delete numbers by phone number, one per line; if any line is invalid, delete none')
+    .argument('[file...]', 'files of phone numbers; standard input if omitted or -')
+    .option('--allow-empty', 'succeed even if the input has no phone numbers')
+    .option('--if-exists', 'skip numbers that do not exist')
+    .addOption(jobsOption())
+    .examples(
+      'branded-phone-numbers delete gone.txt',
+      'echo +14155550123 | branded-phone-numbers delete',
+      'branded-phone-numbers export --status unregistered | jq -r .phoneNumber | branded-phone-numbers delete',
+    )
+    .action(async (names: string[], { allowEmpty = false, ...options }: Options) => {
+      const number = names.find((name) => /^\+?\d{7,15}$/.test(name) && !existsSync(name));
+      if (number) {
+        const example = `echo ${number} | branded-phone-numbers delete`;
+        throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
+      }
+      await withStoppableDatabase(stop, (database, signal) =>
+        changeByFiles(names.length > 0 ? names : ['-'], {
+          allowEmpty,
+          noun: 'phone numbers',
+          async run({ stream }, onProgress) {
+            const { deleted, lines } = await deleteNumbers(database, stream, { ...options, signal, onProgress });
+            return { lines, report: `deleted ${deleted} numbers` };
+          },
+        }),
+      );
+    });
+}

@@ -1,0 +1,38 @@
+/** `export`: writes numbers as NDJSON that `import` reads. */
+import type { Database } from '../../database/connect.js';
+import type { Filter } from '../../page/filter.js';
+import { exportNumbers } from '../numbers/export.js';
+import { writeWhole } from '../numbers/outputFile.js';
+import type { CommandWithExamples } from './command.js';
+import { withConfiguredDatabase } from './database.js';
+import { addFilterOptions, readFilter } from './filterOptions.js';
+import { write } from './output.js';
+import type { Stop } from './stop.js';
+
+export function addExport(program: CommandWithExamples, stop: Stop): void {
+  const command = program
+    .command('export')
+    .description('write a snapshot of the numbers as NDJSON that import reads, one API item per line')
+    .argument('[file]', 'the file to write; standard output if it is omitted or -');
+  addFilterOptions(command);
+  command
+    .addHelpText(
+      'after',
+      '\nDifferent options are combined with AND, several values of one option with OR, as in the API.',
+    )
+    .examples(
+      'branded-phone-numbers export numbers.ndjson',
+      "branded-phone-numbers export --status rejected --carrier 'AT&T' --carrier Verizon > rejected.ndjson",
+      'branded-phone-numbers export | gzip > numbers.ndjson.gz',
+    )
+    .action(async (file = '-', options: Record<string, string[] | undefined>) => {
+      const filter = await readFilter(options);
+      await withConfiguredDatabase(stop, (database) => exportTo(file, database, filter));
+    });
+}
+
+async function exportTo(file: string, database: Database, filter: Filter): Promise<void> {
+  const run = (writeLines: (lines: string) => Promise<void>) => exportNumbers(database, filter, writeLines);
+  const counts = await (file === '-' ? run(write) : writeWhole(file, run));
+  console.error(`exported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`);
+}

@@ -1,0 +1,127 @@
+/** `keys`: creates, lists and revokes API keys. */
+import { InvalidArgumentError } from 'commander';
+import type { Database } from '../../database/connect.js';
+import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../../keys/keys.js';
+import { inUtc, isTime } from '../numbers/time.js';
+import type { CommandWithExamples } from './command.js';
+import { withConfiguredDatabase } from './database.js';
+import { report, write } from './output.js';
+import type { Stop } from './stop.js';
+
+export function addKeys(program: CommandWithExamples, stop: Stop): void {
+  const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key requires');
+
+  keys
+    .command('create')
+    .description('create a key and print it to standard output; it is never shown again')
+    .requiredOption('--name <name>', 'the name of its owner')
+    .option(
+      '--business-profile <uuid>',
+      'limit the key to the numbers of this business profile; repeatable',
+      collectUuids,
+    )
+    .option(
+      '--expires <when>',
+      'a time such as 2027-01-31T00:00:00Z, a date (midnight UTC), or days or hours from now: 90d, 12h',
+      timeOf,
+    )
+    .option('--json', 'print the key and its stored fields as one line of JSON')
+    .examples(
+      "branded-phone-numbers keys create --name 'Circle Bank' --expires 90d",
+      "branded-phone-numbers keys create --name 'Fjord Travel' --business-profile 5d9dc9f8-1818-4811-892f-902bd23f0824",
+    )
+    .action((options: CreateOptions) => withConfiguredDatabase(stop, (database) => create(database, options)));
+
+  keys
+    .command('list')
+    .description('list all keys, including expired and revoked ones; the keys themselves are not stored')
+    .option('--json', 'print one line of JSON per key')
+    .examples(
+      'branded-phone-numbers keys list',
+      `branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
+    )
+    .action(({ json }: { json?: true }) =>
+      withConfiguredDatabase(stop, async (database) => {
+        const list = await listApiKeys(database);
+        if (json) await write(list.map((key) => `${JSON.stringify(key)}\n`).join(''));
+        else if (list.length > 0) await write(tableOf(list));
+        else console.error('there are no keys');
+      }),
+    );
+
+  keys
+    .command('revoke')
+    .description('revoke keys, which stop working within 5 seconds')
+    .argument('<id...>', 'ids shown by keys list', collectUuids)
+    .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
+    .action((ids: string[]) =>
+      withConfiguredDatabase(stop, async (database) => {
+        for (const id of ids) {
+          if (await revokeApiKey(database, id)) await report(`revoked ${id}`);
+          else {
+            console.error(`no active key has the id ${id}`);
+            process.exitCode = 1;
+          }
+        }
+      }),
+    );
+}
+
+interface CreateOptions {
+  name: string;
+  businessProfile?: string[];
+  expires?: Date;
+  json?: true;
+}
+
+/** Creates a key. Rolls back if the key can't be printed, since nothing else shows it. */
+async function create(database: Database, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
+  for (const id of await unknownProfiles(database, businessProfile ?? [])) {
+    // Not an error: the key may be created before the profile's first import.
+    console.error(`business profile ${id} does not exist yet; the key will see its numbers once it does`);
+  }
+  await database.transaction(async (transaction) => {
+    const { key, created } = await createApiKey(transaction, name, {
+      businessProfileIds: businessProfile ?? null,
+      expiresAt: expires ?? null,
+    });
+    if (json) return write(`${JSON.stringify({ key, ...created })}\n`);
+    const expiry = created.expiresAt === null ? '' : ` and expires at ${created.expiresAt}`;
+    console.error(`key ${created.id} can't be shown again${expiry}`);
+    await write(`${key}\n`);
+  });
+}
+
+/** Returns a table of the keys, one per line, with a header. The name is last because its length varies most. */
+function tableOf(list: readonly ApiKey[]): string {
+  const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, lastUsedOn, businessProfileIds, name }) => {
+    const profiles = businessProfileIds === null ? 'all' : String(businessProfileIds.length);
+    return [id, state, createdAt, expiresAt ?? 'never', revokedAt ?? '-', lastUsedOn ?? 'never', profiles, name];
+  });
+  const header = ['ID', 'STATE', 'CREATED', 'EXPIRES', 'REVOKED', 'LAST USED', 'PROFILES', 'NAME'];
+  const table = [header, ...rows];
+  const widths = header.map((_name, column) => Math.max(...table.map((row) => row[column]?.length ?? 0)));
+  const lineOf = (row: string[]) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ');
+  return table.map((row) => `${lineOf(row).trimEnd()}\n`).join('');
+}
+
+function collectUuids(value: string, previous: string[] | undefined): string[] {
+  if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(value)) throw new InvalidArgumentError('It must be a UUID.');
+  return [...(previous ?? []), value.toLowerCase()];
+}
+
+const HOUR_MS = 60 * 60 * 1000;
+const UNITS_MS: Record<string, number> = { h: HOUR_MS, d: 24 * HOUR_MS };
+
+/** Reads a time, a date or a duration from now; the database refuses a past time. */
+function timeOf(text: string): Date {
+  const [, count, unit = ''] = /^([1-9][0-9]{0,4})([hd])$/.exec(text) ?? [];
+  if (count) return new Date(Date.now() + Number(count) * (UNITS_MS[unit] ?? 0));
+  const time = /^[-\d]{10}$/.test(text) ? `${text}T00:00:00Z` : text;
+  if (!isTime(time)) {
+    throw new InvalidArgumentError(
+      'It must be a time of the years 1 to 9999 such as 2027-01-31T00:00:00Z, a date, or days or hours: 90d, 12h.',
+    );
+  }
+  return new Date(inUtc(time));
+}

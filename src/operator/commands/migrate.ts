@@ -1,0 +1,20 @@
+/** `migrate`: brings the schema up to date. */
+import { findForeignRoles } from '../../database/migrations.js';
+import { printable } from '../../messages/shorten.js';
+import type { CommandWithExamples } from './command.js';
+import { readSettings, withMigratedUrl } from './database.js';
+import { report } from './output.js';
+import { abortable, type Stop } from './stop.js';
+
+export function addMigrate(program: CommandWithExamples, stop: Stop): void {
+  program
+    .command('migrate')
+    .description('create or update the schema, then exit')
+    .examples('DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate')
+    .action(() =>
+      withMigratedUrl(readSettings(), stop, async (url) => {
+        for (const line of await abortable(stop.requested, findForeignRoles(url))) console.error(printable(line));
+        await report('the database is up to date');
+      }),
+    );
+}

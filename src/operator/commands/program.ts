@@ -1,0 +1,41 @@
+/** The program `branded-phone-numbers`. Each of its commands has a file in this folder. */
+import type { Command, OutputConfiguration } from 'commander';
+import { contract } from '../../contract.js';
+import { printable } from '../../messages/shorten.js';
+import { addCheck } from './check.js';
+import { CommandWithExamples } from './command.js';
+import { addDelete } from './delete.js';
+import { addExport } from './export.js';
+import { addImport } from './import.js';
+import { addKeys } from './keys.js';
+import { addMigrate } from './migrate.js';
+import { addServe } from './serve.js';
+import type { Stop } from './stop.js';
+
+/** Returns the program, ready to parse command lines; `stop` ends its commands. */
+export function createProgram(stop: Stop): Command {
+  const program = new CommandWithExamples('branded-phone-numbers')
+    .description(contract.info.summary)
+    .version(contract.info.version);
+  addServe(program, stop);
+  addMigrate(program, stop);
+  addImport(program, stop);
+  addExport(program, stop);
+  addDelete(program, stop);
+  addCheck(program, stop);
+  addKeys(program, stop);
+  pointToHelp(program);
+  return program;
+}
+
+/** Escapes invisible characters of arguments that an error message repeats. */
+const PRINTABLE: OutputConfiguration = {
+  outputError: (text, write) => write(text.replace(/.+/g, printable)),
+};
+
+/** Ends argument errors with a pointer to the help: the whole help would push the message off the screen. */
+function pointToHelp(command: Command, path = command.name()): void {
+  command.configureOutput(PRINTABLE);
+  command.showHelpAfterError(`see ${path} --help`);
+  for (const subcommand of command.commands) pointToHelp(subcommand, `${path} ${subcommand.name()}`);
+}

@@ -1,0 +1,134 @@
+/** `serve`: runs the service until a signal stops it. */
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Config } from '../../config/config.js';
+import { causeOf, codeOf, isConnectionBroken, NO_DATABASE, READ_ONLY, UNABLE } from '../../database/errors.js';
+import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../database/migrations.js';
+import { brandedPhoneNumbers } from '../../database/schema.js';
+import type { Obstacle } from '../../database/version.js';
+import type { Log } from '../../log.js';
+import { printable } from '../../messages/shorten.js';
+import { migrationsFolder, packageFolder } from '../../packageFolder.js';
+import { UserError } from '../../userError.js';
+import type { CommandWithExamples } from './command.js';
+import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
+import { explain, reasonsOf } from './failure.js';
+import { importFiles } from './import.js';
+import { abortable, type Stop, Stopped } from './stop.js';
+
+/** Milliseconds between attempts to prepare a database that is not usable yet. */
+const RETRY_INTERVAL_MS = 500;
+
+export function addServe(program: CommandWithExamples, stop: Stop): void {
+  program
+    .command('serve')
+    .description('serve the API, its documentation at /docs and its health at /healthz and /readyz')
+    .option('--demo', 'import demo data first if the database has no numbers')
+    .examples(
+      'branded-phone-numbers serve --demo',
+      'PORT=8080 branded-phone-numbers serve',
+      'DATABASE_URL=postgres://user:password@host/database AUTH=api-key HOST=0.0.0.0 branded-phone-numbers serve',
+    )
+    .addHelpText('after', `\n${join(packageFolder, 'docs', 'operations.md')} lists all settings.`)
+    .action(async ({ demo = false }: { demo?: boolean }) => {
+      const config = readSettings();
+      let log: Log | undefined;
+      const use = async (url: string) => {
+        log = (await import('../../log.js')).openLog(config);
+        await serve(config, stop, url, log, demo);
+      };
+      try {
+        await withDatabaseUrl(config, stop, use, { mayCreate: true });
+      } catch (error) {
+        if (!(error instanceof Stopped)) log?.fatal(explain(error) as Error);
+        throw error;
+      }
+    });
+}
+
+async function serve(config: Config, stop: Stop, url: string, log: Log, demo: boolean): Promise<void> {
+  // Loaded here, since other commands start in half the time without it.
+  const { startService } = await import('../../service/server.js');
+  const service = await startService(config, url, log);
+  const onObstacle = (obstacle: Obstacle) => {
+    log.warn({ detail: obstacle.detail }, obstacle.reason);
+    service.waitFor(obstacle);
+  };
+  const start = async () => {
+    if (await prepare(config, stop, url, demo, onObstacle)) log.info('PostgreSQL can be used: starting');
+    // Only a warning: the service starts even if the query fails.
+    for (const line of await findForeignRoles(url).catch(() => [])) log.warn(printable(line));
+    await service.begin();
+  };
+  try {
+    await abortable(stop.requested, start());
+  } catch (error) {
+    await abortable(stop.forced, service.close());
+    throw error;
+  }
+  log.info(`listening on ${service.url}, documentation at ${service.url}/docs`);
+  if (!stop.requested.aborted) await once(stop.requested, 'abort');
+  const { signal } = stop.requested.reason as Stopped;
+  log.info(`${signal}: closing`);
+  // The other signals come from a terminal: no load balancer has to notice first.
+  const delay = signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0;
+  await abortable(stop.forced, service.close(delay));
+}
+
+/**
+ * Migrates the database, and imports the demo data if `demo` is set. Retries until that succeeds, except with an
+ * embedded database, which is already running. Calls `onObstacle` whenever the reason for waiting changes.
+ * @returns whether it had to wait
+ * @throws if waiting can't help, such as for a wrong password
+ */
+async function prepare(
+  config: Config,
+  stop: Stop,
+  url: string,
+  demo: boolean,
+  onObstacle: (obstacle: Obstacle) => void,
+): Promise<boolean> {
+  let reason: string | undefined;
+  let isEmpty: boolean | undefined;
+  for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: stop.requested })) {
+    try {
+      const role = await migrateDatabase(url, migrationsFolder);
+      if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
+      if (demo) {
+        await withDatabase(url, async (database) => {
+          // Checked only once, so that a retry continues an import that was cut off.
+          isEmpty ??= (await database.select().from(brandedPhoneNumbers).limit(1)).length === 0;
+          if (isEmpty) await importFiles(database, [DEMO], { signal: stop.requested });
+        });
+      }
+      return reason !== undefined;
+    } catch (error) {
+      const obstacle = config.DATABASE_URL === undefined ? undefined : obstacleOf(error);
+      if (!obstacle) throw error;
+      if (obstacle.reason !== reason) onObstacle(obstacle);
+      reason = obstacle.reason;
+    }
+  }
+}
+
+/** Returns what the start waits for after `error`, or undefined if waiting can't help. */
+function obstacleOf(error: unknown): Obstacle | undefined {
+  if (error instanceof OutdatedReplica) {
+    return { reason: 'waiting until the primary is migrated and DATABASE_URL has caught up', detail: error.message };
+  }
+  if (error instanceof UserError) return undefined;
+  const code = codeOf(causeOf(error));
+  const detail = reasonsOf(error);
+  if (code === NO_DATABASE) return { reason: 'waiting until the database that DATABASE_URL names is created', detail };
+  if (isConnectionBroken(error)) return { reason: 'waiting until PostgreSQL can be reached', detail };
+  const isTransient = code === READ_ONLY || (UNABLE.test(code) && !LOGIN_REFUSED.test(code));
+  return isTransient ? { reason: 'waiting until PostgreSQL can do what the start needs', detail } : undefined;
+}
+
+/** PostgreSQL's codes for a wrong password, an unknown role, and a rule of pg_hba.conf. */
+const LOGIN_REFUSED = /^28/;
+
+const NO_STORE = 'set REDIS_URL: DATABASE_URL is a read-only replica, and the limit needs a writable store';
+
+const DEMO = join(packageFolder, 'demo', 'numbers.ndjson');

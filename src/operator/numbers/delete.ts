@@ -1,0 +1,81 @@
+/** Deletes numbers by phone number: checks all lines, then deletes in short transactions. */
+import type { Readable } from 'node:stream';
+import { contract } from '../../contract.js';
+import type { Database } from '../../database/connect.js';
+import type { Transaction } from '../../database/transaction.js';
+import { describeValue } from '../../messages/findings.js';
+import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
+import { lockNumbersAndEntries } from './numberLocks.js';
+import { changeByLines, type Options, type Part } from './staging.js';
+import type { Row } from './steps.js';
+
+const schema = contract.components.schemas.PhoneNumber ?? {};
+const PHONE_NUMBER = new RegExp(String(schema.pattern));
+
+/**
+ * Deletes the numbers of `input`, one phone number per line, with their entries. Ignores blank lines and space around a
+ * phone number. Keeps business profiles.
+ * @param options.ifExists whether to skip numbers that don't exist
+ * @returns the number of lines that are not blank, and of deleted numbers
+ * @throws {InputError} if a line is not a phone number, repeats an earlier one, or names a number that does not exist; then
+ *   nothing has changed
+ * @throws {Unfinished} for any error while deleting
+ */
+export async function deleteNumbers(
+  database: Database,
+  input: Readable,
+  { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
+): Promise<{ lines: number; deleted: number }> {
+  const counts = { lines: 0, deleted: 0 };
+  const change = {
+    createTable: (sql: Transaction) => sql`
+      CREATE TEMPORARY TABLE staged (line integer NOT NULL, phone_number text COLLATE "C" NOT NULL) ON COMMIT DROP`,
+    analyzed: ['phone_number'],
+    rowOf(line: number, bytes: Buffer) {
+      counts.lines++;
+      const text = bytes.toString().trim();
+      if (PHONE_NUMBER.test(text)) return `${line}\t${text}\n`;
+      throw new LineError(describeValue(schema, text));
+    },
+    label: '',
+    contradictions: (sql: Transaction) => (ifExists ? [] : [missing(sql)]),
+    parts: [existing],
+    verb: 'deleted',
+    remedy: 'run the same delete again with --if-exists to finish it',
+  };
+  await changeByLines(database, input, change, {
+    ...options,
+    onProgress(progress) {
+      counts.deleted = progress.written;
+      options.onProgress?.(progress);
+    },
+  });
+  return counts;
+}
+
+const missing = (sql: Transaction): Promise<LineFault[]> => sql`
+  SELECT line, format('there is no number %s', phone_number) AS reason FROM staged
+  WHERE NOT EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
+  ORDER BY line LIMIT ${MAX_FAULTS}`;
+
+/** Numbers of the input that exist. */
+const existing: Part = {
+  find: (sql) => sql<Row[]>`
+    SELECT phone_number AS key, '' AS json FROM staged
+    WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
+    ORDER BY phone_number`,
+  lock: lockNumbersAndEntries,
+  async write(sql, rows) {
+    const phoneNumbers = rows.map(({ key }) => key);
+    await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
+    // The foreign key would cascade number by number. The INSERT into deferred derives the numbers even if the sources'
+    // triggers are disabled.
+    await sql`
+      WITH deleted_entries AS (
+        DELETE FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])
+      ), deleted_numbers AS (
+        DELETE FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[])
+      )
+      INSERT INTO deferred VALUES (${phoneNumbers}::text[])`;
+  },
+};

@@ -1,0 +1,47 @@
+/** Imports numbers from NDJSON: checks all lines, then writes in short transactions, with few lines in memory. */
+import type { Readable } from 'node:stream';
+import type { Database } from '../../database/connect.js';
+import { changedNumbers, changedProfiles } from './changes.js';
+import { otherFormat } from './format.js';
+import { readLine } from './line.js';
+import { InputError } from './lines.js';
+import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
+import { changeByLines, type Options } from './staging.js';
+
+/**
+ * Imports the numbers of `input`, NDJSON with one item per line as in responses. Replaces a number that exists, with
+ * its entries, but keeps its `id` and times if the line omits them. Each number changes in one transaction, but the
+ * import takes many.
+ * @returns the counts of numbers and entries in the input
+ * @throws {InputError} if lines have faults; then nothing has changed
+ * @throws {Unfinished} for any error while writing; importing the same input again finishes it
+ */
+export async function importNumbers(
+  database: Database,
+  input: Readable,
+  options: Options = {},
+): Promise<{ numbers: number; carrierStatuses: number }> {
+  const counts = { numbers: 0, carrierStatuses: 0 };
+  let isFirst = true;
+  const change = {
+    createTable,
+    analyzed: ANALYZED,
+    rowOf(line: number, bytes: Buffer) {
+      // Reported once, not for each line.
+      const reason = isFirst ? otherFormat(bytes) : undefined;
+      isFirst = false;
+      if (reason) throw new InputError([{ line, reason }]);
+      const number = readLine(bytes);
+      counts.numbers++;
+      counts.carrierStatuses += number.carrierStatuses.length;
+      return rowOf(line, number);
+    },
+    label: 'phoneNumber ',
+    contradictions,
+    parts: [changedProfiles, changedNumbers],
+    verb: 'imported',
+    remedy: 'run the same import again to finish it',
+  };
+  await changeByLines(database, input, change, options);
+  return counts;
+}

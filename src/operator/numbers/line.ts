@@ -1,0 +1,142 @@
+/** Reads one line of an import, and validates it with the contract's schema. */
+import { isUtf8 } from 'node:buffer';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import addFormats from 'ajv-formats';
+import type { BrandedPhoneNumber, CarrierStatus } from '../../../generated/types/models/index.js';
+import { contract, resolve, type Schema, withExactPatterns } from '../../contract.js';
+import { itemFaults } from '../../messages/findings.js';
+import { abridged } from '../../messages/shorten.js';
+import { LineError, MAX_LINE_BYTES } from './lines.js';
+import { inUtc, isTime } from './time.js';
+
+type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
+
+/** The number of a line, with times in UTC with milliseconds. */
+export type GivenNumber = Optional<
+  Omit<BrandedPhoneNumber, 'status' | 'carrierStatuses'>,
+  'id' | 'createdAt' | 'updatedAt'
+> & { carrierStatuses: Optional<CarrierStatus, 'createdAt'>[] };
+
+/** Returns the number of a line, given without its line feed. @throws {LineError} with all faults */
+export function readLine(bytes: Buffer): GivenNumber {
+  if (bytes.length > MAX_LINE_BYTES) throw new LineError(`is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB`);
+  if (!isUtf8(bytes)) throw new LineError('is not valid UTF-8');
+  const text = bytes.toString();
+  const item = withoutEmptyTexts(parse(text));
+  if (!isGivenNumber(item)) throw new LineError(enumerate(itemFaults(isGivenNumber.errors ?? [])));
+  const faults = [...repeatedMembers(item, text), ...repeatedEntries(item), ...loneSurrogates(item, text)];
+  if (faults.length > 0) throw new LineError(enumerate(faults));
+  return withTimesInUtc(item);
+}
+
+/** The most reasons per line. */
+const MAX_REASONS = 5;
+
+function enumerate(faults: readonly string[]): string {
+  const more = faults.length - MAX_REASONS;
+  return faults.slice(0, MAX_REASONS).join('; ') + (more > 0 ? `; and ${more} more` : '');
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new LineError(`is not valid JSON: ${abridged((error as Error).message)}`);
+  }
+}
+
+/** Finds members given twice in one object, of which JSON.parse keeps only the last. */
+function repeatedMembers(item: GivenNumber, text: string): string[] {
+  let members = Object.keys(item).length + Object.keys(item.businessProfile).length;
+  for (const entry of item.carrierStatuses) members += Object.keys(entry).length;
+  // Each member's name is followed by a colon. If no more quotes than members are, none is repeated.
+  if (text.match(/"\s*:/g)?.length === members) return [];
+  const objects: Set<string>[] = [];
+  const repeated = new Set<string>();
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"(?:\s*:)?|[{}]/g)) {
+    if (token === '{') objects.push(new Set());
+    if (token === '}') objects.pop();
+    if (!token.endsWith(':')) continue;
+    const name: string = JSON.parse(token.slice(0, -1));
+    if (objects.at(-1)?.has(name)) repeated.add(name);
+    objects.at(-1)?.add(name);
+  }
+  return [...repeated].map((name) => `${abridged(name)} is given twice in one object`);
+}
+
+function repeatedEntries({ carrierStatuses }: GivenNumber): string[] {
+  const pairs = new Set<string>();
+  for (const { carrier, feature } of carrierStatuses) pairs.add(`${feature} ${carrier}`);
+  if (pairs.size === carrierStatuses.length) return [];
+  const repeated = carrierStatuses.filter(({ carrier, feature }) => !pairs.delete(`${feature} ${carrier}`));
+  return repeated.map(
+    ({ carrier, feature }) => `carrierStatuses has two entries for ${abridged(carrier)} and ${feature}`,
+  );
+}
+
+/** Finds halves of surrogate pairs, which PostgreSQL rejects. Only escapes can produce them. */
+function loneSurrogates(item: GivenNumber, text: string): string[] {
+  if (!text.includes('\\u')) return [];
+  // Without the status, which is ignored, so it may be of any type and depth.
+  const { status: _ignored, ...members } = item as GivenNumber & { status?: unknown };
+  return [members, item.businessProfile, ...item.carrierStatuses]
+    .flatMap((object) => Object.entries(object))
+    .filter(([, value]) => typeof value === 'string' && /\p{Surrogate}/u.test(value))
+    .map(([name]) => `${name} has half of a surrogate pair (\\ud800 to \\udfff)`);
+}
+
+/** Replaces empty texts by null in members that may be null. */
+function withoutEmptyTexts(item: unknown): unknown {
+  if (typeof item !== 'object' || item === null) return item;
+  for (const name of NULLABLE)
+    if ((item as Record<string, unknown>)[name] === '') Object.assign(item, { [name]: null });
+  return item;
+}
+
+function withTimesInUtc(item: GivenNumber): GivenNumber {
+  for (const timed of [item, ...item.carrierStatuses]) {
+    if (timed.createdAt !== undefined) timed.createdAt = inUtc(timed.createdAt);
+  }
+  if (item.updatedAt !== undefined) item.updatedAt = inUtc(item.updatedAt);
+  return item;
+}
+
+/** Returns the schema of the contract's item, with some members optional and none added. */
+function givenNumberSchema(): Schema {
+  const schema = closed(contract.components.schemas.BrandedPhoneNumber as Schema);
+  const entry = schema.properties?.carrierStatuses?.items as Schema;
+  schema.properties = { ...schema.properties, status: {} };
+  schema.required = without(schema.required, ['id', 'status', 'createdAt', 'updatedAt']);
+  entry.required = without(entry.required, ['createdAt']);
+  return schema;
+}
+
+/**
+ * Returns a copy with references resolved, which rejects unknown members and values that this version does not know.
+ */
+function closed(reference: Schema): Schema {
+  const found = resolve(reference);
+  const schema = { ...resolve<Schema>(found['x-known-values'] ?? found) };
+  if (schema.items) schema.items = closed(schema.items);
+  if (schema.properties) {
+    schema.additionalProperties = false;
+    schema.properties = Object.fromEntries(
+      Object.entries(schema.properties).map(([name, property]) => [name, closed(property)]),
+    );
+  }
+  return schema;
+}
+
+function without(names: readonly string[] = [], optional: readonly string[]): string[] {
+  return names.filter((name) => !optional.includes(name));
+}
+
+const numberSchema = withExactPatterns(givenNumberSchema());
+const NULLABLE = Object.entries(numberSchema.properties ?? {})
+  .filter(([, { type }]) => type?.includes('null'))
+  .map(([name]) => name);
+
+const ajv = new Ajv2020({ allErrors: true, verbose: true, allowUnionTypes: true });
+addFormats.default(ajv, ['uuid']);
+ajv.addFormat('date-time', isTime);
+const isGivenNumber = ajv.compile<GivenNumber>(numberSchema);

@@ -1,0 +1,95 @@
+/** The staged numbers of an import: their temporary table `staged`, and the checks on it. */
+import type { Transaction } from '../../database/transaction.js';
+import type { GivenNumber } from './line.js';
+import { type LineFault, MAX_FAULTS } from './lines.js';
+
+/** The columns to ANALYZE. */
+export const ANALYZED = ['phone_number', 'id', 'business_profile_id'];
+
+/** Creates the table, with one row per line. It is dropped at the end of the transaction. */
+export async function createTable(sql: Transaction): Promise<void> {
+  await sql`
+    CREATE TEMPORARY TABLE staged (
+      line integer NOT NULL,
+      phone_number text COLLATE "C" NOT NULL,
+      id uuid,
+      business_profile_id uuid NOT NULL,
+      business_name text COLLATE "C" NOT NULL,
+      business_status text COLLATE "C" NOT NULL,
+      internal_name text COLLATE "C",
+      branding_name_short text COLLATE "C",
+      branding_name_long text COLLATE "C",
+      reporting_group text COLLATE "C",
+      created_at timestamptz,
+      updated_at timestamptz,
+      carriers text[] COLLATE "C" NOT NULL,
+      features feature[] NOT NULL,
+      detailed_statuses detailed_status[] NOT NULL,
+      created_ats timestamptz[] NOT NULL
+    ) ON COMMIT DROP`;
+}
+
+/** Returns the row of a line in the text format of COPY. */
+export function rowOf(line: number, { businessProfile: profile, carrierStatuses, ...number }: GivenNumber): string {
+  const row = [
+    ...[line, number.phoneNumber, number.id, profile.id, profile.businessName, profile.status],
+    ...[number.internalName, number.brandingNameShort, number.brandingNameLong, number.reportingGroup],
+    ...[number.createdAt, number.updatedAt],
+    arrayOf(carrierStatuses.map(({ carrier }) => `"${carrier.replace(/["\\]/g, '\\$&')}"`)),
+    arrayOf(carrierStatuses.map(({ feature }) => feature)),
+    arrayOf(carrierStatuses.map(({ detailedStatus }) => detailedStatus)),
+    arrayOf(carrierStatuses.map(({ createdAt = 'NULL' }) => createdAt)),
+  ];
+  // Validated text holds no control characters, so only the backslash needs care.
+  return `${row.map((value) => (value == null ? '\\N' : String(value).replaceAll('\\', '\\\\'))).join('\t')}\n`;
+}
+
+const arrayOf = (elements: string[]) => `{${elements.join(',')}}`;
+
+/** Finds lines that contradict an earlier line, and lines whose id belongs to another number in the database. */
+export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
+  return [
+    sql<LineFault[]>`
+      SELECT line, format('id %s belongs to another number,', id) AS reason, earlier
+      FROM (
+        SELECT
+          line, id, phone_number,
+          min(line) OVER same_id AS earlier,
+          first_value(phone_number) OVER (same_id ORDER BY line) AS earlier_phone_number
+        FROM staged
+        WHERE id IN (SELECT id FROM staged WHERE id IS NOT NULL GROUP BY id HAVING count(*) > 1)
+        WINDOW same_id AS (PARTITION BY id)
+      ) AS repeated
+      WHERE line > earlier AND phone_number <> earlier_phone_number
+      ORDER BY line LIMIT ${MAX_FAULTS}`,
+    sql<LineFault[]>`
+      SELECT
+        line,
+        format('businessProfile %s has another %s than', business_profile_id,
+          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END) AS reason,
+        earlier
+      FROM (
+        SELECT
+          line, business_profile_id, business_name, business_status,
+          first_value(line) OVER by_line AS earlier,
+          first_value(business_name) OVER by_line AS earlier_name,
+          first_value(business_status) OVER by_line AS earlier_status
+        FROM staged
+        WHERE business_profile_id IN (
+          SELECT business_profile_id
+          FROM (SELECT DISTINCT business_profile_id, business_name, business_status FROM staged) AS profile
+          GROUP BY business_profile_id HAVING count(*) > 1
+        )
+        WINDOW by_line AS (PARTITION BY business_profile_id ORDER BY line)
+      ) AS contradicting
+      WHERE (business_name, business_status) <> (earlier_name, earlier_status)
+      ORDER BY line LIMIT ${MAX_FAULTS}`,
+    sql<LineFault[]>`
+      SELECT line, format('id %s belongs to another number, %s', id, number.phone_number) AS reason
+      FROM staged CROSS JOIN LATERAL (
+        SELECT phone_number FROM branded_phone_numbers WHERE id = staged.id OFFSET 0
+      ) AS number
+      WHERE id IS NOT NULL AND staged.phone_number <> number.phone_number
+      ORDER BY line LIMIT ${MAX_FAULTS}`,
+  ];
+}

@@ -1,0 +1,196 @@
+/**
+ * Changes numbers by lines of text. Checks all lines before writing any: copies them into a temporary table, which
+ * bounds Node's memory, and checks them there against each other and the database. Then keeps the rows to write in
+ * spools, so that writing does not depend on the connection of the temporary table.
+ */
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import type { PendingQuery } from 'postgres';
+import type { Database } from '../../database/connect.js';
+import { openSession, type Transaction } from '../../database/transaction.js';
+import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
+import { Spool } from './spool.js';
+import { type Row, runSteps, type Steps } from './steps.js';
+
+/** Characters per write to PostgreSQL. */
+const BLOCK_LENGTH = 64 * 1024;
+/** Rows per fetch from PostgreSQL. */
+const ROWS_AT_ONCE = 500;
+
+/** How to read lines, check them and write their changes. */
+interface Change {
+  /** Creates the temporary table `staged`: a row for each line, with its `line` and `phone_number`. */
+  createTable(sql: Transaction): Promise<unknown>;
+  /** The columns of `staged` to ANALYZE. */
+  analyzed: readonly string[];
+  /** Returns the row of a line that is not blank, in the text format of COPY. @throws {LineError} */
+  rowOf(line: number, bytes: Buffer): string;
+  /** The text before a phone number in messages. */
+  label: string;
+  /** Finds lines that contradict other lines or the database, at most `MAX_FAULTS` of each kind. */
+  contradictions(sql: Transaction): Promise<LineFault[]>[];
+  /** The parts to write, in this order; the last one writes numbers. */
+  parts: Part[];
+  /** The past tense of what the command does, for messages: imported. */
+  verb: string;
+  /** The advice for a change that ended early. */
+  remedy: string;
+}
+
+/** The rows of one kind that a change writes. */
+export interface Part extends Pick<Steps, 'lock' | 'write'> {
+  /** Selects the rows that differ from the database, in the order of writing. */
+  find(sql: Transaction): PendingQuery<Row[]>;
+}
+
+/** The progress of a change, which first reads its input, then writes the differences. */
+export interface Progress {
+  /** Bytes read. */
+  bytes: number;
+  /** Numbers written. */
+  written: number;
+  /** Numbers to write in all; undefined until all lines are checked. */
+  toWrite?: number;
+}
+
+export interface Options {
+  /** The number of connections that write at once. */
+  jobs?: number;
+  /** Stops the change: at once while reading, after the current steps while writing. */
+  signal?: AbortSignal | undefined;
+  /** Called after each chunk read and each step written. */
+  onProgress?(progress: Progress): void;
+}
+
+/** The default of `jobs`: on two cores, the fastest that does not slow down other programs. */
+export const DEFAULT_JOBS = 2;
+
+/** The change ended while writing. Written numbers stay. The cause says why it ended. */
+export class Unfinished extends Error {}
+
+/**
+ * Changes numbers by the lines of `input`: checks all lines, then writes in short transactions.
+ * @throws {InputError} if lines have faults; then nothing has changed
+ * @throws {Unfinished} for any error while writing
+ */
+export async function changeByLines(
+  database: Database,
+  input: Readable,
+  change: Change,
+  { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
+): Promise<void> {
+  const progress: Progress = { bytes: 0, written: 0 };
+  const report = (update: Partial<Progress>) => onProgress({ ...Object.assign(progress, update) });
+  const parts = change.parts.map((part) => ({ ...part, spool: new Spool() }));
+  try {
+    const onRead = (length: number) => report({ bytes: progress.bytes + length });
+    const total = await stage(database, input, change, parts, { signal, onRead });
+    const numbers = parts.at(-1)?.spool;
+    const toWrite = numbers?.length ?? 0;
+    report({ toWrite });
+    try {
+      for (const { spool, ...steps } of parts) {
+        if (spool.length === 0) continue;
+        const onWritten = (count: number) => {
+          if (spool === numbers) report({ written: progress.written + count });
+        };
+        await runSteps(database, { ...steps, take: (count) => spool.take(count), onWritten }, { jobs, signal });
+      }
+    } catch (cause) {
+      const done = total - toWrite + progress.written;
+      throw new Unfinished(`${change.verb} ${done} of ${total} numbers; ${change.remedy}`, { cause });
+    }
+  } finally {
+    input.destroy();
+    for (const { spool } of parts) spool.close();
+  }
+}
+
+/** Stages and checks the lines, and fills the spools. @returns the number of lines that are not blank */
+async function stage(
+  database: Database,
+  input: Readable,
+  change: Change,
+  parts: (Part & { spool: Spool })[],
+  { signal, onRead }: { signal: AbortSignal | undefined; onRead(length: number): void },
+): Promise<number> {
+  const faults: LineFault[] = [];
+  let count = 0;
+
+  async function* rows(): AsyncGenerator<string> {
+    let block = '';
+    let line = 0;
+    for await (const bytes of linesOf(input, onRead)) {
+      line++;
+      if (isBlank(bytes)) continue;
+      count++;
+      try {
+        block += change.rowOf(line, bytes);
+      } catch (error) {
+        if (!(error instanceof LineError)) throw error;
+        // Valid lines are staged anyway, to report contradictions between them, too.
+        if (faults.push({ line, reason: error.message }) === MAX_FAULTS) break;
+      }
+      if (block.length < BLOCK_LENGTH) continue;
+      yield block;
+      block = '';
+    }
+    yield block;
+  }
+
+  const session = await openSession(database);
+  const onAbort = () => {
+    input.destroy();
+    void session.close();
+  };
+  signal?.addEventListener('abort', onAbort);
+  try {
+    signal?.throwIfAborted();
+    await session.transaction('READ COMMITTED', async (sql) => {
+      // To sort and hash large inputs in memory.
+      await sql`SET LOCAL work_mem = '128MB'`;
+      await change.createTable(sql);
+      await copy(sql, rows(), change.analyzed);
+      const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
+      const found = [...faults, ...(await Promise.all(contradictions)).flat()];
+      if (found.length > 0) throw new InputError(found);
+      for (const { find, spool } of parts) {
+        for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const row of rows) spool.add(row);
+      }
+    });
+    return count;
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  } finally {
+    signal?.removeEventListener('abort', onAbort);
+    await session.close();
+  }
+}
+
+/** Copies rows into `staged`, and analyzes it. */
+async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: readonly string[]): Promise<void> {
+  const stream = await sql`COPY staged FROM STDIN`.writable();
+  await pipeline(rows, stream, { end: false }).catch((error) => {
+    stream.destroy(error);
+    throw error;
+  });
+  const finished = once(stream, 'finish');
+  stream.end();
+  // If COPY fails at its end, postgres.js reports that not on the stream, but by the next statement.
+  await Promise.all([finished, sql`ANALYZE staged (${sql([...analyzed])})`]);
+}
+
+/** Finds lines whose phone number an earlier line has. */
+function repeated(sql: Transaction, label: string): Promise<LineFault[]> {
+  return sql`
+    SELECT line, ${label}::text || phone_number || ' is already' AS reason, earlier
+    FROM (
+      SELECT line, phone_number, min(line) OVER (PARTITION BY phone_number) AS earlier
+      FROM staged
+      WHERE phone_number IN (SELECT phone_number FROM staged GROUP BY phone_number HAVING count(*) > 1)
+    ) AS repeated
+    WHERE line > earlier
+    ORDER BY line LIMIT ${MAX_FAULTS}`;
+}

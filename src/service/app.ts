@@ -1,0 +1,78 @@
+/** The application, without a port: the steps of a request in order, and the parts that each step uses. */
+import express, { type RequestHandler } from 'express';
+import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
+import { type Config, publicPath } from '../config/config.js';
+import type { Database } from '../database/connect.js';
+import type { Reader } from '../database/reads.js';
+import { trustedProxies } from '../keys/client.js';
+import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/identify.js';
+import type { Log } from '../log.js';
+import type { Metrics } from '../metrics.js';
+import { preparePages } from '../page/page.js';
+import { docs } from './docs.js';
+import { createConcurrencyLimit } from './http/concurrencyLimit.js';
+import { allowOrigins } from './http/cors.js';
+import { notFound, problemHandler } from './http/problemResponse.js';
+import { protocolCheck } from './http/protocol.js';
+import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
+import type { RateLimit } from './rateLimit/rateLimit.js';
+import { failureLog, requestLog } from './requestLog.js';
+
+export interface Dependencies {
+  config: Config;
+  database: Database;
+  reader: Reader;
+  rateLimit: RateLimit;
+  log: Log;
+  metrics: Metrics;
+  /** Aborted when the service begins to stop. */
+  stopping: AbortSignal;
+  /** The routes `/healthz` and `/readyz`. */
+  health: RequestHandler;
+}
+
+/** Milliseconds of a request's time that are reserved for sending its response. */
+const SEND_RESERVE_MS = 500;
+
+/** Creates the application. */
+export function createApp({ config, database, reader, rateLimit, log, metrics, stopping, health }: Dependencies) {
+  const timeoutMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
+  const listNumbers = listBrandedPhoneNumbers({
+    identify:
+      config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys(database), timeoutMs) : identifyByAddress,
+    rateLimit,
+    concurrencyLimit: createConcurrencyLimit(config.MAX_REQUESTS_IN_FLIGHT, metrics),
+    reader,
+    readPage: preparePages(database.$client),
+    timeoutMs,
+    publicUrl: config.PUBLIC_URL,
+  });
+
+  const app = express();
+  app.disable('x-powered-by');
+  app.enable('strict routing');
+  app.enable('case sensitive routing');
+  // The operation parses its query string itself, strictly.
+  app.set('query parser', false);
+  app.set('trust proxy', trustedProxies(config.TRUST_PROXY));
+
+  const logRequest = requestLog(log, metrics);
+  const checkProtocol = protocolCheck(config);
+  // One handler for three steps, and the operation before other routes: each layer takes time, and nearly all requests are
+  // for the list.
+  app.use((request, response, next) => {
+    logRequest(request, response);
+    // The client then opens its next connection, which leads to another instance.
+    if (stopping.aborted) response.setHeader('Connection', 'close');
+    checkProtocol(request);
+    next();
+  });
+  if (config.CORS_ORIGINS) app.use(operation.path, allowOrigins(config.CORS_ORIGINS));
+  app.all(operation.path, listNumbers);
+  app.use(health);
+  app.use(docs(config));
+
+  app.use(notFound);
+  app.use(problemHandler(failureLog(log), publicPath(config)));
+  return app;
+}

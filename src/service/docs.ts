@@ -1,0 +1,147 @@
+/** Serves the documentation of the API: Swagger UI, the OpenAPI document, and a page for each problem type. */
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import express, { type RequestHandler, type Router } from 'express';
+import helmet from 'helmet';
+import { dump } from 'js-yaml';
+// Not the package's main module: that would load all of Swagger UI into the server.
+import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
+import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
+import { type Config, publicPath } from '../config/config.js';
+import { type Contract, contract } from '../contract.js';
+import { packageFolder } from '../packageFolder.js';
+import { constantBody } from './http/compression.js';
+import { problemList, problemNotFound, problemPage } from './problem/pages.js';
+
+const browserFolder = join(packageFolder, 'browser');
+
+/**
+ * Returns a router for `/docs`, `/openapi.yaml`, `/openapi.json`, `/openapi-3.0.json`, `/problems` and a redirect from `/`. It
+ * sets security headers for these paths only. Mount it at the root. All links are relative, so a proxy may prepend a path.
+ */
+export function docs(config: Deployment): Router {
+  const document = documentFor(config, contract);
+  const document30 = JSON.parse(readFileSync(join(packageFolder, 'openapi', 'openapi-3.0.json'), 'utf8'));
+  const router = express.Router({ caseSensitive: true, strict: true });
+  router.get('/', redirectTo('./docs'));
+  router.get('/docs', securityHeaders, file(browserFolder, 'docs.html'));
+  router.get('/docs/', redirectTo('../docs'));
+  for (const [root, name] of assets) {
+    router.get(`/docs/${name}`, securityHeaders, file(root, name));
+  }
+  router.get(
+    '/openapi.yaml',
+    securityHeaders,
+    allowAnyOrigin,
+    text('application/yaml', dump(document, { lineWidth: -1 })),
+  );
+  for (const [name, content] of [
+    ['openapi', document],
+    ['openapi-3.0', documentFor(config, document30)],
+  ]) {
+    router.get(`/${name}.json`, securityHeaders, allowAnyOrigin, text('application/json', JSON.stringify(content)));
+  }
+  router.get('/problems', securityHeaders, text('text/html', problemList()));
+  for (const name of Object.keys(contract['x-problems'])) {
+    router.get(`/problems/${name}`, securityHeaders, text('text/html', problemPage(name, publicPath(config))));
+  }
+  for (const path of textFiles) {
+    router.get(`/${path}`, securityHeaders, text('text/plain', readFileSync(join(packageFolder, path))));
+  }
+  router.get('/problems/', redirectTo('../problems'));
+  router.get('/problems/:unknown', onlyForBrowsers, securityHeaders, text('text/html', problemNotFound(), 404));
+  return router;
+}
+
+/** The settings that the published document shows. */
+type Deployment = Pick<Config, 'AUTH'> & Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT'>>;
+
+/** Returns the contract with the address, the contact and the authentication of this deployment. */
+function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment, original: Contract): object {
+  const contract = PUBLIC_URL ? withExamplesAt(PUBLIC_URL, original) : original;
+  const { securitySchemes, ...withoutSchemes } = contract.components;
+  const contact = CONTACT && { [CONTACT.includes('://') ? 'url' : 'email']: CONTACT };
+  return {
+    ...contract,
+    info: contact ? { ...contract.info, contact } : contract.info,
+    ...(PUBLIC_URL ? { servers: [{ url: PUBLIC_URL }] } : {}),
+    security: AUTH === 'api-key' ? contract.security.filter((scheme) => Object.keys(scheme).length > 0) : [],
+    components: AUTH === 'api-key' ? contract.components : withoutSchemes,
+  };
+}
+
+/** Returns the contract with PUBLIC_URL in its examples of `type` and `Link`. */
+function withExamplesAt(PUBLIC_URL: string, contract: Contract): Contract {
+  const text = JSON.stringify(contract)
+    .replaceAll('"/problems/', () => `"${publicPath({ PUBLIC_URL })}/problems/`)
+    .replaceAll('"<?', () => `"<${PUBLIC_URL}${operation.path}?`);
+  return JSON.parse(text);
+}
+
+/** The files of /docs. Swagger UI's own index.html is not among them: it would load a demo document from another host. */
+const assets: [folder: string, name: string][] = [
+  [swaggerUiFolder(), 'swagger-ui.css'],
+  [swaggerUiFolder(), 'swagger-ui-bundle.js'],
+  ...readdirSync(browserFolder)
+    .filter((name) => !name.endsWith('.html'))
+    .map((name): [string, string] => [browserFolder, name]),
+];
+
+/** The files of the package that /docs links to, or shows the beginning of. */
+const textFiles = [
+  'clients/README.md',
+  ...['typescript', 'python', 'java', 'go'].map((client) => `clients/${client}/README.md`),
+  'docs/api-changelog.md',
+  'docs/deprecation.md',
+];
+
+const securityHeaders = helmet({
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      defaultSrc: ["'none'"],
+      baseUri: ["'none'"],
+      connectSrc: ["'self'"],
+      formAction: ["'none'"],
+      frameAncestors: ["'none'"],
+      // Swagger UI's style sheet draws its arrows as data: images.
+      imgSrc: ["'self'", 'data:'],
+      scriptSrc: ["'self'"],
+      styleSrc: ["'self'"],
+      // No upgrade-insecure-requests: it would break the page if the service is reached over plain HTTP.
+    },
+  },
+  // Only the proxy that terminates TLS can tell whether a host is HTTPS only.
+  strictTransportSecurity: false,
+});
+
+/** Lets browser-based tools of any origin read the document. */
+const allowAnyOrigin: RequestHandler = (_request, response, next) => {
+  response.set('Access-Control-Allow-Origin', '*');
+  next();
+};
+
+function redirectTo(address: string): RequestHandler {
+  return (_request, response) => response.redirect(303, address);
+}
+
+const file = (folder: string, name: string) => text(name, readFileSync(join(folder, name)));
+
+/** Returns a handler that serves a constant text; `type` is a media type or a file name. */
+function text(type: string, content: string | Buffer, status = 200): RequestHandler {
+  const encode = constantBody(Buffer.from(content));
+  // A weak ETag, because it is the same for every encoding.
+  const etag = `W/"${createHash('sha256').update(content).digest('base64url')}"`;
+  return async (request, response) => {
+    response.status(status).set({ ETag: etag, 'Cache-Control': 'no-cache' }).vary('Accept-Encoding').type(type);
+    if (request.fresh) response.status(304).end();
+    else response.send(await encode(request, response));
+  };
+}
+
+/** Skips the route for clients that do not prefer HTML: they get a problem instead. */
+const onlyForBrowsers: RequestHandler = (request, response, next) => {
+  response.vary('Accept');
+  next(request.accepts(['application/problem+json', 'text/html']) === 'text/html' ? undefined : 'route');
+};

@@ -1,0 +1,87 @@
+/** Sends problems: responses of the type `application/problem+json` (RFC 9457). */
+import { STATUS_CODES } from 'node:http';
+import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
+import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
+import type { Problem } from '../../../generated/types/models/index.js';
+import { contract } from '../../contract.js';
+import { DatabaseUnavailable } from '../../database/errors.js';
+import { abridged } from '../../messages/shorten.js';
+import { nearest } from '../../messages/suggestion.js';
+import { ProblemError, type ProblemName, problem, unavailable } from '../problem/problem.js';
+import { encodeBody } from './compression.js';
+
+/** Passes requests that no route matched to `problemHandler`, as a 404. */
+export const notFound: RequestHandler = (_request, _response, next) => next({ status: 404 });
+
+/**
+ * Returns the error handler that sends the problem of an error. An error that is not a problem becomes a 500; it is passed to
+ * `report`, and the client does not see it. `publicPath` is prepended to the problem's type, so that it leads to its page.
+ */
+export function problemHandler(
+  report: (error: unknown, request: Request) => void,
+  publicPath: string,
+): ErrorRequestHandler {
+  return (error, request, response, next) => {
+    if (response.headersSent) return next(error);
+    const known = problemOf(error, request, publicPath);
+    if (!known) report(error, request);
+    return send(request, response, known ?? problem('internal-error', INTERNAL_ERROR), publicPath);
+  };
+}
+
+const INTERNAL_ERROR = 'Something went wrong on our side. Retry; if it keeps failing, tell us the X-Request-Id.';
+
+function problemOf(error: unknown, request: Request, publicPath: string): ProblemError | undefined {
+  if (error instanceof ProblemError) return error;
+  if (error instanceof DatabaseUnavailable) return unavailable(error.message);
+  const { status } = error as { status?: number };
+  if (status === 404) return noSuchPath(request, publicPath);
+  // Express throws a 400 for a path that it can't decode.
+  if (status === 400) {
+    const detail = 'is not correctly percent-encoded';
+    return problem('invalid-request', `The address ${detail}.`, { errors: [{ parameter: '', detail }] });
+  }
+  return undefined;
+}
+
+/** A phone number after the operation's path, where other APIs have it. */
+const NUMBER_IN_PATH = new RegExp(`^${operation.path}/(?:[+]|%2B)?([1-9]\\d{1,14})$`, 'i');
+
+function noSuchPath(request: Request, publicPath: string): ProblemError {
+  const [, digits] = NUMBER_IN_PATH.exec(request.path) ?? [];
+  if (digits) {
+    const address = `${publicPath}${operation.path}?phoneNumber=%2B${digits}`;
+    return problem('not-found', `To request one number, use the parameter phoneNumber: ${address}.`);
+  }
+  const known = nearest(request.path, Object.keys(contract.paths));
+  const advice = known ? `; did you mean ${publicPath}${known}?` : `. The addresses are listed at ${publicPath}/docs.`;
+  return problem('not-found', `There is nothing at ${publicPath}${abridged(request.path)}${advice}`);
+}
+
+async function send(
+  request: Request,
+  response: Response,
+  { problem: body, headers }: ProblemError,
+  publicPath: string,
+): Promise<void> {
+  response.status(body.status).set(headers).set('Content-Type', 'application/problem+json; charset=utf-8');
+  response.send(await encodeBody(request, response, Buffer.from(JSON.stringify(withTypeBelow(publicPath, body)))));
+}
+
+function withTypeBelow(publicPath: string, body: Problem): Problem {
+  return { ...body, type: `${publicPath}${body.type}` };
+}
+
+/** Returns a whole response with a problem, for the socket of a request that is too broken to have a response object. */
+export function rawProblem(publicPath: string, name: ProblemName, status: number, detail: string): string {
+  const body = JSON.stringify(withTypeBelow(publicPath, problem(name, detail, { status }).problem));
+  return [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'Content-Type: application/problem+json; charset=utf-8',
+    'X-Content-Type-Options: nosniff',
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    'Connection: close',
+    '',
+    body,
+  ].join('\r\n');
+}

@@ -1,0 +1,144 @@
+/** The operation `GET /v1/brandedPhoneNumbers`, from the request to the response. */
+import { hash } from 'node:crypto';
+import type { Request, RequestHandler, Response } from 'express';
+import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
+import { resolve, type Schema } from '../contract.js';
+import type { Reader } from '../database/reads.js';
+import type { Client } from '../keys/client.js';
+import type { Identify } from '../keys/identify.js';
+import type { Page, PageRequest, ReadPage } from '../page/page.js';
+import { encodeBody } from './http/compression.js';
+import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
+import { problem, unauthorized } from './problem/problem.js';
+import { UNDECIDED } from './rateLimit/limiter.js';
+import type { RateLimit } from './rateLimit/rateLimit.js';
+import { encodeCursor } from './request/cursor.js';
+import { type ListQuery, readQuery } from './request/query.js';
+
+/** The response to HEAD is that to GET, without the body (RFC 9110 section 9.3.2). */
+const METHODS = ['GET', 'HEAD'];
+/** Keeps all response headers below 3,500 bytes: proxies buffer 4 KB of them, and send a 502 if there are more. */
+const MAX_LINK_BYTES = resolve<{ schema: Schema }>({ $ref: '#/components/headers/Link' }).schema.maxLength as number;
+
+const BODY_START = Buffer.from('{"items":[');
+
+interface Parts {
+  identify: Identify;
+  rateLimit: RateLimit;
+  concurrencyLimit: ConcurrencyLimit;
+  reader: Reader;
+  readPage: ReadPage;
+  /** The most time that a request may take, in milliseconds. */
+  timeoutMs: number;
+  /** The URL at which clients reach the service, if PUBLIC_URL is set. */
+  publicUrl: string | undefined;
+}
+
+/** Creates the operation's handler. It rejects with a problem, or with `DatabaseUnavailable`, if there is no page to send. */
+export function listBrandedPhoneNumbers({
+  identify,
+  rateLimit,
+  concurrencyLimit,
+  reader,
+  readPage,
+  timeoutMs,
+  publicUrl,
+}: Parts): RequestHandler {
+  // Without PUBLIC_URL, links are relative to the request, so that they work behind a proxy that adds a path in front.
+  const linkBase = publicUrl === undefined ? '' : `${publicUrl}${operation.path}`;
+
+  return async (request, response) => {
+    const deadline = performance.now() + timeoutMs;
+    response.set(rateLimit.headersOf(UNDECIDED));
+    const { client, refusal } = await identify(request);
+    response.locals.client = client.id;
+    const { isProbable, decision: pendingDecision } = rateLimit.count(client.id);
+    const admitted = pendingDecision.then((decision) => {
+      response.set(rateLimit.headersOf(decision));
+      if (!decision.allowed) throw rateLimit.refusalOf(decision);
+      if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
+      if (refusal !== undefined) throw unauthorized(refusal);
+    });
+    // The page is read while the limit is counted, except for requests that will probably be refused: those must cost next
+    // to nothing.
+    const isPageLikely = isProbable && refusal === undefined && METHODS.includes(request.method);
+    if (!isPageLikely) await admitted;
+    const pageSent = sendPage(request, response, client, admitted, deadline);
+    // If the request is refused, the refusal is sent at once, and a failure to read the page is ignored.
+    pageSent.catch(() => {});
+    await admitted;
+    await pageSent;
+  };
+
+  /** Reads the page that a request selects, and sends it once `admitted` has resolved. */
+  async function sendPage(
+    request: Request,
+    response: Response,
+    { visibleProfiles }: Client,
+    admitted: Promise<void>,
+    deadline: number,
+  ): Promise<void> {
+    const query = await readQuery(request.url);
+    await concurrencyLimit.run(async () => {
+      // The client may have disconnected, or have been refused, while the request waited for a slot.
+      if (request.socket.destroyed || response.headersSent) return;
+      const selection: PageRequest = { ...query, visibleProfiles };
+      const page = await reader.read((signal) => readPage(selection, signal), deadline - performance.now(), admitted);
+      await admitted;
+      await send(request, response, query, page, linkBase);
+    });
+  }
+}
+
+/** Sends a page, or a 304 if the client has it already. */
+async function send(
+  request: Request,
+  response: Response,
+  query: ListQuery,
+  page: Page,
+  linkBase: string,
+): Promise<void> {
+  const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
+  // The items are JSON already.
+  const tail = Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`);
+  const body = Buffer.concat([BODY_START, ...page.items, tail]);
+  response.locals.rows = page.count;
+  response.setHeader('Cache-Control', 'private, no-cache');
+  response.vary('Authorization, Accept-Encoding');
+  const opaqueTag = opaqueTagOf(body);
+  // Weak, because it is the same for every content encoding.
+  response.setHeader('ETag', `W/${opaqueTag}`);
+  if (nextCursor !== null) linkToNext(response, `${linkBase}?${query.search}&nextCursor=${nextCursor}`);
+  if (isKnown(opaqueTag, request.headers['if-none-match'])) return void response.status(304).end();
+  response.setHeader('Content-Type', 'application/json; charset=utf-8');
+  const encoded = await encodeBody(request, response, body);
+  response.setHeader('Content-Length', encoded.length);
+  // Not Express's `send`, which would process the ETag and the type again. For HEAD, Node omits the body.
+  response.end(encoded);
+}
+
+/** Returns a page's opaque tag for its ETag (RFC 9110 section 8.8.3), with quotes. */
+function opaqueTagOf(body: Buffer): string {
+  return `"${hash('sha1', body, 'base64url')}"`;
+}
+
+/**
+ * Tells whether an If-None-Match header has the tag (RFC 9110 section 13.1.2). Not Express's `request.fresh`, which is false
+ * for requests with `Cache-Control: no-cache`, and `fetch` adds that to each If-None-Match. Searching the text is enough: a
+ * tag includes its quotes, and has no quotes or commas between them.
+ */
+function isKnown(opaqueTag: string, ifNoneMatch = ''): boolean {
+  return ifNoneMatch === '*' || ifNoneMatch.includes(opaqueTag);
+}
+
+/** Adds a Link header to the next page's URL, unless it would be too long. */
+function linkToNext(response: Response, target: string): void {
+  const link = `<${target}>; rel="next"`;
+  if (link.length <= MAX_LINK_BYTES) response.setHeader('Link', link);
+}
+
+function methodNotAllowed({ method }: Request) {
+  return problem('method-not-allowed', `${operation.path} answers ${METHODS.join(' and ')}, not ${method}.`, {
+    headers: { Allow: METHODS.join(', ') },
+  });
+}

@@ -1,0 +1,91 @@
+/** HTML pages for people: what a problem's `type` means and what to do about it. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Problem } from '../../../generated/types/models/index.js';
+import { contract, type ProblemType, resolve } from '../../contract.js';
+import { packageFolder } from '../../packageFolder.js';
+
+/** Returns the page at `/problems`: a list of all problem types. */
+export function problemList(): string {
+  const entries = Object.entries(contract['x-problems'])
+    .map(
+      ([name, { title, status, meaning }]) =>
+        `<dt><a href="problems/${name}">${prose(title)}</a> <span class="status">${status}</span></dt>\n<dd>${prose(meaning)}</dd>`,
+    )
+    .join('\n');
+  return html({
+    title: 'Problems',
+    root: '',
+    content: `<h1>Problems</h1>
+<p>Every response with a status of 400 or more is <code>application/problem+json</code> (RFC 9457). Its <code>type</code> is one of these.</p>
+<dl>
+${entries}
+</dl>`,
+  });
+}
+
+/** Returns the page at `/problems/<name>`; the types that it shows begin with `publicPath`. */
+export function problemPage(name: string, publicPath: string): string {
+  const { title, status, meaning, advice } = contract['x-problems'][name] as ProblemType;
+  const examples = exampleProblems(`/problems/${name}`)
+    .map((problem) => ({ ...problem, type: `${publicPath}${problem.type}` }))
+    .map((problem) => `<pre><code>${escaped(JSON.stringify(problem, null, 2))}</code></pre>`)
+    .join('\n');
+  return html({
+    title,
+    root: '../',
+    content: `<h1>${prose(title)}</h1>
+<p class="status">Status ${status} · type <code>${escaped(publicPath)}/problems/${name}</code></p>
+<h2>What it means</h2>
+<p>${prose(meaning)}</p>
+<h2>What to do</h2>
+<p>${prose(advice)}</p>
+<h2>Example</h2>
+${examples}
+${LINKS}`,
+  });
+}
+
+/** Returns the page at any other address below `/problems/`. */
+export function problemNotFound(): string {
+  return html({
+    title: 'No Such Problem',
+    root: '../',
+    content: `<h1>No such problem</h1>
+<p class="status">Status 404</p>
+<p>This API has no problem type with this address.</p>
+${LINKS}`,
+  });
+}
+
+const LINKS = '<p><a href="../problems">All problems</a> · <a href="../docs">The API\'s documentation</a></p>';
+
+interface MediaType {
+  example?: unknown;
+  examples?: Record<string, { value: unknown }>;
+}
+
+/** Returns the problems of this type among the examples of the contract's responses. */
+function exampleProblems(type: string): Problem[] {
+  return Object.values(contract.components.responses as Record<string, { content?: Record<string, MediaType> }>)
+    .map((response) => resolve(response).content?.['application/problem+json'])
+    .flatMap((media) => [media?.example, ...Object.values(media?.examples ?? {}).map((example) => example.value)])
+    .filter((example): example is Problem => (example as { type?: string } | undefined)?.type === type);
+}
+
+/** Converts a text of the contract to HTML; the only Markdown in it is backticks. */
+function prose(text: string): string {
+  return escaped(text.trim()).replace(/`([^`]+)`/g, '<code>$1</code>');
+}
+
+function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+const PAGE = readFileSync(join(packageFolder, 'browser', 'problem.html'), 'utf8');
+
+/** Fills in the template of a page. `root` is the relative path from the page to the root of the service. */
+function html({ title, root, content }: { title: string; root: string; content: string }): string {
+  const parts: Record<string, string> = { title: escaped(title), service: escaped(contract.info.title), root, content };
+  return PAGE.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
+}

@@ -1,0 +1,42 @@
+/**
+ * The rate limit: each client may send a number of requests in any one second, over all instances. limiter.ts decides;
+ * the stores keep the times of counted requests by their own clocks, so the instances' clocks need not agree.
+ */
+import type { Config } from '../../config/config.js';
+import type { Log } from '../../log.js';
+import type { Metrics } from '../../metrics.js';
+import { type Decision, RateLimiter } from './limiter.js';
+import { openPostgresStore } from './postgresStore.js';
+import { openRedisStore } from './redisStore.js';
+
+export type RateLimit = Pick<RateLimiter, 'count' | 'headersOf' | 'refusalOf' | 'warmUp' | 'close'>;
+
+/** Creates the limit of the settings, with a store in Redis if REDIS_URL is set, else in PostgreSQL. */
+export function createRateLimit(
+  { RATE_LIMIT_PER_SECOND: points, REDIS_URL }: Pick<Config, 'RATE_LIMIT_PER_SECOND' | 'REDIS_URL'>,
+  databaseUrl: string,
+  log: Log,
+  metrics: Metrics,
+): RateLimit {
+  if (points === 0) return unlimited;
+  const store = REDIS_URL
+    ? openRedisStore(REDIS_URL, points)
+    : openPostgresStore(databaseUrl, points, (reason) => {
+        metrics.storeFailed();
+        log.error({ reason: reason.message }, 'idle clients could not be removed from rate_limits');
+      });
+  return new RateLimiter(store, points, log, metrics);
+}
+
+const ALLOWED: Decision = { allowed: true, remaining: Number.POSITIVE_INFINITY, waitMs: 0 };
+
+/** RATE_LIMIT_PER_SECOND=0 */
+const unlimited: RateLimit = {
+  count: () => ({ isProbable: true, decision: Promise.resolve(ALLOWED) }),
+  headersOf: () => ({}),
+  refusalOf() {
+    throw new Error('without a limit, no request is refused');
+  },
+  async warmUp() {},
+  async close() {},
+};

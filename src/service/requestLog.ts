@@ -1,0 +1,72 @@
+/** The log lines of requests: their outcome and, if they fail, the reason; never their parameters. */
+import { randomUUID } from 'node:crypto';
+import type { Request, Response } from 'express';
+import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
+import { causeOf, withoutValues } from '../database/errors.js';
+import type { Log } from '../log.js';
+import type { Metrics } from '../metrics.js';
+
+declare global {
+  namespace Express {
+    interface Request {
+      id: string;
+    }
+    /** What handlers add to the request's log line. */
+    interface Locals {
+      /** The id of the client that the rate limit counted. */
+      client?: string;
+      /** The number of items in the page. */
+      rows?: number;
+    }
+  }
+}
+
+/** Load balancers send these all the time; successful ones would be most of the log. */
+const HEALTH_ROUTES = ['/healthz', '/readyz'];
+
+/** Returns a function that gives a request its id, and logs and measures it when its response is closed. */
+export function requestLog(log: Log, metrics: Metrics): (request: Request, response: Response) => void {
+  return (request, response) => {
+    const start = performance.now();
+    setRequestId(request, response);
+    response.once('close', () => {
+      const { locals, statusCode: status } = response;
+      const milliseconds = performance.now() - start;
+      // Not the path or the query, which may contain phone numbers. There is no route for an unknown path.
+      const route: string | undefined = request.route?.path;
+      metrics.responded(route === operation.path ? 'list' : 'other', status, milliseconds / 1000);
+      const isRoutine = status === 200 && HEALTH_ROUTES.includes(route ?? '');
+      log[isRoutine ? 'debug' : 'info']({
+        requestId: request.id,
+        method: request.method,
+        route,
+        status,
+        milliseconds: Math.round(milliseconds * 10) / 10,
+        rows: locals.rows,
+        client: locals.client,
+        // The client disconnected before its response was sent.
+        ...(response.writableFinished ? {} : { aborted: true }),
+      });
+    });
+  };
+}
+
+/** Returns a function that logs a bug of the service, for which a request gets a 500. */
+export function failureLog(log: Log): (error: unknown, request: Request) => void {
+  return (error, request) => log.error({ err: withoutValues(causeOf(error)), requestId: request.id }, 'request failed');
+}
+
+/** Ids that are safe in a log line and contain no API key, which a caller may have put into the wrong header. */
+const REQUEST_ID = /^(?!.*bpn_)[\w.:-]{1,128}$/;
+/** Seven to 15 digits that could be a phone number, with or without separators. */
+const PHONE_NUMBER = /(?<![A-Za-z\d])\d(?:[._:-]?\d){6,14}(?![A-Za-z\d])/;
+/** A UUID, which is not a phone number even if some of its groups have only digits. */
+const UUID = /^[\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}$/i;
+
+/** Gives the request the id in the caller's X-Request-Id if that is safe to log, else a new one. */
+function setRequestId(request: Request, response: Response): void {
+  const given = request.get('X-Request-Id') ?? '';
+  const isSafe = REQUEST_ID.test(given) && (UUID.test(given) || !PHONE_NUMBER.test(given));
+  request.id = isSafe ? given : randomUUID();
+  response.setHeader('X-Request-Id', request.id);
+}

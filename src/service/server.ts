@@ -1,0 +1,141 @@
+/** The running service: opens what the application needs, listens, and closes all of it in order. */
+import { createServer, type RequestListener } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import express, { type RequestHandler } from 'express';
+import type { Config } from '../config/config.js';
+import { closeDatabase, openDatabase } from '../database/connect.js';
+import { Reader } from '../database/reads.js';
+import { type Obstacle, prepareSchemaCheck } from '../database/version.js';
+import type { Log } from '../log.js';
+import { createMetrics, type Metrics } from '../metrics.js';
+import { migrationsFolder } from '../packageFolder.js';
+import { createApp } from './app.js';
+import { health } from './health.js';
+import { limitConnections, maxConnections } from './http/connections.js';
+import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
+import { createRateLimit } from './rateLimit/rateLimit.js';
+import { warmUpValidator } from './request/validator.js';
+
+/** At a stop, the seconds after which connections to the database are cut. */
+const CLOSE_TIMEOUT_SECONDS = 1;
+/** The time after which PostgreSQL cancels a page's statement. With ten million numbers, the slowest takes 64 ms. */
+const STATEMENT_TIMEOUT_MS = 1000;
+/** How long the start waits for the first connection to the database. */
+const WARM_UP_TIMEOUT_MS = 2000;
+
+const STOPPING: Obstacle = { reason: 'stopping' };
+
+export type Service = Awaited<ReturnType<typeof startService>>;
+
+/** Creates the service without listening. Nothing is sent to the database before `warmUp` or the first request. */
+export function openService(config: Config, databaseUrl: string, log: Log) {
+  const connections = maxConnections(config, log);
+  const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
+  const database = openDatabase(databaseUrl, {
+    connections: config.DATABASE_CONNECTIONS,
+    statementTimeout: STATEMENT_TIMEOUT_MS,
+  });
+  const reader = new Reader(database, log, metrics);
+  const checkSchema = prepareSchemaCheck(database, migrationsFolder);
+  const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
+  const stop = new AbortController();
+  const stopping = stop.signal;
+  let obstacle: Obstacle | undefined;
+  const checks = { reader, checkSchema, obstacle: () => (stopping.aborted ? STOPPING : obstacle) };
+  const healthRoutes = health(checks, false);
+  const app = createApp({ config, database, reader, rateLimit, log, metrics, stopping, health: healthRoutes });
+  const server = createHttpServer(app, config);
+  limitConnections(server, connections);
+  return {
+    server,
+    /** Serves metrics and health to operators; undefined unless METRICS_PORT is set. */
+    operatorServer:
+      config.METRICS_PORT === undefined
+        ? undefined
+        : createServer(
+            { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
+            operatorApp(metrics, health(checks, true)),
+          ),
+    /** Makes the service unready; without an obstacle, whether it is ready depends on the database. */
+    setObstacle(next: Obstacle | undefined) {
+      obstacle = next;
+    },
+    /**
+     * Connects to the database and to the rate limit's store, so that the first requests are as fast as later ones.
+     * @throws {UserError} if the rate limit's store rejects the service
+     */
+    async warmUp() {
+      await warmUpValidator();
+      // If the database can't be read, /readyz says so.
+      const connected = reader.read(checkSchema, WARM_UP_TIMEOUT_MS).catch(() => {});
+      await Promise.all([rateLimit.warmUp(), connected]);
+    },
+    /** Makes the service unready, and closes each connection after its next response. */
+    beginStop() {
+      stop.abort();
+    },
+    async close() {
+      await rateLimit.close();
+      reader.close();
+      await closeDatabase(database, CLOSE_TIMEOUT_SECONDS);
+    },
+  };
+}
+
+/** Starts the service: it listens, but is not ready until `begin` has resolved. */
+export async function startService(config: Config, databaseUrl: string, log: Log) {
+  const { server, operatorServer, warmUp, setObstacle, beginStop, close } = openService(config, databaseUrl, log);
+  setObstacle({ reason: 'starting' });
+  try {
+    await listen(server, config, ['HOST', 'PORT']);
+    if (operatorServer) await listen(operatorServer, config, ['METRICS_HOST', 'METRICS_PORT']);
+  } catch (error) {
+    server.close();
+    await close();
+    throw error;
+  }
+  return {
+    /** Its URL, such as `http://127.0.0.1:3000`. */
+    url: urlOf(server, config.HOST),
+    /** The URL of its metrics; undefined unless METRICS_PORT is set. */
+    metricsUrl: operatorServer && urlOf(operatorServer, config.METRICS_HOST),
+    /** Sets what `/readyz` gives as the reason why the start is not finished. */
+    waitFor: setObstacle,
+    /**
+     * Makes the service ready. The database must have been migrated.
+     * @throws {UserError} if the rate limit's store rejects the service
+     */
+    async begin() {
+      await warmUp();
+      setObstacle(undefined);
+    },
+    /**
+     * Stops the service: serves for another `delay` seconds, unready, then finishes the running requests, which takes at most
+     * REQUEST_TIMEOUT_SECONDS + 2 s.
+     */
+    async close(delay = 0) {
+      beginStop();
+      await sleep(delay * 1000);
+      await finish(server, config.REQUEST_TIMEOUT_SECONDS * 1000);
+      operatorServer?.close();
+      operatorServer?.closeAllConnections();
+      await close();
+    },
+  };
+}
+
+/** Creates the application on METRICS_PORT. */
+function operatorApp(metrics: Metrics, healthRoutes: RequestHandler): RequestListener {
+  metrics.collectDefaults();
+  const app = express();
+  app.disable('x-powered-by');
+  app.use((_request, response, next) => {
+    response.setHeader('X-Content-Type-Options', 'nosniff');
+    next();
+  });
+  app.use(healthRoutes);
+  app.get('/metrics', async (_request, response) => {
+    response.type(metrics.contentType).send(await metrics.text());
+  });
+  return app;
+}

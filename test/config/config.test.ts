@@ -1,0 +1,345 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import express from 'express';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { misspelledSettings, readConfig, settingNames } from '../../src/config/config.js';
+import { addressOf } from '../../src/config/databaseAddress.js';
+import { redisAddressOf } from '../../src/config/redisAddress.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { readSettings } from '../../src/operator/commands/database.js';
+import { UserError } from '../../src/userError.js';
+import { runProgram } from '../support/command.js';
+
+describe('the settings', () => {
+  it('have the documented defaults', () => {
+    expect(readConfig({})).toEqual({
+      PORT: 3000,
+      HOST: '127.0.0.1',
+      RATE_LIMIT_PER_SECOND: 10,
+      AUTH: 'none',
+      TRUST_PROXY: 0,
+      REQUEST_TIMEOUT_SECONDS: 5,
+      MAX_REQUESTS_IN_FLIGHT: 256,
+      MAX_CONNECTIONS: 2000,
+      KEEP_ALIVE_SECONDS: 75,
+      DATABASE_CONNECTIONS: 10,
+      DRAIN_SECONDS: 2,
+      METRICS_HOST: '127.0.0.1',
+      LOG_LEVEL: 'info',
+    });
+  });
+
+  it('treat an empty variable as unset', () => {
+    expect(readConfig({ PORT: '', DATABASE_URL: '' })).toEqual(readConfig({}));
+  });
+
+  it.each(['first:5432,[::1]:5433/numbers', '/numbers?host=first,second'])('reject several hosts: %s', (hosts) => {
+    const read = () => readConfig({ DATABASE_URL: `postgres://user:secret@${hosts}` });
+    expect(read).toThrow(/^DATABASE_URL names more than one host: .*deploy\/haproxy/);
+    expect(read).not.toThrow(/secret/);
+  });
+
+  const wrong: [string, Record<string, string>][] = [
+    ['PORT', { PORT: '70000' }],
+    ['PORT', { PORT: 'http' }],
+    ['CORS_ORIGINS', { CORS_ORIGINS: '*' }],
+    ['CORS_ORIGINS', { CORS_ORIGINS: 'https://app.example.com/' }],
+    ['CORS_ORIGINS', { CORS_ORIGINS: 'https://a.example.com,b.example.com' }],
+    ['RATE_LIMIT_PER_SECOND', { RATE_LIMIT_PER_SECOND: '-1' }],
+    ['DATABASE_URL', { DATABASE_URL: 'localhost:5432' }],
+    ['DATABASE_URL', { DATABASE_URL: 'postgres://host:port/numbers' }],
+    ['DATABASE_URL', { DATABASE_URL: 'nonsense' }],
+    ['REQUEST_TIMEOUT_SECONDS', { REQUEST_TIMEOUT_SECONDS: '0' }],
+    ['MAX_REQUESTS_IN_FLIGHT', { MAX_REQUESTS_IN_FLIGHT: 'many' }],
+    ['METRICS_PORT', { METRICS_PORT: '-1' }],
+    ...['0', '75s', '86401', '-1', '1.5'].map((KEEP_ALIVE_SECONDS): [string, Record<string, string>] => [
+      'KEEP_ALIVE_SECONDS',
+      { KEEP_ALIVE_SECONDS },
+    ]),
+    ...[
+      ...[
+        'http://127.0.0.1',
+        'sentinel://host/name',
+        'redis://',
+        'redis://host:port',
+        'redis://host,',
+        'redis://%ss@host',
+      ],
+      ...['redis://host/name', 'redis://first,second/1', 'redis+sentinel://host:26379', 'redis://user:a/b#c@host'],
+    ].map((REDIS_URL): [string, Record<string, string>] => ['REDIS_URL', { REDIS_URL }]),
+    ['AUTH', { AUTH: 'yes' }],
+    ['TRUST_PROXY', { TRUST_PROXY: 'true' }],
+    ...[
+      '10.0.0.0/99',
+      '::1/129',
+      '10.0.0.0/',
+      '10.0.0.0/0',
+      'loopback/8',
+      '1,2',
+      '1,10.0.0.1',
+      '10.0.0',
+      '-1',
+      '1e3',
+    ].map((TRUST_PROXY): [string, Record<string, string>] => ['TRUST_PROXY', { TRUST_PROXY }]),
+    ['PUBLIC_URL', { PUBLIC_URL: 'numbers.example' }],
+    ['PUBLIC_URL', { PUBLIC_URL: 'ftp://numbers.example' }],
+    ['PUBLIC_URL', { PUBLIC_URL: 'https://numbers.example/?a=b' }],
+    ['CONTACT', { CONTACT: 'ask Bob' }],
+    ['LOG_LEVEL', { LOG_LEVEL: 'loud' }],
+    ['AUTH', { HOST: '0.0.0.0' }],
+    ['AUTH', { HOST: '::' }],
+  ];
+  it.each(wrong)('reject an invalid %s and name it: %o', (name, environment) => {
+    expect(() => readConfig(environment)).toThrow(UserError);
+    expect(() => readConfig(environment)).toThrow(new RegExp(`^${name} must be `));
+  });
+
+  it.each([
+    ['postgres://user@host:0/numbers', /port is a number from 1 to 65535/],
+    ['postgres://user@/numbers?host=first&port=99999', /port is a number from 1 to 65535/],
+    ['mysql://host/numbers', /begins with postgres:\/\/ or postgresql:\/\//],
+    ['postgres://user:a/b#c@host/numbers', /\/ \? # @ in a password are percent-encoded/],
+  ])('report what is wrong with DATABASE_URL=%s, and never repeat its password', (DATABASE_URL, message) => {
+    expect(() => readConfig({ DATABASE_URL })).toThrow(message);
+    expect(() => readConfig({ DATABASE_URL })).not.toThrow(/p%ss|a\/b/);
+  });
+
+  it.each([
+    ['sslcrldir=/crl', /^DATABASE_URL names the parameter "sslcrldir", which has no effect here/],
+    ['connect_timeout=10', /^DATABASE_URL names the parameter "connect_timeout", which has no effect here/],
+    ['target_session_attrs=primary', /names the parameter "target_session_attrs"/],
+    [
+      'sslmode=require&channel_binding=require',
+      /"channel_binding".*leave it out; that is only safe with sslmode=verify-full/,
+    ],
+    ['gssencmode=disable', /"gssencmode".*leave it out, which is safe/],
+    ['pgbouncer=true&connection_limit=1', /"pgbouncer".*leave it out; .*only safe with prepare=false/],
+    ['schema=public', /"schema".*leave it out, which is safe if its value is public/],
+    ['sslcompression=0', /"sslcompression".*leave it out, which is safe/],
+    ['database=other', /"database".*write the name of the database after the host/],
+    ['sslmod=require', /names a parameter that has no effect here; did you mean sslmode\?$/],
+    ['hidden2=1', /names a parameter that has no effect here: leave it out/],
+    ['sslmode=verify-ca', /a CA with sslrootcert/],
+    ['sslmode=require&sslrootcert=system', /sslrootcert=system, which needs sslmode=verify-full/],
+    ['uselibpqcompat=false&sslmode=require', /uselibpqcompat, which can only be true/],
+  ])('reject a DATABASE_URL with a parameter that would have no effect: %s', (query, message) => {
+    expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
+    expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
+  });
+
+  it.each([
+    ['sslrootcert=system', 'sslmode=verify-full'],
+    ['sslmode=verify-full&sslrootcert=system', 'sslmode=verify-full'],
+    ['uselibpqcompat=true&sslmode=require', 'sslmode=require'],
+    ['options=endpoint%3Dep-cool-1&sslmode=require', 'options=endpoint=ep-cool-1&sslmode=require'],
+  ])('read the parameters that providers and other libraries add to DATABASE_URL: %s means %s', (added, meant) => {
+    const [read, expected] = [added, meant].map((query) => {
+      const { DATABASE_URL } = readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` });
+      const { ssl, connection } = addressOf(DATABASE_URL as string).options;
+      return { ssl, connection };
+    });
+    expect(read).toEqual(expected);
+  });
+
+  it.each([
+    ['redis://host?family=6', 'leave it out'],
+    ['redis+sentinel://host/name?sentinelpassword=hidden', 'did you mean sentinelPassword'],
+  ])('reject a REDIS_URL with a parameter that would have no effect: %s', (REDIS_URL, advice) => {
+    expect(() => readConfig({ REDIS_URL })).toThrow(`REDIS_URL names a parameter that has no effect here`);
+    expect(() => readConfig({ REDIS_URL })).toThrow(advice);
+    expect(() => readConfig({ REDIS_URL })).not.toThrow('hidden');
+  });
+
+  it.each([
+    ['postgres://numbers:12/Secret@127.0.0.1/numbers'],
+    ['postgres://numbers:12?Secret@127.0.0.1/numbers'],
+    ['postgres://numbers:pass@127.0.0.1/numbers#Secret'],
+    ['postgres://127.0.0.1/numbers?password=Sec@ret'],
+  ])('reject a DATABASE_URL that is not percent-encoded: %s', (DATABASE_URL) => {
+    expect(() => readConfig({ DATABASE_URL })).toThrow(/^DATABASE_URL must be an address .* percent-encoded$/);
+  });
+
+  it('decode the user, the password and the database of DATABASE_URL', () => {
+    const { user, pass, database } = addressOf('postgres://a%40b:c%2Fd%zz%3Fe f@host/g%40h').options;
+    expect([user, pass(), database]).toEqual(['a@b', 'c/d%zz?e f', 'g@h']);
+  });
+
+  it('never print a part of a password, no matter which characters in it are not encoded', async () => {
+    const password = fc.string({
+      unit: fc.constantFrom(...'QXZJKV12/?#@%&=:;,[]\\+ \t\'"|{'),
+      minLength: 4,
+      maxLength: 20,
+    });
+    const address = fc.constantFrom(
+      (secret: string) => `postgres://numbers:${secret}@127.0.0.1:1/numbers`,
+      (secret: string) => `postgres://numbers@127.0.0.1:1/numbers?password=${secret}&sslmode=require`,
+      (secret: string) => `postgres://numbers:${secret}@/numbers?host=/nowhere`,
+    );
+    const redis = fc.constantFrom(
+      (secret: string) => `redis://limiter:${secret}@127.0.0.1:1`,
+      (secret: string) => `redis+sentinel://:${secret}@127.0.0.1:1/name?sentinelPassword=${secret}`,
+    );
+    await fc.assert(
+      fc.asyncProperty(password, address, redis, async (secret, addressWith, redisWith) => {
+        const environment = { DATABASE_URL: addressWith(secret), REDIS_URL: redisWith(secret) };
+        // One at a time, because an invalid setting ends the command.
+        const outputs = [
+          await runProgram(['keys', 'list'], '', { environment: { DATABASE_URL: environment.DATABASE_URL } }),
+          await runProgram(['keys', 'list'], '', {
+            environment: { ...environment, DATABASE_URL: 'postgres://127.0.0.1:1' },
+          }),
+        ].map((output) => Object.values(output).join('\n'));
+        const pieces = [...secret]
+          .map((_c, i) => secret.slice(i, i + 4))
+          .filter((piece) => /^(?=.*[A-Z]).{4}$/s.test(piece));
+        for (const piece of pieces) for (const output of outputs) expect(output).not.toContain(piece);
+        const { REDIS_URL } = accepted({ REDIS_URL: environment.REDIS_URL }) ?? {};
+        if (REDIS_URL) expect(redisAddressOf(REDIS_URL).nodes).toEqual([{ host: '127.0.0.1', port: 1 }]);
+      }),
+      { numRuns: 300, seed: 20_261_125 },
+    );
+  });
+
+  it.each([
+    'redis://:password@[::1]:6379/1',
+    'rediss://user:p%40ss@first:6379,second',
+    'rediss+sentinel://first,second:26380/a%20name?sentinelUsername=user&sentinelPassword=password',
+  ])('accept %s as REDIS_URL', (REDIS_URL) => {
+    expect(readConfig({ REDIS_URL }).REDIS_URL).toBe(REDIS_URL);
+  });
+
+  it('accept no value on which the library that uses it would fail', async () => {
+    const proxies = fc.stringMatching(/^([0-9a-f.:/, ]|loopback){0,12}$/);
+    const part = fc.stringMatching(/^[a-z0-9%@:/?#,.[\]=]{0,10}$/);
+    await fc.assert(
+      fc.asyncProperty(proxies, fc.tuple(part, part, part), async (TRUST_PROXY, [user, host, rest]) => {
+        const config = accepted({ TRUST_PROXY });
+        if (config) express().set('trust proxy', config.TRUST_PROXY);
+        const { DATABASE_URL } = accepted({ DATABASE_URL: `postgres://${user}@${host}/${rest}` }) ?? {};
+        if (DATABASE_URL) await closeDatabase(openDatabase(DATABASE_URL), 0);
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  it.each([
+    ['https://Numbers.example:8443/api//', 'https://numbers.example:8443/api'],
+    ['https://nümmern.example/für <alle>', 'https://xn--nmmern-3ya.example/f%C3%BCr%20%3Calle%3E'],
+  ])('accept %s as PUBLIC_URL, encoded for use in a header', (PUBLIC_URL, read) => {
+    expect(readConfig({ PUBLIC_URL }).PUBLIC_URL).toBe(read);
+  });
+
+  it('explain a value that Kubernetes has set for a Service', () => {
+    expect(() => readConfig({ METRICS_PORT: 'tcp://10.96.0.7:9464' })).toThrow(
+      /^METRICS_PORT must be a whole number .*Kubernetes sets it for a Service named "metrics": set enableServiceLinks: false/,
+    );
+  });
+
+  it('name every invalid variable', () => {
+    expect(() => readConfig({ PORT: 'x', AUTH: 'y' })).toThrow(/PORT.*\nAUTH/);
+  });
+
+  it.each(['none', 'api-key'])('accept any HOST if AUTH=%s is set', (AUTH) => {
+    expect(readConfig({ HOST: '0.0.0.0', AUTH }).AUTH).toBe(AUTH);
+  });
+
+  it.each(['127.0.0.1', '127.1.2.3', '::1', 'localhost'])('do not require AUTH for the loopback address %s', (HOST) => {
+    expect(readConfig({ HOST }).AUTH).toBe('none');
+  });
+});
+
+describe('an environment variable that the driver reads', () => {
+  const folder = 'node_modules/postgres/src';
+  const source = readdirSync(folder)
+    .map((file) => readFileSync(join(folder, file), 'utf8'))
+    .join('\n');
+  const options = /const defaults = \{([^}]*)\}/.exec(source)?.[1]?.matchAll(/^\s*(\w+)\s*:/gm) ?? [];
+  const names = [
+    ...[...source.matchAll(/\benv\.(\w+)/g)].map(([, name = '']) => name),
+    ...[...options].map(([, name = '']) => `PG${name.toUpperCase()}`),
+  ];
+
+  it('is found by this test, wherever the source of the driver reads the environment', () => {
+    expect(names).toEqual(expect.arrayContaining(['PGHOST', 'PGTARGETSESSIONATTRS', 'PGSSL', 'PGMAX_LIFETIME']));
+    const read = /\benv\.\w+|env\['PG' \+ k\.toUpperCase\(\)\]|const env = process\.env|process(?=\.env)|url, env\)/g;
+    expect(source.replace(read, '')).not.toMatch(/\benv\b/);
+    expect(readFileSync('node_modules/pg-connection-string/index.js', 'utf8')).not.toMatch(/\benv\b/);
+  });
+
+  async function optionsWith(environment: NodeJS.ProcessEnv, urlOf = () => 'postgres://'): Promise<string> {
+    const { env } = process;
+    try {
+      process.env = { DATABASE_URL: 'postgres://', ...environment };
+      const database = openDatabase(urlOf());
+      await closeDatabase(database, 0);
+      return JSON.stringify(database.$client.options, (_name, value) =>
+        typeof value === 'function' ? String(value) : value,
+      );
+    } finally {
+      process.env = env;
+    }
+  }
+
+  it.each(names)('has no effect on a command: %s', async (name) => {
+    const urlOf = () => readSettings().DATABASE_URL as string;
+    expect(await optionsWith({ [name]: '1' }, urlOf)).toBe(await optionsWith({}, urlOf));
+  });
+
+  // For the one that is left out, the driver has no value that means none.
+  it.each(names.filter((name) => name !== 'PGTARGETSESSIONATTRS'))('has no effect on a pool: %s', async (name) => {
+    expect(await optionsWith({ [name]: '1' })).toBe(await optionsWith({}));
+  });
+});
+
+describe('a misspelled setting', () => {
+  it.each([
+    ['RATE_LIMIT_PER_SECONDS', 'RATE_LIMIT_PER_SECOND'],
+    ['rate_limit_per_second', 'RATE_LIMIT_PER_SECOND'],
+    ['TRUSTED_PROXY', 'TRUST_PROXY'],
+    ['TRUST_PROXIES', 'TRUST_PROXY'],
+    ['CORS_ORIGIN', 'CORS_ORIGINS'],
+    ['DATABASE_URI', 'DATABASE_URL'],
+    ['LOGLEVEL', 'LOG_LEVEL'],
+    ['RATE_LIMIT', 'RATE_LIMIT_PER_SECOND'],
+    ['AUTHENTICATION', 'AUTH'],
+    ['DB_URL', 'DATABASE_URL'],
+    ['Host', 'HOST'],
+  ])('is reported with the setting that was probably meant: %s', (name, meant) => {
+    const lines = [`${name} is not a setting and has no effect; did you mean ${meant}?`];
+    expect(misspelledSettings({ PATH: '/bin', [name]: 'x' })).toEqual(lines);
+    expect(misspelledSettings({ [name]: '' })).toEqual([]);
+    expect(misspelledSettings({ [name]: 'x', [meant]: 'x' })).toEqual([]);
+  });
+
+  it('is never a variable of the system, a shell or Kubernetes', () => {
+    const names = [
+      ...['PATH', 'HOME', 'HOSTNAME', 'USER', 'PWD', 'TERM', 'LANG', 'LC_ALL', 'TZ', 'SHELL', 'EDITOR', 'CI', 'DEBUG'],
+      ...['HTTP_PROXY', 'NO_PROXY', 'NODE_ENV', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'UV_THREADPOOL_SIZE'],
+      ...['KUBERNETES_PORT', 'KUBERNETES_SERVICE_HOST', 'REDIS_SERVICE_HOST', 'POSTGRES_PORT', 'INVOCATION_ID'],
+      ...['METRICS_SERVICE_PORT', 'METRICS_PORT_9464_TCP', 'METRICS_PORT_9464_TCP_PORT'],
+      ...['PGHOST', 'PGSSLMODE', 'OTEL_SERVICE_NAME', 'OTEL_EXPORTER_OTLP_ENDPOINT', 'JOURNAL_STREAM'],
+    ];
+    expect(misspelledSettings(Object.fromEntries(names.map((name) => [name, 'x'])))).toEqual([]);
+    expect(misspelledSettings({ METRIC_PORT: 'tcp://10.96.0.7:9464' })).toEqual([]);
+  });
+
+  it('is never another property of the same part', () => {
+    const parts = ['REDIS', 'DATABASE', 'METRICS', 'PUBLIC', 'API', 'DB', 'CORS', 'MAX', 'HOST', 'CONTACT', 'AUTH'];
+    const words = ['PORT', 'HOST', 'USER', 'PASSWORD', 'PATH', 'DB', 'TLS', 'SSL', 'KEY', 'NAME', 'MODE', 'LEVEL'];
+    const names = parts
+      .flatMap((part) => words.map((word) => `${part}_${word}`))
+      .filter((name) => !settingNames.includes(name));
+    expect(misspelledSettings(Object.fromEntries(names.map((name) => [name, 'x'])))).toEqual([]);
+  });
+});
+
+/** Returns the settings, or undefined if they are rejected. */
+function accepted(environment: Record<string, string>) {
+  try {
+    return readConfig(environment);
+  } catch (error) {
+    expect(error).toBeInstanceOf(UserError);
+    return undefined;
+  }
+}

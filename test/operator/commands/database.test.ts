@@ -1,0 +1,133 @@
+/** Which database a command uses, and what it does if there is none. */
+import { mkdtemp, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { isConnectionBroken } from '../../../src/database/errors.js';
+import { OutputError } from '../../../src/operator/commands/output.js';
+import { packageFolder } from '../../../src/packageFolder.js';
+import { useCommand } from '../../support/command.js';
+import { connectTo } from '../../support/connection.js';
+import { createDatabase } from '../../support/database.js';
+import { openToxicProxy } from '../../support/toxicProxy.js';
+import { until } from '../../support/until.js';
+
+const command = useCommand();
+const run = (url: string, ...args: string[]) =>
+  command.run(args, '', { environment: { DATABASE_URL: url, PORT: '0' } });
+const GONE = /^PostgreSQL can't be reached, or has ended the connection \([^)]+\)\. .*run this again once .*\n$/;
+
+describe('the database in use', () => {
+  it('is named by every command, without its password', async () => {
+    const secret = new URL(command.databaseUrl);
+    secret.searchParams.set('application_name', 'hidden');
+    const { database } = await run(secret.href, 'keys', 'list');
+    expect(database).toBe(`database: postgres://${secret.host}${secret.pathname}\n`);
+  });
+
+  it.each([[['keys', 'create', '--name', 'x']], [['keys', 'list']], [['migrate']]])(
+    'is not made by %j in a folder that has none',
+    async (args) => {
+      const other = await mkdtemp(join(command.folder, 'another-'));
+      const { code, stdout, stderr } = await command.run(args, '', { environment: {}, folder: other });
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(/^There is no database in .*another-\w+\/\.data\. .*DATABASE_URL.*\n$/);
+      expect(await readdir(other)).toEqual([]);
+    },
+  );
+
+  it.each([['migrate'], ['serve'], ['import', '-'], ['export'], ['delete'], ['check'], ['keys', 'list']])(
+    'is refused by %s where its encoding is not UTF8',
+    async (...args) => {
+      const { url, drop } = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
+      const { code, stdout, stderr } = await run(url, ...args);
+      await drop();
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toMatch(/^The encoding of the database test_\w+ is LATIN1, and it has to be UTF8: .*\n$/);
+    },
+  );
+
+  it.each(['migrate', 'serve', 'import -'])('is rejected by %s if anyone may create functions', async (args) => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const sql = connectTo(url);
+    await sql`GRANT CREATE ON SCHEMA public TO PUBLIC`;
+    const { code, stderr } = await run(url, ...args.split(' '));
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^Anyone may create .* Close it: REVOKE .*\n$/)]);
+    await sql.unsafe(/REVOKE.*/.exec(stderr)?.[0] ?? '');
+    expect(await run(url, 'migrate')).toMatchObject({ code: 0 });
+    await sql.end();
+    await drop();
+  });
+
+  it('is in the schema public, even if the role has a schema of its own name, or another search_path', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const sql = connectTo(url);
+    await sql.unsafe(`CREATE SCHEMA AUTHORIZATION CURRENT_USER`);
+    await sql.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET search_path = nowhere`);
+    const demo = join(packageFolder, 'demo', 'numbers.ndjson');
+    for (const args of [['migrate'], ['import', demo], ['check'], ['keys', 'list']]) {
+      expect(await run(url, ...args)).toMatchObject({ code: 0 });
+    }
+    const tables = await sql`SELECT DISTINCT schemaname FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'`;
+    await sql.end();
+    await drop();
+    expect(tables.map(({ schemaname }) => schemaname).sort()).toEqual(['drizzle', 'public']);
+  });
+
+  it.each([
+    ['DATABASE_URL', () => ({ DATABASE_URL: command.databaseUrl })],
+    ['no DATABASE_URL: the embedded one', () => ({})],
+  ])('is that of %s, whatever PG* variables say', async (_which, given) => {
+    const names = [
+      'PGDATA',
+      'PGDATABASE',
+      'PGHOST',
+      'PGOPTIONS',
+      'PGPASSWORD',
+      'PGPORT',
+      'PGSERVICE',
+      'PGSSLMODE',
+      'PGUSER',
+    ];
+    const others = ['PGTARGETSESSIONATTRS', 'PGIDLE_TIMEOUT', 'PGMAX_LIFETIME', 'PGTZ', 'PGCLIENTENCODING'];
+    const variables = Object.fromEntries([...names, ...others].map((name) => [name, 'nonsense']));
+    const input = join(packageFolder, 'demo', 'numbers.ndjson');
+    const { finished } = command.start(['import', input], { ...given(), ...variables });
+    expect(await finished).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/^imported /) });
+  });
+
+  it('ends the command with a message if it closes every connection', async () => {
+    const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
+    proxy.behave('refusing');
+    const ended = await run(proxy.through(command.databaseUrl), 'keys', 'list');
+    expect(ended).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(GONE) });
+    await proxy.close();
+  });
+
+  it.each([
+    ['an import reads a slow file', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
+    ['a check waits for others', '$command check', 'phone_number AS key'],
+  ])('ends the command with a message if it goes away while %s', async (_when, line, statement) => {
+    const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
+    const sql = connectTo(command.databaseUrl);
+    await sql`BEGIN`;
+    await sql`LOCK TABLE branded_phone_numbers`;
+    const finished = command.shell(`export DATABASE_URL=${proxy.through(command.databaseUrl)}; ${line}`);
+    await until(async () => {
+      await sql`SELECT pg_stat_clear_snapshot()`;
+      const active = await sql`
+        SELECT FROM pg_stat_activity
+        WHERE datname = current_database() AND query LIKE ${`%${statement}%`} AND state = 'active' AND pid <> pg_backend_pid()`;
+      return active.length === 1;
+    }, `the command is at its ${statement}`);
+    proxy.behave('refusing');
+    expect(await finished).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(GONE) });
+    await sql.end();
+    await proxy.close();
+  });
+
+  it('is not named as the cause if a reader closes the pipe', () => {
+    expect(
+      isConnectionBroken(new OutputError('', { cause: Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }) })),
+    ).toBe(false);
+  });
+});

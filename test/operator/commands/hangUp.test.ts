@@ -1,0 +1,45 @@
+/** A command whose terminal is closed, such as by the end of an ssh session. */
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, open, readFile, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { it } from 'vitest';
+import { packageFolder } from '../../../src/packageFolder.js';
+import { useCommand } from '../../support/command.js';
+import { isAlive } from '../../support/embeddedPostgresFolder.js';
+import { numberWith } from '../../support/numbers.js';
+import { until } from '../../support/until.js';
+
+const command = useCommand();
+const [typed = ''] = /^setsid branded-phone-numbers import .*$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
+
+it.skipIf(process.platform !== 'linux').each([
+  ['goes on, as the manual says', typed, 'imported 1 number'],
+  ['does not', typed.replace('setsid', 'nohup'), 'stopped by SIGHUP'],
+])('a command without a terminal %s: %s', async (_what, line, said) => {
+  const folder = await mkdtemp(join(command.folder, 'terminal-'));
+  await mkdir(join(folder, 'bin'));
+  await symlink(join(packageFolder, 'dist/src/main.js'), join(folder, 'bin', 'branded-phone-numbers'));
+  const file = (name: string) => join(folder, name);
+  const content = (name: string) => readFile(file(name), 'utf8').catch(() => '');
+  // The import reads until this is closed.
+  execFileSync('mkfifo', [file('numbers.ndjson')]);
+  const numbers = await open(file('numbers.ndjson'), 'r+');
+
+  const env = { DATABASE_URL: command.databaseUrl, HOME: folder, PATH: `${file('bin')}:${process.env.PATH}` };
+  const terminal = spawn('script', ['--quiet', '--command', 'exec bash --norc', '/dev/null'], { cwd: folder, env });
+  terminal.stdout.resume();
+  terminal.stdin.write(`echo $$ > shell\n${line}\n`);
+  await until(async () => (await content('import.log')).includes('database: '), 'it runs', 30_000);
+  terminal.kill('SIGKILL');
+  await once(terminal, 'close');
+  const shell = Number(await content('shell'));
+  await until(() => !isAlive(shell), 'the shell has ended');
+
+  const isSaid = async () => (await content('import.log')).includes(said);
+  if (line !== typed) await until(isSaid, said, 30_000);
+  await numbers.write(`${JSON.stringify(numberWith({ phoneNumber: '+19' }))}\n`);
+  await numbers.close();
+  await until(isSaid, said, 30_000);
+});

@@ -1,0 +1,119 @@
+import { createReadStream, createWriteStream } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { useCommand } from '../../support/command.js';
+import { connectTo } from '../../support/connection.js';
+import { entryWith, numberWith } from '../../support/numbers.js';
+
+const command = useCommand();
+const inFolder = (name: string) => join(command.folder, name);
+const lines = Array.from({ length: 4 }, (_, i) =>
+  JSON.stringify(
+    numberWith({
+      phoneNumber: `+1415555010${i}`,
+      carrierStatuses: [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')],
+    }),
+  ),
+);
+
+async function stored(): Promise<string[]> {
+  const sql = connectTo(command.databaseUrl);
+  const rows = await sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
+  await sql.end();
+  return rows.map(({ phone_number }) => phone_number);
+}
+
+describe('import', () => {
+  it('reports every faulty line, with its file if there are several, and imports nothing', async () => {
+    await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
+    await writeFile(inFolder('b.ndjson'), `${lines[2]}\n{}\nnonsense\n`);
+    const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/b\.ndjson line 2: .+\nb\.ndjson line 3: .+JSON/);
+    expect(await stored()).toEqual([]);
+  });
+
+  it('names the files of lines that contradict each other, and quotes the lines unchanged', async () => {
+    await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
+    await writeFile(inFolder('b.ndjson'), `${lines[1]}\n${lines[2]?.replace('{', '{"see line 2":1,')}\n`);
+    const { stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
+    expect(stderr.split('\n')).toEqual([
+      'b.ndjson line 1: phoneNumber +14155550101 is already on a.ndjson line 2',
+      expect.stringMatching(/^b\.ndjson line 2: see line 2 is not a member of a branded phone number/),
+      '',
+    ]);
+  });
+
+  it.each([
+    ['import', 'missing.ndjson', /^ENOENT: no such file or directory.*'missing\.ndjson'\n$/],
+    ['import', 'a-folder', /^EISDIR: illegal operation on a directory.*\n$/],
+    ['import', '\u001b[2J\n', /^ENOENT: no such file or directory.*'\\u001b\[2J\\n'\n$/],
+    ['import', '-', /^EISDIR: illegal operation on a directory.*\n$/],
+    ['delete', 'missing.txt', /^ENOENT: no such file or directory.*'missing\.txt'\n$/],
+  ])('%s reports in one line why it cannot read %j', async (name, file, said) => {
+    await mkdir(inFolder('a-folder'), { recursive: true });
+    const { code, stdout, stderr } = await command.run([name, file], createReadStream(inFolder('a-folder')));
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(said)]);
+  });
+
+  it('escapes invisible characters of an unknown option', async () => {
+    const { stderr } = await command.run(['import', '--\u202a\u001b[2J']);
+    expect(stderr.split('\n')[0]).toBe("error: unknown option '--\\u202a\\u001b[2J'");
+  });
+
+  it('rejects standard input that is named twice', async () => {
+    const { code, stderr } = await command.run(['import', '-', '-'], `${lines[2]}\n`);
+    expect([code, stderr]).toEqual([1, 'standard input (-) is named more than once\n']);
+  });
+
+  it('imports several files, including standard input, as one', async () => {
+    await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
+    const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', '-'], `${lines[2]}\n`);
+    expect({ code, stdout, stderr }).toEqual({
+      code: 0,
+      stdout: 'imported 3 numbers, 3 carrier statuses\n',
+      stderr: '',
+    });
+    expect(await stored()).toEqual(['+14155550100', '+14155550101', '+14155550102']);
+  });
+
+  it('imports the line that its help shows', async () => {
+    const { stdout } = await command.run(['import', '--help']);
+    const [, line = ''] = /A line of a file:\n(.*)\n/.exec(stdout) ?? [];
+    const imported = { code: 0, stdout: 'imported 1 number, 1 carrier status\n', stderr: '' };
+    expect(await command.run(['import', '-'], line)).toMatchObject(imported);
+  });
+
+  it('fails if there are no numbers, except with --allow-empty', async () => {
+    const nothing = 'imported 0 numbers, 0 carrier statuses\n';
+    const before = await stored();
+    const { code, stdout, stderr } = await command.run(['import', '-'], '\n');
+    expect([code, stdout]).toEqual([1, nothing]);
+    expect(stderr).toBe('no numbers in the input; pass --allow-empty if that is intended\n');
+    const allowed = await command.run(['import', '--allow-empty', '-'], '\n');
+    expect(allowed).toMatchObject({ code: 0, stdout: nothing, stderr: '' });
+    expect(await stored()).toEqual(before);
+  });
+
+  it('fails and reports on standard error if standard output cannot be written', async () => {
+    const stdout = createWriteStream('/dev/full').on('error', () => {});
+    const { code, stderr } = await command.run(['import', '-'], lines[3], { stdout });
+    expect(code, stderr).toBe(1);
+    expect(stderr.split('\n')[0]).toBe('imported 1 number, 1 carrier status');
+    expect(stderr).toContain('could not write to standard output');
+    expect(await stored()).toContain('+14155550103');
+  });
+
+  it.each([
+    ['0', 'It must be a whole number from 1 to 1000.'],
+    ['x', 'It must be a whole number from 1 to 1000.'],
+    ['1000', 'free connections, but --jobs is 1000: use fewer jobs, or raise max_connections'],
+  ])('imports nothing and says what to do with --jobs %s', async (jobs, advice) => {
+    const before = await stored();
+    const line = JSON.stringify(numberWith({ phoneNumber: '+14155550199' }));
+    const { code, stdout, stderr } = await command.run(['import', '--jobs', jobs, '-'], line);
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining(advice)]);
+    expect(await stored()).toEqual(before);
+  });
+});

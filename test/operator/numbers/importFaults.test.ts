@@ -1,0 +1,312 @@
+/** What an import reports about lines that it can’t accept. */
+import { execSync } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, it, test } from 'vitest';
+import { isInstalled } from '../../support/programs.js';
+import {
+  database,
+  entry,
+  faultOf,
+  faultsOf,
+  ID,
+  ndjson,
+  number,
+  PROFILE,
+  run,
+  useDatabase,
+  versions,
+  without,
+} from './importing.js';
+
+useDatabase();
+
+describe('a faulty line', () => {
+  test.each([
+    [{ phoneNumber: '4155550123' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [{ phoneNumber: '+1' }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [{ phoneNumber: 14155550123 }, 'phoneNumber must be a phone number in E.164, for example +14155550123'],
+    [
+      { phoneNumber: '+1 (415) 555-0124' },
+      'phoneNumber must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '＋１４155550124' },
+      'phoneNumber must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '+14155550124\n' },
+      'phoneNumber ("+14155550124\\n") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '\u202a+14155550124\u202c' },
+      'phoneNumber ("\\u202a+14155550124\\u202c") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '+1\u00a0415\u200b5550124' },
+      'phoneNumber ("+1\\u00a0415\\u200b5550124") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [
+      { phoneNumber: '\ufeff+14155550124' },
+      'phoneNumber ("\\ufeff+14155550124") must be a phone number in E.164, for example +14155550123; did you mean +14155550124?',
+    ],
+    [{ brandingNameShort: 'Circle Bank Intl' }, 'brandingNameShort must have at most 15 characters'],
+    [{ brandingNameLong: 'x'.repeat(33) }, 'brandingNameLong must have at most 32 characters'],
+    [{ businessProfile: { ...PROFILE, businessName: '' } }, 'businessProfile.businessName must not be empty'],
+    [{ internalName: 'a\tb' }, 'internalName ("a\\tb") must not contain control characters'],
+    [{ internalName: 'a\u0000b' }, 'internalName ("a\\u0000b") must not contain control characters'],
+    [{ internalName: 'a\u0085b' }, 'internalName ("a\\u0085b") must not contain control characters'],
+    [{ internalName: 7 }, 'internalName must be text or null'],
+    [{ businessProfile: { ...PROFILE, businessName: null } }, 'businessProfile.businessName must be text'],
+    [{ businessProfile: null }, 'businessProfile must be an object, a business profile'],
+    [
+      { businessProfile: { ...PROFILE, id: `urn:uuid:${PROFILE.id}` } },
+      'businessProfile.id must be a UUID in 8-4-4-4-12 hex form, for example 6513270e-269e-4d37-b2a7-4de452e6b438',
+    ],
+    [{ id: 'x' }, 'id must be a UUID, for example 0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11'],
+    [{ carrierStatuses: null }, 'carrierStatuses must be an array'],
+    [{ carrierStatuses: Array(1001).fill(entry()) }, 'carrierStatuses must have at most 1000 entries'],
+    [{ carrierStatuses: [entry(), 7] }, 'carrierStatuses[1] must be an object, a carrier status'],
+    [
+      { carrierStatuses: [entry({ feature: 'brandedCallerID' })] },
+      'carrierStatuses[0].feature must be brandedCallerId or spamRemediation; did you mean brandedCallerId?',
+    ],
+    [
+      { carrierStatuses: [entry({ feature: 7 })] },
+      'carrierStatuses[0].feature must be brandedCallerId or spamRemediation',
+    ],
+    [
+      { carrierStatuses: [entry({ feature: 'brandedCallerId\u200b' })] },
+      'carrierStatuses[0].feature ("brandedCallerId\\u200b") must be brandedCallerId or spamRemediation; did you mean brandedCallerId?',
+    ],
+    [
+      { carrierStatuses: [entry({ carrier: 'AT&T\u202e' }), entry({ carrier: 'AT&T\u202e' })] },
+      'carrierStatuses has two entries for AT&T\\u202e and brandedCallerId',
+    ],
+    [
+      { 'internalName\ufeff': 'x' },
+      'internalName\\ufeff is not a member of a branded phone number; did you mean internalName?',
+    ],
+    [{ carrierStatuses: [entry(), entry()] }, 'carrierStatuses has two entries for AT&T and brandedCallerId'],
+    [{ internalNam: 'x' }, 'internalNam is not a member of a branded phone number; did you mean internalName?'],
+    [{ zzzzzzzzzzzz: 'x' }, 'zzzzzzzzzzzz is not a member of a branded phone number'],
+    [
+      { carrierStatuses: [entry({ detailStatus: 'x' })] },
+      'carrierStatuses[0].detailStatus is not a member of a carrier status; did you mean detailedStatus?',
+    ],
+    [{ internalName: '\ud800' }, 'internalName has half of a surrogate pair (\\ud800 to \\udfff)'],
+    [{ carrierStatuses: [entry({ carrier: 'a\udc00' })] }, 'carrier has half of a surrogate pair (\\ud800 to \\udfff)'],
+  ])('is reported with what is wrong: %j', async (changes, reason) => {
+    expect(await faultOf(number(changes))).toBe(`1: ${reason}`);
+  });
+
+  test.each(['phoneNumber', 'businessProfile', 'internalName', 'reportingGroup', 'carrierStatuses'])(
+    'is reported when %s is missing',
+    async (member) => {
+      expect(await faultOf(without(number(), member))).toMatch(new RegExp(`^1: ${member} is missing`));
+    },
+  );
+
+  test.each([
+    '2026-02-30T00:00:00Z',
+    '2025-02-29T00:00:00Z',
+    '2016-12-31T23:59:60Z',
+    '0000-01-01T00:00:00Z',
+    '0001-01-01T00:00:00+01:00',
+    '9999-12-31T23:59:59-01:00',
+    '9999-12-31T23:59:59.9999Z',
+    '9999-12-31T23:59:59.9995Z',
+    '2026-02-03 16:49:02Z',
+    '2026-02-03T16:49:02',
+    '2026-02-03T24:00:00Z',
+    '2026-02-03T16:49:02+24:00',
+    'infinity-is-no-time-at-all',
+  ])('may not give the time %s', async (time) => {
+    const years = /^(000[01]|9999)/.test(time)
+      ? ', in the years 1 to 9999 after conversion to UTC and rounding to milliseconds'
+      : '';
+    const reason = `must be a time, for example 2026-02-03T16:49:02.748Z${years}`;
+    expect(await faultOf(number({ createdAt: time }))).toBe(`1: createdAt ${reason}`);
+    expect(await faultOf(number({ carrierStatuses: [entry({ createdAt: time })] }))).toBe(
+      `1: carrierStatuses[0].createdAt ${reason}`,
+    );
+  });
+
+  test('is reported with its first five faults, and the number of further ones', async () => {
+    const faulty = number({
+      phoneNumber: 1,
+      internalName: 1,
+      brandingNameShort: 1,
+      brandingNameLong: 1,
+      reportingGroup: 1,
+      id: 1,
+      zzzzzzzz: 1,
+    });
+    const reason = await faultOf(faulty);
+    expect(reason.split('; ')).toHaveLength(6);
+    expect(reason).toMatch(/; and 2 more$/);
+  });
+
+  test('is rejected if an object has a member twice', async () => {
+    const line = JSON.stringify(number());
+    expect(await faultsOf(line.replace('{', '{"internalName" : ": ", '))).toEqual([
+      '1: internalName is given twice in one object',
+    ]);
+    expect(await faultsOf(line.replace('"carrier":', '"carrier":"x","c\\u0061rrier":'))).toEqual([
+      '1: carrier is given twice in one object',
+    ]);
+    expect(await run(JSON.stringify(number({ internalName: ': "a": ' })))).toMatchObject({ numbers: 1 });
+  });
+
+  test.each([
+    ['not JSON', '{"phoneNumber":'],
+    ['two items', `${JSON.stringify(number())},${JSON.stringify(number())}`],
+  ])('is reported to be %s', async (_, line) => {
+    expect(await faultsOf(line)).toEqual([expect.stringMatching(/^1: is not valid JSON: /)]);
+  });
+
+  test.each(['null', '7', '"text"'])('is reported not to be an object: %s', async (line) => {
+    expect(await faultsOf(line)).toEqual(['1: must be a JSON object, a branded phone number']);
+  });
+
+  test('is rejected if it is not UTF-8', async () => {
+    const line = Buffer.from(`${JSON.stringify(number())}\n`);
+    const broken = Buffer.from(line);
+    broken[broken.indexOf('Main')] = 0xff;
+    expect(await faultsOf(Buffer.concat([line, broken]))).toEqual(['2: is not valid UTF-8']);
+  });
+
+  test('is rejected if it is too long, and the lines after it are read', async () => {
+    const long = JSON.stringify(number({ internalName: 'x'.repeat(5 * 1024 * 1024) }));
+    expect(await faultsOf(`${long}\n\n7\n`)).toEqual([
+      '1: is longer than 4 MiB',
+      '3: must be a JSON object, a branded phone number',
+    ]);
+  });
+
+  test.each([
+    ['a member that is not known', 'zzzzzzzz', 'zzzzzzzz is not a member of a branded phone number'],
+    ['an entry', 'carrierStatuses', 'carrierStatuses[0] must be an object, a carrier status'],
+    ['a feature', 'feature', 'carrierStatuses[0].feature must be brandedCallerId or spamRemediation'],
+  ])('is reported with its number where %s is nested 200,000 levels deep', async (_what, member, reason) => {
+    const item = member === 'feature' ? number({ carrierStatuses: [entry({ feature: 0 })] }) : number({ [member]: 0 });
+    const nested = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    const line = JSON.stringify(item).replace(`"${member}":0`, `"${member}":${nested}`);
+    expect(await faultsOf(`${JSON.stringify(number({ phoneNumber: '+19' }))}\n${line}\n`)).toEqual([`2: ${reason}`]);
+  });
+
+  test('is quoted without control characters', async () => {
+    expect(await faultOf(number({ '\u001b[2Jx\u202e': 1 }))).not.toMatch(/\p{C}/u);
+  });
+});
+
+describe('lines that contradict each other', () => {
+  const other = (changes: object) => number({ phoneNumber: '+14155550124', ...changes });
+
+  test.each([
+    ['one phoneNumber', [number(), number()], '3: phoneNumber +14155550123 is already on line 1'],
+    [
+      'one id',
+      [number({ id: ID }), other({ id: ID.toUpperCase() })],
+      `3: id ${ID} belongs to another number, on line 1`,
+    ],
+    [
+      'a business profile with two names',
+      [number(), other({ businessProfile: { ...PROFILE, businessName: 'Square' } })],
+      `3: businessProfile ${PROFILE.id} has another businessName than on line 1`,
+    ],
+    [
+      'a business profile with two statuses',
+      [number(), other({ businessProfile: { ...PROFILE, status: 'rejected' } })],
+      `3: businessProfile ${PROFILE.id} has another status than on line 1`,
+    ],
+  ])('are reported: %s', async (_, [first, second], fault) => {
+    expect(await faultsOf(`${JSON.stringify(first)}\n\n${JSON.stringify(second)}\n`)).toEqual([fault]);
+  });
+
+  test('are reported together with invalid lines, in order', async () => {
+    const file = `${JSON.stringify(number({ id: ID }))}\n7\n${JSON.stringify(number({ id: ID }))}\n[]\n`;
+    expect((await faultsOf(file)).map((fault) => fault.slice(0, 20))).toEqual([
+      '2: must be a JSON ob',
+      '3: phoneNumber +1415',
+      '4: must be a JSON ob',
+    ]);
+  });
+
+  test('change nothing if they contradict the database, and are reported', async () => {
+    await run([number({ id: ID })]);
+    const before = await versions();
+    await expect(run([other({}), number({ phoneNumber: '+14155550125', id: ID })])).rejects.toThrow(
+      `line 2: id ${ID} belongs to another number, +14155550123`,
+    );
+    expect(await versions()).toEqual(before);
+  });
+});
+
+test('an import reports the first hundred of many faulty lines', async () => {
+  const good = JSON.stringify(number());
+  const faults = await faultsOf(`${good}\n${good}\n${'7\n'.repeat(300)}`);
+  expect(faults).toHaveLength(100);
+  expect(faults[0]).toMatch(/^2: phoneNumber/);
+  expect(faults[99]).toMatch(/^101: /);
+});
+
+describe('an input that is not NDJSON', () => {
+  const items = [number(), number({ phoneNumber: '+14155550124' })];
+  const page = { items, nextCursor: null };
+  const pretty = (value: unknown) => JSON.stringify(value, null, 2);
+  const inputs: [string, string | Buffer][] = [
+    ['is compressed', gzipSync(ndjson(items))],
+    ['is a JSON array', JSON.stringify(items)],
+    ['is a JSON array', pretty(items)],
+    ['is a JSON array', `\n[${items.map((item) => JSON.stringify(item)).join(',\n')}]\n`],
+    ['is a page of the API', JSON.stringify(page)],
+    [
+      'is a page of the API',
+      `{"items":[\n${items.map((item) => JSON.stringify(item)).join(',\n')}\n],"nextCursor":null}`,
+    ],
+    ['is JSON that spans several lines', pretty(page)],
+    ['is JSON that spans several lines', items.map(pretty).join('\n')],
+    ['is JSON that spans several lines', pretty(items[0]).replace('{\n', '{ ') + pretty(items[1])],
+  ];
+
+  it.each(inputs)('is rejected with one message, which says that it %s: %#', async (what, input) => {
+    expect(await faultsOf(input)).toEqual([expect.stringMatching(new RegExp(`^[12]: ${what}; convert it: `))]);
+  });
+
+  it.runIf(isInstalled('jq'))('is imported by the command in its message', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-'));
+    try {
+      for (const [, input] of inputs) {
+        const [fault = ''] = await faultsOf(input);
+        const [, command = ''] = /convert it: (.* FILE) \| branded-phone-numbers import -$/.exec(fault) ?? [];
+        await writeFile(join(folder, 'FILE'), input);
+        expect(await run(execSync(command, { cwd: folder }))).toMatchObject({ numbers: 2 });
+        await database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+      }
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+
+  it.each<[string, string | Buffer, RegExp]>([
+    ['UTF-16', Buffer.from(`\ufeff${ndjson(items)}`, 'utf16le'), /UTF-8/],
+    ['zstd', Buffer.from('28b52ffd0458', 'hex'), /UTF-8/],
+    ['zip', Buffer.from('504b030414000000080021fd', 'hex'), /UTF-8/],
+    ['CSV', 'phoneNumber,internalName\n+14155550123,x\n+14155550124,x\n', /NDJSON/],
+    ['HTML', '<!doctype html>\n<html>\n</html>\n', /NDJSON/],
+  ])('is rejected with one message if it is %s', async (_format, input, reason) => {
+    expect(await faultsOf(input)).toEqual([expect.stringMatching(reason)]);
+  });
+
+  it('is recognized by its first line only: a trailing comma or a later array is a fault of its line', async () => {
+    const [first, second] = items.map((item) => JSON.stringify(item));
+    expect(await faultsOf(`${first},\n${second},\n`)).toEqual([
+      expect.stringMatching(/^1: is not valid JSON/),
+      expect.stringMatching(/^2: is not valid JSON/),
+    ]);
+    expect(await faultsOf(`${first}\n[]\n7\n`)).toHaveLength(2);
+  });
+});

@@ -1,0 +1,114 @@
+/** What other imports and readers see while an import runs. */
+import { describe, expect, test } from 'vitest';
+import { connectTo } from '../../support/connection.js';
+import { expectDerivedToAgree } from '../../support/derived.js';
+import { until } from '../../support/until.js';
+import { database, databaseUrl, manyNumbers, number, run, stored, useDatabase } from './importing.js';
+
+useDatabase();
+
+test('two concurrent imports write each number as a whole', async () => {
+  const second = manyNumbers(1000).map((item) => ({ ...item, internalName: 'Second', reportingGroup: 'Second' }));
+  const first = second.map((item) => ({
+    ...item,
+    internalName: 'First',
+    reportingGroup: 'First',
+    carrierStatuses: [],
+  }));
+  const results = await Promise.all([run(first), run(second), run(first), run(second.toReversed())]);
+  expect(results.map(({ numbers }) => numbers)).toEqual([1000, 1000, 1000, 1000]);
+  const rows = await stored();
+  expect(rows).toHaveLength(1000);
+  for (const [i, { internal_name: name, reporting_group: group, carrier_statuses: entries }] of rows.entries()) {
+    expect(group).toBe(name);
+    const ofSecond = second.find(({ phoneNumber }) => phoneNumber === rows[i]?.phone_number)?.carrierStatuses ?? [];
+    expect(entries).toHaveLength(name === 'First' ? 0 : ofSecond.length);
+  }
+  await expectDerivedToAgree(database.$client);
+});
+
+describe('beside a transaction that holds some numbers, an import', () => {
+  const HELD = ['+10', '+11'];
+  const items = Array.from({ length: 50 }, (_, i) => number({ phoneNumber: `+1${i}0`.replace(/0$/, '') }));
+
+  test.each([
+    [
+      'has changed them',
+      `UPDATE branded_phone_numbers SET internal_name = 'Held' WHERE phone_number = ANY ('{${HELD}}')`,
+    ],
+    ['has changed an entry', `UPDATE carrier_statuses SET carrier = 'Held' WHERE phone_number = ANY ('{${HELD}}')`],
+    ['has locked them', `SELECT FROM branded_phone_numbers WHERE phone_number = ANY ('{${HELD}}') FOR UPDATE`],
+    [
+      'has put off deriving an added entry',
+      `SET LOCAL branded_phone_numbers.defer = 'on';
+       INSERT INTO carrier_statuses SELECT unnest('{${HELD}}'::text[]), 'Held', 'spamRemediation', 'approved.optIn'`,
+    ],
+  ])('that %s writes the rest, lets it go on, and writes them when it is over', async (_what, statement) => {
+    await run(items);
+    const writer = connectTo(databaseUrl);
+    await writer`BEGIN`;
+    await writer.unsafe(statement);
+    const importing = run(items.map((item) => ({ ...item, internalName: 'Imported' })));
+    const left = async () =>
+      (
+        await database.$client`SELECT phone_number FROM branded_phone_numbers WHERE internal_name <> 'Imported' ORDER BY 1`
+      ).map(({ phone_number: left }) => left);
+    await until(async () => (await left()).length === HELD.length, 'the import has written the rest', 30_000);
+    expect(await left()).toEqual(HELD);
+    await writer.unsafe(
+      `UPDATE branded_phone_numbers SET internal_name = 'New' WHERE phone_number = ANY ('{${HELD}}')`,
+    );
+    await writer.unsafe(
+      `UPDATE carrier_statuses SET carrier = 'New' WHERE phone_number = ANY ('{${HELD}}') AND carrier <> 'Held'`,
+    );
+    await writer`COMMIT`;
+    await writer.end();
+    await importing;
+    expect(await left()).toEqual([]);
+    expect((await stored()).flatMap(({ carrier_statuses: entries }) => entries)).toHaveLength(items.length);
+    await expectDerivedToAgree(database.$client);
+  });
+});
+
+test('an import fires the triggers of an operator, and leaves disabled ones disabled', async () => {
+  const sql = database.$client;
+  await sql.unsafe(`
+    CREATE TABLE fired (name text);
+    CREATE FUNCTION fire() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO fired VALUES (TG_NAME); RETURN NULL; END';
+    CREATE TRIGGER on_duty AFTER INSERT ON branded_phone_numbers FOR EACH STATEMENT EXECUTE FUNCTION fire();
+    CREATE TRIGGER off_duty AFTER INSERT ON branded_phone_numbers FOR EACH STATEMENT EXECUTE FUNCTION fire();
+    ALTER TABLE branded_phone_numbers DISABLE TRIGGER off_duty`);
+  await run([number()]);
+  await run([number({ phoneNumber: '+19' })]);
+  expect([...(await sql`SELECT DISTINCT name FROM fired`)]).toEqual([{ name: 'on_duty' }]);
+});
+
+test.each(['DISABLE', 'ENABLE ALWAYS', 'ENABLE REPLICA'])(
+  'An import beside triggers that change other numbers, with the deriving ones set to %s, leaves the list right',
+  async (setting) => {
+    await run([number({ phoneNumber: '+18' }), number({ phoneNumber: '+17' })]);
+    const sql = database.$client;
+    const triggers = () =>
+      sql`SELECT tgrelid, tgname, tgenabled FROM pg_trigger WHERE NOT tgisinternal ORDER BY tgrelid, tgname`;
+    await sql.unsafe(`
+      CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        UPDATE branded_phone_numbers SET internal_name = TG_NAME WHERE phone_number = TG_ARGV[0] AND NEW.phone_number = '+19';
+        RETURN NULL;
+      END $$;
+      CREATE TRIGGER touch_now AFTER INSERT ON branded_phone_numbers FOR EACH ROW EXECUTE FUNCTION touch('+18');
+      CREATE CONSTRAINT TRIGGER touch_later AFTER INSERT ON branded_phone_numbers DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION touch('+17');
+      ALTER TABLE branded_phone_numbers ${setting} TRIGGER derive_inserted;
+      ALTER TABLE carrier_statuses ${setting} TRIGGER derive_inserted, ${setting} TRIGGER derive_updated`);
+    const before = await triggers();
+    await run([number({ phoneNumber: '+19' }), number({ phoneNumber: '+16', carrierStatuses: [] })]);
+    const names = (await stored()).map(({ internal_name: name }) => name);
+    expect(names).toEqual(['Main Line', 'touch_later', 'touch_now', 'Main Line']);
+    await expectDerivedToAgree(sql);
+    expect(await triggers()).toEqual(before);
+    await sql.unsafe(`
+      DROP FUNCTION touch CASCADE;
+      ALTER TABLE branded_phone_numbers ENABLE TRIGGER derive_inserted;
+      ALTER TABLE carrier_statuses ENABLE TRIGGER derive_inserted, ENABLE TRIGGER derive_updated`);
+  },
+);

@@ -1,0 +1,174 @@
+/** What an import stores: every member as it is given, whatever it contains. */
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Progress } from '../../../src/operator/numbers/staging.js';
+import { inUtc } from '../../../src/operator/numbers/time.js';
+import { expectDerivedToAgree } from '../../support/derived.js';
+import {
+  database,
+  entry,
+  ID,
+  manyNumbers,
+  ndjson,
+  number,
+  one,
+  PROFILE,
+  run,
+  stored,
+  useDatabase,
+} from './importing.js';
+
+useDatabase();
+
+describe('an import', () => {
+  test('stores every member', async () => {
+    const times = { createdAt: '2026-02-03T16:49:02.748Z', updatedAt: '2026-03-03T16:49:02.748Z' };
+    const carrierStatuses = [
+      entry({ carrier: 'Verizon', detailedStatus: 'rejected.optIn', createdAt: '2026-02-04T00:00:00.000Z' }),
+      entry({ feature: 'spamRemediation', createdAt: '2026-02-03T16:49:03.043Z' }),
+    ];
+    expect(await run([number({ id: ID, reportingGroup: 'Control', carrierStatuses, ...times })])).toEqual({
+      numbers: 1,
+      carrierStatuses: 2,
+    });
+    expect(await one()).toEqual({
+      phone_number: '+14155550123',
+      id: ID,
+      business_name: 'Circle Bank',
+      profile_status: 'approved',
+      internal_name: 'Main Line',
+      branding_name_short: 'Circle Bank',
+      branding_name_long: 'Circle Bank Financial',
+      reporting_group: 'Control',
+      status: 'rejected',
+      carrier_statuses: carrierStatuses.toReversed(),
+      created_at: times.createdAt,
+      updated_at: times.updatedAt,
+    });
+  });
+
+  test('generates ids and times that are omitted', async () => {
+    await run([number()]);
+    const { id, created_at, updated_at, carrier_statuses } = await one();
+    expect(id).toMatch(/^[0-9a-f-]{36}$/);
+    expect(Date.now() - Date.parse(created_at)).toBeLessThan(60_000);
+    expect([updated_at, carrier_statuses[0].createdAt]).toEqual([created_at, created_at]);
+  });
+
+  test.each(['approved', 'nonsense', null, 7, { a: { a: 1 } }])(
+    'has its status derived, whatever it gives: %j',
+    async (status) => {
+      await run([number({ status, carrierStatuses: [entry({ detailedStatus: 'pending.optIn' })] })]);
+      expect(await one()).toMatchObject({ status: 'submitted for review' });
+    },
+  );
+
+  test('accepts CRLF, a byte order mark, blank lines and a missing last line end', async () => {
+    const lines = manyNumbers(3).map((item) => JSON.stringify(item));
+    expect(await run(`\ufeff${lines.join('\r\n \t\r\n\n')}`, {}, 1)).toMatchObject({ numbers: 3 });
+    expect(await stored()).toHaveLength(3);
+  });
+
+  test('accepts joined files, each with its byte order mark', async () => {
+    const files = manyNumbers(3).map((item) => `\ufeff${JSON.stringify(item)}\n`);
+    expect(await run(files.join(''), {}, 1)).toMatchObject({ numbers: 3 });
+  });
+
+  test('accepts an empty input', async () => {
+    expect(await run('')).toEqual({ numbers: 0, carrierStatuses: 0 });
+  });
+
+  test.each(['back\\slash', '\\N', '\\.', '"quoted"', '{a,b}', 'NULL', "O'Neil; DROP", '🏦 Bänk', ' '])(
+    'keeps the name %j as it is, in every place',
+    async (name) => {
+      const businessProfile = { ...PROFILE, businessName: name, status: name };
+      const names = { internalName: name, brandingNameShort: name, brandingNameLong: name, reportingGroup: name };
+      await run([number({ businessProfile, ...names, carrierStatuses: [entry({ carrier: name })] })]);
+      const { business_name, profile_status, ...row } = await one();
+      expect([
+        business_name,
+        profile_status,
+        row.internal_name,
+        row.branding_name_short,
+        row.branding_name_long,
+      ]).toEqual(Array(5).fill(name));
+      expect([row.reporting_group, row.carrier_statuses[0].carrier]).toEqual([name, name]);
+    },
+  );
+
+  test.each([
+    ['2026-02-03T16:49:02Z', '2026-02-03T16:49:02.000Z'],
+    ['2026-02-03t16:49:02.7489999z', '2026-02-03T16:49:02.749Z'],
+    ['2026-12-31T23:59:59.9995Z', '2027-01-01T00:00:00.000Z'],
+    ['0000-12-31T23:59:59.9999Z', '0001-01-01T00:00:00.000Z'],
+    ['2026-02-03T16:49:02.5+02:00', '2026-02-03T14:49:02.500Z'],
+    ['2026-02-03T16:49:02+23:59', '2026-02-02T16:50:02.000Z'],
+    ['2024-02-29T23:59:59.999Z', '2024-02-29T23:59:59.999Z'],
+    ['0001-01-01T00:00:00Z', '0001-01-01T00:00:00.000Z'],
+    ['9999-12-31T23:59:59.9994Z', '9999-12-31T23:59:59.999Z'],
+  ])('may give the time %s', async (given, expected) => {
+    await run([number({ createdAt: given, updatedAt: given, carrierStatuses: [entry({ createdAt: given })] })]);
+    const { created_at, updated_at, carrier_statuses } = await one();
+    expect([created_at, updated_at, carrier_statuses[0].createdAt]).toEqual(Array(3).fill(expected));
+  });
+
+  test('rounds times to milliseconds as PostgreSQL does', async () => {
+    const day = fc.date({ min: new Date('0001-01-02'), max: new Date('9999-12-30'), noInvalidDate: true });
+    const fraction = fc.oneof(
+      fc.integer({ min: 0, max: 999_999_999 }).map((each) => String(each).padStart(9, '0')),
+      fc.integer({ min: 0, max: 9999 }).map((each) => `${String(each).padStart(4, '0').slice(0, 3)}5`),
+      fc.constantFrom('4995', '9995', '9994999', '9994995', '9994994', '0004995', '0'),
+    );
+    const time = fc
+      .tuple(day, fraction, fc.constantFrom('Z', '+05:30', '-15:59'))
+      .map(([date, digits, offset]) => `${date.toISOString().slice(0, 19)}.${digits}${offset}`);
+    const given = fc.sample(time, 2000);
+    const rows = await database.$client<{ given: string; rounded: string }[]>`
+      SELECT given, rfc3339(given::timestamptz(3)) AS rounded FROM unnest(${given}::text[]) AS given`;
+    expect(rows.filter(({ given: text, rounded }) => inUtc(text) !== rounded)).toEqual([]);
+  });
+
+  test('derives the right postings for 5,000 numbers of every shape', async () => {
+    const items = manyNumbers(5000);
+    const carrierStatuses = items.reduce((sum, item) => sum + item.carrierStatuses.length, 0);
+    expect(await run(items, {}, 65_536)).toEqual({ numbers: 5000, carrierStatuses });
+    const rows = await stored();
+    const byPhoneNumber = new Map(items.map((item) => [item.phoneNumber, item]));
+    for (const row of rows) {
+      const item = byPhoneNumber.get(row.phone_number);
+      expect(row).toMatchObject({ internal_name: item?.internalName, reporting_group: item?.reportingGroup });
+      expect(new Set(row.carrier_statuses)).toEqual(new Set(item?.carrierStatuses));
+    }
+    expect(rows).toHaveLength(5000);
+    await expectDerivedToAgree(database.$client);
+  });
+
+  test('reports progress while it reads and while it writes', async () => {
+    const file = ndjson(manyNumbers(100));
+    const progress: Progress[] = [];
+    await run(file, { onProgress: (now: Progress) => progress.push(now) });
+    expect(progress.length).toBeGreaterThan(10);
+    expect(progress.at(-1)).toEqual({ bytes: Buffer.byteLength(file), written: 100, toWrite: 100 });
+    for (const member of ['bytes', 'written'] as const) {
+      const values = progress.map((now) => now[member]);
+      expect(values).toEqual(values.toSorted((a, b) => a - b));
+    }
+  });
+
+  test('reads "" as null', async () => {
+    const empty = { internalName: '', brandingNameShort: '', brandingNameLong: '', reportingGroup: '' };
+    await run([number(empty)]);
+    expect(await one()).toMatchObject({
+      internal_name: null,
+      branding_name_short: null,
+      branding_name_long: null,
+      reporting_group: null,
+    });
+  });
+
+  test('accepts an ignored member of any depth', async () => {
+    const line = JSON.stringify(number({ internalName: '\u00e9' })).replace('é', '\\u00e9');
+    const status = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
+    expect(await run(line.replace('{', `{"status":${status},`), {}, 65_536)).toMatchObject({ numbers: 1 });
+  });
+});

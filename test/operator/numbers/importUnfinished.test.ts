@@ -1,0 +1,215 @@
+/** What an import or a delete leaves behind if it ends early, and how it is finished. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import type { Sql } from 'postgres';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
+import { migrateDatabase } from '../../../src/database/migrations.js';
+import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
+import { importNumbers } from '../../../src/operator/numbers/import.js';
+import { Unfinished } from '../../../src/operator/numbers/staging.js';
+import { runSteps } from '../../../src/operator/numbers/steps.js';
+import { migrationsFolder } from '../../../src/packageFolder.js';
+import { useCommand } from '../../support/command.js';
+import { connectTo } from '../../support/connection.js';
+import { expectDerivedToAgree } from '../../support/derived.js';
+import { type PostgresServer, startPostgres } from '../../support/postgresServer.js';
+import { until } from '../../support/until.js';
+import { manyNumbers, ndjson } from './importing.js';
+
+/** Some four steps, two at a time. */
+const COUNT = 800;
+const before = manyNumbers(COUNT).map((item) => ({ ...item, internalName: 'Before' }));
+const file = before.map((item, i) => ({
+  ...item,
+  internalName: 'After',
+  carrierStatuses: before[COUNT - 1 - i]?.carrierStatuses,
+}));
+const bytes = (items: unknown[]) => Readable.from([Buffer.from(ndjson(items))]);
+
+const command = useCommand();
+let server: PostgresServer;
+let sql: Sql;
+const environment = () => ({ DATABASE_URL: server.url });
+
+beforeAll(async () => {
+  server = await startPostgres();
+  await migrateDatabase(server.url, migrationsFolder);
+  await writeFile(join(command.folder, 'file.ndjson'), ndjson(file));
+});
+afterAll(() => server.remove());
+beforeEach(async () => {
+  sql = connectTo(server.url);
+  await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+  await withDatabase((database) => importNumbers(database, bytes(before)));
+});
+afterEach(() => sql.end());
+
+async function withDatabase<T>(work: (database: ReturnType<typeof openDatabase>) => Promise<T>): Promise<T> {
+  const database = openDatabase(server.url);
+  return work(database).finally(() => closeDatabase(database));
+}
+
+/** How many numbers are as the file has them; the rest are as before, each as a whole. */
+async function written(): Promise<number> {
+  const rows = await sql`
+    SELECT internal_name AS name, phone_number, (
+      SELECT count(*)::int FROM carrier_statuses AS entry WHERE entry.phone_number = number.phone_number
+    ) AS entries FROM branded_phone_numbers AS number`;
+  const entriesOf = (items: { phoneNumber: string; carrierStatuses?: unknown[] | undefined }[]) =>
+    new Map(items.map(({ phoneNumber, carrierStatuses = [] }) => [phoneNumber, carrierStatuses.length]));
+  const expected = { Before: entriesOf(before), After: entriesOf(file) };
+  for (const { name, phone_number: phoneNumber, entries } of rows)
+    expect(entries).toBe(expected[name as keyof typeof expected].get(phoneNumber));
+  await expectDerivedToAgree(sql);
+  return rows.filter(({ name }) => name === 'After').length;
+}
+
+/** Starts the import as a process, and waits until it has written some numbers. */
+async function startImport() {
+  // The import meets a number that it can't have yet at its end.
+  const holder = connectTo(server.url);
+  await holder`BEGIN`;
+  await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${file[COUNT - 1]?.phoneNumber ?? ''} FOR UPDATE`;
+  const running = command.start(['import', 'file.ndjson'], environment());
+  const some = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = 'After' LIMIT 1`;
+  await until(async () => (await some()).length > 0, 'the import writes', 60_000);
+  return { ...running, holder };
+}
+
+async function expectTheSameToFinishIt(): Promise<void> {
+  const { code, stdout } = await command.run(['import', 'file.ndjson'], '', { environment: environment() });
+  expect([code, stdout]).toEqual([0, expect.stringContaining(`imported ${COUNT} numbers, `)]);
+  expect(await written()).toBe(COUNT);
+}
+
+describe('an import whose input fails', () => {
+  it('changes nothing', async () => {
+    async function* failing() {
+      yield Buffer.from(ndjson(file.slice(0, COUNT / 2)));
+      throw new Error('the disk is gone');
+    }
+    const importing = withDatabase((database) => importNumbers(database, Readable.from(failing())));
+    await expect(importing).rejects.toThrow('the disk is gone');
+    expect(await written()).toBe(0);
+  });
+});
+
+describe('an import that ends while writing', () => {
+  it.each(['SIGINT', 'SIGTERM'] as const)(
+    'reports how many numbers are done, and is finished by the same import, after %s',
+    async (signal) => {
+      const { child, finished, holder } = await startImport();
+      child.kill(signal);
+      const { code, stdout, stderr } = await finished;
+      await holder.end();
+      const done = await written();
+      expect([code, stdout]).toEqual([1, '']);
+      expect(stderr).toBe(
+        `stopped by ${signal}\nimported ${done} of ${COUNT} numbers; run the same import again to finish it\n`,
+      );
+      expect(done).toBeGreaterThan(0);
+      await expectTheSameToFinishIt();
+    },
+  );
+
+  it('leaves each number as it was or as the file has it after kill -9', async () => {
+    const { child, finished, holder } = await startImport();
+    child.kill('SIGKILL');
+    await finished;
+    await holder.end();
+    const sessions = () => sql`SELECT FROM pg_stat_activity WHERE application_name LIKE ${`% ${child.pid}`}`;
+    await until(async () => (await sessions()).length === 0, 'its sessions end', 30_000);
+    expect(await written()).toBeLessThan(COUNT);
+    await expectTheSameToFinishIt();
+  });
+
+  it('reports the error if PostgreSQL has one that persists, such as a full disk', async () => {
+    await sql.unsafe(`
+      CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
+      CREATE TRIGGER fail BEFORE UPDATE ON branded_phone_numbers FOR EACH ROW
+      WHEN (NEW.phone_number = '${file[COUNT - 1]?.phoneNumber}') EXECUTE FUNCTION fail()`);
+    const { code, stdout, stderr } = await command.run(['import', 'file.ndjson'], '', { environment: environment() });
+    await sql`DROP FUNCTION fail CASCADE`;
+    expect([code, stdout, stderr]).toEqual([
+      1,
+      '',
+      `could not extend file: No space left on device\nimported ${await written()} of ${COUNT} numbers; run the same import again to finish it\n`,
+    ]);
+    await expectTheSameToFinishIt();
+  });
+});
+
+describe('an import that loses PostgreSQL while writing', () => {
+  it('continues after its sessions were terminated', async () => {
+    const { child, finished, holder } = await startImport();
+    const end = () =>
+      sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE ${`% ${child.pid}`}`;
+    expect((await end()).length).toBeGreaterThan(0);
+    await holder.end();
+    expect(await finished).toMatchObject({ code: 0, stderr: '' });
+    expect(await written()).toBe(COUNT);
+  });
+
+  it.each(['SIGINT', 'SIGKILL'] as const)(
+    'continues after PostgreSQL was stopped by %s and started again',
+    async (signal) => {
+      const { finished, holder } = await startImport();
+      await server.stop(signal);
+      await holder.end({ timeout: 0 });
+      await sql.end({ timeout: 0 });
+      await server.start();
+      sql = connectTo(server.url);
+      expect(await finished).toMatchObject({ code: 0, stderr: '' });
+      expect(await written()).toBe(COUNT);
+    },
+  );
+});
+
+describe('steps', () => {
+  it('give up after a minute of reconnecting to a server that takes no writes', async () => {
+    const now = performance.now.bind(performance);
+    let skipped = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
+    const rows = [{ key: '+19', json: '' }];
+    const writing = withDatabase((database) =>
+      runSteps(database, {
+        take: () => rows.splice(0),
+        lock: async () => [],
+        async write(sql) {
+          skipped += 20_000;
+          await sql`SET LOCAL transaction_read_only = on`;
+          await sql`DELETE FROM branded_phone_numbers`;
+        },
+      }),
+    ).finally(() => clock.mockRestore());
+    await expect(writing).rejects.toThrow(/read-only transaction/);
+  });
+});
+
+describe('a delete that ends while writing', () => {
+  it('reports how many numbers are done, and is finished with --if-exists', async () => {
+    const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
+    const stop = new AbortController();
+    const deleting = withDatabase((database) =>
+      deleteNumbers(database, Readable.from([Buffer.from(lines)]), {
+        jobs: 1,
+        signal: stop.signal,
+        onProgress: ({ written }) => written > 0 && stop.abort(new Error('stopped')),
+      }),
+    );
+    const error = await deleting.catch((thrown) => thrown);
+    const left = (await sql`SELECT FROM branded_phone_numbers`).length;
+    expect(error).toBeInstanceOf(Unfinished);
+    expect(error.message).toBe(
+      `deleted ${COUNT - left} of ${COUNT} numbers; run the same delete again with --if-exists to finish it`,
+    );
+    expect(left).toBeGreaterThan(0);
+    await expectDerivedToAgree(sql);
+    const finish = await command.run(['delete', '--if-exists'], lines, { environment: environment() });
+    expect(finish).toMatchObject({ code: 0, stdout: `deleted ${left} numbers\n` });
+    expect(await sql`SELECT FROM items`).toHaveLength(0);
+  });
+});

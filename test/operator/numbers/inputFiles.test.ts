@@ -1,0 +1,20 @@
+import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { expect, test } from 'vitest';
+import { openInputFiles } from '../../../src/operator/numbers/inputFiles.js';
+import { UserError } from '../../../src/userError.js';
+
+test('input files are read to their end if they grow, and rejected if they are truncated meanwhile', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-input-'));
+  const name = join(folder, 'numbers.ndjson');
+  await writeFile(name, 'first\nsecond\n');
+  const shorter = await openInputFiles([name]);
+  await truncate(name, 6);
+  await expect(buffer(shorter.stream)).rejects.toThrow(UserError);
+  const longer = await openInputFiles([name]);
+  await writeFile(name, 'second\n', { flag: 'a' });
+  expect(String(await buffer(longer.stream))).toBe('first\nsecond\n');
+  await rm(folder, { recursive: true });
+});

@@ -1,0 +1,198 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import express from 'express';
+import request from 'supertest';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { contract } from '../../src/contract.js';
+import { packageFolder } from '../../src/packageFolder.js';
+import { docs } from '../../src/service/docs.js';
+
+const app = express()
+  .use(docs({ AUTH: 'none' }))
+  .use((_request, response) => {
+    response.status(404).json({ from: 'the API' });
+  });
+
+describe('the documentation', () => {
+  test('is the target of the redirect from the root', async () => {
+    const answer = await request(app).get('/').expect(303);
+    expect(new URL(String(answer.headers.location), 'http://host/').pathname).toBe('/docs');
+  });
+
+  test('is at /docs, and /docs/ redirects there', async () => {
+    const answer = await request(app)
+      .get('/docs')
+      .expect(200)
+      .expect('Content-Type', /^text\/html/);
+    expect(answer.text).toContain('<title>Branded Phone Numbers</title>');
+    const slash = await request(app).get('/docs/').expect(303);
+    expect(new URL(String(slash.headers.location), 'http://host/docs/').pathname).toBe('/docs');
+  });
+
+  test('refers only to existing files, at relative addresses on this host', async () => {
+    const { text } = await request(app).get('/docs');
+    const references = [...text.matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1] ?? '');
+    expect(references.length).toBeGreaterThan(5);
+    for (const reference of references) {
+      expect(reference).not.toMatch(/^\/|:/);
+      await request(app).get(`/${reference}`).expect(200);
+    }
+  });
+
+  test('does not serve the demo page of Swagger UI', async () => {
+    await request(app).get('/docs/index.html').expect(404);
+    await request(app).get('/docs/swagger-initializer.js').expect(404);
+  });
+
+  test('allows only scripts, styles and requests of this host', async () => {
+    const { headers } = await request(app).get('/docs');
+    const policy = String(headers['content-security-policy']);
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("script-src 'self';");
+    expect(policy).toContain("style-src 'self'");
+    expect(policy).not.toContain('unsafe');
+    expect(policy).not.toContain('upgrade-insecure-requests');
+    expect(headers['x-content-type-options']).toBe('nosniff');
+  });
+});
+
+describe('the document', () => {
+  const file = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
+  const served = async (settings: Parameters<typeof docs>[0]) => {
+    const app = express().use(docs(settings));
+    const json = await request(app)
+      .get('/openapi.json')
+      .expect(200)
+      .expect('Content-Type', /^application\/json/);
+    const yaml = await request(app)
+      .get('/openapi.yaml')
+      .buffer()
+      .parse(asText)
+      .expect('Content-Type', /^application\/yaml/);
+    expect(parse(yaml.body)).toEqual(json.body);
+    // For readers, too: texts of several lines are not folded.
+    expect(yaml.body).toMatch(/^openapi: .*\ninfo:\n( {2}.*\n)+ {2}description: \|\n/);
+    return json.body;
+  };
+
+  test('is that of the file, except for the settings of the deployment', async () => {
+    const { servers, security, info, components, ...rest } = await served({ AUTH: 'api-key' });
+    const { securitySchemes } = parse(file).components;
+    expect({ ...rest, servers, info, components, security: parse(file).security }).toEqual(parse(file));
+    expect(security).toEqual([{ bearer: [] }, { apiKey: [] }]);
+    expect(components.securitySchemes).toEqual(securitySchemes);
+    expect([info.contact, servers]).toEqual([undefined, [expect.objectContaining({ url: '/' })]]);
+  });
+
+  test('has no security scheme if no key is needed', async () => {
+    const { security, components } = await served({ AUTH: 'none' });
+    expect([security, components.securitySchemes]).toEqual([[], undefined]);
+  });
+
+  test('has the address that clients use, and the contact', async () => {
+    const PUBLIC_URL = 'https://numbers.test/telephony';
+    const { servers, info } = await served({ AUTH: 'none', PUBLIC_URL, CONTACT: 'api@numbers.test' });
+    expect([servers, info.contact]).toEqual([[{ url: PUBLIC_URL }], { email: 'api@numbers.test' }]);
+    const linked = await served({ AUTH: 'none', CONTACT: 'https://numbers.test/help' });
+    expect(linked.info.contact).toEqual({ url: 'https://numbers.test/help' });
+  });
+
+  test('is also served in OpenAPI 3.0, for tools that do not read 3.1', async () => {
+    const app = express().use(docs({ AUTH: 'none', PUBLIC_URL: 'https://numbers.test' }));
+    const { openapi, servers, security, components } = (await request(app).get('/openapi-3.0.json').expect(200)).body;
+    expect([openapi, servers, security]).toEqual(['3.0.3', [{ url: 'https://numbers.test' }], []]);
+    expect(components.schemas.BrandedPhoneNumber.properties.internalName).toMatchObject({
+      type: 'string',
+      nullable: true,
+    });
+  });
+
+  test.each(['/openapi.yaml', '/openapi.json', '/openapi-3.0.json'])(
+    'at %s can be read by tools on other hosts, and is sent once',
+    async (path) => {
+      const first = await request(app).get(path).expect('Access-Control-Allow-Origin', '*').expect('ETag', /^W\/"/);
+      await request(app).get(path).set('If-None-Match', String(first.headers.etag)).expect(304);
+    },
+  );
+});
+
+describe('the pages about problems', () => {
+  const problems = Object.entries(contract['x-problems']);
+
+  test('list every problem type', async () => {
+    const { text } = await request(app)
+      .get('/problems')
+      .expect(200)
+      .expect('Content-Type', /^text\/html/);
+    for (const [name, { title }] of problems) expect(text).toContain(`<a href="problems/${name}">${title}</a>`);
+  });
+
+  test.each(problems)('explain %s with an example', async (name, { title, status }) => {
+    const { text } = await request(app)
+      .get(`/problems/${name}`)
+      .expect(200)
+      .expect('Content-Type', /^text\/html/);
+    expect(text).toContain(`<h1>${title}</h1>`);
+    expect(text).toContain(`Status ${status}`);
+    expect(text).toContain(`&#34;type&#34;: &#34;/problems/${name}&#34;`);
+    expect(text).toContain('href="../docs"');
+  });
+
+  test('are the target of the redirect from /problems/', async () => {
+    const { headers } = await request(app).get('/problems/').expect(303);
+    expect(new URL(String(headers.location), 'http://host/problems/').pathname).toBe('/problems');
+  });
+
+  test('tell people that a problem is unknown, and leave programs to the API', async () => {
+    const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
+    const page = await request(app)
+      .get('/problems/no-such-problem')
+      .set('Accept', browser)
+      .expect(404)
+      .expect('Content-Type', /^text\/html/)
+      .expect('Vary', /Accept/)
+      .expect('Content-Security-Policy', /default-src 'none'/);
+    expect(page.text).toContain('<a href="../problems">');
+    for (const accept of ['*/*', 'application/json', 'application/problem+json, text/html;q=0.5']) {
+      await request(app)
+        .get('/problems/no-such-problem')
+        .set('Accept', accept)
+        .expect(404, { from: 'the API' })
+        .expect('Vary', 'Accept');
+    }
+  });
+
+  test('show code as code, and escape HTML', async () => {
+    const { text } = await request(app).get('/problems/unauthorized');
+    expect(text).toContain('<code>Authorization: Bearer &#60;key&#62;</code>');
+    expect(text).not.toContain('<key>');
+  });
+});
+
+describe('everything else', () => {
+  test.each([
+    '/problems/no-such-problem',
+    '/problems/toString',
+    '/problems/invalid-request/',
+    '/Docs',
+    '/docs/no-such-file',
+    '/v1/brandedPhoneNumbers',
+  ])('such as %s is left to the API', async (path) => {
+    const answer = await request(app).get(path).expect(404);
+    expect(answer.body).toEqual({ from: 'the API' });
+  });
+
+  test('such as another method is left to the API', async () => {
+    await request(app).post('/docs').expect(404, { from: 'the API' });
+  });
+});
+
+function asText(response: request.Response, done: (error: Error | null, text: string) => void) {
+  let text = '';
+  response.setEncoding('utf8');
+  response.on('data', (chunk: string) => {
+    text += chunk;
+  });
+  response.on('end', () => done(null, text));
+}

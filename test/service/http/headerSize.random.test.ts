@@ -1,0 +1,137 @@
+/** The headers of a response, all together: proxies keep 4 KB for them, and nginx responds with 502 above that. */
+import { Agent, type IncomingMessage, request } from 'node:http';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
+import { useListeningService } from '../../support/listening.js';
+import { numberWith, write } from '../../support/numbers.js';
+import { freePort } from '../../support/port.js';
+import { hasNginx, startNginx } from './nginx.js';
+
+const MAX_BYTES = 3500;
+const MAX_LINK = 2400;
+const LIST = '/v1/brandedPhoneNumbers';
+const NAME = 'Main Line';
+/** As long as a host name can be. */
+const ORIGIN = `https://${Array(4).fill('a'.repeat(62)).join('.')}.a:65535`;
+/** What makes the other headers as long as they can be. */
+const longest = { Origin: ORIGIN, 'X-Request-Id': 'x'.repeat(128), 'Accept-Encoding': 'gzip' };
+
+const settings = { CORS_ORIGINS: ORIGIN, RATE_LIMIT_PER_SECOND: '1000000', KEEP_ALIVE_SECONDS: '86400' };
+const services = {
+  'without PUBLIC_URL': useListeningService(settings),
+  'with PUBLIC_URL': useListeningService({ ...settings, PUBLIC_URL: 'https://numbers.example/telephony' }),
+  'with keys': useListeningService({ ...settings, AUTH: 'api-key' }),
+};
+const agent = new Agent({ keepAlive: true });
+
+beforeAll(async () => {
+  for (const { databaseUrl } of Object.values(services)) {
+    const database = openDatabase(databaseUrl);
+    const numbers = Array.from({ length: 30 }, (_, i) =>
+      numberWith({ phoneNumber: `+14155550${100 + i}`, internalName: NAME }),
+    );
+    await write(database, numbers);
+    await closeDatabase(database);
+  }
+});
+afterAll(() => agent.destroy());
+
+async function send(url: string, method = 'GET', headers: Record<string, string> = {}): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request(url, { method, headers, agent }, (response) => {
+      response.resume().once('end', () => resolve(response));
+    })
+      .once('error', reject)
+      .end();
+  });
+}
+
+/** Bytes from the status line to the empty line. */
+function headerBytes({ statusCode, statusMessage, rawHeaders }: IncomingMessage): number {
+  const lines = rawHeaders.reduce((bytes, text) => bytes + text.length + 2, 0);
+  return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n\r\n`.length + lines;
+}
+
+/** A query with a next page, and names that no number has, which add `bytes` to it. */
+function queryWith(bytes: number): string {
+  const [name, least] = ['&internalName=', 20];
+  const whole = Math.max(0, Math.floor((bytes - least) / (name.length + 200)));
+  const rest = bytes - whole * (name.length + 200) - name.length;
+  return `?size=25&internalName=Main+Line${`${name}${'x'.repeat(200)}`.repeat(whole)}${name}${'y'.repeat(rest)}`;
+}
+
+/** Returns the argument of `queryWith` for the longest query that a Link repeats. */
+async function longestQuery(url: string): Promise<number> {
+  const { headers } = await send(`${url}${LIST}${queryWith(100)}`);
+  return 100 + MAX_LINK - String(headers.link).length;
+}
+
+describe.each(Object.entries(services).slice(0, 2))('%s, the longest Link', (_name, service) => {
+  it('is sent, and one that is longer by a byte is left out', async () => {
+    const bytes = await longestQuery(service.url);
+    const response = await send(`${service.url}${LIST}${queryWith(bytes)}`, 'GET', longest);
+    expect([response.statusCode, response.headers.link?.length]).toEqual([200, MAX_LINK]);
+    expect(headerBytes(response)).toBeLessThan(MAX_BYTES);
+    const longer = await send(`${service.url}${LIST}${queryWith(bytes + 1)}`, 'GET', longest);
+    expect([longer.statusCode, longer.headers.link]).toEqual([200, undefined]);
+  });
+});
+
+describe('the headers of a response to any request', () => {
+  const token = fc.stringMatching(/^[a-z-]{1,300}$/);
+  const value = fc.oneof(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 255 }), fc.constant(NAME));
+  const name = fc.constantFrom('internalName', 'carrier', 'reportingGroup', 'nextCursor', 'size', 'unknown');
+  const query = fc.oneof(
+    fc.array(fc.tuple(name, value), { maxLength: 50 }).map((pairs) => `?${new URLSearchParams(pairs)}`),
+    fc.integer({ min: 20, max: 5000 }).map(queryWith),
+  );
+  const headers = fc.record({
+    ...{ Origin: fc.constantFrom(ORIGIN, 'https://other.example') },
+    ...{ 'X-Request-Id': token, 'Accept-Encoding': fc.constantFrom('br', 'gzip', 'identity') },
+    ...{ 'If-None-Match': fc.constantFrom('*', '"x"'), Authorization: token },
+    ...{ 'Access-Control-Request-Method': fc.constant('GET') },
+    'Access-Control-Request-Headers': fc.array(token, { maxLength: 15 }).map((names) => names.join(',')),
+  });
+
+  it('take less than 3,500 bytes', async () => {
+    const statuses = new Set<number | undefined>();
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom(...Object.values(services)),
+        fc.constantFrom('GET', 'GET', 'HEAD', 'OPTIONS', 'POST'),
+        fc.constantFrom(LIST, LIST, LIST, `${LIST}/+14155550123`),
+        query,
+        headers,
+        async ({ url }, method, path, query, sent) => {
+          const response = await send(`${url}${path}${query}`, method, sent);
+          statuses.add(response.statusCode);
+          expect(headerBytes(response)).toBeLessThan(MAX_BYTES);
+        },
+      ),
+      { numRuns: 300 * inject('tries') },
+    );
+    for (const status of [200, 204, 304, 400, 401, 404, 405]) expect(statuses).toContain(status);
+  });
+});
+
+describe.skipIf(!hasNginx)('nginx with its defaults', () => {
+  it('forwards the longest headers', async () => {
+    const port = await freePort();
+    const service = services['with PUBLIC_URL'];
+    const stop = await startNginx(port, service.url);
+    const url = `http://127.0.0.1:${port}/numbers${LIST}`;
+    const bytes = await longestQuery(service.url);
+    const statuses = [];
+    for (const more of [0, 1, 800, 1200, 1600]) {
+      statuses.push((await send(`${url}${queryWith(bytes + more)}`, 'GET', longest)).statusCode);
+    }
+    const preflight = {
+      'Access-Control-Request-Method': 'GET',
+      'Access-Control-Request-Headers': `x-${'x'.repeat(2398)}`,
+    };
+    statuses.push((await send(url, 'OPTIONS', { ...longest, ...preflight })).statusCode);
+    await stop();
+    expect(statuses).toEqual([200, 200, 200, 200, 200, 204]);
+  });
+});

@@ -1,0 +1,42 @@
+/** An nginx with its defaults in front of a service, which it shows below `/numbers/`. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { isListening } from '../../support/port.js';
+import { isInstalled } from '../../support/programs.js';
+
+export const hasNginx = isInstalled('nginx');
+
+/** Starts nginx on `port` of 127.0.0.1, in front of the service at `url`; returns what ends it. */
+export async function startNginx(port: number, url: string): Promise<() => Promise<void>> {
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-nginx-'));
+  // Its workers run as another user where it is started by root.
+  await chmod(folder, 0o755);
+  const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    (kind) => `${kind}_temp_path ${folder}/${kind};`,
+  );
+  const settings = `
+    daemon off;
+    pid ${folder}/pid;
+    events {}
+    http {
+      access_log off;
+      ${places.join(' ')}
+      server {
+        listen 127.0.0.1:${port};
+        location /numbers/ { proxy_pass ${url}/; }
+      }
+    }`;
+  await writeFile(join(folder, 'nginx.conf'), settings);
+  const options = ['-p', folder, '-e', `${folder}/error.log`, '-c', join(folder, 'nginx.conf')];
+  const child = spawn('nginx', options, { stdio: ['ignore', 'ignore', 'inherit'] });
+  await isListening(port);
+  return async () => {
+    const ended = once(child, 'exit');
+    child.kill();
+    await ended;
+    await rm(folder, { recursive: true });
+  };
+}

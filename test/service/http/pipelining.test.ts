@@ -1,0 +1,121 @@
+/** Connections on which requests wait for each other: pipelined, never read, or reset. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
+import { metricOf, useListeningService } from '../../support/listening.js';
+import { CARRIERS, FEATURES, numberWith, write } from '../../support/numbers.js';
+import { until } from '../../support/until.js';
+import { withinASecond } from '../../support/withinASecond.js';
+
+const SLOTS = 2;
+const PAGE = '/v1/brandedPhoneNumbers?size=100';
+const FILE = '/docs/swagger-ui-bundle.js';
+const limited = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+const small = useListeningService({ MAX_REQUESTS_IN_FLIGHT: String(SLOTS) });
+
+const sockets: Socket[] = [];
+afterEach(() => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+});
+
+async function open({ url }: { url: string }): Promise<Socket> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).on('error', () => {});
+  sockets.push(socket);
+  await once(socket, 'connect');
+  return socket;
+}
+
+const request = (path: string, client = '203.0.113.1') =>
+  `GET ${path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${client}\r\n\r\n`;
+
+it('pipelined requests get their responses in order, each the same as alone', async () => {
+  const statuses = await withinASecond(async () => {
+    const socket = await open(limited);
+    let text = '';
+    socket.setEncoding('latin1').on('data', (chunk) => {
+      text += chunk;
+    });
+    socket.write(request('/v1/brandedPhoneNumbers').repeat(12) + request('/nowhere') + request('/healthz'));
+    await until(() => text.endsWith('{"status":"alive"}'), 'the last response');
+    return [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1]);
+  });
+  expect(statuses).toEqual([...Array(10).fill('200'), '429', '429', '404', '200']);
+});
+
+describe('complete requests get their responses', () => {
+  it.each<[string, (socket: Socket) => unknown, string[]]>([
+    ['if the client then closes its sending side', (socket) => socket.end(), ['200', '404']],
+    ['if bytes follow that are not a request', (socket) => socket.write('garbage\r\n\r\n'), ['200', '404', '400']],
+    ['if half a request follows', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
+  ])('%s, and the connection is closed', async (_name, proceed, expected) => {
+    const socket = await open(limited);
+    let text = '';
+    socket.setEncoding('latin1').on('data', (chunk) => {
+      text += chunk;
+    });
+    socket.write(request(PAGE, '203.0.113.9') + request('/nowhere'));
+    proceed(socket);
+    // Sooner than an idle connection would be.
+    await once(socket, 'close', { signal: AbortSignal.timeout(5000) });
+    expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual(expected);
+  });
+});
+
+it('connections that are reset with 300 requests each release all slots of the concurrency limit', async () => {
+  for (let i = 0; i < 7; i++) {
+    const socket = await open(limited);
+    socket.write(Array.from({ length: 300 }, (_, j) => request(PAGE, `10.0.${i}.${j % 250}`)).join(''));
+    await sleep(5 * i);
+    socket.resetAndDestroy();
+  }
+  await until(async () => (await metricOf(limited, 'http_requests_in_flight')) === 0, 'all slots are free');
+});
+
+describe('clients that never read', () => {
+  beforeAll(async () => {
+    const database = openDatabase(small.databaseUrl);
+    const carrierStatuses = CARRIERS.flatMap((carrier) => FEATURES.map((feature) => ({ carrier, feature })));
+    const createdAt = '2026-02-03T16:49:03.043Z';
+    const entries = carrierStatuses.map((each) => ({ ...each, detailedStatus: 'approved.optIn' as const, createdAt }));
+    const numbers = Array.from({ length: 100 }, (_, i) =>
+      numberWith({ phoneNumber: `+14155550${100 + i}`, carrierStatuses: entries }),
+    );
+    await write(database, numbers);
+    await closeDatabase(database);
+  });
+
+  // More than the system buffers for a client that does not read.
+  it.each([
+    ['a page behind files', request(FILE).repeat(6) + request(PAGE)],
+    ['many pages', request(PAGE).repeat(80)],
+  ])('occupy no slots with %s, and other clients are served', async (_name, requests) => {
+    for (let i = 0; i < SLOTS; i++) (await open(small)).pause().write(requests);
+    // Both slots may be occupied until the system has taken as much as its buffers hold.
+    let served = 0;
+    await until(async () => {
+      served = (await fetch(`${small.url}/v1/brandedPhoneNumbers`)).status === 200 ? served + 1 : 0;
+      return served === 10;
+    }, 'ten requests in a row succeed');
+    await until(async () => (await metricOf(small, 'http_requests_in_flight')) === 0, 'all slots are free');
+  });
+
+  it('have a bounded number of requests waiting; the connection with one more is closed', async () => {
+    // Some 1,500 requests are read at once from a connection, and no more until those have their responses.
+    const many = await Promise.all(Array.from({ length: 12 }, () => open(small)));
+    let closed = 0;
+    for (const socket of many) {
+      socket.once('close', () => closed++);
+      socket.write(request(FILE).repeat(6));
+      await sleep(50);
+      socket.pause().write('GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(3000));
+    }
+    await sleep(500);
+    expect((await fetch(`${small.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
+    for (const socket of many) socket.resume();
+    await until(() => closed > 0, 'a connection is closed');
+    expect(closed).toBeLessThan(many.length);
+  });
+});

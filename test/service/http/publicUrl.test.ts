@@ -1,0 +1,98 @@
+/** Links and problem types with PUBLIC_URL, also behind a proxy that adds a path. */
+import { createReadStream } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { BrandedPhoneNumberPage, Problem } from '../../../generated/types/models/index.js';
+import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
+import { importNumbers } from '../../../src/operator/numbers/import.js';
+import { packageFolder } from '../../../src/packageFolder.js';
+import { useListeningService } from '../../support/listening.js';
+import { freePort } from '../../support/port.js';
+import { exchange, problemIn } from '../../support/rawHttp.js';
+import { hasNginx, startNginx } from './nginx.js';
+
+const port = await freePort();
+const PUBLIC_URL = `http://127.0.0.1:${port}/numbers`;
+const LIST = '/v1/brandedPhoneNumbers';
+const service = useListeningService({ PUBLIC_URL: `${PUBLIC_URL}/` });
+
+beforeAll(async () => {
+  const database = openDatabase(service.databaseUrl);
+  await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
+  await closeDatabase(database);
+});
+
+const linkOf = ({ headers }: Response) => /^<(.+)>; rel="next"$/.exec(headers.get('Link') ?? '')?.[1];
+
+describe('with a path in PUBLIC_URL', () => {
+  it('the link to the next page is absolute, also in a 304', async () => {
+    const first = await fetch(`${service.url}${LIST}?size=1`);
+    const { nextCursor } = (await first.json()) as BrandedPhoneNumberPage;
+    expect(linkOf(first)).toBe(`${PUBLIC_URL}${LIST}?size=1&nextCursor=${nextCursor}`);
+    const headers = { 'If-None-Match': first.headers.get('ETag') ?? '' };
+    const again = await fetch(`${service.url}${LIST}?size=1`, { headers });
+    expect([again.status, linkOf(again)]).toEqual([304, linkOf(first)]);
+  });
+
+  it.each([
+    ['invalid-request', [`GET ${LIST}?size=0 HTTP/1.1`, 'Host: localhost']],
+    ['not-found', ['GET /nowhere HTTP/1.1', 'Host: localhost']],
+    ['method-not-allowed', [`POST ${LIST} HTTP/1.1`, 'Host: localhost']],
+    ['misdirected-request', [`GET ${LIST} HTTP/1.1`, 'Host: other.example']],
+    ['invalid-request', [`GET ${LIST} HTTP/1.1`]],
+    // Those without a response object.
+    ['invalid-request', ['nonsense']],
+    ['invalid-request', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost']],
+    ['method-not-allowed', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443']],
+  ])('the type of a problem begins with it: %s, %o', async (name, head) => {
+    expect(problemIn(await exchange(service.url, head)).type).toBe(`/numbers/problems/${name}`);
+  });
+
+  it('the addresses that a 404 names begin with it', async () => {
+    const detailOf = async (path: string) => ((await (await fetch(`${service.url}${path}`)).json()) as Problem).detail;
+    expect(await detailOf('/nowhere')).toBe(
+      'There is nothing at /numbers/nowhere. The addresses are listed at /numbers/docs.',
+    );
+    expect(await detailOf(LIST.toLowerCase())).toMatch(
+      / \/numbers\/v1\/brandedphonenumbers; .* \/numbers\/v1\/brandedPhone/,
+    );
+    expect(await detailOf(`${LIST}/+12`)).toMatch(/ \/numbers\/v1\/brandedPhoneNumbers\?phoneNumber=%2B12\./);
+  });
+
+  it('the examples in the document and on the pages show it', async () => {
+    for (const path of ['/openapi.json', '/openapi-3.0.json', '/openapi.yaml', '/problems/unauthorized']) {
+      const text = await (await fetch(`${service.url}${path}`)).text();
+      expect(text).toContain('/numbers/problems/unauthorized');
+      expect(text).not.toMatch(/(?<!\/numbers)\/problems\/unauthorized/);
+    }
+    expect(await (await fetch(`${service.url}/openapi.json`)).text()).toContain(`"<${PUBLIC_URL}${LIST}?size=1&`);
+  });
+});
+
+describe.skipIf(!hasNginx)('behind nginx, which adds the path', () => {
+  let stop: () => Promise<void>;
+  beforeAll(async () => {
+    stop = await startNginx(port, service.url);
+  });
+  afterAll(() => stop());
+
+  it('the link leads to the next page', async () => {
+    const first = await fetch(`${PUBLIC_URL}${LIST}?size=2`);
+    const second = await fetch(new URL(linkOf(first) ?? '', first.url));
+    const both = await fetch(`${PUBLIC_URL}${LIST}?size=4`);
+    const items = async (response: Response) => ((await response.json()) as BrandedPhoneNumberPage).items;
+    expect([...(await items(first)), ...(await items(second))]).toEqual(await items(both));
+  });
+
+  it.each([`${LIST}?size=0`, '/nowhere'])('the type of the problem of %s leads to its page', async (path) => {
+    const response = await fetch(`${PUBLIC_URL}${path}`);
+    const { type, title } = (await response.json()) as Problem;
+    const page = await fetch(new URL(type, response.url));
+    expect([page.status, await page.text()]).toEqual([200, expect.stringContaining(`<h1>${title}</h1>`)]);
+  });
+
+  it('the root leads to the documentation', async () => {
+    const response = await fetch(`${PUBLIC_URL}/`);
+    expect([response.status, response.url]).toEqual([200, `${PUBLIC_URL}/docs`]);
+  });
+});

@@ -1,0 +1,146 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { like, sql } from 'drizzle-orm';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { codeOf } from '../../../src/database/errors.js';
+import { rateLimits } from '../../../src/database/schema.js';
+import { openLog } from '../../../src/log.js';
+import { createMetrics } from '../../../src/metrics.js';
+import type { LimitStore } from '../../../src/service/rateLimit/limiter.js';
+import { openPostgresStore } from '../../../src/service/rateLimit/postgresStore.js';
+import { createRateLimit } from '../../../src/service/rateLimit/rateLimit.js';
+import { useDatabase } from '../../support/database.js';
+import { until } from '../../support/until.js';
+import { count as countIn, expectToWaitASecond } from './counting.js';
+
+let store: LimitStore;
+let database: Database;
+let url: string;
+const created = useDatabase();
+
+beforeAll(async () => {
+  url = created.url;
+  database = openDatabase(url);
+  store = openPostgresStore(url, 10, failSweep);
+  // From here on it knows the database's clock.
+  await count('first');
+});
+afterAll(async () => {
+  await store.close();
+  await closeDatabase(database);
+});
+
+const failSweep = (reason: Error) => {
+  throw reason;
+};
+
+const count = (client: string, counting = store) => countIn(counting, client);
+const hasPassed = async (client: string) => (await count(client)).allowed;
+
+it('counts simultaneous requests in one statement, each for its client', async () => {
+  const busy = Array.from({ length: 15 }, () => hasPassed('together:busy'));
+  const others = Array.from({ length: 30 }, (_, i) => hasPassed(`together:${i}`));
+  expect(await Promise.all(others)).toEqual(Array(30).fill(true));
+  expect((await Promise.all(busy)).filter(Boolean)).toHaveLength(10);
+  const [found] = await database
+    .select({ clients: sql<number>`count(*)::integer`, statements: sql<number>`count(DISTINCT xmin::text)::integer` })
+    .from(rateLimits)
+    .where(like(rateLimits.client, 'together:%'));
+  expect(found).toEqual({ clients: 31, statements: 1 });
+});
+
+it('never deadlocks with another instance, in whatever order clients send requests', async () => {
+  const other = openPostgresStore(url, 10, failSweep);
+  await until(() => other.consume('first', performance.now()).then(Boolean, () => false));
+  const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
+  const counts: Promise<unknown>[] = [];
+  for (let round = 0; round < 5; round++) {
+    counts.push(...clients.map((client) => count(client)));
+    counts.push(...[...clients].reverse().map((client) => count(client, other)));
+    await sleep(1);
+  }
+  const ends = await Promise.allSettled(counts);
+  await other.close();
+  expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
+});
+
+it('blocks a client for at most a second after the clock of the database was set back', async () => {
+  await database.execute(sql`
+    INSERT INTO rate_limits VALUES ('step', array_fill(clock_timestamp() + interval '10 minutes', ARRAY[10]), 1)`);
+  await expectToWaitASecond(store, 'step');
+});
+
+it('returns for each of several simultaneous requests what is left after it', async () => {
+  const decisions = await Promise.all(Array.from({ length: 12 }, () => count('in order')));
+  expect(decisions.map(({ remaining }) => remaining)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]);
+  expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
+});
+
+it('counts beside an instance of another version that writes the same rows', async () => {
+  await database.execute(sql`INSERT INTO rate_limits VALUES ('another', array_fill(clock_timestamp(), ARRAY[9]), 9)`);
+  expect(await count('another')).toMatchObject({ allowed: true, remaining: 0 });
+  expect(await count('another')).toMatchObject({ allowed: false });
+  const written = await database.execute(sql`
+    SELECT cardinality(requests) AS requests, counted FROM rate_limits WHERE client = 'another'`);
+  expect([...written]).toEqual([{ requests: 10, counted: 0 }]);
+});
+
+it('counts beside an instance with a higher limit, as during a change of the setting', async () => {
+  const other = openPostgresStore(url, 20, failSweep);
+  await Promise.all(Array.from({ length: 15 }, () => other.consume('shared', performance.now())));
+  expect(await count('shared')).toMatchObject({ allowed: false });
+  expect(await other.consume('shared', performance.now())).toMatchObject({ remainingPoints: 4 });
+  await other.close();
+});
+
+describe('the store in PostgreSQL, whatever the defaults of the database,', () => {
+  const set = (setting: string) =>
+    database.execute(sql.raw(`ALTER DATABASE "${new URL(url).pathname.slice(1)}" ${setting}`));
+
+  it('counts for several instances at once under a stricter isolation level', async () => {
+    await set("SET default_transaction_isolation = 'repeatable read'");
+    const stores = [1, 2, 3].map(() => openPostgresStore(url, 1000, failSweep));
+    const codes: Promise<string>[] = [];
+    for (let round = 0; round < 60; round++) {
+      codes.push(...stores.map((each) => each.consume('isolated', performance.now()).then(() => 'counted', codeOf)));
+      await sleep(5);
+    }
+    const ends = new Set(await Promise.all(codes));
+    await Promise.all(stores.map((each) => each.close()));
+    await set('RESET default_transaction_isolation');
+    expect(ends).toContain('counted');
+    expect(ends).not.toContain('40001');
+  });
+
+  it('replaces read-only connections, as to a standby, until they can write', async () => {
+    await set('SET default_transaction_read_only = on');
+    const moved = openPostgresStore(url, 10, () => {});
+    await until(() =>
+      moved.consume('moved', performance.now()).then(
+        () => false,
+        (error) => codeOf(error) === '25006',
+      ),
+    );
+    await set('RESET default_transaction_read_only');
+    await until(() => moved.consume('moved', performance.now()).then(Boolean, () => false), 'it counts', 3000);
+    await moved.close();
+  });
+});
+
+it('fails at startup and says what to do if its role lacks a privilege', async () => {
+  const role = `reader_${process.pid}`;
+  await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'few rights'`));
+  const limited = new URL(url);
+  [limited.username, limited.password] = [role, 'few rights'];
+  const rateLimit = createRateLimit(
+    { RATE_LIMIT_PER_SECOND: 10, REDIS_URL: undefined },
+    limited.href,
+    openLog({ LOG_LEVEL: 'silent' }),
+    createMetrics(1),
+  );
+  await expect(rateLimit.warmUp()).rejects.toThrow(
+    "DATABASE_URL: the rate limit can't be counted: permission denied for table rate_limits; grant its role what",
+  );
+  await rateLimit.close();
+  await database.execute(sql.raw(`DROP ROLE ${role}`));
+});

@@ -1,0 +1,302 @@
+/** Redis set-ups: if waiting does not help, the start ends and says what to do; for the others the service waits. */
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { openLog } from '../../../src/log.js';
+import { createMetrics } from '../../../src/metrics.js';
+import { packageFolder } from '../../../src/packageFolder.js';
+import { createRateLimit } from '../../../src/service/rateLimit/rateLimit.js';
+import { openRedisStore } from '../../../src/service/rateLimit/redisStore.js';
+import { useCommand } from '../../support/command.js';
+import { freePort } from '../../support/port.js';
+import { hasRedis, startRedis, startSentinel, type TestRedis } from '../../support/redis.js';
+import { until } from '../../support/until.js';
+
+const closing: (() => unknown)[] = [];
+let folder: string;
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-redis-'));
+});
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function start(...options: string[]): Promise<TestRedis> {
+  const redis = await startRedis('--dir', folder, ...options);
+  closing.push(() => redis.kill());
+  return redis;
+}
+
+async function ask<T>(url: string, question: (client: Redis) => Promise<T>): Promise<T> {
+  const client = new Redis(url);
+  try {
+    return await question(client);
+  } finally {
+    client.disconnect();
+  }
+}
+
+const urlOf = ({ port }: TestRedis, credentials = '', path = '') => `redis://${credentials}127.0.0.1:${port}${path}`;
+
+/** A rate limit as the service opens it, and what it logs. */
+function open(url: string) {
+  const log = openLog({ LOG_LEVEL: 'silent' });
+  const reasons: string[] = [];
+  log.error = (({ reason }: { reason: string }) => void reasons.push(reason)) as typeof log.error;
+  const metrics = createMetrics(1);
+  const rateLimit = createRateLimit({ RATE_LIMIT_PER_SECOND: 10, REDIS_URL: url }, '', log, metrics);
+  closing.push(() => rateLimit.close());
+  const failures = async () => /^rate_limit_store_errors_total (\d+)$/m.exec(await metrics.text())?.[1];
+  let clients = 0;
+  /** Whether Redis counts a request. */
+  async function isShared(): Promise<boolean> {
+    const before = await failures();
+    await rateLimit.count(`client ${clients++}`).decision;
+    return (await failures()) === before;
+  }
+  return { rateLimit, reasons, isShared };
+}
+
+describe.skipIf(!hasRedis)('the start fails and says what to do', () => {
+  const command = useCommand();
+
+  it.each<[string, string[], string, string, RegExp]>([
+    ['no password', ['--requirepass', 'right'], '', '', /: NOAUTH .*; set the user and the password/],
+    ['a database that does not exist', [], '', '/99', /: ERR DB index is out of range; leave out the number/],
+  ])('if Redis rejects it because of %s', async (_name, options, credentials, path, message) => {
+    const redis = await start(...options);
+    await expect(open(urlOf(redis, credentials, path)).rateLimit.warmUp()).rejects.toThrow(message);
+  });
+
+  it.each<[string, RegExp]>([
+    ['eval', /: NOPERM .*'eval'.*; grant its user what/],
+    ['evalsha', /: NOPERM .*'evalsha'.*; grant its user what/],
+    ['lrange', /: ERR The user executing the script can't run this command.*; grant its user what/],
+  ])('if its user lacks the privilege for %s', async (name, message) => {
+    const redis = await start();
+    await ask(redis.url, (client) =>
+      client.call('ACL', 'SETUSER', 'limited', 'on', '>secret', '~*', '+@all', `-${name}`),
+    );
+    await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(message);
+  });
+
+  it('if its user lacks the privilege for the keys', async () => {
+    const redis = await start();
+    await ask(redis.url, (client) => client.call('ACL', 'SETUSER', 'limited', 'on', '>secret', '~others:*', '+@all'));
+    await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(/NOPERM .*; grant its user/);
+  });
+
+  it('if the address leads to another kind of server', async () => {
+    const { port } = await start();
+    const sentinel = await startSentinel(port, 1, 'requirepass watch');
+    closing.push(() => sentinel.kill());
+    const wrong: [string, RegExp][] = [
+      [
+        `redis://:watch@127.0.0.1:${sentinel.port}`,
+        /'eval'; .*for sentinels write redis\+sentinel:\/\/host,host\/name$/,
+      ],
+      [
+        `redis+sentinel://127.0.0.1:${sentinel.port}/main`,
+        /NOAUTH .*; set sentinelUsername and sentinelPassword in the URL$/,
+      ],
+      [
+        `redis+sentinel://127.0.0.1:${sentinel.port}/other?sentinelPassword=watch`,
+        /No such master.*; end the URL with/,
+      ],
+      [`redis+sentinel://127.0.0.1:${port}/main`, /'sentinel'; it is no sentinel: write redis:\/\/host$/],
+      [`redis://127.0.0.1:${port},127.0.0.1:${port}`, /cluster support disabled; name one host/],
+    ];
+    for (const [url, message] of wrong) await expect(open(url).rateLimit.warmUp()).rejects.toThrow(message);
+  });
+
+  it('if Redis is in protected mode', async () => {
+    const redis = await start('--bind', '*', '--protected-mode', 'yes');
+    // Another address of this machine; Redis takes 127.0.0.1 alone for local.
+    const proxy = createServer((client) => {
+      const server = connect({ port: redis.port, host: '127.0.0.1', localAddress: '127.0.0.2' });
+      client.pipe(server).pipe(client);
+      client.on('error', () => server.destroy());
+      server.on('error', () => client.destroy());
+    }).listen(0, '127.0.0.1');
+    closing.push(() => proxy.close());
+    await once(proxy, 'listening');
+    const { port } = proxy.address() as AddressInfo;
+    await expect(open(`redis://127.0.0.1:${port}`).rateLimit.warmUp()).rejects.toThrow(
+      /: DENIED Redis is running in protected mode.*; give it a password/,
+    );
+  });
+
+  it('if the certificate is of an unknown authority', async () => {
+    const { url } = await startTls();
+    await expect(open(url).rateLimit.warmUp()).rejects.toThrow(/^REDIS_URL: .*self.signed.*for TLS/);
+  });
+
+  it('if the password is wrong, with status 1', async () => {
+    const redis = await start('--requirepass', 'right');
+    const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', REDIS_URL: urlOf(redis, ':wrong@') };
+    const { code, stderr } = await command.run(['serve'], '', { environment });
+    expect([code, stderr]).toEqual([
+      1,
+      'REDIS_URL: WRONGPASS invalid username-password pair or user is disabled; set the user and the password in the URL\n',
+    ]);
+  });
+
+  it.each(['Redis', 'sentinels'])('except with TLS to %s if the authority is known', async (kind) => {
+    const { certificate, ...urls } = await startTls();
+    const environment = { DATABASE_URL: command.databaseUrl, PORT: '0', LOG_LEVEL: 'info' };
+    const REDIS_URL = kind === 'Redis' ? urls.url : await urls.startSentinel();
+    const { child, finished } = command.start(['serve'], {
+      ...environment,
+      REDIS_URL,
+      NODE_EXTRA_CA_CERTS: certificate,
+    });
+    child.stdout?.on('data', (text) => String(text).includes('listening') && child.kill('SIGINT'));
+    const { code, stdout, stderr } = await finished;
+    expect(code, stderr).toBe(0);
+    expect(stdout).not.toContain('rate limit store unavailable');
+  });
+
+  async function startTls() {
+    const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
+    const wanted = ['-subj', '/CN=redis', '-addext', 'subjectAltName=IP:127.0.0.1'];
+    execFileSync(
+      'openssl',
+      ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', key, '-out', certificate, ...wanted],
+      {
+        stdio: 'ignore',
+      },
+    );
+    const port = await freePort();
+    const files = ['--tls-cert-file', certificate, '--tls-key-file', key, '--tls-ca-cert-file', certificate];
+    await start('--tls-port', String(port), '--tls-auth-clients', 'no', ...files);
+    return {
+      certificate,
+      url: `rediss://127.0.0.1:${port}`,
+      async startSentinel() {
+        const tlsPort = await freePort();
+        const lines = [`tls-port ${tlsPort}`, 'tls-replication yes', 'tls-auth-clients no'];
+        const tls = ['cert', 'key', 'ca-cert'].map((name) => `tls-${name}-file ${name === 'key' ? key : certificate}`);
+        const sentinel = await startSentinel(port, 1, ...lines, ...tls);
+        closing.push(() => sentinel.kill());
+        return `rediss+sentinel://127.0.0.1:${tlsPort}/main`;
+      },
+    };
+  }
+});
+
+describe.skipIf(!hasRedis)('the service waits, and logs the reason,', () => {
+  it('until a cluster, given by one node, has all slots', async () => {
+    const busPorts = [await freePort(), await freePort()];
+    const startNode = (i: 0 | 1) =>
+      start(
+        ...['--cluster-enabled', 'yes', '--cluster-config-file', `node ${i}`],
+        ...['--cluster-port', String(busPorts[i])],
+      );
+    const nodes = [await startNode(0), await startNode(1)] as const;
+    const { rateLimit, reasons, isShared } = open(nodes[0].url);
+    await rateLimit.warmUp();
+    expect(await isShared()).toBe(false);
+    expect(reasons[0]).toMatch(/^CLUSTERDOWN/);
+    await ask(nodes[0].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '8191'));
+    await ask(nodes[1].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '8192', '16383'));
+    await ask(nodes[1].url, (client) =>
+      client.call('CLUSTER', 'MEET', '127.0.0.1', String(nodes[0].port), String(busPorts[0])),
+    );
+    const shared = Array.from({ length: 20 }, () => isShared);
+    await until(async () => (await Promise.all(shared.map((each) => each()))).every(Boolean), 'it is shared', 20_000);
+  });
+
+  it('until a replica is the primary', async () => {
+    const primary = await start('--repl-diskless-sync-delay', '0');
+    const replica = await start('--replicaof', `127.0.0.1 ${primary.port}`);
+    await until(
+      async () => `${await ask(replica.url, (client) => client.info('replication'))}`.includes('master_link_status:up'),
+      'the replica is connected',
+    );
+    const { rateLimit, reasons, isShared } = open(replica.url);
+    await rateLimit.warmUp();
+    expect(reasons).toEqual([expect.stringMatching(/^READONLY You can't write against a read only replica/)]);
+    expect(await isShared()).toBe(false);
+    await ask(replica.url, (client) => client.call('REPLICAOF', 'NO', 'ONE'));
+    await until(isShared, 'the limit is shared');
+  });
+
+  it('while Redis loads its data', async () => {
+    const redis = await start('--appendonly', 'no', '--dbfilename', 'dump.rdb');
+    await ask(redis.url, async (client) => {
+      await client.call('DEBUG', 'POPULATE', '3000').catch(() => {});
+      for (let i = 0; i < 3000; i++) void client.set(`key ${i}`, 'x'.repeat(100));
+      await client.save();
+    });
+    await redis.kill();
+    await redis.start('--key-load-delay', '1500', '--loading-process-events-interval-bytes', '1024');
+    const { rateLimit, reasons, isShared } = open(redis.url);
+    await rateLimit.warmUp();
+    // Meanwhile it may not answer at all.
+    await until(
+      async () => !(await isShared()) && reasons.some((reason) => /^LOADING Redis is loading the/.test(reason)),
+      'it is logged',
+    );
+    await until(isShared, 'the limit is shared', 30_000);
+  });
+
+  it('while the password differs, with the real reason', async () => {
+    const redis = await start();
+    const { rateLimit, reasons, isShared } = open(redis.url);
+    await rateLimit.warmUp();
+    await redis.kill();
+    await redis.start('--requirepass', 'new');
+    await until(
+      async () => !(await isShared()) && reasons.some((reason) => /NOAUTH/.test(reason)),
+      'the reason is logged',
+    );
+    for (let i = 0; i < 10; i++) expect(await isShared()).toBe(false);
+    // Each reason once, however often it fails.
+    expect(new Set(reasons).size).toBe(reasons.length);
+    expect(reasons.filter((reason) => !/NOAUTH|ECONNREFUSED|not ready|closed/.test(reason))).toEqual([]);
+    expect(await isShared()).toBe(false);
+  });
+});
+
+describe.skipIf(!hasRedis)('the privileges that docs/operations.md lists', async () => {
+  const text = await readFile(join(packageFolder, 'docs', 'operations.md'), 'utf8');
+  const [, rights = ''] = /^ACL SETUSER limiter on >password (.*)$/m.exec(text) ?? [];
+  const commands = rights.split(' ').filter((word) => word.startsWith('+'));
+
+  /** All that an instance does, with a user who has these rights. */
+  async function use(granted: string): Promise<void> {
+    const redis = await start();
+    await ask(redis.url, (client) =>
+      client.call('ACL', 'SETUSER', 'limiter', 'on', '>password', ...granted.split(' ')),
+    );
+    const store = openRedisStore(urlOf(redis, 'limiter:password@'), 3);
+    closing.push(() => store.close());
+    await until(() =>
+      store.consume('client', performance.now()).then(Boolean, ({ message }) => !message.includes('not ready')),
+    );
+    // What is two windows old is removed.
+    for (let i = 0; i < 2; i++) await sleep(1001).then(() => store.consume('client', performance.now()));
+    for (let i = 0; i < 2; i++) await store.consume('client', performance.now());
+    await expect(store.consume('client', performance.now())).rejects.toMatchObject({ remainingPoints: 0 });
+    // After the clock of Redis was set back.
+    const ahead = (Date.now() + 600_000) * 1000;
+    await ask(redis.url, (client) => client.rpush('branded-phone-numbers:limit:ahead', ahead));
+    await store.consume('ahead', performance.now());
+  }
+
+  it('are enough', () => use(rights));
+
+  it('are all needed', async () => {
+    expect(commands.length).toBeGreaterThan(5);
+    const ends = await Promise.allSettled(commands.map((name) => use(rights.replace(name, name.replace('+', '-')))));
+    const unneeded = commands.filter((_, i) => ends[i]?.status === 'fulfilled');
+    expect(unneeded).toEqual([]);
+  });
+});

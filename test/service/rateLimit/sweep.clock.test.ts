@@ -1,0 +1,79 @@
+/** What becomes of clients that have stopped sending, in the table `rate_limits`. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type postgres from 'postgres';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { Service } from '../../../src/service/server.js';
+import { connectTo } from '../../support/connection.js';
+import { useDatabase } from '../../support/database.js';
+import { listenOn, metricOf } from '../../support/listening.js';
+import { until } from '../../support/until.js';
+
+const PATH = '/v1/brandedPhoneNumbers';
+const IDLE = 100_000;
+/** In the table's order they come after the idle ones. */
+const ACTIVE = 1500;
+
+const database = useDatabase();
+let sql: postgres.Sql;
+const services: Service[] = [];
+
+beforeAll(async () => {
+  sql = connectTo(database.url);
+  const times = (age: string) => `array_fill(now() - interval '${age}', ARRAY[10])`;
+  await sql.unsafe(`
+    INSERT INTO rate_limits SELECT 'address:idle ' || i, ${times('2 minutes')}, 1 FROM generate_series(1, ${IDLE}) AS i`);
+  // A clock that was set back leaves times in the future.
+  await sql.unsafe(`
+    INSERT INTO rate_limits SELECT 'address:ahead ' || i, ${times('-1 hour')}, 1 FROM generate_series(1, 100) AS i`);
+  await sql.unsafe(`
+    INSERT INTO rate_limits SELECT 'address:i active ' || i, ${times('-5 seconds')}, 1 FROM generate_series(1, ${ACTIVE}) AS i`);
+});
+afterAll(async () => {
+  await Promise.all(services.map((service) => service.close()));
+  await sql.end();
+});
+
+async function start(): Promise<Service> {
+  const service = await listenOn(database.url, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+  services.push(service);
+  return service;
+}
+
+const countOf = async (pattern: string) => {
+  const [row] = await sql`SELECT count(*)::integer AS count FROM rate_limits WHERE client LIKE ${pattern}`;
+  return row?.count;
+};
+
+it('the sweep removes a hundred thousand idle clients and no other, while requests are counted', async () => {
+  const service = await start();
+  let isOver = false;
+  const passed = new Map<string, number>();
+  const asking = Array.from({ length: 4 }, async (_, i) => {
+    while (!isOver) {
+      const client = `203.0.113.${i}`;
+      const { status } = await fetch(`${service.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
+      expect([200, 429]).toContain(status);
+      if (status === 200) passed.set(client, (passed.get(client) ?? 0) + 1);
+      await sleep(120);
+    }
+  });
+  const areGone = until(async () => (await countOf('address:idle %')) === 0, 'the idle clients are gone', 60_000);
+  await areGone.finally(() => {
+    isOver = true;
+  });
+  await Promise.all(asking);
+  expect(await countOf('address:ahead %')).toBe(0);
+  expect(passed.size).toBe(4);
+  expect(await countOf('address:i active %')).toBe(ACTIVE);
+  expect(await countOf('address:203.%')).toBe(4);
+}, 120_000);
+
+it('a sweep that fails is counted in the metrics', async () => {
+  const holder = connectTo(database.url);
+  await holder`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'`;
+  await holder`CREATE TRIGGER refuse BEFORE DELETE ON rate_limits EXECUTE FUNCTION refuse()`;
+  await holder.end();
+  const service = await start();
+  await until(async () => (await metricOf(service, 'rate_limit_store_errors_total')) > 0, 'it is counted');
+  await sql`DROP FUNCTION refuse() CASCADE`;
+});

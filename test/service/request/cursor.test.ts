@@ -1,0 +1,124 @@
+/** Anyone can compute a cursor's checksum, so the content of a forged cursor has to be checked like any parameter. */
+import { createHash } from 'node:crypto';
+import fc from 'fast-check';
+import request from 'supertest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { ListBrandedPhoneNumbersRequest } from '../../../generated/types/apis/index.js';
+import { parameters } from '../../../src/contract.js';
+import { filterOf } from '../../../src/page/filter.js';
+import { decodeCursor, encodeCursor } from '../../../src/service/request/cursor.js';
+import { expectDescribed, pageOf, problemOf } from '../../support/answer.js';
+import { numberWith, write } from '../../support/numbers.js';
+import { useService } from '../../support/service.js';
+
+const service = useService();
+const get = (nextCursor: string) => request(service.app).get('/v1/brandedPhoneNumbers').query({ size: 1, nextCursor });
+const NUMBERS = ['+14155550123', '+14155550124'];
+const noFilter = filterOf({});
+/** The text of that filter; a cursor of version 1 contains its digest. */
+const NO_FILTER_TEXT =
+  '{"phoneNumber":null,"businessProfileId":null,"reportingGroups":null,"internalNames":null,"carriers":null,' +
+  '"features":null,"detailedStatuses":null,"statuses":null,"dottedStatuses":null}';
+const digest = (content: string | Buffer) => createHash('sha256').update(content).digest().subarray(0, 8);
+
+/** Makes a cursor with a correct checksum over any content, as an attacker could. */
+function forge(content: Buffer, { version = 1, filter = digest(NO_FILTER_TEXT) } = {}): string {
+  const body = Buffer.concat([Buffer.of(version), filter, content]);
+  return Buffer.concat([body, digest(body)]).toString('base64url');
+}
+
+const phoneNumbers = fc.stringMatching(/^\+[1-9][0-9]{1,14}$/);
+/** Similar to the content of a real cursor: a phone number without its +. */
+const nearPhoneNumbers = fc.stringMatching(/^[0-9+' ;\n-]{0,18}$/).map((text) => Buffer.from(text));
+const anyBytes = fc.uint8Array({ maxLength: 70 }).map((bytes) => Buffer.from(bytes));
+
+beforeAll(() =>
+  write(
+    service.database,
+    NUMBERS.map((phoneNumber) => numberWith({ phoneNumber })),
+  ),
+);
+
+describe('a cursor', () => {
+  it('has the form that the tests below forge', async () => {
+    const { nextCursor } = pageOf(await request(service.app).get('/v1/brandedPhoneNumbers?size=1'));
+    expect(nextCursor).toBe(forge(Buffer.from('14155550123')));
+    expect(pageOf(await get(String(nextCursor))).items.map(({ phoneNumber }) => phoneNumber)).toEqual([NUMBERS[1]]);
+  });
+
+  it('round-trips any phone number within the maximum length of the contract', () => {
+    const { maxLength } = parameters.get('nextCursor')?.schema ?? {};
+    fc.assert(
+      fc.property(phoneNumbers, (phoneNumber) => {
+        const cursor = encodeCursor(phoneNumber, noFilter);
+        expect(cursor.length).toBeLessThanOrEqual(maxLength as number);
+        expect(decodeCursor(cursor)?.after).toBe(phoneNumber);
+        expect(decodeCursor(cursor)?.isFor(noFilter)).toBe(true);
+      }),
+    );
+  });
+});
+
+/** Cursors don't expire: clients may still hold these, so they have to be accepted as long as the version is 1. */
+describe('a cursor of the first release', () => {
+  it.each<[string, ListBrandedPhoneNumbersRequest, string, string]>([
+    ['without filters', {}, '+14155550123', 'ASxwKy8ALTySMTQxNTU1NTAxMjM41eWJyXWP2A'],
+    ['by status', { status: ['submitted for review'] }, '+12745550127', 'AZD-WS_IzxWmMTI3NDU1NTAxMjceG7U8uvR2Ng'],
+    [
+      'by several filters, no matter how they are written',
+      {
+        businessProfileId: '6513270E-269E-4D37-B2A7-4DE452E6B438',
+        reportingGroup: ['b', 'a', 'b'],
+        carrier: ['AT&T'],
+        feature: ['spamRemediation'],
+        status: ['rejected.optOut', 'approved'],
+      },
+      '+14155550123',
+      'AY7OCwQyma5_MTQxNTU1NTAxMjMBRDgyNOq4CA',
+    ],
+  ])('is accepted: %s', (_name, filters, phoneNumber, cursor) => {
+    const decoded = decodeCursor(cursor);
+    expect([decoded?.after, decoded?.isFor(filterOf(filters))]).toEqual([phoneNumber, true]);
+  });
+});
+
+describe('a forged cursor', () => {
+  it.each([
+    ['nothing', ''],
+    ['a NUL byte', '\0'],
+    ['SQL', "'; select 1--"],
+    ['bytes above ASCII', '\xff\xff'],
+    ['a number that begins with 0', '01415'],
+    ['one digit', '1'],
+    ['16 digits', '1234567890123456'],
+    ['a line break after a number', '14155550123\n'],
+    ['a second +', '+14155550123'],
+  ])('is rejected as an invalid cursor if it contains %s', async (_name, content) => {
+    const response = await get(forge(Buffer.from(content, 'latin1')));
+    expectDescribed(response);
+    expect([response.status, problemOf(response).type]).toEqual([400, '/problems/invalid-cursor']);
+  });
+
+  it('is rejected unless it contains a phone number', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.oneof(anyBytes, nearPhoneNumbers), async (content) => {
+        const isPhoneNumber = /^[1-9][0-9]{1,14}$/.test(content.toString('latin1'));
+        const response = await get(forge(content));
+        expect(response.status).toBe(isPhoneNumber ? 200 : 400);
+        if (!isPhoneNumber) expect(problemOf(response).type).toBe('/problems/invalid-cursor');
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it('is rejected if it has another version, missing bytes, or the digest of other filters', async () => {
+    const number = Buffer.from('14155550123');
+    const whole = Buffer.from(forge(number), 'base64url');
+    const otherVersions = [forge(number, { version: 0 }), forge(number, { version: 2 })];
+    const cuts = [0, 1, 7, 8, 9, 16, 17, 18].map((length) => whole.subarray(0, length).toString('base64url'));
+    for (const cursor of [...otherVersions, ...cuts.filter(Boolean), forge(number, { filter: Buffer.alloc(8) })]) {
+      const response = await get(cursor);
+      expect([cursor, response.status, problemOf(response).type]).toEqual([cursor, 400, '/problems/invalid-cursor']);
+    }
+  });
+});
