@@ -6,7 +6,7 @@ import { inTransaction, planForWholeTables, type Transaction } from '../../datab
 import { UserError } from '../../userError.js';
 import { lockNumbers } from './numberLocks.js';
 import { Spool } from './spool.js';
-import { type Row, runSteps } from './steps.js';
+import { columnsOf, keyOf, type Row, runSteps } from './steps.js';
 
 const MAX_EXAMPLES = 5;
 /** Rows per fetch from PostgreSQL. */
@@ -47,19 +47,19 @@ async function deriveItems(database: Database, keep: boolean): Promise<Differenc
   let last = '';
   await runSteps(database, {
     async take(count) {
-      const rows = await database.$client<Row[]>`
-          (SELECT phone_number AS key, '' AS json FROM branded_phone_numbers WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
+      const rows = await database.$client<{ row: Row }[]>`
+          (SELECT phone_number AS row FROM branded_phone_numbers WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
           UNION
-          (SELECT phone_number, '' FROM items WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
+          (SELECT phone_number FROM items WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
           ORDER BY 1 LIMIT ${count}`;
-      last = rows.at(-1)?.key ?? last;
-      return rows;
+      last = rows.at(-1)?.row ?? last;
+      return rows.map(({ row }) => row);
     },
     lock: lockNumbers,
-    async write(sql, rows) {
+    async write(sql, phoneNumbers) {
       await sql`SAVEPOINT before_derive`;
       const differing = await sql<{ key: string }[]>`
-          SELECT DISTINCT key FROM derive(${rows.map(({ key }) => key)}::text[]) AS key`;
+          SELECT DISTINCT key FROM derive(${phoneNumbers}::text[]) AS key`;
       if (!keep) await sql`ROLLBACK TO before_derive`;
       derived = differing.map(({ key }) => key);
     },
@@ -85,20 +85,21 @@ async function findStalePostings(database: Database, stalePostings: Spool): Prom
     // posting with all numbers.
     await sql`SET LOCAL enable_nestloop = off`;
     await sql`SET LOCAL work_mem = '128MB'`;
-    const postings = sql<Row[]>`
-      SELECT phone_number AS key, term_id::text AS json
+    const postings = sql<{ row: Row }[]>`
+      SELECT concat_ws(E'\\t', phone_number, term_id) AS row
       FROM postings
       LEFT JOIN items USING (phone_number)
       LEFT JOIN branded_phone_numbers AS number USING (phone_number)
       WHERE CASE WHEN items.id IS NULL THEN number.id IS NULL ELSE term_id <> ALL (term_ids) END
       ORDER BY phone_number`;
     for await (const rows of postings.cursor(ROWS_AT_ONCE)) {
-      for (const row of rows) {
+      for (const { row } of rows) {
         stalePostings.add(row);
-        if (row.key === last) continue;
-        last = row.key;
+        const phoneNumber = keyOf(row);
+        if (phoneNumber === last) continue;
+        last = phoneNumber;
         found.count++;
-        if (found.examples.length < MAX_EXAMPLES) found.examples.push(row.key);
+        if (found.examples.length < MAX_EXAMPLES) found.examples.push(phoneNumber);
       }
     }
   });
@@ -123,7 +124,6 @@ async function deleteStalePostings(database: Database, stalePostings: Spool): Pr
  * statistics: no other index has them in order.
  */
 async function deletePostings(sql: Transaction, rows: Row[]): Promise<void> {
-  const json = JSON.stringify(rows.map(({ key, json }) => ({ phone_number: key, term_id: json })));
   await sql`
     DELETE FROM postings
     WHERE ctid = ANY (ARRAY(
@@ -132,7 +132,7 @@ async function deletePostings(sql: Transaction, rows: Row[]): Promise<void> {
         WHERE postings.term_id = stale.term_id AND postings.phone_number BETWEEN stale.phone_number AND stale.phone_number
         ORDER BY postings.phone_number
       )
-      FROM json_to_recordset(${json}::text::json) AS stale (phone_number text COLLATE "C", term_id bigint)
+      FROM (SELECT columns[1] COLLATE "C" AS phone_number, columns[2]::bigint AS term_id FROM ${columnsOf(sql, rows)}) AS stale
     )) AND term_id <> ALL (coalesce((
       SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
       ORDER BY items.phone_number

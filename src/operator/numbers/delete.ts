@@ -60,13 +60,12 @@ const missing = (sql: Transaction): Promise<LineFault[]> => sql`
 
 /** Numbers of the input that exist. */
 const existing: Part = {
-  find: (sql) => sql<Row[]>`
-    SELECT phone_number AS key, '' AS json FROM staged
+  find: (sql) => sql<{ row: Row }[]>`
+    SELECT phone_number AS row FROM staged
     WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
     ORDER BY phone_number`,
   lock: lockNumbersAndEntries,
-  async write(sql, rows) {
-    const phoneNumbers = rows.map(({ key }) => key);
+  async write(sql, phoneNumbers) {
     await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
     // The foreign key would cascade number by number. The INSERT into deferred derives the numbers even if the sources'
     // triggers are disabled.

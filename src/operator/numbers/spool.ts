@@ -32,9 +32,9 @@ export class Spool {
     unlinkSync(path);
   }
 
-  /** Adds a row. Its key must not contain a tab, nor its JSON a line feed. */
-  add({ key, json }: Row): void {
-    const line = `${key}\t${json}\n`;
+  /** Adds a row, which must not contain a line feed. */
+  add(row: Row): void {
+    const line = `${row}\n`;
     this.length++;
     this.#unwritten.push(line);
     this.#unwrittenLength += line.length;
@@ -45,9 +45,10 @@ export class Spool {
   take(count: number): Row[] {
     this.#write();
     const rows: Row[] = [];
-    for (let line = this.#readLine(); line !== undefined; line = rows.length < count ? this.#readLine() : undefined) {
-      const end = line.indexOf('\t');
-      rows.push({ key: line.slice(0, end), json: line.slice(end + 1) });
+    while (rows.length < count) {
+      const row = this.#readLine();
+      if (row === undefined) break;
+      rows.push(row);
     }
     this.length -= rows.length;
     return rows;

@@ -41,7 +41,7 @@ interface Change {
 /** The rows of one kind that a change writes. */
 export interface Part extends Pick<Steps, 'lock' | 'write'> {
   /** Selects the rows that differ from the database, in the order of writing. */
-  find(sql: Transaction): PendingQuery<Row[]>;
+  find(sql: Transaction): PendingQuery<{ row: Row }[]>;
 }
 
 /** The progress of a change, which first reads its input, then writes the differences. */
@@ -156,7 +156,7 @@ async function stage(
       const found = [...faults, ...(await Promise.all(contradictions)).flat()];
       if (found.length > 0) throw new InputError(found);
       for (const { find, spool } of parts) {
-        for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const row of rows) spool.add(row);
+        for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
       }
     });
     return count;

@@ -13,13 +13,19 @@ import { openSession, type Session, type Transaction } from '../../database/tran
 import { UserError } from '../../userError.js';
 import { reportBlockers } from './blockers.js';
 
-/** A row to be written. */
-export interface Row {
-  /** The primary key, by which it is locked. */
-  key: string;
-  /** Its columns as JSON, or whatever else `write` needs. */
-  json: string;
+/** A row to be written: its columns as text, separated by tabs; the first is the primary key, an empty one is null. */
+export type Row = string;
+
+/** Returns the primary key of a row, by which it is locked. */
+export function keyOf(row: Row): string {
+  const end = row.indexOf('\t');
+  return end < 0 ? row : row.slice(0, end);
 }
+
+/** Returns a FROM item with the array `columns` of each row. */
+export const columnsOf = (sql: Transaction, rows: Row[]) => sql`(
+  SELECT string_to_array(row, E'\\t', '') AS columns FROM string_to_table(${rows.join('\n')}, E'\\n') AS row OFFSET 0
+) AS given_rows`;
 
 /** The work of the steps. */
 export interface Steps {
@@ -116,9 +122,9 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
           // Best effort: a failed lookup is ignored.
           lookUp = setTimeout(() => reportBlockers(database, pid).catch(() => {}), LOOK_UP_AFTER_MS);
         }
-        const keys = rows.map(({ key }) => key);
+        const keys = rows.map(keyOf);
         const busy = new Set((await steps.lock(sql, keys, wait)).map(({ key }) => key));
-        const free = rows.filter(({ key }) => !busy.has(key));
+        const free = rows.filter((row) => !busy.has(keyOf(row)));
         if (free.length > 0) await steps.write(sql, free);
         return busy;
       });
@@ -126,7 +132,7 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
         lastProgress = performance.now();
         steps.onWritten?.(rows.length - busy.size);
       }
-      return rows.filter(({ key }) => busy.has(key));
+      return rows.filter((row) => busy.has(keyOf(row)));
     } finally {
       clearTimeout(lookUp);
     }

@@ -173,7 +173,7 @@ describe('steps', () => {
     const now = performance.now.bind(performance);
     let skipped = 0;
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
-    const rows = [{ key: '+19', json: '' }];
+    const rows = ['+19'];
     const writing = withDatabase((database) =>
       runSteps(database, {
         take: () => rows.splice(0),
