@@ -5,7 +5,7 @@
  * - The API is described in one line, since every generated file repeats that at its top.
  * - A parameter's description says its bounds, because editors show descriptions, not schemas.
  * - `nextCursor` may be null, as on the last page, so that a loop over pages can pass on what it received.
- * - Only the successful answer is listed: one piece of code in each client reads problems, whatever their status and
+ * - Only the successful response is listed: one piece of code in each client reads problems, whatever their status and
  *   whether the service or a proxy sent them.
  */
 import { valueWords } from '../browser/parameterWords.js';

@@ -165,7 +165,7 @@ func TestReturnsAPageOfAProxyAsAnErrorThatSaysWhatItIs(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Problem() != nil || !strings.Contains(string(refused.Body()), "Bad Gateway") {
 		t.Fatalf("no such error: %v", err)
 	}
-	if err.Error() != "502 Unexpected Answer: text/html instead of application/problem+json" {
+	if err.Error() != "502 Unexpected Response: text/html instead of application/problem+json" {
 		t.Errorf("its message is %q", err)
 	}
 }
@@ -173,7 +173,7 @@ func TestReturnsAPageOfAProxyAsAnErrorThatSaysWhatItIs(t *testing.T) {
 func TestReturnsA200ThatIsNoPageAsAnErrorThatShowsItsBeginning(t *testing.T) {
 	for step, start := range map[string]string{"login": "<h1>Log in</h1>" + strings.Repeat(".", 85), "other": `{"ok":true}`} {
 		_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
-		if err == nil || err.Error() != "200 Unexpected Answer: not a page of numbers: "+start {
+		if err == nil || err.Error() != "200 Unexpected Response: not a page of numbers: "+start {
 			t.Errorf("%s: %v", step, err)
 		}
 	}

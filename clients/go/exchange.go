@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// requestLimit ends a request that is not fully answered, unless the configuration's HTTPClient has its own Timeout.
+// requestLimit ends a request whose response is not complete, unless the configuration's HTTPClient has its own Timeout.
 const requestLimit = 30 * time.Second
 
-// exchange sends a request without a body and decodes its answer into answer. An answer other than the expected one
+// exchange sends a request without a body and decodes its response into result. A response other than the expected one
 // is a [*GenericOpenAPIError]; the response is returned with it, and its body can still be read.
-func (c *APIClient) exchange(ctx context.Context, path, method string, headers map[string]string, query url.Values, answer any) (*http.Response, error) {
+func (c *APIClient) exchange(ctx context.Context, path, method string, headers map[string]string, query url.Values, result any) (*http.Response, error) {
 	if c.cfg.HTTPClient.Timeout == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, requestLimit)
@@ -39,13 +39,13 @@ func (c *APIClient) exchange(ctx context.Context, path, method string, headers m
 	if response.StatusCode >= 300 {
 		return response, errorOf(response, body)
 	}
-	if json.Unmarshal(body, answer) != nil {
+	if json.Unmarshal(body, result) != nil {
 		return response, errorOf(response, body)
 	}
 	return response, nil
 }
 
-// errorOf reads the problem that the service answers.
+// errorOf reads the problem that the service sends.
 func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
 	var problem Problem
 	if err := json.Unmarshal(body, &problem); err != nil {
@@ -55,23 +55,23 @@ func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
 	return &GenericOpenAPIError{body: body, error: message, model: problem}
 }
 
-// unexpected is what to call an answer that is neither a page nor a problem: a proxy on the way may answer anything.
+// unexpected is what to call a response that is neither a page nor a problem: a proxy on the way may send anything.
 func unexpected(response *http.Response, body []byte) string {
 	if response.StatusCode == http.StatusNotModified {
 		return "Not Modified: PageIfChanged returns this as a value"
 	}
 	if response.StatusCode < 300 {
 		text := []rune(string(body))
-		return "Unexpected Answer: not a page of numbers: " + string(text[:min(100, len(text))])
+		return "Unexpected Response: not a page of numbers: " + string(text[:min(100, len(text))])
 	}
 	found := response.Header.Get("Content-Type")
 	if found == "" {
 		found = "no Content-Type"
 	}
-	return "Unexpected Answer: " + found + " instead of application/problem+json"
+	return "Unexpected Response: " + found + " instead of application/problem+json"
 }
 
-// Problem returns what the service said, or nil if the answer is not a problem, such as a proxy's.
+// Problem returns what the service said, or nil if the response is not a problem, such as a proxy's.
 func (e GenericOpenAPIError) Problem() *Problem {
 	if problem, ok := e.model.(Problem); ok {
 		return &problem

@@ -18,9 +18,9 @@ const (
 // retrying calls send, up to five times while it fails with a 429, 502, 503, 504 or a broken connection.
 func retrying[T any](ctx context.Context, send func() (*T, *http.Response, error)) (*T, *http.Response, error) {
 	for attempt := 1; ; attempt++ {
-		answer, response, err := send()
+		result, response, err := send()
 		if err == nil || attempt == tries || !isPassing(response, err) {
-			return answer, response, err
+			return result, response, err
 		}
 		select {
 		case <-ctx.Done():

@@ -5,7 +5,7 @@
  *
  * Steps: `ok`; `503`, `429` and other statuses, with `Retry-After: 0`; `503-1`, with `Retry-After: 1`; `503-date`, with a date
  * that is one to two seconds away; `503-`, without;
- * `break` and `half`, a connection that breaks in the first line of the answer and in its body; `silent` and `stall`, no answer and
+ * `break` and `half`, a connection that breaks in the first line of the response and in its body; `silent` and `stall`, no response and
  * half of one; `html`, a proxy's 502; `login` and `other`, a 200 that is HTML or other JSON; a step with `*` is met by all
  * requests from there on. `size=20` is not a step: it sets the size of all pages. Nor is `etag`, `Etag` or `ETag`: it says how
  * the names of headers are spelled, as by HAProxy, Caddy and the service.

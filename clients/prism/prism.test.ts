@@ -1,4 +1,4 @@
-/** A mock of the service, as a partner runs it from the contract: `prism mock --dynamic`, with random answers. */
+/** A mock of the service, as a partner runs it from the contract: `prism mock --dynamic`, with random responses. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';

@@ -26,16 +26,16 @@ class ApiKeyError(OpenApiException, KeyError):
 
 
 class ApiException(OpenApiException):
-    """An answer other than a page; as text, ``<status> <title>: <detail>``."""
+    """A response other than a page; as text, ``<status> <title>: <detail>``."""
 
     status: int
-    """The status code of the answer; 0 without an answer."""
+    """The status code of the response; 0 without a response."""
     headers: Optional[Mapping[str, str]]
-    """The headers of the answer, found in any case."""
+    """The headers of the response, found in any case."""
     body: Optional[str]
-    """The body of the answer."""
+    """The body of the response."""
     problem: Optional[Problem]
-    """What the service said; ``None`` if the answer is not a problem, such as a proxy's."""
+    """What the service said; ``None`` if the response is not a problem, such as a proxy's."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class ApiException(OpenApiException):
         if self.status == 304:
             return "304 Not Modified: page_if_changed returns this as a value"
         if 200 <= self.status <= 299:
-            return f"{self.status} Unexpected Answer: not a page of numbers: {(self.body or '')[:100]}"
+            return f"{self.status} Unexpected Response: not a page of numbers: {(self.body or '')[:100]}"
         found = self.headers.get("Content-Type") or "no Content-Type"
-        return f"{self.status} Unexpected Answer: {found} instead of application/problem+json"
+        return f"{self.status} Unexpected Response: {found} instead of application/problem+json"
 
 
 def _read_problem(body: Optional[str]) -> Optional[Problem]:
-    """A proxy on the way may answer anything: HTML, other JSON, nothing."""
+    """A proxy on the way may send anything: HTML, other JSON, nothing."""
     try:
         return None if body is None else Problem.from_json(body)
     except (ValueError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""A request and its whole answer, within a time limit."""
+"""A request and its whole response, within a time limit."""
 
 from threading import Timer
 from time import monotonic
@@ -20,10 +20,10 @@ def exchange(
     types: Dict[str, Optional[str]],
     timeout: Union[None, float, Tuple[float, float]],
 ) -> ApiResponse[Any]:
-    """Sends a request once and reads its answer as the type that its status has.
+    """Sends a request once and reads its response as the type that its status has.
 
     ``client`` is an ``ApiClient``, whose methods have no types. A ``timeout`` of two numbers is for connecting and for
-    the answer.
+    the response.
     """
     # By default, urllib3 would retry three times.
     client.rest_client.pool_manager.connection_pool_kw.setdefault("retries", False)
@@ -40,7 +40,7 @@ def exchange(
     except HTTPError as error:
         if monotonic() < end:
             raise
-        raise TimeoutError(f"no complete answer within {seconds:g} seconds") from error
+        raise TimeoutError(f"no complete response within {seconds:g} seconds") from error
     finally:
         watch.cancel()
     if not 200 <= response.status <= 299:

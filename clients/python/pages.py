@@ -70,12 +70,12 @@ def page_if_changed(
     """
     headers = {"If-None-Match": etag} if etag else {}
     try:
-        answer = api.list_branded_phone_numbers_with_http_info(**filters, _headers=headers, _request_timeout=timeout)
+        response = api.list_branded_phone_numbers_with_http_info(**filters, _headers=headers, _request_timeout=timeout)
     except ApiException as error:
         if error.status == 304:
             return None
         raise
-    return TaggedPage(answer.data, (answer.headers or {}).get("ETag"))
+    return TaggedPage(response.data, (response.headers or {}).get("ETag"))
 
 
 # For each client: when each of the turns that a second holds is free again.
@@ -84,10 +84,10 @@ _lock = Lock()
 
 
 def _take_turn(api: BrandedPhoneNumbersApi, per_second: int) -> Callable[[], None]:
-    """Waits for a turn and takes it; call what it returns when the answer is there.
+    """Waits for a turn and takes it; call what it returns when the response is there.
 
-    A turn is free again a second after the answer, not after the request was sent: the service counts when a request
-    arrives, and that may be as late as the answer.
+    A turn is free again a second after the response, not after the request was sent: the service counts when a request
+    arrives, and that may be as late as the response.
     """
     while True:
         with _lock:

@@ -89,7 +89,7 @@ def test_raises_a_refused_request_as_an_error_that_carries_the_problem() -> None
 def test_raises_a_page_of_a_proxy_as_an_error_that_says_what_it_is() -> None:
     with pytest.raises(ApiException) as raised:
         client(f"{FAILING_URL}/python/html").list_branded_phone_numbers()
-    assert str(raised.value) == "502 Unexpected Answer: text/html instead of application/problem+json"
+    assert str(raised.value) == "502 Unexpected Response: text/html instead of application/problem+json"
     assert raised.value.problem is None
     assert raised.value.body is not None and "Bad Gateway" in raised.value.body
 
@@ -98,7 +98,7 @@ def test_raises_a_page_of_a_proxy_as_an_error_that_says_what_it_is() -> None:
 def test_raises_a_200_that_is_no_page_as_an_error_that_shows_its_beginning(step: str, start: str) -> None:
     with pytest.raises(ApiException) as raised:
         client(f"{FAILING_URL}/python/{step}").list_branded_phone_numbers()
-    assert str(raised.value) == f"200 Unexpected Answer: not a page of numbers: {start}"
+    assert str(raised.value) == f"200 Unexpected Response: not a page of numbers: {start}"
 
 
 def test_takes_an_address_with_a_slash_at_its_end() -> None:

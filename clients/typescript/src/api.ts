@@ -3,7 +3,7 @@ import * as generated from './generated/index.js';
 import { retrying } from './retries.js';
 
 export interface ConfigurationParameters extends generated.ConfigurationParameters {
-  /** How long a request may take until its answer is complete, in milliseconds; 30,000 by default. */
+  /** How long a request may take until its response is complete, in milliseconds; 30,000 by default. */
   timeout?: number;
   /** Whether every request is tried again as those of `eachNumber` are; false by default. */
   retry?: boolean;
@@ -24,9 +24,9 @@ export class Configuration extends generated.Configuration {
   }
 }
 
-/** An answer other than a page. Its message is `<status> <title>: <detail>`. */
+/** A response other than a page. Its message is `<status> <title>: <detail>`. */
 export class ResponseError extends generated.ResponseError {
-  /** What the service said; undefined if the answer is not a problem, such as a proxy's. */
+  /** What the service said; undefined if the response is not a problem, such as a proxy's. */
   readonly problem?: generated.Problem;
 
   constructor(response: Response, body: string) {
@@ -39,12 +39,12 @@ export class ResponseError extends generated.ResponseError {
   }
 }
 
-/** What to call an answer that is neither a page nor a problem: a proxy on the way may answer anything. */
+/** What to call a response that is neither a page nor a problem: a proxy on the way may send anything. */
 function unexpected({ status, ok, headers }: Response, body: string): { title: string; detail: string } {
   if (status === 304) return { title: 'Not Modified', detail: 'pageIfChanged returns this as a value' };
   const found = headers.get('Content-Type') ?? 'no Content-Type';
   const detail = ok ? `not a page of numbers: ${body.slice(0, 100)}` : `${found} instead of application/problem+json`;
-  return { title: 'Unexpected Answer', detail };
+  return { title: 'Unexpected Response', detail };
 }
 
 export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
@@ -84,13 +84,13 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
       return { ...init, signal };
     };
     try {
-      const answer = await super.request(context, withLimit).catch((error) => {
+      const received = await super.request(context, withLimit).catch((error) => {
         if (error instanceof generated.ResponseError) return error.response;
         throw error;
       });
       // The body is read here, so that a connection that breaks in the middle of it is noticed here, too.
-      const body = await answer.arrayBuffer();
-      const response = new Response(body.byteLength ? body : null, answer);
+      const body = await received.arrayBuffer();
+      const response = new Response(body.byteLength ? body : null, received);
       const text = new TextDecoder().decode(body);
       if (response.ok && read(text, generated.instanceOfBrandedPhoneNumberPage, Boolean)) return response;
       throw new ResponseError(response, text);

@@ -54,11 +54,11 @@ export async function pageIfChanged(
   { signal }: { signal?: AbortSignal } = {},
 ): Promise<TaggedPage | undefined> {
   try {
-    const answer = await api.listBrandedPhoneNumbersRaw(filters, async ({ init }) => ({
+    const response = await api.listBrandedPhoneNumbersRaw(filters, async ({ init }) => ({
       headers: { ...init.headers, ...(etag && { 'If-None-Match': etag }) },
       ...(signal && { signal }),
     }));
-    return { page: await answer.value(), etag: answer.raw.headers.get('ETag') };
+    return { page: await response.value(), etag: response.raw.headers.get('ETag') };
   } catch (error) {
     if (error instanceof ResponseError && error.response.status === 304) return undefined;
     throw error;
@@ -69,8 +69,8 @@ export async function pageIfChanged(
 const turns = new WeakMap<BrandedPhoneNumbersApi, number[]>();
 
 /**
- * Waits for a turn and takes it. It is free again a second after the answer, not after the request was sent: the service
- * counts when a request arrives, and that may be as late as the answer.
+ * Waits for a turn and takes it. It is free again a second after the response, not after the request was sent: the service
+ * counts when a request arrives, and that may be as late as the response.
  */
 async function takeTurn(api: BrandedPhoneNumbersApi, perSecond: number, signal?: AbortSignal): Promise<() => void> {
   const free = turns.get(api) ?? [];

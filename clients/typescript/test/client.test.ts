@@ -79,7 +79,7 @@ describe('The TypeScript client', () => {
       .listBrandedPhoneNumbers()
       .catch((thrown) => thrown);
     expect(error).toBeInstanceOf(ResponseError);
-    expect(error.message).toBe('502 Unexpected Answer: text/html instead of application/problem+json');
+    expect(error.message).toBe('502 Unexpected Response: text/html instead of application/problem+json');
     expect(error.problem).toBeUndefined();
     expect(await error.response.text()).toContain('Bad Gateway');
   });
@@ -92,7 +92,7 @@ describe('The TypeScript client', () => {
       .listBrandedPhoneNumbers()
       .catch((thrown) => thrown);
     expect(error).toBeInstanceOf(ResponseError);
-    expect(error.message).toBe(`200 Unexpected Answer: not a page of numbers: ${start}`);
+    expect(error.message).toBe(`200 Unexpected Response: not a page of numbers: ${start}`);
   });
 
   it('takes an address with a slash at its end', async () => {

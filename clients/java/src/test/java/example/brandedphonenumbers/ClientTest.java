@@ -140,7 +140,7 @@ class ClientTest {
   void throwsAPageOfAProxyAsAnErrorThatSaysWhatItIs() {
     var error = assertThrows(ApiException.class,
         () -> client(FAILING_URL + "/java/html").listBrandedPhoneNumbers(request().build()));
-    assertEquals("502 Unexpected Answer: text/html instead of application/problem+json", error.getMessage());
+    assertEquals("502 Unexpected Response: text/html instead of application/problem+json", error.getMessage());
     assertNull(error.getProblem());
     assertTrue(error.getResponseBody().contains("Bad Gateway"));
   }
@@ -151,7 +151,7 @@ class ClientTest {
     return starts.entrySet().stream().map(each -> DynamicTest.dynamicTest(each.getKey(), () -> {
       var asked = client(FAILING_URL + "/java/" + each.getKey());
       var error = assertThrows(ApiException.class, () -> asked.listBrandedPhoneNumbers(request().build()));
-      assertEquals("200 Unexpected Answer: not a page of numbers: " + each.getValue(), error.getMessage());
+      assertEquals("200 Unexpected Response: not a page of numbers: " + each.getValue(), error.getMessage());
       assertEquals(200, error.getCode());
     }));
   }

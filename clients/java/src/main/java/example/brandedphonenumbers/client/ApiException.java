@@ -6,8 +6,8 @@ import java.net.http.HttpHeaders;
 import javax.annotation.Nullable;
 
 /**
- * A request that failed. Its message is {@code <status> <title>: <detail>} where the service answered with a problem.
- * Without any answer, its cause is the {@link java.io.IOException}.
+ * A request that failed. Its message is {@code <status> <title>: <detail>} if the service sent a problem.
+ * Without any response, its cause is the {@link java.io.IOException}.
  */
 public class ApiException extends RuntimeException {
   private static final long serialVersionUID = 1L;
@@ -18,7 +18,7 @@ public class ApiException extends RuntimeException {
   private final transient @Nullable Problem problem;
 
   /**
-   * A request without an answer.
+   * A request without a response.
    *
    * @param cause why there was none
    */
@@ -31,7 +31,7 @@ public class ApiException extends RuntimeException {
   }
 
   /**
-   * An answer other than a page.
+   * A response other than a page.
    *
    * @param code its status
    * @param responseHeaders its headers
@@ -51,15 +51,15 @@ public class ApiException extends RuntimeException {
     this.problem = problem;
   }
 
-  /** What to call an answer that is neither a page nor a problem. */
+  /** What to call a response that is neither a page nor a problem. */
   private static String unexpected(int code, HttpHeaders headers, String body) {
     if (code == 304) return "Not Modified: pageIfChanged returns this as a value";
-    if (code / 100 == 2) return "Unexpected Answer: not a page of numbers: " + body.substring(0, Math.min(100, body.length()));
+    if (code / 100 == 2) return "Unexpected Response: not a page of numbers: " + body.substring(0, Math.min(100, body.length()));
     String found = headers.firstValue("Content-Type").orElse("no Content-Type");
-    return "Unexpected Answer: " + found + " instead of application/problem+json";
+    return "Unexpected Response: " + found + " instead of application/problem+json";
   }
 
-  /** A proxy on the way may answer anything: HTML, other JSON, nothing. */
+  /** A proxy on the way may send anything: HTML, other JSON, nothing. */
   private static @Nullable Problem problem(String body) {
     try {
       Problem read = ApiClient.createDefaultObjectMapper().readValue(body, Problem.class);
@@ -70,9 +70,9 @@ public class ApiException extends RuntimeException {
   }
 
   /**
-   * The status of the answer.
+   * The status of the response.
    *
-   * @return the status code, or 0 without an answer
+   * @return the status code, or 0 without a response
    */
   public int getCode() {
     return code;
@@ -81,25 +81,25 @@ public class ApiException extends RuntimeException {
   /**
    * What the service said.
    *
-   * @return the problem, or null if there was no answer, or one that is not a problem, such as a proxy's
+   * @return the problem, or null if there was no response, or one that is not a problem, such as a proxy's
    */
   public @Nullable Problem getProblem() {
     return problem;
   }
 
   /**
-   * The headers of the answer.
+   * The headers of the response.
    *
-   * @return the headers, or null without an answer
+   * @return the headers, or null without a response
    */
   public @Nullable HttpHeaders getResponseHeaders() {
     return responseHeaders;
   }
 
   /**
-   * The body of the answer.
+   * The body of the response.
    *
-   * @return the text, or null without an answer
+   * @return the text, or null without a response
    */
   public @Nullable String getResponseBody() {
     return responseBody;

@@ -72,15 +72,15 @@ public final class Pages {
    * @param etag the tag of the page at hand, or null for always the page
    * @param request the filters, the size and the cursor of that page
    * @return the page, or nothing
-   * @throws ApiException if there was no answer, or a problem
+   * @throws ApiException if there was no response, or a problem
    */
   public static Optional<TaggedPage> pageIfChanged(
       BrandedPhoneNumbersApi api, @Nullable String etag, APIListBrandedPhoneNumbersRequest request) {
     try {
-      ApiResponse<BrandedPhoneNumberPage> answer =
+      ApiResponse<BrandedPhoneNumberPage> response =
           api.listBrandedPhoneNumbersWithHttpInfo(request, etag == null ? null : Map.of("If-None-Match", etag));
-      List<String> tags = answer.getHeaders().get("ETag");
-      return Optional.of(new TaggedPage(answer.getData(), tags == null ? null : tags.get(0)));
+      List<String> tags = response.getHeaders().get("ETag");
+      return Optional.of(new TaggedPage(response.getData(), tags == null ? null : tags.get(0)));
     } catch (ApiException e) {
       if (e.getCode() == 304) return Optional.empty();
       throw e;
