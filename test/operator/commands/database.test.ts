@@ -105,7 +105,7 @@ describe('the database in use', () => {
 
   it.each([
     ['an import reads a slow file', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
-    ['a check waits for others', '$command check', 'phone_number AS key'],
+    ['a check waits for others', '$command check', 'phone_number AS row'],
   ])('ends the command with a message if it goes away while %s', async (_when, line, statement) => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     const sql = connectTo(command.databaseUrl);
