@@ -1,5 +1,5 @@
 // The limit of what Node and postgres.js can do: node:http alone, the statement that the service prepares for the first
-// page, and its answer without a cursor. No router, no validation, no limit, no log.
+// page, and its response without a cursor. No router, no validation, no limit, no log.
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import postgres from 'postgres';

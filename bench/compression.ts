@@ -1,4 +1,4 @@
-/** What a compressed answer costs: its size, and the requests a second that remain. */
+/** What a compressed response costs: its size, and the requests a second that remain. */
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';
 import { startServer } from '../test/support/measuredServer.js';

@@ -35,7 +35,7 @@ interface Cost {
   kind: string;
   name: string;
   status: number;
-  /** Bytes of the answer's body. */
+  /** Bytes of the response's body. */
   bytes: number;
   /** Milliseconds of the event loop, the median. */
   milliseconds: number;
@@ -98,17 +98,17 @@ async function using(url: string, settings: Record<string, string>, work: (measu
 
   await work(async (request, key, status) => {
     const times: number[] = [];
-    let answer = { status: 0, bytes: 0 };
+    let outcome = { status: 0, bytes: 0 };
     for (let i = 0; times.length < WARM_UP + ROUNDS && i < 10 * (WARM_UP + ROUNDS); i++) {
       const before = cpuTime();
       const { status: actual, bytes } = await ask(agent, origin, request, key);
       // Until the event loop waits again.
       await sleep(3);
       if (status !== undefined && actual !== status) continue;
-      answer = { status: actual, bytes };
+      outcome = { status: actual, bytes };
       times.push(cpuTime() - before);
     }
-    return { name: request.name, ...answer, milliseconds: quantiles(times.slice(WARM_UP)).median };
+    return { name: request.name, ...outcome, milliseconds: quantiles(times.slice(WARM_UP)).median };
   });
   agent.destroy();
   worker.postMessage('stop');

@@ -1,5 +1,5 @@
 // What one would write by hand: Fastify and postgres.js with the obvious query as a prepared statement, no validation
-// beyond Fastify's, no limit, no log. It answers the first page of the list, or what follows ?after=, and knows the
+// beyond Fastify's, no limit, no log. It serves the first page of the list, or what follows ?after=, and knows the
 // filters of the specification's examples.
 import Fastify from 'fastify';
 import postgres from 'postgres';

@@ -1,6 +1,6 @@
 /**
  * Fills the fault table of docs/operations.md: the built service under each fault, with a steady load of many clients
- * whose every answer is compared with the right one; and under ten times its capacity. `make fault-table`. With words as
+ * whose every response is compared with the right one; and under ten times its capacity. `make fault-table`. With words as
  * arguments, only the faults whose names contain one of them are tried, and printed but not written.
  */
 import { spawn } from 'node:child_process';
@@ -82,8 +82,8 @@ const faults: Fault[] = [
     end() {},
   },
   { name: 'it accepts connections and closes them', environment: throughProxy, begin: behave('refusing'), end: pass },
-  { name: 'it hangs: accepts and never answers', environment: throughProxy, begin: behave('silent'), end: pass },
-  { name: 'every answer takes 400 ms longer', environment: throughProxy, begin: behave('slow'), end: pass },
+  { name: 'it hangs: accepts and never responds', environment: throughProxy, begin: behave('silent'), end: pass },
+  { name: 'every response takes 400 ms longer', environment: throughProxy, begin: behave('slow'), end: pass },
   {
     name: 'a lock holds every statement beyond its deadline',
     begin: hold('LOCK items IN ACCESS EXCLUSIVE MODE'),
@@ -112,7 +112,7 @@ if (redis && redisProxy) {
     { name: 'Redis refuses connections', environment, begin: () => redisProxy.behave('refusing'), end: redisPass },
     { name: 'Redis hangs', environment, begin: () => redisProxy.behave('silent'), end: redisPass },
     {
-      name: 'every answer of Redis takes 400 ms longer',
+      name: 'every response of Redis takes 400 ms longer',
       environment,
       begin: () => redisProxy.behave('slow'),
       end: redisPass,
@@ -156,7 +156,7 @@ process.exit();
 async function measured({ name, begin, end, environment = {} }: Fault): Promise<string> {
   const service = await serve({ DATABASE_URL: server.url, ...environment });
   const expected = await (await fetch(`${service.url}${PAGE}`)).text();
-  const answers: { status: number | string; came: number }[] = [];
+  const outcomes: { status: number | string; came: number }[] = [];
   let wrong = 0;
   let sent = 0;
   const pending: Promise<void>[] = [];
@@ -170,10 +170,10 @@ async function measured({ name, begin, end, environment = {} }: Fault): Promise<
       const isRight = response.status === 200 ? body === expected : [429, 503].includes(response.status);
       if (!isRight) wrong++;
       const kind = response.status === 200 ? 200 : `${response.status} ${JSON.parse(body).detail}`;
-      answers.push({ status: kind, came: performance.now() });
+      outcomes.push({ status: kind, came: performance.now() });
     } catch (error) {
       wrong++;
-      answers.push({ status: String(error), came: performance.now() });
+      outcomes.push({ status: String(error), came: performance.now() });
     }
   };
   const load = setInterval(() => pending.push(ask(sent++ % 30)), 1000 / RATE);
@@ -185,7 +185,7 @@ async function measured({ name, begin, end, environment = {} }: Fault): Promise<
   await sleep(AFTER);
   clearInterval(load);
   await Promise.all(pending);
-  const bad = answers.filter(({ status }) => status !== 200);
+  const bad = outcomes.filter(({ status }) => status !== 200);
   const late = bad.filter(({ came }) => came > over).map(({ came }) => came - over);
   const kinds = new Map<string, number>();
   for (const { status } of bad) {
@@ -242,8 +242,8 @@ async function overloaded(): Promise<{ row: string; note: string }> {
     row: `| ${OVERLOAD} | ${sent} | ${load.flooded.wrong + load.wrong} | ${others.join('<br>')} | ${(load.recovered / 1000).toFixed(1)} s |`,
     note:
       `Under 10 × the capacity, from ${load.connections} connections and as many addresses as requests, ${under} requests a ` +
-      `second were answered, ${perSecond} without the flood. Of ${load.asked} requests of clients that ask for little, ` +
-      `${percent(load.atOnce)} were answered at once and ${percent(load.inTime)} within 5 s, asking again after ` +
+      `second were served, ${perSecond} without the flood. Of ${load.asked} requests of clients that send few, ` +
+      `${percent(load.atOnce)} were served at once and ${percent(load.inTime)} within 5 s, retrying after ` +
       `\`Retry-After\`. The slowest \`/healthz\`, each on a new connection, took ${(load.slowestHealth / 1000).toFixed(1)} s. Memory: ${before} → ${after} MB.`,
   };
 }
@@ -251,7 +251,7 @@ async function overloaded(): Promise<{ row: string; note: string }> {
 function write(lines: string[], notes: string[]): void {
   const file = join(packageFolder, 'docs', 'operations.md');
   const machine = `${new Date().toISOString().slice(0, 10)}, ${cpus().length} × ${cpus()[0]?.model.trim()}, Node ${process.version}:`;
-  const header = `| Fault | Requests | Wrong answers | Other than 200 | Recovered after |
+  const header = `| Fault | Requests | Wrong responses | Other than 200 | Recovered after |
 |---|---:|---:|---|---:|`;
   const table = [machine, '', header, ...lines, '', ...notes].join('\n');
   const text = readFileSync(file, 'utf8');

@@ -1,6 +1,6 @@
 /**
- * Sends requests at a rate that does not depend on the answers, as many clients together do, each from another address,
- * and counts the answers by status. It runs in its own process, so that it does not delay the measurements beside it:
+ * Sends requests at a rate that does not depend on the responses, as many clients together do, each from another address,
+ * and counts the responses by status. It runs in its own process, so that it does not delay the measurements beside it:
  * `flood.ts URL RATE CONNECTIONS SECONDS`, and a line of JSON on standard output (`Flooded`).
  */
 import { connect, type Socket } from 'node:net';
@@ -8,16 +8,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface Flooded {
   sent: number;
-  /** How many could not be sent on time, because all connections were waiting for an answer. */
+  /** How many could not be sent on time, because all connections were waiting for a response. */
   heldBack: number;
   statuses: Record<string, number>;
-  /** Answers of 200 that differ from the first one. */
+  /** Responses of 200 that differ from the first one. */
   wrong: number;
-  /** Connections that ended without an answer announcing it. */
+  /** Connections that ended without a response announcing it. */
   lost: number;
 }
 
-/** Milliseconds between two batches of requests, and for the last answers to come. */
+/** Milliseconds between two batches of requests, and for the last responses to come. */
 const TICK = 5;
 const LAST_ANSWERS = 6000;
 
@@ -96,10 +96,10 @@ function answered(status: string, body: Buffer): void {
 
 function finish(): void {
   clearInterval(tick);
-  const answers = () => Object.values(flooded.statuses).reduce((sum, count) => sum + count, 0);
+  const responses = () => Object.values(flooded.statuses).reduce((sum, count) => sum + count, 0);
   const last = performance.now() + LAST_ANSWERS;
   const wait = setInterval(() => {
-    if (answers() + flooded.lost < flooded.sent && performance.now() < last) return;
+    if (responses() + flooded.lost < flooded.sent && performance.now() < last) return;
     clearInterval(wait);
     isOver = true;
     console.log(JSON.stringify(flooded));

@@ -105,12 +105,12 @@ export async function measureLatencies(targets: Target[]): Promise<Latencies[]> 
 /** Milliseconds of one request. */
 async function time(asked: Case): Promise<number> {
   const start = performance.now();
-  const answer = await fetch(asked.url);
-  const body = await answer.text();
+  const response = await fetch(asked.url);
+  const body = await response.text();
   const milliseconds = performance.now() - start;
-  if (!answer.ok) {
+  if (!response.ok) {
     asked.failed++;
-    console.error(`${asked.url}: ${answer.status} after ${Math.round(milliseconds)} ms, ${body}`);
+    console.error(`${asked.url}: ${response.status} after ${Math.round(milliseconds)} ms, ${body}`);
   }
   return milliseconds;
 }
@@ -143,9 +143,9 @@ async function openTarget({ size: numbers, url, profiles, server }: Target) {
       const size = request.size ?? 25;
       const { buffers } = await explainer.explain({ filter: filterOf(request), visibleProfiles: null, after, size });
       const asked = ask(request, after, false);
-      const answer = await fetch(asked.url);
-      if (!answer.ok) throw new Error(`${name}: ${answer.status} ${await answer.text()}`);
-      const { items } = (await answer.json()) as { items: unknown[] };
+      const response = await fetch(asked.url);
+      if (!response.ok) throw new Error(`${name}: ${response.status} ${await response.text()}`);
+      const { items } = (await response.json()) as { items: unknown[] };
       shapes.push({ shape: after === '' ? name : `${name}, deep`, kind, buffers, items: items.length, asked });
     }
   }

@@ -11,7 +11,7 @@ const MANY = 1500;
 /** Modest clients beside the flood, each on its own connection, and milliseconds between two requests of any of them. */
 const CLIENTS = 20;
 const BETWEEN = 200;
-/** Milliseconds within which a client wants its answer, even if it has to ask several times. */
+/** Milliseconds within which a client wants its response, even if it has to ask several times. */
 const DEADLINE = 5000;
 
 export interface Overload {
@@ -22,7 +22,7 @@ export interface Overload {
   asked: number;
   atOnce: number;
   inTime: number;
-  /** Of their answers, those that are neither right nor a refusal. */
+  /** Of their responses, those that are neither right nor a refusal. */
   wrong: number;
   /** Milliseconds of the slowest `/healthz`, each on a new connection. */
   slowestHealth: number;
@@ -94,7 +94,7 @@ async function flood(url: string, rate: number, connections: number, seconds: nu
 interface Answer {
   status: number | undefined;
   body: string;
-  /** Seconds; 0 where the answer has none. */
+  /** Seconds; 0 where the response has none. */
   retryAfter: number;
 }
 

@@ -178,10 +178,10 @@ export class Reader {
     const code = codeOf(reason);
     if (!UNABLE.test(code) && !NOT_MIGRATED.test(code) && !isRefusedByPooler(reason)) return reason;
     this.#log.warn({ code, reason: reason.message }, 'the database did not complete a statement');
-    return new DatabaseUnavailable('The database could not answer.');
+    return new DatabaseUnavailable('The database could not run the query.');
   }
 }
 
 function timeoutError(): DatabaseUnavailable {
-  return new DatabaseUnavailable('The database did not answer in time.');
+  return new DatabaseUnavailable('The database did not respond in time.');
 }

@@ -138,7 +138,7 @@ function linkToNext(response: Response, target: string): void {
 }
 
 function methodNotAllowed({ method }: Request) {
-  return problem('method-not-allowed', `${operation.path} answers ${METHODS.join(' and ')}, not ${method}.`, {
+  return problem('method-not-allowed', `${operation.path} supports ${METHODS.join(' and ')}, not ${method}.`, {
     headers: { Allow: METHODS.join(', ') },
   });
 }

@@ -98,13 +98,13 @@ describe.skipIf(!isRunnable).each([
     clock.set(jump);
     await sleep(2000);
     const recovered = performance.now();
-    const answers = await asking;
-    const counts = countByStatus(answers);
-    const later = answers.filter(({ sent, status }) => sent >= recovered && status === 200).length;
-    console.log(`${whose}, ${jump} s: ${JSON.stringify(counts)}, at most ${mostInASecond(answers)} in a second`);
+    const responses = await asking;
+    const counts = countByStatus(responses);
+    const later = responses.filter(({ sent, status }) => sent >= recovered && status === 200).length;
+    console.log(`${whose}, ${jump} s: ${JSON.stringify(counts)}, at most ${mostInASecond(responses)} in a second`);
     expect(Object.keys(counts)).toEqual(['200', '429']);
     // A store whose clock is set forward has forgotten the second before, as one that comes back empty.
-    expect(mostInASecond(answers)).toBeLessThanOrEqual(whose !== 'Node' && jump > 0 ? 2 * LIMIT : LIMIT);
+    expect(mostInASecond(responses)).toBeLessThanOrEqual(whose !== 'Node' && jump > 0 ? 2 * LIMIT : LIMIT);
     expect(later).toBeGreaterThanOrEqual(1.5 * LIMIT);
   });
 });

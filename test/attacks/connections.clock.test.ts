@@ -78,15 +78,15 @@ async function whileNothingIsRead(work: () => Promise<void>): Promise<void> {
 describe('new clients are served while one address', () => {
   it('holds every connection idle, and sends one request on each', async () => {
     await times(3 * MOST, async () => ask(await openFrom('127.0.0.66')));
-    const answers = await times(10, async (i) => ask(await openFrom(`127.0.1.${i + 1}`)));
-    expect(answers).toEqual(Array(10).fill('HTTP/1.1 200'));
+    const responses = await times(10, async (i) => ask(await openFrom(`127.0.1.${i + 1}`)));
+    expect(responses).toEqual(Array(10).fill('HTTP/1.1 200'));
   });
 
-  it('has a request on every connection and reads no answer', async () => {
+  it('has a request on every connection and reads no response', async () => {
     await times(MOST, () => openUnread('127.0.0.66'));
     await sleep(500);
-    const answers = await times(10, async (i) => ask(await openFrom(`127.0.1.${i + 1}`)));
-    expect(answers).toEqual(Array(10).fill('HTTP/1.1 200'));
+    const responses = await times(10, async (i) => ask(await openFrom(`127.0.1.${i + 1}`)));
+    expect(responses).toEqual(Array(10).fill('HTTP/1.1 200'));
   });
 });
 

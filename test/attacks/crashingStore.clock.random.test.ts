@@ -7,10 +7,10 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
 import {
-  type Answer,
   Client,
   countByStatus,
   type Instance,
+  type Outcome,
   startInstance,
   writeNumbers,
 } from '../support/instanceProcesses.js';
@@ -99,22 +99,22 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('h
       return client;
     };
     /** Asks without a pause; or as often as the limit allows at once, and then again at a random time. */
-    async function steadily(client: Client): Promise<Answer[]> {
-      const answers: Promise<Answer>[] = [];
+    async function steadily(client: Client): Promise<Outcome[]> {
+      const responses: Promise<Outcome>[] = [];
       for (let i = 0; !isOver; i++) {
-        answers.push(client.ask(anyOne(i)));
+        responses.push(client.ask(anyOne(i)));
         await sleep(15);
       }
-      return Promise.all(answers);
+      return Promise.all(responses);
     }
-    async function inBursts(client: Client): Promise<Answer[]> {
-      const answers: Promise<Answer>[] = [];
+    async function inBursts(client: Client): Promise<Outcome[]> {
+      const responses: Promise<Outcome>[] = [];
       for (let i = 0; !isOver; i++) {
         const chosen = anyOne(i);
-        answers.push(...Array.from({ length: LIMIT }, (_, j) => client.ask(i % 2 ? chosen : anyOne(i + j))));
+        responses.push(...Array.from({ length: LIMIT }, (_, j) => client.ask(i % 2 ? chosen : anyOne(i + j))));
         await sleep(((choices[i % choices.length] ?? 0) + 1) * 170);
       }
-      return Promise.all(answers);
+      return Promise.all(responses);
     }
     const load = [steadily(newClient('203.0.113.1')), inBursts(newClient('203.0.113.2'))];
     const events: string[] = [];
@@ -142,9 +142,9 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('h
       await sleep(2500);
     }
     isOver = true;
-    const answers = await Promise.all(load);
+    const responses = await Promise.all(load);
 
-    for (const each of answers) {
+    for (const each of responses) {
       const counts = countByStatus(each);
       console.log(
         `${CYCLES} failures of ${kind}: ${JSON.stringify(counts)}, at most ${mostInASecond(each)} in a second`,

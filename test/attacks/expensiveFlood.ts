@@ -1,6 +1,6 @@
 /**
  * Clients that send one expensive request after the other, each on its own connection and from its own address, and count
- * the answers by status. It runs in its own process, so that it does not delay the measurements beside it:
+ * the responses by status. It runs in its own process, so that it does not delay the measurements beside it:
  * `expensiveFlood.ts URL CLIENTS SECONDS`, and a line of JSON on standard output.
  */
 import { Agent, get } from 'node:http';

@@ -9,10 +9,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { useDatabase } from '../support/database.js';
 import {
-  type Answer,
   Client,
   countByStatus,
   type Instance,
+  type Outcome,
   startInstance,
   writeNumbers,
 } from '../support/instanceProcesses.js';
@@ -51,7 +51,7 @@ afterEach(() => {
 });
 
 /** What other clients get, each of which asks five times a second. */
-async function served(seconds: number): Promise<Answer[]> {
+async function served(seconds: number): Promise<Outcome[]> {
   return (await Promise.all(others.map((other) => other.askFor(seconds, 5, () => instance)))).flat();
 }
 
@@ -77,14 +77,14 @@ function medianOf(spans: readonly Span[]): number {
  * limit (429) or a page (503), and the times mean nothing.
  */
 async function expectOthersServedInTime(seconds: number): Promise<void> {
-  const [answers, health] = await Promise.all([served(seconds), askHealth(seconds)]);
-  const counts = countByStatus(answers);
-  const figures = { counts, median: medianOf(answers), health: medianOf(health), mebibytes: peakMemory() };
+  const [responses, health] = await Promise.all([served(seconds), askHealth(seconds)]);
+  const counts = countByStatus(responses);
+  const figures = { counts, median: medianOf(responses), health: medianOf(health), mebibytes: peakMemory() };
   console.info(JSON.stringify(figures, (_name, value) => (typeof value === 'number' ? Math.round(value) : value)));
   expect(Object.keys(counts).filter((status) => !['200', '429', '503'].includes(status))).toEqual([]);
   expect(counts[200]).toBeGreaterThan(0);
   if (!isMachineIdle) return;
-  expect(counts[200]).toBeGreaterThan(0.7 * answers.length);
+  expect(counts[200]).toBeGreaterThan(0.7 * responses.length);
   expect(figures.median).toBeLessThan(MEDIAN_WAIT);
   expect(figures.health).toBeLessThan(MEDIAN_WAIT);
 }
@@ -107,7 +107,7 @@ async function flood(): Promise<void> {
   expect(statuses.none).toBeUndefined();
 }
 
-/** Sends short requests for long answers, which are never read. */
+/** Sends short requests for long responses, which are never read. */
 async function neverRead(): Promise<void> {
   const { hostname, port } = new URL(instance.url);
   const sockets: Socket[] = [];
@@ -128,7 +128,7 @@ async function neverRead(): Promise<void> {
       socket.write(request(`/v1/brandedPhoneNumbers?${faults}`));
     }
   }
-  // The requests alone are a flood, in which others have to wait; the answers cost something after it.
+  // The requests alone are a flood, in which others have to wait; the responses cost something after it.
   const isOver = async () => (await served(1)).every(({ status }) => status === 200);
   await until(isOver, 'the requests are worked off', 60_000);
   await expectOthersServedInTime(SECONDS);

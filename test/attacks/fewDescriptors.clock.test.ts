@@ -56,9 +56,9 @@ it.skipIf(process.platform !== 'linux')(
     for (let i = 0; i < 250; i++) open('127.0.0.66').resume();
     await sleep(1500);
     // One after the other, and then as many at once as there are connections to the database.
-    const answers: string[] = [];
-    for (let i = 1; i <= 10; i++) answers.push(await ask(i));
-    answers.push(...(await Promise.all(Array.from({ length: 10 }, (_, i) => ask(100 + i)))));
-    expect(answers).toEqual(Array(20).fill('HTTP/1.1 200'));
+    const responses: string[] = [];
+    for (let i = 1; i <= 10; i++) responses.push(await ask(i));
+    responses.push(...(await Promise.all(Array.from({ length: 10 }, (_, i) => ask(100 + i)))));
+    expect(responses).toEqual(Array(20).fill('HTTP/1.1 200'));
   },
 );

@@ -18,10 +18,10 @@ function throughProxy(junk: number, forged: string): string[] {
 
 it('with as many headers as are allowed, the client is still the one that the proxy names', async () => {
   const begin = performance.now();
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 30 }, (_, i) => exchange(service.url, throughProxy(90, `198.51.100.${i}`))),
   );
-  const passed = answers.filter(({ status }) => status === 200).length;
+  const passed = responses.filter(({ status }) => status === 200).length;
   expect(passed).toBeLessThanOrEqual(10 * (1 + Math.ceil((performance.now() - begin) / 1000)));
-  expect(answers.map(({ status }) => status)).toEqual(expect.arrayContaining([200, 429]));
+  expect(responses.map(({ status }) => status)).toEqual(expect.arrayContaining([200, 429]));
 });

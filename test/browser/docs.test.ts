@@ -86,10 +86,10 @@ describe('the documentation', () => {
     try {
       // Grows while it is walked.
       for (const url of seen) {
-        const answer = await fetch(url);
-        expect([url, answer.status]).toEqual([url, 200]);
-        expect(`${answer.url}/`).toContain(`${behindPrefix.url}/`);
-        if (!answer.headers.get('content-type')?.startsWith('text/html')) continue;
+        const outcome = await fetch(url);
+        expect([url, outcome.status]).toEqual([url, 200]);
+        expect(`${outcome.url}/`).toContain(`${behindPrefix.url}/`);
+        if (!outcome.headers.get('content-type')?.startsWith('text/html')) continue;
         await page.goto(url);
         if (url === start) {
           await operationIsShown();
@@ -197,7 +197,7 @@ describe('the keyboard', () => {
     expect(hidden).toEqual([]);
   });
 
-  test('presses such a button, and then reads the answer', async () => {
+  test('presses such a button, and then reads the response', async () => {
     await openDocs();
     await tabTo(page.getByRole('button', { name: 'In review' }), 20);
     expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('status=submitted%20for%20review');
@@ -207,7 +207,7 @@ describe('the keyboard', () => {
     const end = () => body.evaluate((element) => element.scrollTop + element.clientHeight + 1 >= element.scrollHeight);
     expect(await end()).toBe(false);
     await page.keyboard.press('End');
-    await until(end, 'the end of the answer is in view');
+    await until(end, 'the end of the response is in view');
   });
 
   test('fills in the parameters, and sends them', async () => {
@@ -263,16 +263,16 @@ describe('trying it out', () => {
     expect(await statusShown()).toBe('200');
   });
 
-  test('shows what the service says about a wrong value, in place of the previous answer', async () => {
+  test('shows what the service says about a wrong value, in place of the previous response', async () => {
     await showDocs();
     await send('One number');
-    const answer = page.locator('.live-response');
-    expect(await answer.textContent()).toContain('"phoneNumber": "+14155550123"');
+    const outcome = page.locator('.live-response');
+    expect(await outcome.textContent()).toContain('"phoneNumber": "+14155550123"');
     await field('phoneNumber').fill('4155550123');
     await field('size').fill('101');
     await execute();
     expect(await statusShown()).toBe('400');
-    const text = await answer.textContent();
+    const text = await outcome.textContent();
     expect(text).toContain('must be a page size from 1 to 100');
     expect(text).toContain('is not a phone number in E.164');
     expect(text).not.toContain('"items"');

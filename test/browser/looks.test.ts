@@ -32,13 +32,13 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
     await page.emulateMedia({ colorScheme });
   });
 
-  test('/docs fits, is accessible, does not jump while it loads, and scrolls its answer into view', async () => {
+  test('/docs fits, is accessible, does not jump while it loads, and scrolls its response into view', async () => {
     await openDocs();
     expect(await jumps()).toBeLessThan(0.01);
     const button = page.getByRole('button', { name: 'In review' });
     expect(await isInView(button, 50)).toBe(true);
     await button.click();
-    await until(() => isInView(page.locator(answerStatus), 20), 'the status of the answer is in view');
+    await until(() => isInView(page.locator(answerStatus), 20), 'the status of the response is in view');
     expect(await isInView(page.getByRole('button', { name: 'Next page' }), 50)).toBe(true);
     if (colorScheme === 'light') await screenshot(`docs-${width === phone.width ? 'phone' : 'desktop'}.png`);
     const body = page.locator('.live-response pre', { hasText: '"phoneNumber"' });

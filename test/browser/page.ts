@@ -133,10 +133,10 @@ export const press = (button: Locator) => sending(() => button.click());
 export async function sending(action: () => Promise<void>): Promise<Request> {
   const answered = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
   await action();
-  const answer = await answered;
-  await page.locator('.live-response', { hasText: answer.headers()['x-request-id'] ?? '' }).waitFor();
-  if (answer.status() === 400) ignoreComplaints('400');
-  return answer.request();
+  const outcome = await answered;
+  await page.locator('.live-response', { hasText: outcome.headers()['x-request-id'] ?? '' }).waitFor();
+  if (outcome.status() === 400) ignoreComplaints('400');
+  return outcome.request();
 }
 
 /** Follows the link in the `type` of the shown problem. */

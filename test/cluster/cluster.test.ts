@@ -1,4 +1,4 @@
-/** What holds on a cluster made of deploy/'s files: the limit, exact walks through restarts, and right answers through faults. */
+/** What holds on a cluster made of deploy/'s files: the limit, exact walks through restarts, and right responses through faults. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -55,9 +55,10 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
   }
 
   it('never lets more than ten through in a second', async () => {
-    const answers: ReturnType<typeof ask>[] = [];
-    for (const end = performance.now() + 4000; performance.now() < end; await sleep(8)) answers.push(ask(cluster, ''));
-    const passed = (await Promise.all(answers)).filter(({ status }) => status === 200);
+    const responses: ReturnType<typeof ask>[] = [];
+    for (const end = performance.now() + 4000; performance.now() < end; await sleep(8))
+      responses.push(ask(cluster, ''));
+    const passed = (await Promise.all(responses)).filter(({ status }) => status === 200);
     const inSecondAfter = ({ came }: { came: number }) =>
       passed.filter((other) => other.sent >= came && other.came < came + 1000);
     expect(Math.max(...passed.map((each) => inSecondAfter(each).length))).toBeLessThanOrEqual(10);

@@ -1,7 +1,7 @@
 /** What clients get from three instances while the Redis of the limit has an outage. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { type Answer, instances, newClient, statusesOf, together } from '../support/limitedInstances.js';
+import { instances, newClient, type Outcome, statusesOf, together } from '../support/limitedInstances.js';
 import { mostInASecond } from '../support/mostInASecond.js';
 
 const CLIENTS = 30;
@@ -33,11 +33,11 @@ export async function expectSharedAgain(fault: string, limitSeconds: number, beg
 /** Thirty clients in turn ask all instances, from a second before `begin` until the limit is shared again. */
 export async function outage(begin: () => unknown = () => {}): Promise<Outage> {
   const clients = Array.from({ length: CLIENTS }, newClient);
-  const answers = clients.map((): Answer[] => []);
+  const responses = clients.map((): Outcome[] => []);
   const open: Promise<unknown>[] = [];
   const turns = setInterval(() => {
     const i = open.length % CLIENTS;
-    open.push(together(clients[i] as string, BURST).then((all) => answers[i]?.push(...all)));
+    open.push(together(clients[i] as string, BURST).then((all) => responses[i]?.push(...all)));
   }, PAUSE_MS);
   let began = 0;
   let over = 0;
@@ -48,22 +48,22 @@ export async function outage(begin: () => unknown = () => {}): Promise<Outage> {
     while (performance.now() < Math.min(over + CALM_MS, began + GIVE_UP_MS)) {
       await sleep(over + CALM_MS - performance.now());
       await Promise.all(open);
-      over = calmFrom(began, answers);
+      over = calmFrom(began, responses);
     }
   } finally {
     clearInterval(turns);
   }
   await Promise.all(open);
   return {
-    statuses: statusesOf(answers.flat()),
-    most: Math.max(...answers.map(mostInASecond)),
+    statuses: statusesOf(responses.flat()),
+    most: Math.max(...responses.map(mostInASecond)),
     seconds: (over - began) / 1000,
   };
 }
 
 /** The first moment after `began` from which on no client got more than its limit in a second, for as long as it has to be. */
-function calmFrom(began: number, answers: Answer[][]): number {
-  const tooMany = answers.flatMap((ofClient) => {
+function calmFrom(began: number, responses: Outcome[][]): number {
+  const tooMany = responses.flatMap((ofClient) => {
     const passed = ofClient.filter(({ status }) => status === 200).sort((one, other) => one.sent - other.sent);
     return passed.flatMap(({ sent: from }) => {
       const inASecond = passed.filter(({ sent, came }) => sent >= from && came < from + 1000);

@@ -64,7 +64,7 @@ describe.skipIf(!hasRedis)('a Redis Cluster', () => {
   const ask = (node: number, ...command: string[]) => redisCli('-p', String(nodes[node]?.port), ...command);
 
   const isNeverOver = (begin?: () => unknown) =>
-    until(async () => (await outage(begin)).most === 10, 'ten pass where Redis answers in time', 100_000);
+    until(async () => (await outage(begin)).most === 10, 'ten pass where Redis responds in time', 100_000);
 
   it('is shared by all instances: never more than ten pass in a second', () => isNeverOver());
 

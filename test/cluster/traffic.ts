@@ -1,4 +1,4 @@
-/** Clients, a writer and imports on a cluster, and a judge who knows what each answer may hold. */
+/** Clients, a writer and imports on a cluster, and a judge who knows what each response may hold. */
 
 import { get as getPlain } from 'node:http';
 import { Agent, get } from 'node:https';
@@ -16,7 +16,7 @@ const PATH = '/v1/brandedPhoneNumbers';
 const CLIENTS = 30;
 const CLIENTS_WITHOUT_REDIS = 6;
 
-export interface Answer {
+export interface Outcome {
   status: number;
   body: string;
   sent: number;
@@ -37,7 +37,7 @@ export interface Course {
 }
 
 /** A request of a client, 0 to 249, through HAProxy, or to the instance that keeps the limit in PostgreSQL. */
-export function ask(cluster: Cluster, search: string, client = 0, isWithoutRedis = false): Promise<Answer> {
+export function ask(cluster: Cluster, search: string, client = 0, isWithoutRedis = false): Promise<Outcome> {
   const sent = performance.now();
   const options = { localAddress: `127.0.0.${client + 2}`, ca: cluster.authority, servername: HOST };
   return new Promise((resolve) => {
@@ -108,7 +108,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
     .sort()
     .join();
 
-  /** Three kinds of page, and whether an answer was right when it was sent; a replica may show what was right before. */
+  /** Three kinds of page, and whether a response was right when it was sent; a replica may show what was right before. */
   const pages: [search: string, isRight: (body: string, since: { written: number; imported: number }) => boolean][] = [
     [unchanged, (body) => body === known],
     [

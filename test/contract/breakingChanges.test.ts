@@ -102,7 +102,7 @@ describe('the contract may grow by', () => {
       'an optional parameter',
       (d) => list(d).parameters.push({ name: 'region', in: 'query', schema: { type: 'string' } }),
     ],
-    ['a member of an answer', (d) => (schema(d, 'BrandedPhoneNumber').properties.region = { type: 'string' })],
+    ['a member of a response', (d) => (schema(d, 'BrandedPhoneNumber').properties.region = { type: 'string' })],
     ['a value of a list', (d) => schema(d, 'Feature').enum.push('voicemailGreeting')],
     ['an operation', (d) => (d.paths['/v2/brandedPhoneNumbers'] = d.paths['/v1/brandedPhoneNumbers'])],
     ['a wider bound of a parameter', (d) => (parameter(d, 'Size').schema.maximum = 200)],

@@ -11,9 +11,9 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import type { ProblemName } from '../../src/service/problem/problem.js';
-import { type ErrorBody, expectDescribed, pageOf, problemOf } from '../support/answer.js';
 import { createDatabase } from '../support/database.js';
 import { service as failing, start } from '../support/failingDatabase.js';
+import { type ErrorBody, expectDescribed, pageOf, problemOf } from '../support/response.js';
 import { type TestService, useService } from '../support/service.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
 

@@ -75,7 +75,7 @@ ${settings.replace('users', join(folder, 'users'))}
       const response = await fetch(`${service.url}/v1/brandedPhoneNumbers`);
       expect([response.status, await response.text()]).toEqual([
         503,
-        expect.stringContaining('"The database could not answer.'),
+        expect.stringContaining('"The database could not run the query.'),
       ]);
     } finally {
       await service.close();

@@ -93,8 +93,8 @@ describe('a replica', () => {
       await onPrimary`DELETE FROM branded_phone_numbers WHERE phone_number = ${`+1${odd - 38}`}`;
       await onPrimary`UPDATE branded_phone_numbers SET internal_name = ${`Page ${page}`}, reporting_group = 'New'`;
       const { url } = services[page % 5 === 4 ? 'primary' : 'replica'];
-      const answer = await fetch(`${url}/v1/brandedPhoneNumbers?size=7${cursor && `&nextCursor=${cursor}`}`);
-      const body = (await answer.json()) as { items: { phoneNumber: string }[]; nextCursor: string | null };
+      const response = await fetch(`${url}/v1/brandedPhoneNumbers?size=7${cursor && `&nextCursor=${cursor}`}`);
+      const body = (await response.json()) as { items: { phoneNumber: string }[]; nextCursor: string | null };
       seen.push(...body.items.map(({ phoneNumber }) => phoneNumber));
       cursor = body.nextCursor;
     }

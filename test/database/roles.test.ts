@@ -137,10 +137,10 @@ test('A role that may only read serves pages, keys and the limit of a database t
   const { server, warmUp, close } = openService(config, urlOf.server, openLog(config));
   await warmUp();
   try {
-    const answers = [];
-    for (let i = 0; i < 3; i++) answers.push(await request(server).get('/v1/brandedPhoneNumbers?carrier=AT%26T'));
-    expect(answers.map(({ status }) => status)).toEqual([200, 200, 429]);
-    expect(answers[0]?.body.items).toHaveLength(1);
+    const responses = [];
+    for (let i = 0; i < 3; i++) responses.push(await request(server).get('/v1/brandedPhoneNumbers?carrier=AT%26T'));
+    expect(responses.map(({ status }) => status)).toEqual([200, 200, 429]);
+    expect(responses[0]?.body.items).toHaveLength(1);
   } finally {
     await close();
   }

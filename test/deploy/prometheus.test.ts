@@ -189,9 +189,9 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
 
   async function ask<T>(path: string): Promise<T> {
     const response = await fetch(`${prometheusUrl}/api/v1/${path}`);
-    const answer = (await response.json()) as { status: string; error?: string; data: T };
-    if (answer.status !== 'success') throw new Error(`${path}: ${answer.error}`);
-    return answer.data;
+    const outcome = (await response.json()) as { status: string; error?: string; data: T };
+    if (outcome.status !== 'success') throw new Error(`${path}: ${outcome.error}`);
+    return outcome.data;
   }
 
   /** The series that an expression finds now. */

@@ -5,11 +5,11 @@ import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
 import {
-  type Answer,
   ask,
   askTogether,
   databaseUrl,
   expectUnavailable,
+  type Outcome,
   ready,
   recovery,
   service,
@@ -29,7 +29,7 @@ describe('a database', () => {
     const holder = connectTo(databaseUrl);
     await holder`BEGIN`;
     await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
-    for (let i = 0; i < 3; i++) for (const answer of await askTogether(20)) expectUnavailable(answer);
+    for (let i = 0; i < 3; i++) for (const response of await askTogether(20)) expectUnavailable(response);
     const [connections] = await holder`
       SELECT count(*)::int AS count FROM pg_stat_activity
       WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
@@ -48,7 +48,7 @@ describe('a database', () => {
     between.behave('refusing');
     const others = await useUpConnections(server.url);
     between.behave('passing');
-    for (let i = 0; i < 2; i++) for (const answer of await askTogether(20)) expectUnavailable(answer);
+    for (let i = 0; i < 2; i++) for (const response of await askTogether(20)) expectUnavailable(response);
     expect(await ready()).toMatchObject({ status: 503 });
     expect(between.connections()).toBeLessThan(20);
     await others.leave();
@@ -64,17 +64,17 @@ describe('a database', () => {
     const server = await startPostgres();
     await migrateDatabase(server.url, migrationsFolder);
     await start(server.url);
-    const answers: Promise<Answer>[] = [];
-    const load = setInterval(() => answers.push(ask()), 10);
+    const responses: Promise<Outcome>[] = [];
+    const load = setInterval(() => responses.push(ask()), 10);
     await sleep(300);
     await server.stop();
     await sleep(1500);
     await server.start();
     await recovery();
     clearInterval(load);
-    const all = await Promise.all(answers);
+    const all = await Promise.all(responses);
     expect([...new Set(all.map(({ status }) => status))].sort()).toEqual([200, 503]);
-    for (const answer of all.filter(({ status }) => status === 503)) expectUnavailable(answer);
+    for (const response of all.filter(({ status }) => status === 503)) expectUnavailable(response);
     await service.close();
     await server.remove();
     await start(databaseUrl);

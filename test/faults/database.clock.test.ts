@@ -22,7 +22,7 @@ describe('a database', () => {
   it('that cannot be reached causes 503s, and is used again once it can', async () => {
     await start(proxy.through(databaseUrl));
     proxy.behave('refusing');
-    for (const answer of await askTogether(30)) expectUnavailable(answer);
+    for (const response of await askTogether(30)) expectUnavailable(response);
     expect(await ready()).toMatchObject({ status: 503 });
     proxy.behave('passing');
     await recovery();
@@ -31,49 +31,49 @@ describe('a database', () => {
 
   it('whose connections are cut in the middle of queries costs no request', async () => {
     await start(proxy.through(databaseUrl));
-    const answers = askTogether(60);
+    const responses = askTogether(60);
     for (let i = 0; i < 3; i++) {
       await sleep(15);
       proxy.behave('refusing');
       proxy.behave('passing');
     }
-    expect((await answers).map(({ status }) => status)).toEqual(Array(60).fill(200));
+    expect((await responses).map(({ status }) => status)).toEqual(Array(60).fill(200));
   });
 
-  it('that hangs causes 503s within the deadline, makes the service unready, and is used again when it answers', async () => {
+  it('that hangs causes 503s within the deadline, makes the service unready, and is used again when it responds', async () => {
     await start(proxy.through(databaseUrl));
     await askTogether(20);
     proxy.behave('silent');
-    const answers = askTogether(20);
+    const responses = askTogether(20);
     const { status, milliseconds } = await ready();
     expect(status).toBe(503);
     expect(milliseconds).toBeLessThan(DEADLINE_MS);
-    for (const answer of await answers) expectUnavailable(answer);
-    for (const answer of await askTogether(20)) expectUnavailable(answer);
+    for (const response of await responses) expectUnavailable(response);
+    for (const response of await askTogether(20)) expectUnavailable(response);
     proxy.behave('passing');
     await recovery();
-    expect((await askTogether(30)).map((answer) => answer.status)).toEqual(Array(30).fill(200));
+    expect((await askTogether(30)).map((response) => response.status)).toEqual(Array(30).fill(200));
   });
 
   it('whose connections are half-open, while new ones pass, costs no request', async () => {
     await start(proxy.through(databaseUrl), { REQUEST_TIMEOUT_SECONDS: '5' });
     await askTogether(30);
     proxy.forgetConnections();
-    const answers = await askTogether(30);
-    expect(answers.map(({ status }) => status)).toEqual(Array(30).fill(200));
+    const responses = await askTogether(30);
+    expect(responses.map(({ status }) => status)).toEqual(Array(30).fill(200));
   });
 
   it('that closes the connection of every statement it cancels is used again at once', async () => {
     await start(databaseUrl);
     await askTogether(20);
     const sql = connectTo(databaseUrl);
-    const answers = askTogether(40);
+    const responses = askTogether(40);
     for (let i = 0; i < 3; i++) {
       await sql`
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
     }
-    expect((await answers).map(({ status }) => status)).toEqual(Array(40).fill(200));
+    expect((await responses).map(({ status }) => status)).toEqual(Array(40).fill(200));
     await sql.end();
   });
 });
@@ -89,10 +89,10 @@ describe('too many requests at once', () => {
     await askTogether(10);
     proxy.behave('silent');
     const statuses: number[] = [];
-    const answers = Array.from({ length: 60 }, () => ask().then(({ status }) => statuses.push(status)));
+    const responses = Array.from({ length: 60 }, () => ask().then(({ status }) => statuses.push(status)));
     await until(() => statuses.length === 40, '40 are refused');
     proxy.behave('passing');
-    await Promise.all(answers);
+    await Promise.all(responses);
     expect(statuses.slice(0, 40)).toEqual(Array(40).fill(503));
     await recovery();
   });

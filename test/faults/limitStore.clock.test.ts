@@ -31,7 +31,7 @@ describe.skipIf(!hasRedis)('with Redis as the store', () => {
       return ask(instances[0], client);
     });
     expect(refused.status).toBe(429);
-    // Asking would have found that Redis does not answer.
+    // Asking would have found that Redis does not respond.
     expect(await metric('rate_limit_store_errors_total')).toBe(0);
     proxy.behave('passing');
   });

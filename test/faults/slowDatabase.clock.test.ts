@@ -1,4 +1,4 @@
-/** What happens to reads on connections that answer late, partly, or not at all. */
+/** What happens to reads on connections that respond late, partly, or not at all. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
@@ -31,7 +31,7 @@ beforeEach(async () => {
   };
 });
 
-/** Reads the process of PostgreSQL that answers. */
+/** Reads the process of PostgreSQL that responds. */
 const read = (seconds = 0, limitMs = 5000) =>
   reader.read(async () => {
     const [row] = await database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;

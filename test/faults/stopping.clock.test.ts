@@ -22,7 +22,7 @@ async function serve(environment: Record<string, string> = {}): Promise<string> 
   return instance.url;
 }
 
-/** Sends a request: the answer's status and whether its connection ends. */
+/** Sends a request: the response's status and whether its connection ends. */
 function ask(url: string, agent?: Agent): Promise<{ status: number | undefined; ends: boolean }> {
   return new Promise((resolve, reject) => {
     get(url, agent ? { agent } : {}, (response) => {
@@ -45,13 +45,13 @@ describe('SIGTERM', () => {
   it('makes it unready at once, fails none of the requests, and ends it with 0', async () => {
     const url = await serve();
     const agent = new Agent({ keepAlive: true, maxSockets: 20 });
-    const answers: { status: number | undefined; ends: boolean }[] = [];
+    const outcomes: { status: number | undefined; ends: boolean }[] = [];
     // As a load balancer does: reuses no connection whose end was announced, and sends nothing once it is unready.
     let isReady = true;
     const load = Array.from({ length: 20 }, async () => {
-      while (isReady) answers.push(await ask(`${url}${PATH}`, agent));
+      while (isReady) outcomes.push(await ask(`${url}${PATH}`, agent));
     });
-    await until(() => answers.length > 50, '50 requests are answered');
+    await until(() => outcomes.length > 50, '50 requests are answered');
     child.kill('SIGTERM');
     await until(async () => (await ask(`${url}/readyz`)).status === 503, 'it is unready');
     expect((await ask(`${url}/healthz`)).status).toBe(200);
@@ -60,7 +60,7 @@ describe('SIGTERM', () => {
     isReady = false;
     await Promise.all(load);
     await expectToEnd();
-    expect([...new Set(answers.map(({ status }) => status))]).toEqual([200]);
+    expect([...new Set(outcomes.map(({ status }) => status))]).toEqual([200]);
   });
 
   it('waits for the request that is running', async () => {

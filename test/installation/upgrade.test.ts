@@ -98,12 +98,12 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
     instances.set(place, await startIn(home, [command, 'serve'], environment(settings).env));
   }
 
-  interface Answer {
+  interface Outcome {
     status: number;
     body: string;
   }
 
-  async function ask(agent: Agent, search: string): Promise<Answer> {
+  async function ask(agent: Agent, search: string): Promise<Outcome> {
     const path = `/v1/brandedPhoneNumbers${search}`;
     const request = get({ agent, host: `${network}.0.1`, servername: 'localhost', port: 8443, path });
     try {
@@ -115,24 +115,24 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
   }
 
   /** All items, fifteen a page, with the pages of other statuses than 200 and 429 in `failures`. */
-  async function walk(agent: Agent, failures: Answer[]): Promise<object[]> {
+  async function walk(agent: Agent, failures: Outcome[]): Promise<object[]> {
     const items: object[] = [];
     for (let cursor: string | null = ''; cursor !== null; await sleep(50)) {
-      const answer = await ask(agent, `?size=15${cursor && `&nextCursor=${cursor}`}`);
-      if (answer.status === 200) {
-        const page = JSON.parse(answer.body);
+      const outcome = await ask(agent, `?size=15${cursor && `&nextCursor=${cursor}`}`);
+      if (outcome.status === 200) {
+        const page = JSON.parse(outcome.body);
         items.push(...page.items);
         cursor = page.nextCursor;
-      } else if (answer.status !== 429) failures.push(answer);
+      } else if (outcome.status !== 429) failures.push(outcome);
     }
     return items;
   }
 
-  it('no request fails and each walk is exact, whichever version answers a page', async () => {
+  it('no request fails and each walk is exact, whichever version serves a page', async () => {
     const agents = Array.from({ length: CLIENTS }, (_, i) => {
       return new Agent({ keepAlive: true, ca, localAddress: `127.0.0.${i + 2}` });
     });
-    const failures: Answer[] = [];
+    const failures: Outcome[] = [];
     const expected = await walk(agents[0] as Agent, failures);
     expect(expected).toHaveLength((await readFile(NUMBERS, 'utf8')).trim().split('\n').length);
 

@@ -86,8 +86,8 @@ describe('the rate limit with AUTH=api-key', () => {
     const good = await newKey('good');
     expect((await get(good)).status).toBe(200);
     const wrong = () => get(`bpn_${'B'.repeat(43)}`, '', '192.0.2.1');
-    const answers = await withinASecond(() => Promise.all(Array.from({ length: 12 }, wrong)));
-    const statuses = answers.map(({ status }) => status);
+    const outcomes = await withinASecond(() => Promise.all(Array.from({ length: 12 }, wrong)));
+    const statuses = outcomes.map(({ status }) => status);
     expect(statuses.filter((status) => status === 401)).toHaveLength(10);
     expect(statuses.filter((status) => status === 429)).toHaveLength(2);
     expect((await get(good, '', '192.0.2.1')).status).toBe(200);

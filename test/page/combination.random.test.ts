@@ -6,7 +6,6 @@ import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers } from '../../src/database/schema.js';
 import { filterOf } from '../../src/page/filter.js';
 import { preparePages } from '../../src/page/page.js';
-import { pageOf } from '../support/answer.js';
 import {
   CARRIERS,
   DETAILED_STATUSES,
@@ -19,6 +18,7 @@ import {
   write,
 } from '../support/numbers.js';
 import { find, type Query, searchOf } from '../support/reference.js';
+import { pageOf } from '../support/response.js';
 import { freshSeed } from '../support/seed.js';
 import { useService } from '../support/service.js';
 

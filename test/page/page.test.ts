@@ -4,9 +4,9 @@ import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers } from '../../src/database/schema.js';
-import { expectDescribed, pageOf, problemOf } from '../support/answer.js';
 import { entryWith, numberWith, write } from '../support/numbers.js';
 import { byBytes } from '../support/reference.js';
+import { expectDescribed, pageOf, problemOf } from '../support/response.js';
 import { useService } from '../support/service.js';
 
 const service = useService();

@@ -4,9 +4,9 @@ import request from 'supertest';
 import { expect, inject, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers, carrierStatuses } from '../../src/database/schema.js';
-import { pageOf } from '../support/answer.js';
 import { DETAILED_STATUSES, numbers, numberWith, write } from '../support/numbers.js';
 import { byBytes } from '../support/reference.js';
+import { pageOf } from '../support/response.js';
 import { useService } from '../support/service.js';
 
 const service = useService();

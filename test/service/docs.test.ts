@@ -16,16 +16,16 @@ const app = express()
 
 describe('the documentation', () => {
   test('is the target of the redirect from the root', async () => {
-    const answer = await request(app).get('/').expect(303);
-    expect(new URL(String(answer.headers.location), 'http://host/').pathname).toBe('/docs');
+    const outcome = await request(app).get('/').expect(303);
+    expect(new URL(String(outcome.headers.location), 'http://host/').pathname).toBe('/docs');
   });
 
   test('is at /docs, and /docs/ redirects there', async () => {
-    const answer = await request(app)
+    const outcome = await request(app)
       .get('/docs')
       .expect(200)
       .expect('Content-Type', /^text\/html/);
-    expect(answer.text).toContain('<title>Branded Phone Numbers</title>');
+    expect(outcome.text).toContain('<title>Branded Phone Numbers</title>');
     const slash = await request(app).get('/docs/').expect(303);
     expect(new URL(String(slash.headers.location), 'http://host/docs/').pathname).toBe('/docs');
   });
@@ -179,8 +179,8 @@ describe('everything else', () => {
     '/docs/no-such-file',
     '/v1/brandedPhoneNumbers',
   ])('such as %s is left to the API', async (path) => {
-    const answer = await request(app).get(path).expect(404);
-    expect(answer.body).toEqual({ from: 'the API' });
+    const outcome = await request(app).get(path).expect(404);
+    expect(outcome.body).toEqual({ from: 'the API' });
   });
 
   test('such as another method is left to the API', async () => {

@@ -3,10 +3,10 @@ import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { problemOf } from '../support/answer.js';
 import { connectTo } from '../support/connection.js';
 import { useListeningService } from '../support/listening.js';
 import { numberWith, write } from '../support/numbers.js';
+import { problemOf } from '../support/response.js';
 import { type TestService, useService } from '../support/service.js';
 
 const statuses = async ({ app }: TestService) => ({

@@ -18,7 +18,7 @@ const log = openLog({ LOG_LEVEL: 'silent' });
 
 class CountingReader extends Reader {
   reads = 0;
-  /** What happened, in order: a read, or a count that the store did not answer in time. */
+  /** What happened, in order: a read, or a count to which the store did not respond in time. */
   readonly events: ('read' | 'late count')[] = [];
   override async read<T>(...[query, ...rest]: Parameters<Reader['read']>): Promise<T> {
     this.reads++;

@@ -12,7 +12,7 @@ export async function expectDerivedToAgree(sql: Sql): Promise<void> {
   expect(await termIdsThatDiffer(sql)).toEqual([]);
 }
 
-/** All numbers as an answer shows them. */
+/** All numbers as a response shows them. */
 export async function items(sql: Sql): Promise<BrandedPhoneNumber[]> {
   const rows = await sql<{ item: string }[]>`
     SELECT '{"id":"' || items.id || '","phoneNumber":"' || phone_number || '","businessProfile":'

@@ -1,4 +1,4 @@
-/** A service whose database is behind a proxy that can fail as networks do, and what it may answer meanwhile. */
+/** A service whose database is behind a proxy that can fail as networks do, and what responses it may send meanwhile. */
 import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
@@ -37,14 +37,14 @@ export async function start(url: string, environment: Record<string, string> = {
   expect((await ask()).status).toBe(200);
 }
 
-export interface Answer {
+export interface Outcome {
   status: number;
   milliseconds: number;
   type: string | undefined;
   retryAfter: string | null;
 }
 
-export async function ask(): Promise<Answer> {
+export async function ask(): Promise<Outcome> {
   const sent = performance.now();
   const response = await fetch(`${service.url}${PATH}`);
   const { type } = (await response.json()) as { type?: string };
@@ -65,7 +65,7 @@ export async function ready(): Promise<{ status: number; milliseconds: number }>
 }
 
 /** The problem that any of these faults may cause, in time. */
-export function expectUnavailable({ status, milliseconds, type, retryAfter }: Answer): void {
+export function expectUnavailable({ status, milliseconds, type, retryAfter }: Outcome): void {
   expect([status, type, retryAfter]).toEqual([503, '/problems/unavailable', '1']);
   expect(milliseconds).toBeLessThan(DEADLINE_MS + SLACK_MS);
 }

@@ -37,11 +37,11 @@ export async function writeNumbers(url: string): Promise<void> {
   await closeDatabase(database);
 }
 
-export interface Answer {
-  /** When the request was sent and when the answer ended, in milliseconds. */
+export interface Outcome {
+  /** When the request was sent and when the response ended, in milliseconds. */
   sent: number;
   came: number;
-  /** Undefined if the connection was refused, or ended before the answer began. */
+  /** Undefined if the connection was refused, or ended before the response began. */
   status: number | undefined;
 }
 
@@ -54,29 +54,29 @@ export class Client {
     this.address = address;
   }
 
-  /** Never rejects: what goes wrong is part of the answer. */
-  ask(instance: Instance): Promise<Answer> {
-    const answer: Answer = { sent: performance.now(), came: 0, status: undefined };
+  /** Never rejects: what goes wrong is part of the response. */
+  ask(instance: Instance): Promise<Outcome> {
+    const outcome: Outcome = { sent: performance.now(), came: 0, status: undefined };
     return new Promise((resolve) => {
-      const finish = () => resolve(Object.assign(answer, { came: performance.now() }));
+      const finish = () => resolve(Object.assign(outcome, { came: performance.now() }));
       const options = { agent: this.#agent, headers: { 'X-Forwarded-For': this.address } };
       get(`${instance.url}${PATH}`, options, (response: IncomingMessage) => {
-        answer.status = response.statusCode;
+        outcome.status = response.statusCode;
         response.resume().once('close', finish);
       }).once('error', finish);
     });
   }
 
-  /** Asks the instances that `choose` names, at a pace that does not depend on the answers, for `seconds`. */
-  async askFor(seconds: number, rate: number, choose: (i: number) => Instance | undefined): Promise<Answer[]> {
-    const answers: Promise<Answer>[] = [];
+  /** Asks the instances that `choose` names, at a pace that does not depend on the responses, for `seconds`. */
+  async askFor(seconds: number, rate: number, choose: (i: number) => Instance | undefined): Promise<Outcome[]> {
+    const outcomes: Promise<Outcome>[] = [];
     const begin = performance.now();
     for (let i = 0; performance.now() < begin + seconds * 1000; i++) {
       const instance = choose(i);
-      if (instance) answers.push(this.ask(instance));
+      if (instance) outcomes.push(this.ask(instance));
       await sleep(Math.max(0, begin + ((i + 1) * 1000) / rate - performance.now()));
     }
-    return Promise.all(answers);
+    return Promise.all(outcomes);
   }
 
   close(): void {
@@ -84,9 +84,9 @@ export class Client {
   }
 }
 
-/** How many of the answers have each status; those that never began count as `none`. */
-export function countByStatus(answers: readonly Answer[]): Record<string, number> {
+/** How many of the responses have each status; those that never began count as `none`. */
+export function countByStatus(outcomes: readonly Outcome[]): Record<string, number> {
   const counts: Record<string, number> = {};
-  for (const { status = 'none' } of answers) counts[status] = (counts[status] ?? 0) + 1;
+  for (const { status = 'none' } of outcomes) counts[status] = (counts[status] ?? 0) + 1;
   return counts;
 }

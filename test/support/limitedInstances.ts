@@ -7,7 +7,7 @@ import { listenOn, metricOf, metricsOf } from './listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 
-export interface Answer {
+export interface Outcome {
   status: number;
   /** When it was requested and when it came, in milliseconds. */
   sent: number;
@@ -38,7 +38,7 @@ export async function start(count: number, environment: Record<string, string>, 
   for (let i = 0; i < count; i++) instances.push(await listenOn(url, settings));
 }
 
-export async function ask(instance: Service | undefined, client: string): Promise<Answer> {
+export async function ask(instance: Service | undefined, client: string): Promise<Outcome> {
   const sent = performance.now();
   const response = await fetch(`${instance?.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
   await response.arrayBuffer();
@@ -46,14 +46,14 @@ export async function ask(instance: Service | undefined, client: string): Promis
 }
 
 /** The client asks all instances in turn as fast as `rate` a second, for `seconds`. */
-export async function flood(client: string, seconds: number, rate = 100): Promise<Answer[]> {
-  const answers: Promise<Answer>[] = [];
+export async function flood(client: string, seconds: number, rate = 100): Promise<Outcome[]> {
+  const outcomes: Promise<Outcome>[] = [];
   const end = performance.now() + seconds * 1000;
   for (let i = 0; performance.now() < end; i++) {
-    answers.push(ask(instances[i % instances.length], client));
+    outcomes.push(ask(instances[i % instances.length], client));
     await sleep(1000 / rate);
   }
-  return Promise.all(answers);
+  return Promise.all(outcomes);
 }
 
 /**
@@ -68,9 +68,9 @@ export async function decidesInTime(): Promise<boolean> {
   return inTime > 0 && all - inTime <= Math.max(5, all / 5);
 }
 
-export const statusesOf = (answers: Answer[]) => [...new Set(answers.map(({ status }) => status))].sort();
-export const countOf = (answers: Answer[], status: number) =>
-  answers.filter((answer) => answer.status === status).length;
+export const statusesOf = (outcomes: Outcome[]) => [...new Set(outcomes.map(({ status }) => status))].sort();
+export const countOf = (outcomes: Outcome[], status: number) =>
+  outcomes.filter((outcome) => outcome.status === status).length;
 
 /** Of the first instance. */
 export const metric = (name: string) => metricOf(instances[0] as Service, name);

@@ -15,7 +15,7 @@ process.once('exit', () => {
   for (const child of running) child.kill();
 });
 
-/** Starts `node …command` on a free port and waits until `path` answers. */
+/** Starts `node …command` on a free port and waits until `path` responds. */
 export async function startServer(
   command: string[],
   path: string,
@@ -29,14 +29,14 @@ export async function startServer(
   running.add(child);
   const url = `http://127.0.0.1:${port}`;
   for (let tries = 0; tries < 150; tries++) {
-    const answer = await fetch(url + path).catch(() => undefined);
-    await answer?.arrayBuffer();
-    if (answer?.ok) return { url, stop: () => stop(child) };
+    const response = await fetch(url + path).catch(() => undefined);
+    await response?.arrayBuffer();
+    if (response?.ok) return { url, stop: () => stop(child) };
     if (child.exitCode !== null) break;
     await sleep(200);
   }
   await stop(child);
-  throw new Error(`${command.join(' ')} does not answer ${path}`);
+  throw new Error(`${command.join(' ')} does not respond ${path}`);
 }
 
 async function stop(child: ChildProcess): Promise<void> {

@@ -29,7 +29,7 @@ export interface Operation {
   /** The longest that a write took meanwhile, and the longest that a page took, in milliseconds. */
   write: number;
   page: number;
-  /** How many pages PostgreSQL did not answer in its second. */
+  /** How many pages PostgreSQL did not finish in their second. */
   unanswered: number;
 }
 
@@ -261,8 +261,8 @@ function walker(server: Server) {
 
 async function ask(server: Server, query: Query, cursor: string | null): Promise<{ status: number; body: string }> {
   const search = searchOf(cursor === null ? query : { ...query, nextCursor: cursor });
-  const answer = await fetch(`${server.url}/v1/brandedPhoneNumbers?${search}`);
-  return { status: answer.status, body: await answer.text() };
+  const response = await fetch(`${server.url}/v1/brandedPhoneNumbers?${search}`);
+  return { status: response.status, body: await response.text() };
 }
 
 function pageIn({ status, body }: { status: number; body: string }): Page {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Problem } from '../../generated/types/models/index.js';
 
-export interface RawAnswer {
+export interface RawResponse {
   status: number;
   /** By their names in lower case. */
   headers: Record<string, string>;
@@ -11,7 +11,7 @@ export interface RawAnswer {
 }
 
 /** Sends `head`, the request line and headers a line each, to the host of `url`, and reads until the connection ends. */
-export async function exchange(url: string, head: string[], limitMilliseconds = 15_000): Promise<RawAnswer> {
+export async function exchange(url: string, head: string[], limitMilliseconds = 15_000): Promise<RawResponse> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname).on('error', () => {});
   let text = '';
@@ -31,6 +31,6 @@ export async function exchange(url: string, head: string[], limitMilliseconds = 
   };
 }
 
-export function problemIn({ body }: RawAnswer): Problem {
+export function problemIn({ body }: RawResponse): Problem {
   return JSON.parse(body);
 }

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
  * - `passing`: as if the proxy were not there
  * - `refusing`: connections are cut, and new ones closed as soon as they are accepted
  * - `silent`: no byte passes any more, but no connection ends (a cut cable; a hung server); new ones are accepted, too
- * - `slow`: every answer takes longer, by 400 ms unless told otherwise
+ * - `slow`: every response takes longer, by 400 ms unless told otherwise
  */
 type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
 
@@ -47,7 +47,7 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
       else unanswered += bytes.length;
     });
     const send = (bytes: Buffer) => passes() && client.write(bytes);
-    // As TCP does, no answer overtakes a slower one before it.
+    // As TCP does, no response overtakes a slower one before it.
     let delayed = 0;
     let sent = Promise.resolve();
     server.on('data', (bytes) => {

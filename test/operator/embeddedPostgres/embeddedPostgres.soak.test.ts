@@ -57,14 +57,14 @@ describe('the embedded PostgreSQL', () => {
 
   it('recovers after a kill -9 of itself and its process', async () => {
     const killed = await user();
-    await query(killed.url, 'create table kept as select 42 as answer');
+    await query(killed.url, 'create table kept as select 42 as response');
     const pid = await postmasterPid();
     process.kill(pid ?? 0, 'SIGKILL');
     await killed.kill();
     expect(await postmasterPid()).toBe(pid);
 
     const next = await openEmbeddedPostgres(folder);
-    expect(await query(next.url, 'select answer from kept')).toEqual([{ answer: 42 }]);
+    expect(await query(next.url, 'select response from kept')).toEqual([{ response: 42 }]);
     await next.close();
   });
 

@@ -51,13 +51,13 @@ describe('the embedded PostgreSQL', () => {
     guessed.password = 'postgres';
     await expect(query(guessed.href, 'select 1')).rejects.toMatchObject({ code: '28P01' });
 
-    await query(url, 'create table kept as select 42 as answer');
+    await query(url, 'create table kept as select 42 as response');
     await Promise.all([close(), close()]);
     await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await postmasterPid()).toBeUndefined();
 
     const second = await openEmbeddedPostgres(folder);
-    expect(await query(second.url, 'select answer from kept')).toEqual([{ answer: 42 }]);
+    expect(await query(second.url, 'select response from kept')).toEqual([{ response: 42 }]);
     await second.close();
   });
 
@@ -115,7 +115,7 @@ describe('the embedded PostgreSQL', () => {
     const impostor = await openImpostor(Number(port), [CLEAR_TEXT]);
     try {
       const { url, close } = await openEmbeddedPostgres(at);
-      expect(await query(url, 'select 1 as answer')).toEqual([{ answer: 1 }]);
+      expect(await query(url, 'select 1 as response')).toEqual([{ response: 1 }]);
       await close();
       expect(impostor.received()).toBe('');
     } finally {
@@ -126,9 +126,9 @@ describe('the embedded PostgreSQL', () => {
   describe('with a running server of version 1.0.0, which listens on a port', () => {
     it('replaces that server if no process uses it', async () => {
       const old = await startOldServer();
-      await query(old, 'create table kept as select 42 as answer');
+      await query(old, 'create table kept as select 42 as response');
       const { url, close } = await openEmbeddedPostgres(folder);
-      expect(await query(url, 'select answer from kept')).toEqual([{ answer: 42 }]);
+      expect(await query(url, 'select response from kept')).toEqual([{ response: 42 }]);
       await close();
     });
 
@@ -138,7 +138,7 @@ describe('the embedded PostgreSQL', () => {
       await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
         /in use by a service or command of version 1\.0\.0\. Stop/,
       );
-      expect(await old`SELECT 1 AS answer`).toEqual([{ answer: 1 }]);
+      expect(await old`SELECT 1 AS response`).toEqual([{ response: 1 }]);
       await old.end();
     });
   });

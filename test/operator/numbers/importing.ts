@@ -90,7 +90,7 @@ export const faultsOf = async (file: string | Buffer | object[]) => {
 };
 export const faultOf = async (item: unknown) => (await faultsOf(`${JSON.stringify(item)}\n`)).join('\n');
 
-/** All numbers, as an answer shows them. */
+/** All numbers, as a response shows them. */
 export const stored = () => database.$client`
   SELECT phone_number, number.id, profile.business_name, profile.status AS profile_status, number.internal_name,
     branding_name_short, branding_name_long, number.reporting_group, items.status,

@@ -20,14 +20,14 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-interface Answer {
+interface Outcome {
   status: number | undefined;
   headers: Record<string, string | string[] | undefined>;
   body: Buffer;
 }
 
 /** Not by supertest or fetch, which decompress. */
-function ask(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> {
+function ask(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     get(service.url + path, { headers, method }, (response) => {
       const chunks: Buffer[] = [];
@@ -76,7 +76,7 @@ describe('a page above 1 KB', () => {
       await ask(PATH, { 'Accept-Encoding': 'br' }),
       await ask(PATH, { 'Accept-Encoding': 'br' }, 'HEAD'),
     ];
-    const named = ({ headers }: Answer) => ({ ...headers, date: '', 'x-request-id': '' });
+    const named = ({ headers }: Outcome) => ({ ...headers, date: '', 'x-request-id': '' });
     expect(named(byHead)).toEqual(named(byGet));
     expect(byHead.body).toHaveLength(0);
   });

@@ -13,17 +13,17 @@ const service = useListeningService();
 const KEEP_ALIVE = 14;
 const keeping = useListeningService({ KEEP_ALIVE_SECONDS: String(KEEP_ALIVE) });
 
-/** What the service answers to these bytes until it closes the connection. */
+/** What the service sends for these bytes until it closes the connection. */
 async function answerTo(bytes: string): Promise<string> {
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname).on('error', () => {});
-  let answer = '';
+  let outcome = '';
   socket.setEncoding('utf8').on('data', (text) => {
-    answer += text;
+    outcome += text;
   });
   socket.write(bytes);
   await once(socket, 'close');
-  return answer;
+  return outcome;
 }
 
 describe.concurrent('a client', () => {

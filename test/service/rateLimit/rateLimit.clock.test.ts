@@ -3,9 +3,9 @@ import { sql } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../../src/service/server.js';
-import { expectDescribed, problemOf } from '../../support/answer.js';
 import { connectTo } from '../../support/connection.js';
 import { listenOn } from '../../support/listening.js';
+import { expectDescribed, problemOf } from '../../support/response.js';
 import { useService } from '../../support/service.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
@@ -88,19 +88,19 @@ describe('the rate limit', () => {
   });
 
   it('gives the requests left in each response, and Retry-After if it refuses one', async () => {
-    const answers = await withinASecond(async () => {
+    const outcomes = await withinASecond(async () => {
       const { askFirst } = newClient();
       const all = [];
       for (let left = 9; left >= -1; left--) all.push(await askFirst(left % 2 ? '?size=0' : ''));
       return all;
     });
-    const refused = answers.pop();
-    answers.forEach((response, i) => {
+    const refused = outcomes.pop();
+    outcomes.forEach((response, i) => {
       expectDescribed(response);
       expect(response.get('RateLimit-Policy')).toBe('"default";q=10;w=1');
       expect(response.get('RateLimit')).toBe(`"default";r=${9 - i};t=1`);
     });
-    if (!refused) throw new Error('there is no last answer');
+    if (!refused) throw new Error('there is no last response');
     expectDescribed(refused);
     expect(refused.status).toBe(429);
     expect(refused.get('Retry-After')).toBe('1');

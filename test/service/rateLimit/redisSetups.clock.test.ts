@@ -239,7 +239,7 @@ describe.skipIf(!hasRedis)('the service waits, and logs the reason,', () => {
     await redis.start('--key-load-delay', '1500', '--loading-process-events-interval-bytes', '1024');
     const { rateLimit, reasons, isShared } = open(redis.url);
     await rateLimit.warmUp();
-    // Meanwhile it may not answer at all.
+    // Meanwhile it may not respond at all.
     await until(
       async () => !(await isShared()) && reasons.some((reason) => /^LOADING Redis is loading the/.test(reason)),
       'it is logged',

@@ -2,9 +2,9 @@
 import type request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { createApiKey } from '../../../src/keys/keys.js';
-import { expectDescribed } from '../../support/answer.js';
 import { connectTo } from '../../support/connection.js';
 import { useCountedServices } from '../../support/countedService.js';
+import { expectDescribed } from '../../support/response.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
 const services = useCountedServices();

@@ -7,8 +7,8 @@ import type { ListBrandedPhoneNumbersRequest } from '../../../generated/types/ap
 import { parameters } from '../../../src/contract.js';
 import { filterOf } from '../../../src/page/filter.js';
 import { decodeCursor, encodeCursor } from '../../../src/service/request/cursor.js';
-import { expectDescribed, pageOf, problemOf } from '../../support/answer.js';
 import { numberWith, write } from '../../support/numbers.js';
+import { expectDescribed, pageOf, problemOf } from '../../support/response.js';
 import { useService } from '../../support/service.js';
 
 const service = useService();

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parameters } from '../../../src/contract.js';
-import { expectDescribed, pageOf, problemOf } from '../../support/answer.js';
 import { entryWith, numberWith, PROFILES, write } from '../../support/numbers.js';
+import { expectDescribed, pageOf, problemOf } from '../../support/response.js';
 import { useService } from '../../support/service.js';
 
 const service = useService();
