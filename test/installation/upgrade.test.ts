@@ -4,7 +4,8 @@
  */
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { Agent, get } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +25,11 @@ import { installPackage } from './package.js';
 const run = promisify(execFile);
 const [VERSION, { commit: COMMIT }] = Object.entries(releases).at(-1) as [string, { commit: string }];
 const CLIENTS = 3;
-const NUMBERS = join(packageFolder, 'demo', 'numbers.ndjson');
+const NUMBERS = readFileSync(join(packageFolder, 'demo', 'numbers.ndjson'), 'utf8')
+  .trim()
+  .split('\n');
+
+const withoutUpdatedAt = (item: object) => JSON.stringify({ ...item, updatedAt: undefined });
 
 function hasRelease(): boolean {
   const isHere = spawnSync('git', ['cat-file', '-e', `${COMMIT}^{commit}`], { cwd: packageFolder }).status === 0;
@@ -40,6 +45,8 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
   let ca: Buffer;
   let released: string;
   let current: string;
+  /** The same numbers, with different contents. */
+  let files: string[];
   const instances = new Map<number, StartedService>();
   /** Addresses of this machine that stand for those in the configuration that we ship. */
   const network = `127.${(process.pid % 200) + 1}`;
@@ -49,8 +56,9 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
     await chmod(folder, 0o755);
     current = await installed('current', packageFolder, ['--ignore-scripts']);
     released = await builtRelease();
+    files = await writeVariants();
     postgres = await startPostgres();
-    await run(released, ['import', NUMBERS], environment());
+    await run(released, ['migrate'], environment());
     for (const place of [1, 2]) await start(released, place);
     const placed = await placeHaproxy(network, folder, 'localhost');
     ca = placed.ca;
@@ -82,6 +90,17 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
     const { MAKEFLAGS, ...env } = process.env;
     await run('bash', ['-ec', script], { env, maxBuffer: 2 ** 26 });
     return join(folder, `branded-phone-numbers-${VERSION}`, 'dist', 'src', 'main.js');
+  }
+
+  async function writeVariants(): Promise<string[]> {
+    const changed = NUMBERS.map((line) =>
+      line
+        .replaceAll('approved.optIn', 'approved.optOut')
+        .replace(/"brandingNameShort":[^,]+/, '"brandingNameShort":"Changed"'),
+    );
+    const variants = { 'numbers.ndjson': NUMBERS, 'changed.ndjson': changed };
+    for (const [name, lines] of Object.entries(variants)) await writeFile(join(folder, name), lines.join('\n'));
+    return Object.keys(variants).map((name) => join(folder, name));
   }
 
   function environment(settings: Record<string, string> = {}) {
@@ -128,13 +147,19 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
     return items;
   }
 
-  it('no request fails and each walk is exact, whichever version serves a page', async () => {
+  it('no request fails and each walk is exact while both versions serve, and import changes at once', async () => {
     const agents = Array.from({ length: CLIENTS }, (_, i) => {
       return new Agent({ keepAlive: true, ca, localAddress: `127.0.0.${i + 2}` });
     });
     const failures: Outcome[] = [];
-    const expected = await walk(agents[0] as Agent, failures);
-    expect(expected).toHaveLength((await readFile(NUMBERS, 'utf8')).trim().split('\n').length);
+    // Each item as either file has it. `updatedAt` is left out: it depends on which import came last.
+    const variants: string[][] = [];
+    for (const file of files) {
+      await run(released, ['import', file], environment());
+      variants.push((await walk(agents[0] as Agent, failures)).map(withoutUpdatedAt));
+    }
+    expect(variants.map(({ length }) => length)).toEqual([NUMBERS.length, NUMBERS.length]);
+    expect(variants[0]).not.toEqual(variants[1]);
 
     let isOver = false;
     const walks: object[][] = [];
@@ -146,8 +171,12 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
       for (const place of [1, 2]) {
         await sleep(2500);
         await start(current, place);
-        // Both versions write what is there already, while both serve.
-        for (const command of [released, current]) await run(command, ['import', NUMBERS], environment());
+        for (const [one = '', other = ''] of [files, files.toReversed()]) {
+          await Promise.all([
+            run(released, ['import', one], environment()),
+            run(current, ['import', other], environment()),
+          ]);
+        }
       }
     }
     await upgrade().finally(() => {
@@ -158,7 +187,11 @@ describe.skipIf(!isInstalled('haproxy') || !hasRelease())(`From ${VERSION} to th
 
     expect(failures).toEqual([]);
     expect(walks.length).toBeGreaterThan(2 * CLIENTS);
-    for (const items of walks) expect(items).toEqual(expected);
+    for (const walked of walks) {
+      expect(walked).toHaveLength(NUMBERS.length);
+      const wrong = walked.map(withoutUpdatedAt).filter((item, i) => variants.every((items) => items[i] !== item));
+      expect(wrong).toEqual([]);
+    }
     const { stdout } = await run(current, ['check'], environment());
     expect(stdout).toBe('OK: the read model matches its sources\n');
   });
