@@ -14,8 +14,8 @@ import postgres from 'postgres';
 import { packageFolder } from '../src/packageFolder.js';
 import { type Server, startServer } from '../test/support/measuredServer.js';
 import { type PostgresServer, startPostgres } from '../test/support/postgresServer.js';
-import { CHANGING, FILLING, type Files, measureCommand, type Operation, SETTINGS, writeFiles } from './commands.js';
-import { comparedTable, RESULTS } from './report.js';
+import { CHANGING, FILLING, type Files, measureCommand, SETTINGS, writeFiles } from './commands.js';
+import { type Compared, comparedTable, RESULTS } from './report.js';
 import { measureWriters } from './updates.js';
 
 const { BEFORE = '', BENCH_POSTGRES_VERSIONS = '', BENCH_MOST = '100000', BENCH_ROUNDS = '2' } = process.env;
@@ -24,16 +24,6 @@ interface Variant {
   name: string;
   main: string;
   jobs?: number;
-}
-
-/** What one variant took, by what was measured: seconds, milliseconds or bytes. */
-export interface Compared {
-  variant: string;
-  operations: Operation[];
-  /** Bytes of the postings' indexes after the first import. */
-  indexes: number;
-  /** Changed entries a second, by the number of writers. */
-  writers: Record<number, number>;
 }
 
 const VARIANTS: Variant[] = [

@@ -5,7 +5,6 @@ import { cpus, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Operation } from './commands.js';
-import type { Compared } from './compareCommands.js';
 import type { Compression } from './compression.js';
 import type { Latencies, RandomPages } from './latency.js';
 import { OURS, type Throughput } from './throughput.js';
@@ -349,6 +348,16 @@ function sizeTable(all: Results[]): string {
     );
   rows.sort(([one = ''], [other = '']) => one.localeCompare(other));
   return table(['table', 'numbers', 'PostgreSQL', 'rows', 'for a number', 'indexes', 'for a number'], rows);
+}
+
+/** What one variant took, by what was measured: seconds, milliseconds or bytes. */
+export interface Compared {
+  variant: string;
+  operations: Operation[];
+  /** Bytes of the postings' indexes after the first import. */
+  indexes: number;
+  /** Changed entries a second, by the number of writers. */
+  writers: Record<number, number>;
 }
 
 /**
