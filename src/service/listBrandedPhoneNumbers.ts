@@ -4,13 +4,12 @@ import type { Request, RequestHandler, Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { resolve, type Schema } from '../contract.js';
 import type { Reader } from '../database/reads.js';
-import type { Client } from '../keys/client.js';
 import type { Identify } from '../keys/identify.js';
 import type { Page, PageRequest, ReadPage } from '../page/page.js';
 import { encodeBody } from './http/compression.js';
 import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import { problem, unauthorized } from './problem/problem.js';
-import { UNDECIDED } from './rateLimit/limiter.js';
+import { UNCOUNTED } from './rateLimit/limiter.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { encodeCursor } from './request/cursor.js';
 import { type ListQuery, readQuery } from './request/query.js';
@@ -22,7 +21,7 @@ const MAX_LINK_BYTES = resolve<{ schema: Schema }>({ $ref: '#/components/headers
 
 const BODY_START = Buffer.from('{"items":[');
 
-interface Parts {
+interface Dependencies {
   identify: Identify;
   rateLimit: RateLimit;
   concurrencyLimit: ConcurrencyLimit;
@@ -43,39 +42,49 @@ export function listBrandedPhoneNumbers({
   readPage,
   timeoutMs,
   publicUrl,
-}: Parts): RequestHandler {
+}: Dependencies): RequestHandler {
   // Without PUBLIC_URL, links are relative to the request, so that they work behind a proxy that adds a path in front.
   const linkBase = publicUrl === undefined ? '' : `${publicUrl}${operation.path}`;
 
   return async (request, response) => {
     const deadline = performance.now() + timeoutMs;
-    response.set(rateLimit.headersOf(UNDECIDED));
-    const { client, refusal } = await identify(request);
-    response.locals.client = client.id;
-    const { isProbable, decision: pendingDecision } = rateLimit.count(client.id);
-    const admitted = pendingDecision.then((decision) => {
-      response.set(rateLimit.headersOf(decision));
-      if (!decision.allowed) throw rateLimit.refusalOf(decision);
+    const { client, refusal, failure } = await identityOf(request);
+    if (client) response.locals.client = client.id;
+    const { isLikelyAllowed, decision } = client ? rateLimit.count(client.id) : UNCOUNTED;
+    const admitted = decision.then((decided) => {
+      response.set(rateLimit.headersOf(decided));
+      if (!client) throw failure;
+      if (!decided.allowed) throw rateLimit.refusalOf(decided);
       if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
       if (refusal !== undefined) throw unauthorized(refusal);
+      return client;
     });
     // The page is read while the limit is counted, except for requests that will probably be refused: those must cost next
     // to nothing.
-    const isPageLikely = isProbable && refusal === undefined && METHODS.includes(request.method);
-    if (!isPageLikely) await admitted;
-    const pageSent = sendPage(request, response, client, admitted, deadline);
+    const isPageLikely = isLikelyAllowed && refusal === undefined && METHODS.includes(request.method);
+    const { visibleProfiles } = isPageLikely && client ? client : await admitted;
+    const pageSent = sendPage(request, response, visibleProfiles, admitted, deadline);
     // If the request is refused, the refusal is sent at once, and a failure to read the page is ignored.
     pageSent.catch(() => {});
     await admitted;
     await pageSent;
   };
 
+  /** Returns who sent a request or, if that can't be determined, the failure. */
+  async function identityOf(request: Request): Promise<Partial<Awaited<ReturnType<Identify>>> & { failure?: unknown }> {
+    try {
+      return await identify(request);
+    } catch (failure) {
+      return { failure };
+    }
+  }
+
   /** Reads the page that a request selects, and sends it once `admitted` has resolved. */
   async function sendPage(
     request: Request,
     response: Response,
-    { visibleProfiles }: Client,
-    admitted: Promise<void>,
+    visibleProfiles: PageRequest['visibleProfiles'],
+    admitted: Promise<unknown>,
     deadline: number,
   ): Promise<void> {
     const query = await readQuery(request.url);

@@ -9,8 +9,8 @@
  *
  * # Known limitation
  *
- * N instances without their store allow up to N times the limit. So they do for a second after the store lost its data or its
- * clock was set forward.
+ * N instances without their store allow up to N times the limit. The same is true for one second after the store lost its
+ * data or its clock was set forward.
  *
  * # Why not rate-limiter-flexible's own parts
  *
@@ -39,29 +39,30 @@ export interface LimitStore {
    * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
   consume(client: string, receivedAt: number): Promise<RateLimiterRes>;
-  /** Starts to remove idle clients from time to time, if the store does not expire them itself. */
+  /** Starts to remove idle clients periodically, if the store does not expire them itself. */
   startSweeping?(): void;
   close(): Promise<void>;
 }
 
+/** Whether a request is allowed, and what its client may send next. */
 export interface Decision {
   allowed: boolean;
-  /** Requests left. */
+  /** The number of requests that the client may still send. */
   remaining: number;
-  /** Milliseconds until more requests are left; at most the window. */
+  /** Milliseconds until the client may send more requests; at most the window. */
   waitMs: number;
 }
-
-/** What a response says of the limit if there is no decision, because the client could not be identified. */
-export const UNDECIDED: Decision = { allowed: false, remaining: 0, waitMs: WINDOW_MS };
 
 /** A request that is being counted. */
 export interface Count {
   /** Whether the request will probably be allowed; false if this instance refuses it by its own log. */
-  isProbable: boolean;
+  isLikelyAllowed: boolean;
   /** Never rejects. */
   decision: Promise<Decision>;
 }
+
+/** The count of a request from an unidentified client. */
+export const UNCOUNTED = refuseLocally(WINDOW_MS);
 
 /** The store's time limit, so that a request is decided within 250 ms even on a busy machine. */
 export const STORE_TIMEOUT_MS = 150;
@@ -85,7 +86,7 @@ interface LocallyAllowed {
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  /** For each client, the requests that this instance allowed in the last window; older ones are removed at the next one. */
+  /** For each client, the requests that this instance allowed in the last window. A new request removes older ones. */
   readonly #requests = new LRUCache<string, readonly LocallyAllowed[]>({ max: MAX_CLIENTS });
   /** Clients that the store has refused, until it may allow them another request. */
   readonly #refusedClients = new LRUCache<string, true>({ max: MAX_CLIENTS });
@@ -108,27 +109,34 @@ export class RateLimiter {
    */
   async warmUp(): Promise<void> {
     const deadline = performance.now() + WARM_UP_TIMEOUT_MS;
-    let failure: unknown;
-    do {
-      if (failure !== undefined) await sleep(WARM_UP_PAUSE_MS);
-      failure = await this.#probe();
-    } while (failure !== undefined && performance.now() < deadline);
-    if (failure !== undefined) this.#noteFailure(failure);
+    for (;;) {
+      try {
+        await Promise.all(PROBES.map((client) => this.#consume(client, performance.now()).catch(ignoreRefusal)));
+        break;
+      } catch (error) {
+        if (error instanceof UserError) throw error;
+        if (performance.now() >= deadline) {
+          this.#noteFailure(error);
+          break;
+        }
+      }
+      await sleep(WARM_UP_PAUSE_MS);
+    }
     this.#store.startSweeping?.();
   }
 
   /**
-   * Counts a request of `client`, and decides within 250 ms whether it is allowed. In a window, at most the limit's number of
-   * a client's requests are both probable and then refused.
+   * Counts a request of `client`, and decides within 250 ms whether it is allowed. In any window, at most as many requests of
+   * a client as the limit allows are refused although they were likely allowed.
    */
   count(client: string): Count {
     const receivedAt = performance.now();
-    const { isProbable, decision } = this.#count(client, receivedAt);
+    const { isLikelyAllowed, decision } = this.#count(client, receivedAt);
     const measured = decision.then((settled) => {
       this.#metrics.limited(settled.allowed, (performance.now() - receivedAt) / 1000);
       return settled;
     });
-    return { isProbable, decision: measured };
+    return { isLikelyAllowed, decision: measured };
   }
 
   /** Returns the limit's response headers. */
@@ -151,17 +159,6 @@ export class RateLimiter {
     return this.#store.close();
   }
 
-  /** Returns why the store can't count, unless it can. */
-  async #probe(): Promise<unknown> {
-    try {
-      await Promise.all(PROBES.map((client) => this.#consume(client, performance.now()).catch(unlessRefused)));
-      return undefined;
-    } catch (error) {
-      if (error instanceof UserError) throw error;
-      return error;
-    }
-  }
-
   #count(client: string, receivedAt: number): Count {
     const refusedMs = this.#refusedClients.getRemainingTTL(client);
     if (refusedMs > 0) return refuseLocally(refusedMs);
@@ -170,10 +167,10 @@ export class RateLimiter {
     const waitMs = (allowed[0]?.receivedAt ?? receivedAt) + WINDOW_MS - receivedAt;
     if (allowed.length >= this.#points) return refuseLocally(waitMs);
     const request = { receivedAt, isRefusedByStore: false };
-    const isProbable = recent.length < this.#points;
+    const isLikelyAllowed = recent.length < this.#points;
     this.#requests.set(client, [...recent, request]);
     const localDecision = { allowed: true, remaining: this.#points - allowed.length - 1, waitMs };
-    return { isProbable, decision: this.#decide(client, request, localDecision) };
+    return { isLikelyAllowed, decision: this.#decide(client, request, localDecision) };
   }
 
   /** Returns the store's decision, or `localDecision` if the store does not respond in time. */
@@ -188,7 +185,7 @@ export class RateLimiter {
       }
       request.isRefusedByStore = true;
       const waitMs = Math.min(Math.max(1, error.msBeforeNext), WINDOW_MS);
-      // Until then, the client's requests are refused without the store.
+      // Until then, the client's requests are refused without asking the store.
       this.#refusedClients.set(client, true, { ttl: waitMs });
       return refusal(waitMs);
     }
@@ -196,7 +193,7 @@ export class RateLimiter {
 
   /** Counts a request in the store, within the store's time limit. */
   #consume(client: string, receivedAt: number): Promise<RateLimiterRes> {
-    return withDeadline(this.#store.consume(client, receivedAt), STORE_TIMEOUT_MS, storeTimeout);
+    return withDeadline(this.#store.consume(client, receivedAt), STORE_TIMEOUT_MS, timeoutError);
   }
 
   /** Counts and logs a failure of the store; the same reason at most once in LOG_INTERVAL_MS. */
@@ -209,14 +206,17 @@ export class RateLimiter {
   }
 }
 
-const storeTimeout = () => new Error(`no response within ${STORE_TIMEOUT_MS} ms`);
+function timeoutError(): Error {
+  return new Error(`no response within ${STORE_TIMEOUT_MS} ms`);
+}
 
-function unlessRefused(error: unknown): void {
+/** Ignores the result of a probe that the store refused: it has responded. */
+function ignoreRefusal(error: unknown): void {
   if (!(error instanceof RateLimiterRes)) throw error;
 }
 
 function refuseLocally(waitMs: number): Count {
-  return { isProbable: false, decision: Promise.resolve(refusal(waitMs)) };
+  return { isLikelyAllowed: false, decision: Promise.resolve(refusal(waitMs)) };
 }
 
 function refusal(waitMs: number): Decision {

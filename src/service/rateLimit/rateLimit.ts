@@ -30,9 +30,9 @@ export function createRateLimit(
 
 const ALLOWED: Decision = { allowed: true, remaining: Number.POSITIVE_INFINITY, waitMs: 0 };
 
-/** RATE_LIMIT_PER_SECOND=0 */
+/** The limit if RATE_LIMIT_PER_SECOND is 0: none. */
 const unlimited: RateLimit = {
-  count: () => ({ isProbable: true, decision: Promise.resolve(ALLOWED) }),
+  count: () => ({ isLikelyAllowed: true, decision: Promise.resolve(ALLOWED) }),
   headersOf: () => ({}),
   refusalOf() {
     throw new Error('without a limit, no request is refused');

@@ -77,7 +77,7 @@ describe.concurrent('RateLimiter', () => {
     let refused = 0;
     for (const end = performance.now() + 1500; performance.now() < end; await sleep(3)) {
       const counts = Array.from({ length: 4 }, () => instance.limiter.count('client'));
-      for (const { isProbable } of counts) if (isProbable) prepared.push(performance.now());
+      for (const { isLikelyAllowed } of counts) if (isLikelyAllowed) prepared.push(performance.now());
       refused += (await Promise.all(counts.map(({ decision }) => decision))).length;
     }
     expect(refused).toBeGreaterThan(40);
