@@ -5,10 +5,10 @@ import type * as Pino from 'pino';
 import { PinoPretty as pretty } from 'pino-pretty';
 import type { Config } from './config/config.js';
 
-/** Required, not imported: instrumentation that is loaded by `--require` sees only that, and adds trace ids to the lines. */
+/** Loaded by `require`, because instrumentation that Node loads by `--require` patches only that; it adds trace ids to lines. */
 const { pino } = createRequire(import.meta.url)('pino') as typeof Pino;
 
-/** Lines are buffered until they have this many characters, or for this time. */
+/** Lines are buffered up to this length in characters, and for at most this time. */
 const MIN_WRITE_LENGTH = 16_000;
 const FLUSH_INTERVAL_MS = 100;
 /** Characters buffered for a slow reader: some 12,000 lines, five seconds at full load. */
@@ -16,15 +16,13 @@ const MAX_BUFFERED_LENGTH = 4_000_000;
 
 export type Log = ReturnType<typeof openLog>;
 
-/** Opens the log. */
+/** Opens the log. Lines that can't be written, as to a closed terminal or a full disk, are lost, and the service continues. */
 export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
-  const level = { level: LOG_LEVEL };
+  const options = { level: LOG_LEVEL };
   const output = fstatSync(process.stdout.fd);
   if (output.isFIFO() || output.isSocket()) {
-    const log = pino(
-      level,
-      pipe((lostLines) => log.warn({ lostLines }, 'log lines lost: their reader is too slow')),
-    );
+    const onLost = (lostLines: number) => log.warn({ lostLines }, 'log lines lost: their reader is too slow');
+    const log = pino(options, streamToPipe(onLost));
     return log;
   }
   const file = pino.destination({
@@ -33,21 +31,20 @@ export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
     maxLength: MAX_BUFFERED_LENGTH,
     periodicFlush: FLUSH_INTERVAL_MS,
   });
-  // If lines can't be written, as to a closed terminal or a full disk, they are lost and the service continues.
   file.on('error', () => {});
-  if (!process.stdout.isTTY) return pino(level, file);
+  if (!process.stdout.isTTY) return pino(options, file);
   return pino(
-    level,
+    options,
     pretty({ destination: file, ignore: 'pid,hostname', translateTime: 'SYS:HH:MM:ss.l', singleLine: true }),
   );
 }
 
 /**
- * Returns a stream to standard output if that is a pipe to a program, which may be slow or hang. Lines beyond
- * MAX_BUFFERED_LENGTH are lost; when the program reads again, `onLost` is called with their number. Not pino's own
- * destination: its writes block while the program does not read, and keep the process from exiting.
+ * Returns a stream to standard output, which is a pipe to a program that may be slow or hang. Lines beyond
+ * MAX_BUFFERED_LENGTH are lost; when the program has read the earlier ones, `onLost` is called with the number of lost lines.
+ * Not pino's own destination: its writes block while the program does not read, and keep the process from exiting.
  */
-function pipe(onLost: (lines: number) => void): Pino.DestinationStream {
+function streamToPipe(onLost: (lines: number) => void): Pino.DestinationStream {
   const { stdout } = process;
   let isOpen = false;
   let buffered = '';
@@ -61,9 +58,11 @@ function pipe(onLost: (lines: number) => void): Pino.DestinationStream {
   }
 
   function flush(): void {
-    const reported = stdout.writableLength === 0 ? lost : 0;
-    lost -= reported;
-    if (reported > 0) onLost(reported);
+    if (lost > 0 && stdout.writableLength === 0) {
+      const count = lost;
+      lost = 0;
+      onLost(count);
+    }
     if (buffered !== '') stdout.write(buffered);
     buffered = '';
   }

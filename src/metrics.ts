@@ -25,28 +25,27 @@ export function createMetrics(maxRequestsInFlight: number) {
   });
   const storeErrors = counter('rate_limit_store_errors_total', 'Rate limit store requests that failed or timed out');
   const inFlight = gauge('http_requests_in_flight', 'List requests being processed');
-  const inFlightLimit = gauge(
+  const queries = gauge('database_queries_in_flight', 'Reads that wait for the database');
+  gauge(
     'http_requests_in_flight_limit',
     'MAX_REQUESTS_IN_FLIGHT: the most list requests that are processed at once',
-  );
-  const queries = gauge('database_queries_in_flight', 'Reads that wait for the database');
-  inFlightLimit.set(maxRequestsInFlight);
-  // Prometheus sees no increase in a counter that first appears with the value 1, so the ones in alerts start at 0.
+  ).set(maxRequestsInFlight);
+  // Prometheus sees no increase in a counter that first appears with the value 1, so those that alerts use start at 0.
   for (const status of [200, 429, 500, 503]) durations.zero({ route: 'list', status });
   durations.zero({ route: 'other', status: 500 });
   for (const decision of ['passed', 'refused']) decisions.zero({ decision });
   return {
-    responded: (route: 'list' | 'other', status: number, seconds: number) =>
+    observeResponse: (route: 'list' | 'other', status: number, seconds: number) =>
       durations.observe({ route, status }, seconds),
-    inFlight: (count: number) => inFlight.set(count),
-    limited: (allowed: boolean, seconds: number) =>
+    setInFlight: (count: number) => inFlight.set(count),
+    observeDecision: (allowed: boolean, seconds: number) =>
       decisions.observe({ decision: allowed ? 'passed' : 'refused' }, seconds),
-    storeFailed: () => storeErrors.inc(),
-    queries: (count: number) => queries.set(count),
+    countStoreFailure: () => storeErrors.inc(),
+    setQueries: (count: number) => queries.set(count),
     /** Adds the metrics of the process: memory, event loop, garbage collection. */
     collectDefaults: () => {
       collectDefaultMetrics({ register: registry });
-      // Gauges with names of counters; each is only the sum of the gauge without `_total`.
+      // These gauges have names of counters; each is only the sum of the gauge without `_total`.
       for (const kind of ['handles', 'requests', 'resources'])
         registry.removeSingleMetric(`nodejs_active_${kind}_total`);
     },

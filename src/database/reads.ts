@@ -105,13 +105,13 @@ export class Reader {
       // A statement that PostgreSQL is executing is not canceled.
       if (!read.isSent) read.reject(reason);
     });
-    this.#metrics.queries(this.#pending.length);
+    this.#metrics.setQueries(this.#pending.length);
     try {
       return (await withDeadline(read.result, limitMs, timeoutError)) as T;
     } finally {
       read.aborted = true;
       this.#pending.splice(this.#pending.indexOf(read), 1);
-      this.#metrics.queries(this.#pending.length);
+      this.#metrics.setQueries(this.#pending.length);
     }
   }
 

@@ -58,11 +58,11 @@ export function createApp({ config, database, reader, rateLimit, log, metrics, s
 
   const logRequest = requestLog(log, metrics);
   const checkProtocol = protocolCheck(config);
-  // One handler for three steps, and the operation before other routes: each layer takes time, and nearly all requests are
-  // for the list.
+  // Three steps share a handler, and the operation precedes all other routes, because each layer of Express takes time and
+  // nearly all requests are for the list.
   app.use((request, response, next) => {
     logRequest(request, response);
-    // The client then opens its next connection, which leads to another instance.
+    // Makes the client open a new connection, which reaches another instance.
     if (stopping.aborted) response.setHeader('Connection', 'close');
     checkProtocol(request);
     next();

@@ -24,31 +24,20 @@ export function docs(config: Deployment): Router {
   const document = documentFor(config, contract);
   const document30 = JSON.parse(readFileSync(join(packageFolder, 'openapi', 'openapi-3.0.json'), 'utf8'));
   const router = express.Router({ caseSensitive: true, strict: true });
+  const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
+  const json = (content: object) => text('application/json', JSON.stringify(content));
   router.get('/', redirectTo('./docs'));
-  router.get('/docs', securityHeaders, file(browserFolder, 'docs.html'));
+  serve('/docs', file(browserFolder, 'docs.html'));
   router.get('/docs/', redirectTo('../docs'));
-  for (const [root, name] of assets) {
-    router.get(`/docs/${name}`, securityHeaders, file(root, name));
-  }
-  router.get(
-    '/openapi.yaml',
-    securityHeaders,
-    allowAnyOrigin,
-    text('application/yaml', dump(document, { lineWidth: -1 })),
-  );
-  for (const [name, content] of [
-    ['openapi', document],
-    ['openapi-3.0', documentFor(config, document30)],
-  ]) {
-    router.get(`/${name}.json`, securityHeaders, allowAnyOrigin, text('application/json', JSON.stringify(content)));
-  }
-  router.get('/problems', securityHeaders, text('text/html', problemList()));
+  for (const [folder, name] of assets) serve(`/docs/${name}`, file(folder, name));
+  serve('/openapi.yaml', allowAnyOrigin, text('application/yaml', dump(document, { lineWidth: -1 })));
+  serve('/openapi.json', allowAnyOrigin, json(document));
+  serve('/openapi-3.0.json', allowAnyOrigin, json(documentFor(config, document30)));
+  serve('/problems', text('text/html', problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
-    router.get(`/problems/${name}`, securityHeaders, text('text/html', problemPage(name, publicPath(config))));
+    serve(`/problems/${name}`, text('text/html', problemPage(name, publicPath(config))));
   }
-  for (const path of textFiles) {
-    router.get(`/${path}`, securityHeaders, text('text/plain', readFileSync(join(packageFolder, path))));
-  }
+  for (const path of textFiles) serve(`/${path}`, text('text/plain', readFileSync(join(packageFolder, path))));
   router.get('/problems/', redirectTo('../problems'));
   router.get('/problems/:unknown', onlyForBrowsers, securityHeaders, text('text/html', problemNotFound(), 404));
   return router;
@@ -88,7 +77,7 @@ const assets: [folder: string, name: string][] = [
     .map((name): [string, string] => [browserFolder, name]),
 ];
 
-/** The files of the package that /docs links to, or shows the beginning of. */
+/** The files of the package that `/docs` links to or quotes. */
 const textFiles = [
   'clients/README.md',
   ...['typescript', 'python', 'java', 'go'].map((client) => `clients/${client}/README.md`),

@@ -1,4 +1,4 @@
-/** Health: `/healthz` tells that the process is alive, `/readyz` whether it can serve requests. */
+/** Health: `/healthz` reports that the process is alive, `/readyz` whether it can serve requests. */
 import { Router } from 'express';
 import type { Reader } from '../database/reads.js';
 import type { Obstacle } from '../database/version.js';
@@ -17,7 +17,7 @@ interface Checks {
 
 /**
  * Returns the routes `/healthz` and `/readyz`.
- * @param showsDetail for operators only: PostgreSQL's messages name tables, addresses and users
+ * @param showsDetail whether `/readyz` includes PostgreSQL's messages: only for operators, since they name tables and users
  */
 export function health({ reader, checkSchema, obstacle }: Checks, showsDetail: boolean): Router {
   const router = Router();

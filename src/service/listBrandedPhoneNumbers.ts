@@ -114,8 +114,8 @@ async function send(
   response.locals.rows = page.count;
   response.setHeader('Cache-Control', 'private, no-cache');
   response.vary('Authorization, Accept-Encoding');
-  const opaqueTag = opaqueTagOf(body);
-  // Weak, because it is the same for every content encoding.
+  // The opaque tag (RFC 9110 section 8.8.3), with quotes. The ETag is weak: it is the same for every content encoding.
+  const opaqueTag = `"${hash('sha1', body, 'base64url')}"`;
   response.setHeader('ETag', `W/${opaqueTag}`);
   if (nextCursor !== null) linkToNext(response, `${linkBase}?${query.search}&nextCursor=${nextCursor}`);
   if (isKnown(opaqueTag, request.headers['if-none-match'])) return void response.status(304).end();
@@ -124,11 +124,6 @@ async function send(
   response.setHeader('Content-Length', encoded.length);
   // Not Express's `send`, which would process the ETag and the type again. For HEAD, Node omits the body.
   response.end(encoded);
-}
-
-/** Returns a page's opaque tag for its ETag (RFC 9110 section 8.8.3), with quotes. */
-function opaqueTagOf(body: Buffer): string {
-  return `"${hash('sha1', body, 'base64url')}"`;
 }
 
 /**

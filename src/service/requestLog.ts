@@ -32,9 +32,9 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
     response.once('close', () => {
       const { locals, statusCode: status } = response;
       const milliseconds = performance.now() - start;
-      // Not the path or the query, which may contain phone numbers. There is no route for an unknown path.
+      // The route, since the path and the query may contain phone numbers; undefined for an unknown path.
       const route: string | undefined = request.route?.path;
-      metrics.responded(route === operation.path ? 'list' : 'other', status, milliseconds / 1000);
+      metrics.observeResponse(route === operation.path ? 'list' : 'other', status, milliseconds / 1000);
       const isRoutine = status === 200 && HEALTH_ROUTES.includes(route ?? '');
       log[isRoutine ? 'debug' : 'info']({
         requestId: request.id,

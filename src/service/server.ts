@@ -16,7 +16,7 @@ import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
 import { warmUpValidator } from './request/validator.js';
 
-/** At a stop, the seconds after which connections to the database are cut. */
+/** Seconds that statements have to finish when the service is closed. */
 const CLOSE_TIMEOUT_SECONDS = 1;
 /** The time after which PostgreSQL cancels a page's statement. With ten million numbers, the slowest takes 64 ms. */
 const STATEMENT_TIMEOUT_MS = 1000;
@@ -56,7 +56,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
             { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
             operatorApp(metrics, health(checks, true)),
           ),
-    /** Makes the service unready; without an obstacle, whether it is ready depends on the database. */
+    /** Sets why the service is not ready; undefined if that depends on the database alone. */
     setObstacle(next: Obstacle | undefined) {
       obstacle = next;
     },
@@ -99,8 +99,8 @@ export async function startService(config: Config, databaseUrl: string, log: Log
     url: urlOf(server, config.HOST),
     /** The URL of its metrics; undefined unless METRICS_PORT is set. */
     metricsUrl: operatorServer && urlOf(operatorServer, config.METRICS_HOST),
-    /** Sets what `/readyz` gives as the reason why the start is not finished. */
-    waitFor: setObstacle,
+    /** Sets why the start is not finished, which `/readyz` reports. */
+    setObstacle,
     /**
      * Makes the service ready. The database must have been migrated.
      * @throws {UserError} if the rate limit's store rejects the service
@@ -124,7 +124,7 @@ export async function startService(config: Config, databaseUrl: string, log: Log
   };
 }
 
-/** Creates the application on METRICS_PORT. */
+/** Creates the application on METRICS_PORT, for operators only. */
 function operatorApp(metrics: Metrics, healthRoutes: RequestHandler): RequestListener {
   metrics.collectDefaults();
   const app = express();

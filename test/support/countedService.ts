@@ -66,11 +66,11 @@ export function useCountedServices() {
     const metrics = createMetrics(256);
     const database = openDatabase(url);
     const reader = new CountingReader(database, log, metrics);
-    const storeFailed = () => {
+    const countStoreFailure = () => {
       reader.events.push('late count');
-      metrics.storeFailed();
+      metrics.countStoreFailure();
     };
-    const rateLimit = createRateLimit(config, url, log, { ...metrics, storeFailed });
+    const rateLimit = createRateLimit(config, url, log, { ...metrics, countStoreFailure });
     await warmUpValidator();
     await rateLimit.warmUp();
     const health = { stopping: new AbortController().signal, health: () => {} };

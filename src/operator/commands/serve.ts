@@ -53,7 +53,7 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
   const service = await startService(config, url, log);
   const onObstacle = (obstacle: Obstacle) => {
     log.warn({ detail: obstacle.detail }, obstacle.reason);
-    service.waitFor(obstacle);
+    service.setObstacle(obstacle);
   };
   const start = async () => {
     if (await prepare(config, stop, url, demo, onObstacle)) log.info('PostgreSQL can be used: starting');

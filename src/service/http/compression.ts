@@ -10,7 +10,7 @@ import type { Request, Response } from 'express';
 const MIN_COMPRESSED_BYTES = 1024;
 /**
  * The compression levels; `br` has levels 0 to 11, `gzip` 1 to 9. At levels 4 and 6, a page of 100 would be an eighth smaller,
- * but take eight times and twice as long under load. Constant bodies are compressed only once.
+ * but under load take eight times as long (br) or twice as long (gzip). Constant bodies are compressed only once.
  */
 const LEVELS = { br: 1, gzip: 3 };
 const LEVELS_OF_CONSTANT_BODIES = { br: 9, gzip: 9 };

@@ -12,8 +12,8 @@ const WAIT_MS = 500;
 
 export interface ConcurrencyLimit {
   /**
-   * Runs `work` in a slot, which is freed when `work` has ended: when the response is handed to Node, not when a slow client
-   * has received it. The slot stays occupied if the client disconnects before that.
+   * Runs `work` in a slot, which is freed when `work` ends: when the response is passed to Node, even if a slow client
+   * has not received it. It is not freed earlier if the client disconnects.
    * @throws {ProblemError} a 503 if no slot frees up in time
    */
   run(work: () => Promise<void>): Promise<void>;
@@ -21,7 +21,7 @@ export interface ConcurrencyLimit {
 
 /** Creates a limit of `slots` list requests at once. */
 export function createConcurrencyLimit(slots: number, metrics: Metrics): ConcurrencyLimit {
-  /** A function for each waiting request, which hands a slot to it; the longest waiting first. */
+  /** For each waiting request, a function that gives it a slot; the request that has waited longest is first. */
   const waiting = new Set<() => void>();
   let occupied = 0;
 
@@ -29,7 +29,7 @@ export function createConcurrencyLimit(slots: number, metrics: Metrics): Concurr
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         waiting.delete(takeSlot);
-        reject(unavailable('Too many requests are being worked on.'));
+        reject(unavailable('Too many requests are being processed.'));
       }, WAIT_MS);
       function takeSlot() {
         clearTimeout(timer);
@@ -45,14 +45,14 @@ export function createConcurrencyLimit(slots: number, metrics: Metrics): Concurr
       waiting.delete(next);
       next();
     } else {
-      metrics.inFlight(--occupied);
+      metrics.setInFlight(--occupied);
     }
   }
 
   return {
     async run(work) {
       if (occupied >= slots) await waitForSlot();
-      else metrics.inFlight(++occupied);
+      else metrics.setInFlight(++occupied);
       await work().finally(freeSlot);
     },
   };

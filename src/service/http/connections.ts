@@ -1,5 +1,5 @@
 /**
- * Limits client connections so that no single client can use up the limit: if there is one too many, an older one is closed.
+ * Limits client connections so that no single client can use up the limit: a new one beyond it closes an older one.
  * Node's own `maxConnections` closes the new one, so one client with enough idle connections could shut out all other clients.
  */
 import { readdirSync, readFileSync } from 'node:fs';
@@ -24,8 +24,8 @@ interface Connection {
 }
 
 /**
- * Returns MAX_CONNECTIONS, or fewer if the system's limit on open files requires it, which is logged: beyond that limit, the
- * system would refuse every new connection. To be called at the start, before the database is opened.
+ * Returns MAX_CONNECTIONS, or fewer, with a warning in the log, if the system allows too few open files: beyond its limit, it
+ * would refuse every new connection. Call it at the start, before the database is opened.
  * @throws {UserError} if the limit leaves room for no connection
  */
 export function maxConnections({ MAX_CONNECTIONS, DATABASE_CONNECTIONS }: Config, log: Log): number {
@@ -55,7 +55,7 @@ function openFiles(): { limit: number; open: number } {
   }
 }
 
-/** Keeps `server` at `max` connections: for each one more, it closes the `connectionToClose`, which may be the new one. */
+/** Keeps `server` at `max` connections: each new one beyond that closes the `connectionToClose`, which may be the new one. */
 export function limitConnections(server: Server, max: number): void {
   // In the order of `changedAt`: the first idle one has been idle longest, and the first busy one busy longest.
   const connections = new Map<Socket, Connection>();

@@ -16,9 +16,9 @@ const MAX_HEADER_BYTES = 128 * 1024;
 const HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 15_000;
 const RESPONSE_TIMEOUT_MS = 15_000;
-/** At a stop, the time that running requests have beyond the time limit of their responses before they are cut off. */
+/** At a stop, requests that are still running this long after their time limit are cut off. */
 const FINISH_MARGIN_MS = 500;
-/** The most requests that wait for earlier ones of their connection, over all connections: some 2 KB each. */
+/** The most requests, over all connections, that wait for earlier requests of their connection; each takes some 2 KB. */
 const MAX_WAITING_REQUESTS = 10_000;
 
 const NO_TARGET = 'The target of the request is not an address.';
@@ -46,8 +46,8 @@ export function createHttpServer(app: Express, config: Config): Server {
   const lastResponses = new WeakMap<Duplex, ServerResponse>();
   let waitingRequests = 0;
   // A connection's requests are handled one after the other, so that it has at most one response in memory. Node assigns
-  // the socket to a response once the previous ones are sent. Only then is the response sure to emit `close`; if it still
-  // waits when the connection ends, only its request does.
+  // the socket to a response once the previous ones are sent. A response emits `close` only if it was assigned the
+  // socket; a request always does.
   function respondInOrder(request: IncomingMessage, response: ServerResponse) {
     const { socket } = request;
     // Node parses all requests of a chunk, even after the socket is destroyed.
@@ -146,22 +146,17 @@ function messageClassesOf(app: Express) {
   return { IncomingMessage: AppRequest, ServerResponse: AppResponse };
 }
 
+/** The status and the detail of the problem, by the code of Node's error. */
+const PARSER_FAULTS: Record<string, [number, string]> = {
+  HPE_HEADER_OVERFLOW: [431, 'The address and headers of the request are too long.'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'The request was not received in time.'],
+};
+
 /** Sends a problem for input that is too broken, too large or too slow to be a request. */
 function rejectBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex, path: string): void {
-  const responses: Record<string, string> = {
-    HPE_HEADER_OVERFLOW: rawProblem(
-      path,
-      'invalid-request',
-      431,
-      'The address and headers of the request are too long.',
-    ),
-    ERR_HTTP_REQUEST_TIMEOUT: rawProblem(path, 'invalid-request', 408, 'The request was not received in time.'),
-  };
   if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
-  endWith(
-    socket,
-    responses[error.code ?? ''] ?? rawProblem(path, 'invalid-request', 400, 'This is not an HTTP request.'),
-  );
+  const [status, detail] = PARSER_FAULTS[error.code ?? ''] ?? [400, 'This is not an HTTP request.'];
+  endWith(socket, rawProblem(path, 'invalid-request', status, detail));
 }
 
 /** Ends a connection with a response, and cuts off a client that keeps sending. */

@@ -15,7 +15,7 @@ export const notFound: RequestHandler = (_request, _response, next) => next({ st
 
 /**
  * Returns the error handler that sends the problem of an error. An error that is not a problem becomes a 500; it is passed to
- * `report`, and the client does not see it. `publicPath` is prepended to the problem's type, so that it leads to its page.
+ * `report`, and the client does not see it. `publicPath` is prepended to the problem's type, which is the address of its page.
  */
 export function problemHandler(
   report: (error: unknown, request: Request) => void,

@@ -1,6 +1,6 @@
 /**
- * Checks what HTTP itself requires of every request. Node would respond to some violations without a body, drop excess headers
- * silently, or accept the request; here each gets a problem like any other fault.
+ * Checks what HTTP itself requires of every request. Node would respond to some violations without a body, and ignore others;
+ * here each gets a problem.
  */
 import type { Request } from 'express';
 import type { Config } from '../../config/config.js';
@@ -35,12 +35,10 @@ export function protocolCheck(
       const detail = `The request has ${headerCount} headers; at most ${MAX_HEADERS} are allowed.`;
       throw problem('invalid-request', detail, { status: 431 });
     }
-    const hosts = valuesOf('host', rawHeaders);
-    // Two hosts violate RFC 9112 section 3.2. Of two keys, a proxy in front may have checked the other one.
-    for (const name of ['Host', 'Authorization']) {
-      const count = valuesOf(name.toLowerCase(), rawHeaders).length;
-      if (count > 1) throw problem('invalid-request', `The request has ${count} ${name} headers; send one.`);
-    }
+    const hosts = valuesOf('Host', rawHeaders);
+    // Two hosts violate RFC 9112 section 3.2. If there are two keys, a proxy in front may have checked either.
+    rejectRepeated('Host', hosts);
+    rejectRepeated('Authorization', valuesOf('Authorization', rawHeaders));
     if (hosts.length === 0 && httpVersion === '1.1')
       throw problem('invalid-request', 'The request has no Host header.');
     // A host in the request target takes precedence over the header (RFC 9112 section 3.2.2).
@@ -61,7 +59,12 @@ export function protocolCheck(
 
 /** Returns the values of one header, from a list in which names and values alternate. */
 function valuesOf(name: string, rawHeaders: readonly string[]): string[] {
-  return rawHeaders.filter((_value, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name);
+  const lowerCase = name.toLowerCase();
+  return rawHeaders.filter((_value, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === lowerCase);
+}
+
+function rejectRepeated(name: string, { length }: readonly string[]): void {
+  if (length > 1) throw problem('invalid-request', `The request has ${length} ${name} headers; send one.`);
 }
 
 /** Returns the name or address in a Host header, in lower case, without its port and brackets. */

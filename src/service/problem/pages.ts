@@ -24,7 +24,7 @@ ${entries}
   });
 }
 
-/** Returns the page at `/problems/<name>`; the types that it shows begin with `publicPath`. */
+/** Returns the page at `/problems/<name>`; `publicPath` is prepended to each type that it shows. */
 export function problemPage(name: string, publicPath: string): string {
   const { title, status, meaning, advice } = contract['x-problems'][name] as ProblemType;
   const examples = exampleProblems(`/problems/${name}`)

@@ -51,7 +51,7 @@ export class Faults {
   readonly described: Fault[] = [];
   count = 0;
 
-  /** Adds a fault. `describe` returns what is wrong; it takes time, so it is not called for faults beyond the list. */
+  /** Adds a fault. `describe` returns what is wrong; it is called only for faults that are listed, since it takes time. */
   add(parameter: string, describe: () => string): void {
     if (this.count++ < MAX_DESCRIBED) this.described.push({ parameter: shorten(parameter), detail: describe() });
   }

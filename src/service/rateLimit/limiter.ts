@@ -133,7 +133,7 @@ export class RateLimiter {
     const receivedAt = performance.now();
     const { isLikelyAllowed, decision } = this.#count(client, receivedAt);
     const measured = decision.then((settled) => {
-      this.#metrics.limited(settled.allowed, (performance.now() - receivedAt) / 1000);
+      this.#metrics.observeDecision(settled.allowed, (performance.now() - receivedAt) / 1000);
       return settled;
     });
     return { isLikelyAllowed, decision: measured };
@@ -198,7 +198,7 @@ export class RateLimiter {
 
   /** Counts and logs a failure of the store; the same reason at most once in LOG_INTERVAL_MS. */
   #noteFailure(error: unknown): void {
-    this.#metrics.storeFailed();
+    this.#metrics.countStoreFailure();
     const { message: reason } = causeOf(error);
     if (this.#loggedReasons.has(reason)) return;
     this.#loggedReasons.set(reason, true);

@@ -15,10 +15,10 @@ import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog
 const SWEEP_INTERVAL_MS = 60_000;
 /** Rows that a statement of a sweep reads, so that it stays below its time limit however many clients there are. */
 const SWEEP_BATCH = 200;
-/** One for counting, one for the sweep, apart from the pages' pool: a page must not wait for a client's locked row. */
+/** One for counting, one for sweeps; not of the pages' pool, since a page must not wait for a client's locked row. */
 const CONNECTIONS = 2;
-/** Milliseconds after which statements that still run are cut when the store is closed. */
-const CLOSE_TIMEOUT_MS = 1000;
+/** Seconds that running statements have to finish when the store is closed. */
+const CLOSE_TIMEOUT_SECONDS = 1;
 
 /** Opens the store for a limit of `points` requests in a window, in a migrated database. */
 export function openPostgresStore(url: string, points: number, onSweepFailure: (reason: Error) => void): LimitStore {
@@ -43,7 +43,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     async close() {
       isClosed = true;
       clearInterval(sweeps);
-      await closeDatabase(database, CLOSE_TIMEOUT_MS / 1000);
+      await closeDatabase(database, CLOSE_TIMEOUT_SECONDS);
     },
   };
 }
@@ -57,12 +57,10 @@ function privilegeError({ message }: Error): UserError {
 /**
  * Counts requests of several clients.
  *
- * - $1: the clients; $2: for each, when its requests were received, earliest first; $3: the limit.
- * - Of each client's requests, it counts those before the first one that does not fit (slidingLog.ts). `lead` returns the
- *   request with which a window that starts at `first` would exceed the limit.
+ * - $1: the clients; $2: the times of each client's requests, earliest first; $3: the limit.
+ * - It counts each client's requests up to the first one that does not fit (slidingLog.ts). `lead` returns the request that
+ *   would exceed the limit of a window that starts at `first`.
  * - The clock is read while the client's row is locked.
- * - A request has a time in the future if the clock was set back. It counts as now: otherwise, the client would be blocked
- *   until that time.
  * - OFFSET 0 keeps PostgreSQL from evaluating the clock and the log again for each reference to them.
  */
 const COUNT = `
@@ -83,12 +81,12 @@ ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
     LATERAL (SELECT CASE
       WHEN cardinality(recent) + cardinality(wanted) <= $3::integer THEN cardinality(wanted)
       ELSE (
-        SELECT coalesce(min(place) - 1, cardinality(wanted))::integer
-        FROM unnest(wanted) WITH ORDINALITY AS next (request, place)
+        SELECT coalesce(min(ordinal) - 1, cardinality(wanted))::integer
+        FROM unnest(wanted) WITH ORDINALITY AS next (request, ordinal)
         WHERE EXISTS (
           SELECT FROM (
             SELECT request AS first, lead(request, $3::integer) OVER (ORDER BY request) AS last
-            FROM unnest(recent || wanted[:place::integer]) AS request
+            FROM unnest(recent || wanted[:ordinal::integer]) AS request
           ) AS span
           WHERE last < first + interval '1 second' AND next.request BETWEEN first AND last
         )
@@ -105,33 +103,26 @@ interface Counted extends ClientWindow {
   client: string;
   /** How many of the client's requests were counted. */
   counted: number;
+  /** The store's clock, in microseconds. */
+  now: number;
 }
 
-/** What the store has done with a request. */
-interface Outcome {
-  window: ClientWindow;
-  isCounted: boolean;
-  /** How many requests of the client that were received later were counted together with it. */
-  later: number;
-}
-
-interface Waiting {
+interface WaitingRequest {
   receivedAt: number;
-  resolve(outcome: Outcome): void;
+  resolve(result: RateLimiterRes): void;
   reject(reason: unknown): void;
 }
 
-/** For a request that waited for more than a window: its caller stopped waiting, and it affects no later request. */
+/** Rejects a request that waited for a whole window: its caller has timed out, and it would not affect later requests. */
 const TOO_LATE = new Error('not counted in time');
 
 /**
- * A store as rate-limiter-flexible's README describes them: `_upsert` counts, and `_getRateLimiterRes` returns the result for
- * its outcome.
+ * A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself.
  */
 class SlidingLog extends RateLimiterPostgres {
   readonly #database: Database;
   readonly #clock = new StoreClock();
-  #waiting = new Map<string, Waiting[]>();
+  #waiting = new Map<string, WaitingRequest[]>();
   #isCounting = false;
   #reconnectedAt = Number.NEGATIVE_INFINITY;
 
@@ -148,24 +139,24 @@ class SlidingLog extends RateLimiterPostgres {
     _ms: number,
     _force: boolean,
     { receivedAt }: { receivedAt: number },
-  ): Promise<Outcome> {
+  ): Promise<RateLimiterRes> {
     return new Promise((resolve, reject) => {
       this.#enqueue(client, { receivedAt, resolve, reject });
       if (!this.#isCounting) void this.#countAll();
     });
   }
 
-  _getRateLimiterRes(_client: string, _points: number, { window, isCounted, later }: Outcome): RateLimiterRes {
-    return resultOf(window, this.points, isCounted, later);
+  _getRateLimiterRes(_client: string, _points: number, result: RateLimiterRes): RateLimiterRes {
+    return result;
   }
 
-  #enqueue(client: string, request: Waiting): void {
+  #enqueue(client: string, request: WaitingRequest): void {
     const requests = this.#waiting.get(client) ?? [];
     this.#waiting.set(client, requests);
     requests.push(request);
   }
 
-  /** Sends one statement after another: several at once would count fewer requests each, but cost PostgreSQL as much each. */
+  /** Sends one statement at a time: concurrent ones would count fewer requests each, at the same cost for PostgreSQL. */
   async #countAll(): Promise<void> {
     this.#isCounting = true;
     // Requests that are received in one turn of the event loop are counted together.
@@ -184,23 +175,23 @@ class SlidingLog extends RateLimiterPostgres {
       (client) => `{${batch.get(client)?.map(({ receivedAt }) => this.#clock.at(receivedAt))}}`,
     );
     const { sockets } = this.#database;
-    // Repeatedly, because a connection may break at any time, and is cut only after it was silent for long enough.
+    // The connection may break at any time during the statement, and is cut only after it was silent for long enough.
     const timer = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
     try {
       const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, times, this.points], { prepare: true });
-      for (const { client, counted, ...window } of await rows) {
+      for (const { client, counted, now, ...window } of await rows) {
         const requests = batch.get(client) ?? [];
-        const isPast = requests.map(({ receivedAt }) => StoreClock.isPast(this.#clock.at(receivedAt), window.now));
-        this.#clock.learn(sentAt, window.now);
+        const isPast = requests.map(({ receivedAt }) => StoreClock.isPast(this.#clock.at(receivedAt), now));
+        this.#clock.learn(sentAt, now);
         for (const [i, request] of requests.entries()) {
           // The previous estimate of the clock put the request before the window: count it again by the new one.
           if (isPast[i]) this.#enqueue(client, request);
-          else request.resolve({ window, isCounted: i < counted, later: counted - i - 1 });
+          else request.resolve(resultOf(window, this.points, i < counted, counted - i - 1));
         }
       }
     } catch (error) {
       for (const { reject } of [...batch.values()].flat()) reject(error);
-      // After a switch-over, this is a standby, but the address may lead to the new primary by now.
+      // After a switch-over, this is a standby, but the address may lead to the new primary.
       if (codeOf(error) === READ_ONLY) this.#reconnect();
     } finally {
       clearInterval(timer);
@@ -208,10 +199,10 @@ class SlidingLog extends RateLimiterPostgres {
   }
 
   /** Returns the waiting requests by client, and removes them. Rejects those that were received before the window. */
-  #takeWaiting(now: number): Map<string, Waiting[]> {
-    const batch = new Map<string, Waiting[]>();
+  #takeWaiting(now: number): Map<string, WaitingRequest[]> {
+    const batch = new Map<string, WaitingRequest[]>();
     for (const [client, requests] of this.#waiting) {
-      const isInTime = ({ receivedAt }: Waiting) => receivedAt > now - WINDOW_MS;
+      const isInTime = ({ receivedAt }: WaitingRequest) => receivedAt > now - WINDOW_MS;
       for (const request of requests) if (!isInTime(request)) request.reject(TOO_LATE);
       if (requests.some(isInTime)) batch.set(client, requests.filter(isInTime));
     }
@@ -229,8 +220,8 @@ class SlidingLog extends RateLimiterPostgres {
 
 /**
  * Reads the next clients after $1, at most $2, and removes the idle ones: the latest request is more than a minute ago or, if
- * the clock was set back, more than a minute ahead. Returns the last client that it read. It skips locked rows: if it waited
- * for them, requests would have to wait for the rows that it holds.
+ * the clock was set back, more than a minute ahead. Returns the last client that it read. It skips locked rows: while
+ * it waited for them, requests would wait for the rows that it has locked.
  */
 const SWEEP = `
 WITH batch AS (
@@ -242,7 +233,7 @@ WITH batch AS (
 )
 SELECT max(client) AS last FROM batch`;
 
-/** Removes idle clients, in small steps, because requests are counted meanwhile. */
+/** Removes idle clients, in small steps, because requests are counted at the same time. */
 async function sweepAll({ $client }: Database): Promise<void> {
   for (let last: string | null = ''; last !== null; ) {
     const rows: { last: string | null }[] = await $client.unsafe(SWEEP, [last, SWEEP_BATCH], { prepare: true });

@@ -22,7 +22,7 @@ export function createRateLimit(
   const store = REDIS_URL
     ? openRedisStore(REDIS_URL, points)
     : openPostgresStore(databaseUrl, points, (reason) => {
-        metrics.storeFailed();
+        metrics.countStoreFailure();
         log.error({ reason: reason.message }, 'idle clients could not be removed from rate_limits');
       });
   return new RateLimiter(store, points, log, metrics);

@@ -9,7 +9,7 @@ import { redisAddressOf } from '../../config/redisAddress.js';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
 import type { LimitStore } from './limiter.js';
-import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
+import { resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
 
 /**
  * Counts a request if it fits (slidingLog.ts).
@@ -18,8 +18,6 @@ import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog
  *   microseconds.
  * - Returns 1 if the request is counted, else 0; the time; the number of requests in the window that ends now; and the time
  *   until a client at its limit may send another request.
- * - A request has a time in the future if the clock was set back, as by a failover. It counts as now: otherwise, the client
- *   would be blocked until that time.
  * - The commands it uses are listed in docs/operations.md, for Redis' ACL.
  */
 const COUNT = `
@@ -36,24 +34,24 @@ for i, request in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
     request = now
     set(i, now)
   end
-  -- Requests of two windows are kept: one may be counted up to a window late, and has to fit into the window before it.
+  -- Two windows are kept: a request may be counted up to a window late, and has to fit into the window before its time.
   if #log == 0 and request <= now - 2 * window then gone = i else log[#log + 1] = request end
 end
 if gone > 0 then redis.call('LTRIM', KEYS[1], gone, -1) end
-local place = #log + 1
-while place > 1 and log[place - 1] > at do place = place - 1 end
-table.insert(log, place, at)
+local index = #log + 1
+while index > 1 and log[index - 1] > at do index = index - 1 end
+table.insert(log, index, at)
 local fits = at > now - window
-for first = math.max(1, place - limit), place do
+for first = math.max(1, index - limit), index do
   local last = log[first + limit]
   if last and last - log[first] < window then fits = false end
 end
 if fits then
   redis.call('RPUSH', KEYS[1], string.format('%.0f', log[#log]))
-  for i = place, #log - 1 do set(i, log[i]) end
+  for i = index, #log - 1 do set(i, log[i]) end
   redis.call('PEXPIRE', KEYS[1], 2 * window / 1000)
 else
-  table.remove(log, place)
+  table.remove(log, index)
 end
 for _, request in ipairs(log) do
   if request > now - window then recent = recent + 1 end
@@ -79,7 +77,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     enableReadyCheck: false,
     protocol: 2,
     disableClientInfo: true,
-    // The old primary responds with READONLY after a failover; the address may lead to the new one by now.
+    // The old primary responds with READONLY after a failover; the address may lead to the new one.
     reconnectOnError(error: Error) {
       const isReplica = error.message.startsWith('READONLY');
       if (isReplica) failure = error;
@@ -107,7 +105,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     const events: EventEmitter = redis;
     for (const event of ['error', 'sentinelError', 'node error']) {
       events.on(event, (error) => {
-        // The reason is in the previous errors, one for each node.
+        // Its message has no reason; the errors before it have one for each node.
         if (!ALL_FAILED.test(error.message)) failure = error;
       });
     }
@@ -144,20 +142,13 @@ export function openRedisStore(url: string, points: number): LimitStore {
   };
 }
 
-/** What the store has done with a request. */
-interface Outcome {
-  isCounted: boolean;
-  window: ClientWindow;
-}
-
 /** Redis with the script COUNT as a command. */
 type CountingRedis = (Redis | Cluster) & {
   count(key: string, at: number, limit: number, window: number): Promise<[0 | 1, number, number, number]>;
 };
 
 /**
- * A store as rate-limiter-flexible's README describes them: `_upsert` counts, and `_getRateLimiterRes` returns the result for
- * its outcome.
+ * A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself.
  */
 class SlidingLog extends RateLimiterRedis {
   readonly #redis: CountingRedis;
@@ -176,7 +167,7 @@ class SlidingLog extends RateLimiterRedis {
     ms: number,
     _force: boolean,
     { receivedAt }: { receivedAt: number },
-  ): Promise<Outcome> {
+  ): Promise<RateLimiterRes> {
     const clock = this.#clockOf(key);
     // If the estimate of the clock put the request before the window, it is counted again by the new estimate.
     do {
@@ -185,14 +176,14 @@ class SlidingLog extends RateLimiterRedis {
       const [isCounted, now, recent, waitUs] = await this.#redis.count(key, at, this.points, ms * 1000);
       clock.learn(sentAt, now);
       if (!StoreClock.isPast(at, now)) {
-        return { isCounted: isCounted === 1, window: { now, recent, waitMs: Math.ceil(waitUs / 1000) } };
+        return resultOf({ recent, waitMs: Math.ceil(waitUs / 1000) }, this.points, isCounted === 1);
       }
     } while (receivedAt > performance.now() - WINDOW_MS);
     throw new Error('not counted in time');
   }
 
-  _getRateLimiterRes(_key: string, _points: number, { window, isCounted }: Outcome): RateLimiterRes {
-    return resultOf(window, this.points, isCounted);
+  _getRateLimiterRes(_key: string, _points: number, result: RateLimiterRes): RateLimiterRes {
+    return result;
   }
 
   #clockOf(key: string): StoreClock {
@@ -206,7 +197,7 @@ class SlidingLog extends RateLimiterRedis {
 
 /** A cluster node's error for keys that another node has. */
 const CLUSTER_REDIRECTION = /^(MOVED|ASK) /;
-/** The message of ioredis' last error if it could reach no node, after one error for each. */
+/** The messages of the error that ioredis emits last, after one error for each node, if it could reach none. */
 const ALL_FAILED = /^(All sentinels are unreachable|Failed to refresh slots)/;
 
 /** Errors of Redis, or of the connection to it, that are permanent, and advice for each. */
@@ -219,11 +210,11 @@ const PERMANENT_ERRORS: readonly [RegExp, string][] = [
   [/^(NOPERM|ERR (ACL failure|The user executing the script))/, 'grant its user what docs/operations.md lists'],
   [/^ERR This instance has cluster support/, 'name one host, or redis+sentinel://host,host/name'],
   [/ ERR No such master/, 'end the URL with the name that its sentinels have for the primary'],
-  [/ ERR unknown command .sentinel/, 'it is no sentinel: write redis://host'],
+  [/ ERR unknown command .sentinel/, 'it is not a sentinel; use redis://host'],
   [/^DENIED/, 'give it a password, or turn its protected mode off'],
   [
     /^ERR (unknown command|unsupported)/,
-    'use a Redis or Valkey that runs scripts; for sentinels write redis+sentinel://host,host/name',
+    'use a Redis or Valkey that runs scripts; for sentinels use redis+sentinel://host,host/name',
   ],
   [/^ERR (DB index|invalid DB|SELECT)/, 'leave out the number of the database, or use one that it has'],
   [/^(ERR_TLS|ERR_SSL|CERT_|SELF_SIGNED|DEPTH_ZERO|UNABLE_TO)/, 'see "Redis" in docs/operations.md for TLS'],

@@ -1,9 +1,12 @@
 /**
- * What both stores have in common: a sliding log of each client's counted requests, by the store's clock.
+ * The parts that both stores share. A store keeps a sliding log for each client: the times of its counted requests, by the
+ * store's clock.
  *
- * A request is counted at the time when an instance received it, not when the store processed it. So a store that was slow or
- * hung, and then processes its backlog, counts each request in the right second, and a client within its limit is not refused
- * afterwards. A request fits if, with it, no window has more than the limit.
+ * - A request is counted at the time when an instance received it, not when the store processed it. So after a store was slow,
+ *   its backlog does not cause clients within their limits to be refused.
+ * - A request fits if no window has more requests than the limit after it is counted.
+ * - Times in the future of the store's clock, which was then set back, become the current time. Otherwise, the client would be
+ *   blocked until that time.
  */
 import { RateLimiterRes } from 'rate-limiter-flexible';
 
@@ -16,7 +19,7 @@ const WINDOW_US = WINDOW_MS * 1000;
  * this instance in milliseconds by `performance.now()`.
  */
 export class StoreClock {
-  /** How far the store's clock is ahead, in microseconds; the error is at most the fastest round trip so far. */
+  /** How far the store's clock is ahead of this instance's, in microseconds; the error is at most the fastest round trip so far. */
   #ahead = Number.NEGATIVE_INFINITY;
 
   /** Converts a time of this instance to the store's clock; 0, which is before any window, until the first response. */
@@ -36,10 +39,8 @@ export class StoreClock {
   }
 }
 
-/** A client's window after the store has counted some of its requests or refused them. */
+/** A client's window after the store has counted or refused some of its requests. */
 export interface ClientWindow {
-  /** The store's clock, in microseconds. */
-  now: number;
   /** The number of counted requests in the window that ends now. */
   recent: number;
   /** Milliseconds until a client at its limit may send another request. */
@@ -47,7 +48,7 @@ export interface ClientWindow {
 }
 
 /**
- * Returns rate-limiter-flexible's result for a request, with a limit of `points` in a window. If the store has not counted the
+ * Returns rate-limiter-flexible's result for a request, with a limit of `points` in a window. If the store refused the
  * request, `points` + 1 are consumed. `later` is the number of requests in the window that were received after it.
  */
 export function resultOf(

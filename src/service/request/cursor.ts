@@ -32,7 +32,7 @@ export function decodeCursor(text: string) {
   const bytes = Buffer.from(text, 'base64url');
   const content = bytes.subarray(0, -DIGEST_BYTES);
   const after = `+${content.toString('latin1', HEAD_BYTES)}`;
-  // The last character of base64url may carry bits that belong to no byte. The first test rejects changes to them.
+  // The first comparison rejects changes to the bits of the last character that base64url ignores.
   const isIntact =
     bytes.toString('base64url') === text &&
     content[0] === VERSION &&

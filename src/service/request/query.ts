@@ -7,7 +7,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
-import { contract, type Parameter, parameters, resolve } from '../../contract.js';
+import { contract, parameters, resolve } from '../../contract.js';
 import { decode } from '../../messages/encoding.js';
 import { describeNumber, PLAIN_DIGITS, parameterFault } from '../../messages/findings.js';
 import { abridged, hasHidden, shorten } from '../../messages/shorten.js';
@@ -27,7 +27,7 @@ export interface ListQuery extends Selection {
 interface Selection {
   size: number;
   filter: Filter;
-  /** The same as a query string, with defaults, encoded as the contract says. */
+  /** The filter and the size as a query string, with defaults, encoded as the contract says. */
   search: string;
 }
 
@@ -57,14 +57,14 @@ const DAMAGED_CURSOR = 'is damaged; send it exactly as it was received, or start
 const DIFFERENT_FILTERS = 'belongs to other filters; send those it was made with, or start without it';
 
 /**
- * What recent valid queries select, by their values without the cursor: the pages of a walk differ only in their cursors, and
- * most clients use few filters. To validate a query takes some 20 µs, about a twelfth of a request's CPU time.
+ * The selections of recent valid queries, by their values without the cursor: the pages of a walk differ only in their cursors,
+ * and most clients use few filters. Validating a query takes some 20 µs, about a twelfth of a request's CPU time.
  */
 const selections = new LRUCache<string, Selection>({ max: 1000 });
 /** The longest query that is cached, in characters. */
 const MAX_CACHED_LENGTH = 1000;
 
-/** Returns what valid values select. Adds the faults of invalid values to `faults`; the result is then meaningless. */
+/** Returns the selection of `values`. Adds their faults to `faults`; if there are any, the result is meaningless. */
 async function select(values: Values, faults: Faults): Promise<Selection> {
   const key = JSON.stringify(values);
   const cached = selections.get(key);
@@ -87,7 +87,7 @@ function searchOf(parameters: ValidParameters): string {
 /** Adds the validator's findings about `values` to `faults`. */
 function addFindings(findings: readonly Finding[], values: Values, faults: Faults): void {
   for (const { path, errorCode = '' } of findings) {
-    // Such as `/query/status/1` and `enum.openapi.validation`.
+    // `path` is such as `/query/status/1`, `errorCode` such as `enum.openapi.validation`.
     const [, , name = '', index] = path.split('/');
     const [keyword = ''] = errorCode.split('.');
     const { [name]: value } = values;
@@ -125,11 +125,15 @@ function parse(queryString: string, faults: Faults): Values {
       faults.add(name, () => describeUnknown(shorten(name), joined));
       continue;
     }
+    const { schema } = parameter;
     const value = decode(rawValue);
-    const describe = value === undefined ? () => BROKEN_ENCODING : faultOf(value, parameter);
-    if (value === undefined || describe) {
-      faults.add(name, describe ?? (() => BROKEN_ENCODING));
-    } else if (parameter.schema.type === 'array') {
+    if (value === undefined) {
+      faults.add(name, () => BROKEN_ENCODING);
+    } else if (value === '') {
+      faults.add(name, () => 'must not be empty; omit it instead');
+    } else if (schema.type === 'integer' && !PLAIN_DIGITS.test(value)) {
+      faults.add(name, () => describeNumber(value, schema));
+    } else if (schema.type === 'array') {
       const list = values[name] as string[] | undefined;
       if (list) list.push(value);
       else values[name] = [value];
@@ -151,14 +155,7 @@ function pairsOf(queryString: string): string[] | undefined {
 
 const BROKEN_ENCODING = 'is not correctly percent-encoded UTF-8; encode each byte as % and two hexadecimal digits';
 
-/** Returns a function that describes the fault of a value; undefined if the value is well-formed. */
-function faultOf(value: string, { schema }: Parameter): (() => string) | undefined {
-  if (value === '') return () => 'must not be empty; omit it instead';
-  if (schema.type === 'integer' && !PLAIN_DIGITS.test(value)) return () => describeNumber(value, schema);
-  return undefined;
-}
-
-/** The names of parameters by their synonyms, which are their names in other APIs. */
+/** The name of each parameter by its synonyms: its names in other APIs. */
 const synonyms = new Map(
   [...parameters].flatMap(([name, parameter]) =>
     (parameter['x-synonyms'] ?? []).map((synonym) => [plain(synonym), name]),

@@ -1,5 +1,5 @@
 /**
- * The contract's validator: express-openapi-validator, which gets a request that has only a query. The request and the
+ * The contract's validator: express-openapi-validator, called with requests that have only a query. The request and the
  * response are real ones of Node, because instrumentation may use them. The validator's handlers are called directly, not by
  * a router, so that instrumentation adds no spans for them.
  */
@@ -94,9 +94,9 @@ const handlers = OpenApiValidator.middleware({
 }) as Handler[];
 
 /**
- * Returns the contract with its exact patterns, and with `allowReserved` for each parameter. Without it, the validator would
+ * Returns the contract with its exact patterns, and with `allowReserved` for each parameter: otherwise, the validator would
  * reject reserved characters that are not percent-encoded, as in `status=submitted+for+review`. The published contract
- * doesn't have it, because clients would then send `+` and `&` unencoded.
+ * does not have `allowReserved`, because clients would then send `+` and `&` unencoded.
  */
 function documentForValidator() {
   const document = withExactPatterns(contract);

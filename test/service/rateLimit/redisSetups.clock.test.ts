@@ -98,10 +98,7 @@ describe.skipIf(!hasRedis)('the start fails and says what to do', () => {
     const sentinel = await startSentinel(port, 1, 'requirepass watch');
     closing.push(() => sentinel.kill());
     const wrong: [string, RegExp][] = [
-      [
-        `redis://:watch@127.0.0.1:${sentinel.port}`,
-        /'eval'; .*for sentinels write redis\+sentinel:\/\/host,host\/name$/,
-      ],
+      [`redis://:watch@127.0.0.1:${sentinel.port}`, /'eval'; .*for sentinels use redis\+sentinel:\/\/host,host\/name$/],
       [
         `redis+sentinel://127.0.0.1:${sentinel.port}/main`,
         /NOAUTH .*; set sentinelUsername and sentinelPassword in the URL$/,
@@ -110,7 +107,7 @@ describe.skipIf(!hasRedis)('the start fails and says what to do', () => {
         `redis+sentinel://127.0.0.1:${sentinel.port}/other?sentinelPassword=watch`,
         /No such master.*; end the URL with/,
       ],
-      [`redis+sentinel://127.0.0.1:${port}/main`, /'sentinel'; it is no sentinel: write redis:\/\/host$/],
+      [`redis+sentinel://127.0.0.1:${port}/main`, /'sentinel'; it is not a sentinel; use redis:\/\/host$/],
       [`redis://127.0.0.1:${port},127.0.0.1:${port}`, /cluster support disabled; name one host/],
     ];
     for (const [url, message] of wrong) await expect(open(url).rateLimit.warmUp()).rejects.toThrow(message);
