@@ -50,18 +50,19 @@ export function listBrandedPhoneNumbers({
     const deadline = performance.now() + timeoutMs;
     const { client, refusal, failure } = await identityOf(request);
     if (client) response.locals.client = client.id;
+    const isSupported = METHODS.includes(request.method);
     const { isLikelyAllowed, decision } = client ? rateLimit.count(client.id) : UNCOUNTED;
     const admitted = decision.then((decided) => {
       response.set(rateLimit.headersOf(decided));
       if (!client) throw failure;
       if (!decided.allowed) throw rateLimit.refusalOf(decided);
-      if (!METHODS.includes(request.method)) throw methodNotAllowed(request);
+      if (!isSupported) throw methodNotAllowed(request);
       if (refusal !== undefined) throw unauthorized(refusal);
       return client;
     });
     // The page is read while the limit is counted, except for requests that will probably be refused: those must cost next
     // to nothing.
-    const isPageLikely = isLikelyAllowed && refusal === undefined && METHODS.includes(request.method);
+    const isPageLikely = isLikelyAllowed && refusal === undefined && isSupported;
     const { visibleProfiles } = isPageLikely && client ? client : await admitted;
     const pageSent = sendPage(request, response, visibleProfiles, admitted, deadline);
     // If the request is refused, the refusal is sent at once, and a failure to read the page is ignored.

@@ -126,8 +126,8 @@ export class RateLimiter {
   }
 
   /**
-   * Counts a request of `client`, and decides within 250 ms whether it is allowed. In any window, at most as many requests of
-   * a client as the limit allows are refused although they were likely allowed.
+   * Counts a request of `client`, and decides within 250 ms whether it is allowed. Per client and window, `isLikelyAllowed` is
+   * true for at most the limit's number of requests that are then refused.
    */
   count(client: string): Count {
     const receivedAt = performance.now();

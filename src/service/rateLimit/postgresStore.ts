@@ -113,12 +113,10 @@ interface WaitingRequest {
   reject(reason: unknown): void;
 }
 
-/** Rejects a request that waited for a whole window: its caller has timed out, and it would not affect later requests. */
+/** The error of a request that waited for a whole window: its caller has timed out, and it would affect no later request. */
 const TOO_LATE = new Error('not counted in time');
 
-/**
- * A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself.
- */
+/** A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself. */
 class SlidingLog extends RateLimiterPostgres {
   readonly #database: Database;
   readonly #clock = new StoreClock();

@@ -147,9 +147,7 @@ type CountingRedis = (Redis | Cluster) & {
   count(key: string, at: number, limit: number, window: number): Promise<[0 | 1, number, number, number]>;
 };
 
-/**
- * A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself.
- */
+/** A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself. */
 class SlidingLog extends RateLimiterRedis {
   readonly #redis: CountingRedis;
   /** The clock of each node; without a cluster, there is one, with the key ''. */

@@ -5,8 +5,8 @@
  * - A request is counted at the time when an instance received it, not when the store processed it. So after a store was slow,
  *   its backlog does not cause clients within their limits to be refused.
  * - A request fits if no window has more requests than the limit after it is counted.
- * - Times in the future of the store's clock, which was then set back, become the current time. Otherwise, the client would be
- *   blocked until that time.
+ * - If the store's clock was set back, times in its future become the current time: otherwise, clients would be blocked until
+ *   those times.
  */
 import { RateLimiterRes } from 'rate-limiter-flexible';
 
