@@ -1,5 +1,5 @@
 /**
- * Which numbers a request wants: the same filter no matter in what order, and how often, the request names the values.
+ * The filter of a request. Requests that differ only in the order or repetition of their values have the same filter.
  */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus, type Feature, type Status } from '../../generated/types/models/index.js';
@@ -10,7 +10,7 @@ import { DetailedStatus, type Feature, type Status } from '../../generated/types
  */
 export interface Filter {
   phoneNumber: string | null;
-  /** One id from a request; several if an API key is limited to them; none if the key may not see the id requested. */
+  /** A request names at most one id. `limitToProfiles` may set several, or none if the client may not see that one. */
   businessProfileId: readonly string[] | null;
   reportingGroup: readonly string[] | null;
   internalName: readonly string[] | null;

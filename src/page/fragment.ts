@@ -6,7 +6,7 @@ import { Column, getTableName, is, type SQL, sql, Table } from 'drizzle-orm';
 import { detailedStatus, feature, status } from '../database/schema.js';
 import type { Filter } from './filter.js';
 
-/** The parameters of a statement that reads a page: those of the filter, and which page of it. */
+/** The parameters of a statement that reads a page: the filter's, and the page's position and size. */
 export interface PageParameters extends Filter {
   /** Whether the filter has a condition on statuses or entries, so that numbers are found by their terms. */
   isByTerm: boolean;
@@ -18,7 +18,7 @@ export interface PageParameters extends Filter {
 
 /** The parameters of a statement that reads a limited batch of a scan. */
 export interface BatchParameters extends PageParameters {
-  /** How many phone numbers of the scan to read. */
+  /** The largest number of phone numbers to read from the scan. */
   count: number;
 }
 

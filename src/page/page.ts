@@ -8,20 +8,20 @@
  *
  * - Filters on attributes alone scan the indexes of `items`, one range for each value.
  * - Filters on status or entries become terms and scan `postings`, one range for each value and term.
- * - For several attributes at once, no index has exactly the numbers that match, and long lists of values may need
- *   thousands of ranges. Then candidates are tested. Several scans contain all numbers that match, among other numbers;
- *   the one that reaches furthest at the same cost has the fewest others, and is the driving scan of the page. Its
- *   candidates are read in growing batches until the page is full, the scan ends, or the exact ranges cost less than
- *   the next batch.
- * - A filter on a phone number reads one row and tests the rest on it.
+ * - A filter on several attributes has no index with exactly the matching numbers, and one with long lists of values
+ *   may need thousands of ranges. For these filters, candidates are tested. Any of several scans contains all matching
+ *   numbers. The scan that reaches furthest at the same cost has the fewest candidates that do not match; it becomes
+ *   the driving scan. Its candidates are read in growing batches until the page is full, the scan ends, or the exact
+ *   ranges cost less than the next batch.
+ * - A filter on a phone number reads one row and tests the rest of the filter on it.
  *
  * plan.ts makes this choice; statements.ts has the SQL.
  *
  * ## Concurrent writers
  *
- * Writers may commit between the statements of one page. Each statement uses one snapshot, in which it finds the wanted
- * terms and reads an interval of phone numbers that no other statement reads. So a number that matches in every
- * snapshot is in the driving scan and passes the tests. Earlier statements decide only which scan that is.
+ * Writers may commit between the statements of one page. Each statement has one snapshot for the wanted terms and for
+ * the numbers that it reads, and no two statements read the same interval of phone numbers. So a number that matches in
+ * every snapshot is found once. The statements that compare scans only decide which scan finds it.
  */
 import { fillPlaceholders, type Query, type SQL, sql } from 'drizzle-orm';
 import { PgDialect } from 'drizzle-orm/pg-core';
@@ -57,11 +57,11 @@ export interface PageRequest {
 export type ReadPage = (request: PageRequest, signal?: Signal) => Promise<Page>;
 
 /**
- * The cost of the first batch per item of the page, in the unit of `nextStep`: enough to test 8 candidates on their
+ * The budget of the first batch for each item of the page, in the unit of `nextStep`: 8 candidates tested on their
  * rows.
  */
 const COST_PER_ITEM = 32;
-/** The cost of each sample by which scans are compared, in the same unit. */
+/** The budget of each sample by which scans are compared, in the same unit. */
 const COST_PER_SAMPLE = 128;
 /** How much larger each batch is than the previous one. */
 const GROWTH = 4;
@@ -84,7 +84,7 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
     const first = nextStep(filter, terms, budget);
     if (first.read !== 'candidates') return readWhole(first, parameters);
 
-    const { driving, existingTerms } = await choose(first.scans, parameters);
+    const { driving, existingTerms } = await chooseDrivingScan(first.scans, parameters);
     const { scan, cost } = driving;
     signal?.throwIfAborted();
     let page = await readBatch(scan, { ...parameters, count: Math.ceil(budget / cost) });
@@ -97,7 +97,7 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
         step.read === 'candidates'
           ? await readBatch(scan, { ...rest, count: Math.ceil(budget / cost) })
           : await readWhole(step, rest);
-      page = joined(page, next);
+      page = joinParts(page, next);
     }
     return page;
   };
@@ -106,50 +106,36 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
    * Returns the scan that reaches furthest at the same cost. If this measured the scan of all wanted terms,
    * `existingTerms` is how many of them exist; otherwise it is null.
    */
-  async function choose(
-    scans: readonly CandidateScan[],
-    parameters: PageParameters,
-  ): Promise<{ driving: CandidateScan; existingTerms: number | null }> {
-    const [only] = scans as [CandidateScan];
-    if (scans.length === 1) return { driving: only, existingTerms: null };
-    const measured = await Promise.all(
-      scans.map(async (candidates) => {
-        const count = COST_PER_SAMPLE / candidates.cost;
-        return { candidates, reach: await readReach(candidates.scan, { ...parameters, count }) };
+  async function chooseDrivingScan(scans: readonly CandidateScan[], parameters: PageParameters) {
+    if (scans.length === 1) return { driving: scans[0] as CandidateScan, existingTerms: null };
+    const samples = await Promise.all(
+      scans.map(async ({ scan, cost }) => {
+        const reach = await readReach(scan, { ...parameters, count: COST_PER_SAMPLE / cost });
+        return { scan, cost, ...reach };
       }),
     );
-    const furthest = measured.reduce((best, other) => (other.reach.last > best.reach.last ? other : best));
-    const ofAllTerms = measured.find(
-      ({ candidates: { scan } }) => scan.table === 'postings' && scan.attribute === null,
-    );
-    return { driving: furthest.candidates, existingTerms: ofAllTerms?.reach.ranges ?? null };
+    const driving = samples.reduce((furthest, sample) => (sample.last > furthest.last ? sample : furthest));
+    const allTerms = samples.find(({ scan }) => scan.table === 'postings' && scan.attribute === null);
+    return { driving, existingTerms: allTerms?.ranges ?? null };
   }
 }
 
-/** A page, or the beginning of one. */
+/** A page, or a part of it that one statement read. */
 interface Part extends Page {
-  /** The phone number up to which all numbers that match have been read; `END` if there are no more. */
+  /** The phone number up to which all matching numbers have been read; `END` if there are no more. */
   until: string;
 }
 
 const COMMA = Buffer.from(',');
 const EMPTY_PAGE: Page = { items: [], count: 0, last: null, hasNext: false };
 
-function joined(page: Part, next: Part): Part {
+function joinParts(page: Part, next: Part): Part {
   if (page.count === 0) return next;
   if (next.count === 0) return { ...page, hasNext: next.hasNext, until: next.until };
   return { ...next, items: [...page.items, COMMA, ...next.items], count: page.count + next.count };
 }
 
-/** How far a sample of a scan reaches. */
-interface Reach {
-  /** The last phone number of the sample; `END` if the scan has no more than that. */
-  last: string;
-  /** The number of ranges of the scan. */
-  ranges: number;
-}
-
-/** Sends the statements: a pool or a transaction. */
+/** A pool or a transaction, which sends the statements. */
 type Client = Pick<Database['$client'], 'unsafe'>;
 
 function prepareStatements(client: Client) {
@@ -157,8 +143,7 @@ function prepareStatements(client: Client) {
   const queries = new Map<string, Query>();
 
   /**
-   * Reads the single row of a statement, as the bytes that PostgreSQL sent: those of the items become the response's
-   * body.
+   * Reads the single row of a statement, as the bytes that PostgreSQL sent. `name` identifies the compiled statement.
    */
   async function readRow(name: string, statement: () => SQL, parameters: Partial<BatchParameters>): Promise<Row> {
     const query = queries.get(name) ?? dialect.sqlToQuery(statement());
@@ -193,14 +178,18 @@ function prepareStatements(client: Client) {
       }
     },
 
-    /** Reads the numbers that match among the next `count` numbers of `scan`. */
+    /** Reads the matching numbers among the next `count` numbers of `scan`. */
     readBatch(scan: Scan, parameters: BatchParameters): Promise<Part> {
       const hasSeveralAttributes = attributesIn(parameters).length > 1;
       const name = `candidates of ${nameOf(scan)}${hasSeveralAttributes ? ' with several attributes' : ''}`;
       return readPart(name, () => pageOfCandidates(scan, hasSeveralAttributes), parameters);
     },
 
-    async readReach(scan: Scan, parameters: BatchParameters): Promise<Reach> {
+    /**
+     * Returns the last of the next `count` phone numbers of `scan`, or `END` if it has no more than that, and how many
+     * ranges it has.
+     */
+    async readReach(scan: Scan, parameters: BatchParameters) {
       const select = () => sql`select last, ranges from (${reachOf(scan)}) AS reach`;
       const [last, ranges] = await readRow(`reach of ${nameOf(scan)}`, select, parameters);
       return { last: `${last}`, ranges: Number(ranges) };

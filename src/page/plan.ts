@@ -24,9 +24,9 @@ export type Step =
   | { read: 'all' }
   /** The one number that the filter names, which must also match the rest of the filter. */
   | { read: 'number' }
-  /** The ranges of `scan`, which contain exactly the numbers that match. */
+  /** The ranges of `scan`, which contain exactly the matching numbers. */
   | { read: 'ranges'; scan: Scan }
-  /** A batch of candidates from one of `scans`. Each scan contains all numbers that match, among other numbers. */
+  /** A batch of candidates from one of `scans`. Each scan contains all matching numbers, but not only those. */
   | { read: 'candidates'; scans: readonly CandidateScan[] };
 
 export interface CandidateScan {
@@ -35,15 +35,15 @@ export interface CandidateScan {
   cost: number;
 }
 
-/** The cost of testing a candidate on its row, instead of on the index entry by which it was found. */
+/** The cost of testing a candidate on its row. */
 const COST_OF_ROW = 4;
-/** The cost per range of reading a page from exact ranges. */
+/** The cost of reading a page from exact ranges, for each range. */
 const COST_OF_EXACT_RANGE = 4;
-/** The cost per range of measuring a scan's reach and then finding its candidates. */
+/** The cost of measuring a scan's reach and then finding its candidates, for each range. */
 const COST_OF_MEASURED_RANGE = 8;
 
 /**
- * Returns what to read next. If one index has exactly the numbers that match, its ranges are read as soon as their cost
+ * Returns what to read next. If one index has exactly the matching numbers, its ranges are read as soon as their cost
  * is within `budget`; until then, the budget pays for candidates.
  *
  * The unit of costs and of `budget` is the test of one candidate on the index entry by which it was found.
@@ -66,16 +66,13 @@ export function nextStep(filter: Filter, terms: number | null, budget: number): 
   }
 
   function scansOfItems(): CandidateScan[] {
-    // With several attributes, the index of one contains the others, so that candidates are tested without their rows.
+    // Each attribute's index also has the other attributes, so several attributes are tested without reading rows.
     const cost = attributes.length > 1 ? 1 : COST_OF_ROW;
     const names = attributes.length > 0 ? attributes : [null];
     return names.map((name) => ({ scan: { table: 'items', attribute: name }, cost }));
   }
 
-  /**
-   * Returns the wanted terms, within the attribute that has the fewest values if possible; nothing if both cost too
-   * much.
-   */
+  /** Returns the scan of the wanted terms, within the attribute that has the fewest values if the budget allows. */
   function scansOfPostings(): CandidateScan[] {
     const isWithinBudget = (rangeCount: number) => rangeCount * COST_OF_MEASURED_RANGE <= budget;
     if (terms === null || !isWithinBudget(terms)) return [];
@@ -111,12 +108,12 @@ export function maxTerms({ carrier, feature, detailedStatus, status, dottedStatu
   const isByEntry = carrier !== null || feature !== null || detailedStatus !== null;
   if (!isByStatus && !isByEntry) return null;
   // A number has the status that one of its entries gives it, or one of a higher priority because of another entry.
-  const pairs = (detailedStatus ?? Object.values(DetailedStatus)).flatMap((entryStatus) =>
+  const statusPairs = (detailedStatus ?? Object.values(DetailedStatus)).flatMap((entryStatus) =>
     STATUSES.slice(0, priorityOf(entryStatus) + 1).filter(
       (numberStatus) => !isByStatus || status?.includes(numberStatus) || dottedStatus?.includes(entryStatus),
     ),
   );
   const features = feature ?? Object.values(Feature);
-  const termsOfEntries = (carrier?.length ?? 1) * features.length * pairs.length;
+  const termsOfEntries = (carrier?.length ?? 1) * features.length * statusPairs.length;
   return termsOfEntries + (!isByEntry && status?.includes('unregistered') ? 1 : 0);
 }

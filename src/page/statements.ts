@@ -1,19 +1,19 @@
 /**
- * The statements of the list query, as Drizzle's SQL. test/page/statements has some of them as PostgreSQL gets them,
+ * The statements of the list query, as Drizzle's SQL. test/page/statements/ shows some of them as PostgreSQL gets them,
  * whole and with their plans.
  *
  * ## No choice for the planner
  *
  * A range of an index is read by a subquery: one value for each column that the index begins with, then phone numbers
- * in order, up to a LIMIT. What has to be computed once, or first, is a materialized common table expression.
- * Candidates are tested by `… IS NULL OR … IN (SELECT …)`, which no index could serve: PostgreSQL looks each row up in
- * a hash of the values.
+ * in order, up to a LIMIT. A materialized common table expression computes its rows once, before they are used.
+ * Candidates are tested by `… IS NULL OR … IN (SELECT …)`. No index supports this condition, so PostgreSQL looks each
+ * row up in a hash of the values.
  *
  * ## Names
  *
  * The statements share these common table expressions, with their columns in parentheses:
  *
- * - `wanted_terms` (`id`): the terms under which the numbers that match are listed.
+ * - `wanted_terms` (`id`): the terms under which the matching numbers are listed.
  * - `range` (`value`, `term_id`): a row for each range of the scan; one of the two columns if the scan needs only one.
  * - `found` (`phone_number`): the page's numbers, and one more if there is a next page.
  * - `bound`, `half`, `reach` (`last`): a single row with the last phone number to read.
@@ -67,8 +67,8 @@ const wantedTerms = fragment`wanted_terms AS MATERIALIZED (
   )`;
 
 /**
- * Every number has a term. During a transaction that loads the first numbers, no term is visible to others, so a page
- * does not step over all the numbers, which are invisible as well.
+ * Is false until the first numbers are committed, since every number has a term. Without this condition, a page would
+ * step over all the numbers that an uncommitted transaction has loaded.
  */
 const hasNumbers = fragment`EXISTS (SELECT FROM ${terms})`;
 
@@ -100,9 +100,10 @@ function inRange({ table, attribute }: Scan): SQL[] {
 }
 
 /**
- * Returns the order of a range. Compared by `=`, an attribute would drop out of the order, which the primary key could
- * then provide: if the statistics promise a single value, the planner would read all numbers in search of a rare one.
- * `= ANY` of one value keeps the attribute in the order, and still stops at the end of the range.
+ * Returns the order of a range. `inRange` compares an attribute by `= ANY` of one value, which keeps the attribute in
+ * the order and still stops at the end of the range. With `=`, the planner would drop the attribute from the order. The
+ * primary key has the order that is left, and if the statistics show a single value, the planner would read all numbers
+ * to find a rare value.
  */
 function orderOf({ table, attribute }: Scan): SQL {
   return attribute === null ? fragment`${phoneNumber}` : fragment`${tables[table][attribute]}, ${phoneNumber}`;
@@ -110,9 +111,9 @@ function orderOf({ table, attribute }: Scan): SQL {
 
 /**
  * Selects the numbers of one range that follow the previous page, in order. `upTo` names the expression with the last
- * phone number to read; `rows` is the LIMIT clause.
+ * phone number to read; `limit` is the LIMIT or OFFSET clause.
  */
-function numbersOfRange(scan: Scan, upTo: 'bound' | 'half' | null, rows: SQL): SQL {
+function numbersOfRange(scan: Scan, upTo: 'bound' | 'half' | null, limit: SQL): SQL {
   const conditions = [
     ...inRange(scan),
     fragment`${phoneNumber} > ${after}`,
@@ -120,7 +121,7 @@ function numbersOfRange(scan: Scan, upTo: 'bound' | 'half' | null, rows: SQL): S
   ];
   return fragment`SELECT ${phoneNumber} FROM ${tables[scan.table]}
       WHERE ${sql.join(conditions, and)}
-      ORDER BY ${orderOf(scan)} ${rows}`;
+      ORDER BY ${orderOf(scan)} ${limit}`;
 }
 
 /**
@@ -152,9 +153,10 @@ function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
 }
 
 /**
- * Returns the expressions up to `reach`, an estimate of the phone number that the next `count` numbers of a scan reach:
- * the median of those at which the ranges have each supplied an equal share or, if it comes first, the one at which a
- * single range has supplied all of them. A scan of one range is read only once for this.
+ * Returns the expressions up to `reach`, which estimates the last of the next `count` phone numbers of a scan. `share`
+ * has the phone number at which each range has supplied an equal share of `count`, and `half` is the median of these.
+ * If a single range supplies `count` numbers before that, `reach` is the last of them. A scan of one range is read only
+ * once.
  */
 function batchOfRanges(scan: Scan): SQL {
   return fragment`${rangesOf(scan)},
@@ -175,25 +177,25 @@ function batchOfRanges(scan: Scan): SQL {
 }
 
 /**
- * Compares an item's phone number. With `=`, the subquery would need no order, and if the statistics are of one row,
- * PostgreSQL 15 would read a whole index that merely contains the phone number. Only the primary key has the order that
- * BETWEEN requires.
+ * Compares an item's phone number. With `=`, the subquery would need no order, and if the table had one row when it was
+ * analyzed, PostgreSQL 15 would read the whole of another index that contains the phone number. With BETWEEN, it needs
+ * an order, which only the primary key has.
  */
 const isItemOf = (number: SQL) => fragment`${items}.${phoneNumber} BETWEEN ${number} AND ${number}`;
 const orderOfItem = fragment`ORDER BY ${items}.${phoneNumber} OFFSET 0`;
 
-/** Tests whether a candidate has a wanted value of each attribute, except the one that the scan already guarantees. */
-function hasWantedAttributes({ table, attribute: scanned }: Scan): SQL {
-  const tests = ATTRIBUTES.filter((attribute) => attribute !== scanned).map((attribute) => {
-    const values = parameter(attribute);
-    return fragment`(${values} IS NULL OR ${tables[table][attribute]} IN (SELECT unnest(${values})))`;
+/** Tests whether a candidate has a wanted value of each attribute except the scan's own, which the range guarantees. */
+function hasWantedAttributes({ table, attribute }: Scan): SQL {
+  const tests = ATTRIBUTES.filter((name) => name !== attribute).map((name) => {
+    const values = parameter(name);
+    return fragment`(${values} IS NULL OR ${tables[table][name]} IN (SELECT unnest(${values})))`;
   });
   return sql.join(tests, andOnNewLine);
 }
 
 const hasWantedTerm = fragment`${items.termIds} && ARRAY(SELECT ${terms.id} FROM wanted_terms)`;
 
-/** Tests a candidate that was found on an index only: its row is read once every other test has passed. */
+/** Tests a candidate that was found on an index alone. Its row is read only if every other test has passed. */
 const hasWantedTermOnRow = fragment`(NOT ${parameter('isByTerm')} OR (
           SELECT ${hasWantedTerm} FROM ${items} WHERE ${isItemOf(fragment`candidate.${phoneNumber}`)} ${orderOfItem}
         ))`;
@@ -207,9 +209,9 @@ const item = fragment`'{"id":"' || ${items}.${items.id} || '","phoneNumber":"' |
     ) || ${items}.${items.itemTail} AS item`;
 
 /**
- * Selects the page of the numbers in `found`, which are all that match up to `until`. Here and in `pageOfAll` the items
- * are joined in the order in which they are read, which is the page's: for `string_agg(… ORDER BY …)`, PostgreSQL 15
- * would sort them again, which takes an eighth of a page's time.
+ * Selects the page of the numbers in `found`, which has all matching numbers up to `until`. Here and in `pageOfAll`,
+ * the items are already read in page order. For `string_agg(… ORDER BY …)`, PostgreSQL 15 would sort them again, which
+ * takes an eighth of a page's time.
  */
 const pageOfFound = (until: SQL) => fragment`SELECT
     coalesce(string_agg(item, ','), '') AS items, count(*)::int AS count,
@@ -263,7 +265,7 @@ export const reachOf = (scan: Scan) => fragment`
   FROM next`;
 
 /**
- * Selects a page of the numbers that match among the next `count` numbers of a scan. If the filter has several
+ * Selects a page of the matching numbers among the next `count` numbers of a scan. If the filter has several
  * attributes, they are tested on the index of the scan, and a candidate's row is read only if all of them match.
  */
 export function pageOfCandidates(scan: Scan, hasSeveralAttributes: boolean): SQL {
