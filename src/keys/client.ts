@@ -11,14 +11,17 @@ export interface Client {
   visibleProfiles: readonly string[] | null;
 }
 
-/** Returns the client of a request without a key. Values that are not addresses, which some proxies send, are one client. */
+/**
+ * Returns the client of a request without a key. All values that are not addresses, as some proxies send, are one
+ * client.
+ */
 export function addressClient({ ip = '' }: Request): Client {
   return { id: `address:${networkOf(addressOf(ip))}`, visibleProfiles: null };
 }
 
 /**
- * Returns the value of Express's setting `trust proxy` for TRUST_PROXY. With a list of addresses, Express itself would not
- * trust a proxy whose address is given with a port.
+ * Converts TRUST_PROXY to a value for Express's setting `trust proxy`. A list of addresses becomes a function, since
+ * Express would not trust a proxy that is given with its port.
  */
 export function trustedProxies(trusted: Config['TRUST_PROXY']): number | ((entry: string) => boolean) {
   if (typeof trusted === 'number') return trusted;
@@ -26,7 +29,9 @@ export function trustedProxies(trusted: Config['TRUST_PROXY']): number | ((entry
   return (entry) => isTrusted(addressOf(entry), 0);
 }
 
-/** Returns the address in an entry of X-Forwarded-For, without the port, brackets or whitespace that some proxies add. */
+/**
+ * Returns the address in an entry of X-Forwarded-For, without the port, brackets or whitespace that some proxies add.
+ */
 function addressOf(entry: string): string {
   const text = entry.trim();
   const [, ipv4, ipv6] = /^(?:([\d.]+):\d+|\[([^\]]+)\](?::\d+)?)$/.exec(text) ?? [];

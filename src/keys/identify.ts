@@ -3,10 +3,10 @@
  *
  * # Look-ups of unknown keys
  *
- * Only the database can tell whether a key that this instance has not seen yet is valid, and anyone can send such keys. So
- * each is looked up, but within bounds: one statement at a time and at most a hundred a second, each for all keys that have
- * arrived since the previous one. MAX_CONNECTIONS bounds the requests that wait for a look-up, because the requests of one
- * connection are processed one after the other.
+ * Only the database can tell whether a key is valid that this instance has not seen yet, and anyone can send such keys.
+ * So the look-ups are limited: one statement at a time and at most a hundred a second, each for all keys that have
+ * arrived since the previous one. MAX_CONNECTIONS bounds the requests that wait for a look-up, because the requests of
+ * one connection are processed one after another.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { and, inArray, isNull, sql } from 'drizzle-orm';
@@ -21,25 +21,24 @@ import { hashOf, KEY_FORM } from './keys.js';
 /** The number of keys to cache. Unknown keys have a separate cache, so that they never evict valid ones. */
 const MAX_VALID_KEYS = 10_000;
 const MAX_UNKNOWN_KEYS = 1000;
-/** How long the result of a look-up is used. A revoked key stops working within 5 s, which leaves 1 s for the next look-up. */
+/** How long a key is cached. A revoked key must stop working within 5 s, which leaves 1 s for the next look-up. */
 const KEY_TTL_MS = 4000;
 /** The shortest time from the start of one look-up to the start of the next. */
 const LOOKUP_INTERVAL_MS = 10;
 
-/** Who sent a request. */
 interface Identity {
   client: Client;
   /** What is wrong with the key, if there is no valid one. The client is then the request's address. */
   refusal?: string;
 }
 
-/** Returns who sent a request. Rejects with {@link DatabaseUnavailable} if a key can't be looked up. */
+/** Returns the client of a request. Rejects with {@link DatabaseUnavailable} if a key can't be looked up. */
 export type Identify = (request: Request) => Identity | Promise<Identity>;
 
 /** Identifies clients by their address alone. */
 export const identifyByAddress: Identify = (request) => ({ client: addressClient(request) });
 
-/** Identifies clients by their API key, which is looked up through `reader` within `timeoutMs` milliseconds. */
+/** Identifies clients by their API keys; a look-up through `reader` may take `timeoutMs` milliseconds. */
 export function identifyByApiKey(reader: Reader, findKeys: FindKeys, timeoutMs: number): Identify {
   const lookUp = batchLookups((hashes) => reader.read(() => findKeys(hashes), timeoutMs));
   const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: KEY_TTL_MS });
@@ -80,22 +79,19 @@ interface KnownKey {
   lookedUpAt: number;
 }
 
-/** Known keys by their hash. */
-type KnownKeys = ReadonlyMap<string, KnownKey>;
-
-/** Returns the known keys among those with the given hashes. */
-export type FindKeys = (hashes: string[]) => Promise<KnownKeys>;
+/** Returns the known keys with the given hashes, by their hash. */
+export type FindKeys = (hashes: string[]) => Promise<ReadonlyMap<string, KnownKey>>;
 
 /**
- * Returns a function that looks up one key by its hash, together with all others that arrive before the next statement may
- * be sent. It resolves to undefined for a key that is unknown or revoked. If the statement before fails, the look-ups that
- * wait for it fail, too: their own would fare no better.
+ * Returns a function that looks up one key by its hash, in one statement with all keys that arrive before it may be
+ * sent. The function resolves to undefined for a key that is unknown or revoked. If a statement fails, the look-ups
+ * that wait for it to end also fail, because the next statement would probably fail as well.
  */
 function batchLookups(findKeys: FindKeys): (hash: string) => Promise<KnownKey | undefined> {
   let running: Promise<unknown> | undefined;
-  let next: { hashes: Set<string>; keys: Promise<KnownKeys> } | undefined;
+  let next: { hashes: Set<string>; keys: ReturnType<FindKeys> } | undefined;
 
-  async function findNext(hashes: Set<string>): Promise<KnownKeys> {
+  async function findNext(hashes: Set<string>): ReturnType<FindKeys> {
     try {
       await running;
     } finally {
@@ -123,7 +119,7 @@ function batchLookups(findKeys: FindKeys): (hash: string) => Promise<KnownKey | 
 /** The current date in UTC, the time zone of all stored times. */
 const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
 
-/** Prepares the statement that finds keys by their hashes. The function that sends it also records that they were used. */
+/** Prepares the statement that finds keys. The returned function also records that the keys were used. */
 export function prepareFindKeys(database: Database): FindKeys {
   const statement = database
     .select({
@@ -144,7 +140,7 @@ export function prepareFindKeys(database: Database): FindKeys {
     const lookedUpAt = performance.now();
     const rows = await statement.execute({ hashes });
     const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
-    // One at a time: if the whole table is locked, several would occupy all connections.
+    // Only one update at a time: if the whole table is locked, several updates would occupy all connections.
     if (used.length > 0 && !isRecording) {
       isRecording = true;
       const ids = used.map(({ id }) => id);
@@ -167,8 +163,8 @@ export function prepareFindKeys(database: Database): FindKeys {
 }
 
 /**
- * Records that keys were used today, for `keys list`: one write a day and key. No request waits for it, and it skips locked
- * rows. If it fails, as on a replica or without the privilege, the next look-up tries again.
+ * Records that keys were used today, once a day for each key, for `keys list`. It skips locked rows. If it fails, as on
+ * a replica or without the privilege, the next look-up tries again.
  */
 async function touchLastUsed(database: Database, ids: string[]): Promise<void> {
   const unlockedIds = database

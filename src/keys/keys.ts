@@ -1,16 +1,18 @@
 /**
- * Creates, lists and revokes API keys. A key is 256 random bits, so its SHA-256 can be stored and looked up: a slow or salted
- * hash would add no protection, and the time of a look-up reveals nothing.
+ * Creates, lists and revokes API keys. A key is 256 random bits, so it is stored and looked up by its SHA-256: a slow
+ * or salted hash would add no protection, and the time of a look-up reveals nothing.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { and, asc, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm';
+import { and, asc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connect.js';
-import { CHECK_VIOLATION, causeOf, codeOf } from '../database/errors.js';
+import { causeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
 import { UserError } from '../userError.js';
 
-/** The form of a key. Secret scanners can search for it, and anything else is rejected without a query to the database. */
+/**
+ * The form of a key, which secret scanners can search for. Anything else is rejected without a query to the database.
+ */
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
 
@@ -45,22 +47,21 @@ export async function createApiKey(
     .values({ hash: hashOf(key), name, businessProfileIds, expiresAt: expiresAt?.toISOString() ?? null })
     .returning(shownColumns)
     .catch((error) => {
-      throw userErrorOf(error) ?? error;
+      throw asUserError(error);
     });
   if (!created) throw new Error('the database returned no key');
   return { key, created };
 }
 
-/** Returns the user error for a value that violates a CHECK of the schema. */
-function userErrorOf(error: unknown): UserError | undefined {
-  const cause = causeOf(error) as Error & { constraint_name?: string };
-  if (codeOf(cause) !== CHECK_VIOLATION) return undefined;
-  if (cause.constraint_name === 'key_name_is_name') {
-    const { minLength, maxLength } = contract.components.schemas.Name ?? {};
-    return new UserError(`the name must have ${minLength} to ${maxLength} characters, and no control characters`);
-  }
-  if (cause.constraint_name === 'key_expires_later') return new UserError('the expiry must be in the future');
-  return undefined;
+/**
+ * Converts the error for a value that violates a CHECK of the schema to a user error; returns other errors unchanged.
+ */
+function asUserError(error: unknown): unknown {
+  const { constraint_name: constraint } = causeOf(error) as { constraint_name?: string };
+  if (constraint === 'key_expires_later') return new UserError('the expiry must be in the future');
+  if (constraint !== 'key_name_is_name') return error;
+  const { minLength, maxLength } = contract.components.schemas.Name ?? {};
+  return new UserError(`the name must have ${minLength} to ${maxLength} characters, and no control characters`);
 }
 
 /** Returns the `ids` that are not ids of business profiles. */
@@ -80,10 +81,9 @@ export async function listApiKeys(database: Database) {
 
 /** Revokes a key and returns its record, or undefined if no key has this id or it is already revoked. */
 export async function revokeApiKey(database: Database, id: string) {
-  const now: SQL<string> = sql`now()`;
   const [revoked] = await database
     .update(apiKeys)
-    .set({ revokedAt: now })
+    .set({ revokedAt: sql`now()` })
     .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
     .returning(shownColumns);
   return revoked;

@@ -1,9 +1,9 @@
-/** The network that an address belongs to: one client may use any address of an IPv6 network. */
+/** Finds the network of an address: an IPv6 client may use any address of its network. */
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { LRUCache } from 'lru-cache';
 
-/** The prefix of an IPv6 address that a host can't choose, in bits. */
+/** The length of the prefix of an IPv6 address that a host can't choose, in bits. */
 const IPV6_NETWORK_BITS = 64;
 
 /** A cache of the networks of IPv6 addresses: computing one takes 0.1 ms. */
