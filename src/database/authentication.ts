@@ -1,17 +1,19 @@
 /** The server's part of a login: https://www.postgresql.org/docs/current/protocol-message-formats.html */
 import type { Socket } from 'node:net';
 
-/** The type of the messages by which a server authenticates, and the kinds of them in a login by SCRAM, in order. */
+/** The type of an authentication message. */
 const AUTHENTICATION = 'R'.charCodeAt(0);
+/** The kinds of the authentication messages in a login by SCRAM, in order. */
 const SCRAM = [10, 11, 12, 0];
-/** Bytes of a message's type and length, and of the kind that follows in an authentication message. */
+/** The size of a message's type and length, and of the kind that follows in an authentication message. */
 const [HEADER_BYTES, KIND_BYTES] = [5, 4];
 
 /**
- * Calls `refuse` if the server on a new connection without TLS authenticates by anything but SCRAM, in which each side
- * proves that it knows the password and reveals nothing of it. Comes before the driver, which has not read the message yet.
+ * Calls `refuse` if the server on a new connection without TLS does not authenticate by SCRAM, in which each side
+ * proves that it knows the password and reveals nothing of it. Call this before the driver adds its listeners, so that
+ * `refuse` is called before the driver responds.
  */
-export function onOtherAuthentication(socket: Socket, refuse: () => void): void {
+export function requireScram(socket: Socket, refuse: () => void): void {
   let unread = Buffer.alloc(0);
   let step = 0;
   socket.on('data', function onData(chunk: Buffer) {

@@ -1,4 +1,4 @@
-/** Opens and closes pools of connections to PostgreSQL. */
+/** Opens and closes connection pools. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
 import { addressOf } from '../config/databaseAddress.js';
@@ -7,7 +7,7 @@ import { createSockets } from './sockets.js';
 
 export type Database = ReturnType<typeof openDatabase>;
 
-/** The array types of parameters, by their OIDs, which are built into PostgreSQL and never change. */
+/** The array types of parameters, with their OIDs, which are built into PostgreSQL and never change. */
 const arrayTypes = Object.fromEntries(
   Object.entries({ textArray: 1009, integerArray: 1007, uuidArray: 2951 }).map(([name, oid]) => [
     name,
@@ -32,15 +32,6 @@ const CONNECT_TIMEOUT = 1.5;
 /** The longest delay between attempts to open a connection, in seconds, after failures. */
 const MAX_RECONNECT_DELAY = 0.5;
 
-interface Options {
-  connections?: number;
-  /**
-   * Milliseconds after which PostgreSQL itself cancels a statement; a connection that stays silent for longer is taken for
-   * dead. 0 turns both off.
-   */
-  statementTimeout?: number;
-}
-
 /**
  * The planner settings of every connection.
  * @public test/support/explain.ts plans with the same settings
@@ -50,21 +41,24 @@ export const planningOptions = {
   plan_cache_mode: 'force_generic_plan',
   // 'off', because postgres.js drops false. A range scan ends after a few rows; a bitmap would read its whole range.
   enable_bitmapscan: 'off',
-  // No query here should read a whole table, no matter how few rows the statistics estimate.
+  // If a table was analyzed before its first import was committed, the planner estimates one row. No matter what it
+  // estimates, no query should read a whole table, or sort a whole range if an index has the order.
   enable_seqscan: 'off',
-  // Nor should one sort a whole range if an index has the order. If a table was analyzed before its first import was
-  // committed, the planner estimates one row.
   enable_sort: 'off',
   jit: 'off',
 } as const;
 
-/** Opens a pool of at most `connections` connections to `url`; nothing is sent before the first query. */
-export function openDatabase(url: string, { connections = 10, statementTimeout = 0 }: Options = {}) {
+/**
+ * Opens a pool of at most `connections` connections to `url`; nothing is sent before the first query. PostgreSQL
+ * cancels a statement after `statementTimeout` milliseconds, and a connection that stays silent for longer is
+ * considered dead; 0 turns both off.
+ */
+export function openDatabase(url: string, { connections = 10, statementTimeout = 0 } = {}) {
   const address = addressOf(url);
   const sockets = createSockets(address, statementTimeout);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
-  // Every option is given, so that neither a PG* variable nor a default of the driver has an effect. The exception is
-  // target_session_attrs, for which the driver has no value that means none: commands remove PG* variables at the start.
+  // Every option is given, so that PG* variables and the driver's defaults have no effect. The exception is
+  // target_session_attrs, which can't be unset here: commands remove PG* variables at startup.
   const client = postgres({
     ...options,
     max: connections,
@@ -85,10 +79,11 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
     backoff: (attempts: number) => Math.min(0.025 * 2 ** attempts, MAX_RECONNECT_DELAY),
     socket: () => sockets.open(),
     connection: {
-      // Not PostgreSQL's default, "$user", public: a schema with the role's name would hide the tables, or receive them.
+      // With PostgreSQL's default, "$user", public, a schema with the role's name would hide the tables, or receive
+      // them.
       search_path: 'public',
-      // These override the defaults of the database and the role. A stricter isolation level would make concurrent writers
-      // fail, such as those that count requests.
+      // These override the defaults of the database and the role. With a stricter isolation level, concurrent writers
+      // would fail, such as those that count requests.
       default_transaction_isolation: 'read committed',
       // '0', because postgres.js drops 0.
       statement_timeout: String(statementTimeout),
@@ -108,7 +103,7 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
   return Object.assign(drizzle(client, { schema }), { url, sockets });
 }
 
-/** Closes the pool, and cuts off the statements that are still running after `timeout` seconds. */
+/** Closes the pool. Statements that are still running after `timeout` seconds are cut off. */
 export async function closeDatabase({ $client, sockets }: Database, timeout = 5): Promise<void> {
   await $client.end({ timeout });
   sockets.close();

@@ -1,8 +1,8 @@
-/** The errors of the database layer, and how those of the driver and of PostgreSQL are classified. */
+/** Classifies the errors of the driver and of PostgreSQL. */
 import postgres from 'postgres';
 import { UserError } from '../userError.js';
 
-/** The database can't be read in time, and a retry may help. The message is shown to the client. */
+/** The database could not be read in time; a retry may help. The message is shown to the client. */
 export class DatabaseUnavailable extends Error {}
 
 /** Returns the error code of the system, the driver or PostgreSQL; empty if there is none. */
@@ -11,7 +11,9 @@ export function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : '';
 }
 
-/** Returns the error of the database or the driver, without Drizzle's wrapper, which holds the statement and its values. */
+/**
+ * Returns the error of the database or the driver, without Drizzle's wrapper, which has the statement and its values.
+ */
 export function causeOf(error: unknown): Error {
   const { cause } = error as { cause?: unknown };
   if (cause instanceof Error) return causeOf(cause);
@@ -31,15 +33,15 @@ export function withoutValues(error: Error): object {
 
 /** PostgreSQL's code for a connection beyond max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
-/** PostgreSQL's codes for a database that does not exist, and for a write on a server that takes none. */
+/** PostgreSQL's code for a database that does not exist. */
 export const NO_DATABASE = '3D000';
+/** PostgreSQL's code for a write on a read-only server. */
 export const READ_ONLY = '25006';
-/** PostgreSQL's codes for missing privileges, and for a value that violates a CHECK. */
+/** PostgreSQL's code for a missing privilege. */
 export const INSUFFICIENT_PRIVILEGE = '42501';
-export const CHECK_VIOLATION = '23514';
 /**
- * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use: the
- * operator has to migrate the database to what this version needs.
+ * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use:
+ * the operator has to migrate the database.
  */
 export const NOT_MIGRATED = /^(3F000|42P01|42703|42883|42704|42501)$/;
 
@@ -48,14 +50,14 @@ const CONNECTION_BROKEN =
   /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
 
 /** PgBouncer's code for most of its own errors. */
-const POOLER = '08P01';
+const POOLER_ERROR = '08P01';
 /** Errors of PgBouncer itself that no retry changes. Errors of PostgreSQL that it forwards may be temporary. */
 const REFUSED_BY_POOLER =
   /^(unsupported startup parameter|no such (database|user)|(SSL|TLS) .*required|(\S+ )?authentication failed|(unix socket )?login rejected|not allowed)/i;
 
 /** Returns whether a pooler in front of PostgreSQL has refused the connection for a permanent reason. */
 export function isRefusedByPooler(error: Error): boolean {
-  return codeOf(error) === POOLER && REFUSED_BY_POOLER.test(error.message);
+  return codeOf(error) === POOLER_ERROR && REFUSED_BY_POOLER.test(error.message);
 }
 
 /**
@@ -70,7 +72,7 @@ export function isConnectionBroken(error: unknown): boolean {
 }
 
 /**
- * PostgreSQL's codes for temporary failures: statement canceled, lock timeout, out of resources, login refused, conflict with
- * a replica's recovery, deadlock.
+ * PostgreSQL's codes for temporary failures: statement canceled, lock timeout, out of resources, login refused,
+ * conflict with a replica's recovery, deadlock.
  */
-export const UNABLE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;
+export const TEMPORARY_FAILURE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;

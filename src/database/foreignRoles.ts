@@ -1,8 +1,9 @@
 /**
- * Roles with privileges on our tables that the operator has not granted: some providers give a public role privileges on
- * every new table (ALTER DEFAULT PRIVILEGES). A role counts if it is PUBLIC, or if the default privileges of the tables' owner
- * include what it holds. Privileges from GRANT alone do not count, nor do superusers and members of the owner. Row-level
- * security makes no difference, because it does not apply to TRUNCATE and triggers.
+ * Finds roles that have privileges on our tables without a grant by the operator: some providers give a public role
+ * privileges on every new table (ALTER DEFAULT PRIVILEGES). These are PUBLIC, and roles that have a privilege because
+ * it is one of the default privileges of the tables' owner. Roles with privileges from GRANT alone, superusers and
+ * members of the owner are not reported. Row-level security makes no difference, because it does not apply to TRUNCATE
+ * and triggers.
  */
 import { getTableName, is } from 'drizzle-orm';
 import { PgTable } from 'drizzle-orm/pg-core';
@@ -14,8 +15,8 @@ const TABLES = [
   'deferred',
 ];
 
-/** Returns a line for each such role: what it may read or write, and the statements that revoke these privileges. */
-export async function foreignRoles({ $client: sql }: Database): Promise<string[]> {
+/** Returns a line for each of these roles: what it may read or write, and the statements that revoke its privileges. */
+export async function describeForeignRoles({ $client: sql }: Database): Promise<string[]> {
   const rows = await sql<{ role: string; verb: string; names: string; statements: string }[]>`
     WITH objects AS (
       SELECT relname AS name, relnamespace AS namespace, relowner AS owner, relacl AS acl, 'r' AS type

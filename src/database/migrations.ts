@@ -5,20 +5,20 @@ import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
-import { foreignRoles } from './foreignRoles.js';
+import { describeForeignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
 import { type Obstacle, prepareSchemaCheck } from './version.js';
 
 /** The key of the advisory lock that a migration holds: any number that no other program on the database uses. */
 const MIGRATION_LOCK = 7_245_983;
 
-/** The time limit for a server's first response: the driver itself waits forever for one that closes every connection. */
+/** The time limit of a query. The driver waits forever for a server that closes every connection. */
 const RESPONSE_TIMEOUT_MS = 5000;
 
 /** Whether a server accepts writes (primary) or is read-only (replica). */
 export type Role = 'primary' | 'replica';
 
-/** The schema of a replica is older than this version needs. */
+/** The schema of a replica is missing or older than this version needs. */
 export class OutdatedReplica extends UserError {
   constructor({ reason, detail }: Obstacle) {
     const cause = detail ? ` (${detail})` : '';
@@ -27,34 +27,32 @@ export class OutdatedReplica extends UserError {
 }
 
 /**
- * Applies the missing migrations of `migrationsFolder` to the database at `url`. If several instances call it at once, one
- * migrates and the rest wait for it. The schema of a replica must be up to date already.
+ * Applies the missing migrations of `migrationsFolder` to the database at `url`. If several instances do this at once,
+ * one migrates and the rest wait for it. The schema of a replica must be up to date already.
  * @returns the server's role; a primary has been migrated
- * @throws {OutdatedReplica} for a replica if its primary must be migrated first
- * @throws {UserError} for a database whose encoding is not UTF8, which can't store every name, and if every role may create
- *   objects in the schema public, which our statements would call
+ * @throws {OutdatedReplica} if a replica's primary must be migrated first
+ * @throws {UserError} if the encoding is not UTF8, which alone can store every name, or if every role may create
+ *   objects in the schema public, which our statements would then use
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
-  const role = await withConnection(url, (database) => withDeadline(roleOf(database), RESPONSE_TIMEOUT_MS, noResponse));
+  const role = await query(url, readRole);
   // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-  const missing = await withConnection(url, (database) =>
-    withDeadline(prepareSchemaCheck(database, migrationsFolder)(), RESPONSE_TIMEOUT_MS, noResponse),
-  );
-  if (missing && role === 'primary') await migratePrimary(url, migrationsFolder);
-  else if (missing) throw new OutdatedReplica(missing);
+  const obstacle = await query(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
+  if (obstacle && role === 'replica') throw new OutdatedReplica(obstacle);
+  if (obstacle) await migratePrimary(url, migrationsFolder);
   return role;
 }
 
-/** Returns a line for each role that has privileges on the tables at `url` which the operator has not granted. */
+/** Returns a line for each role that has privileges on the tables at `url` that the operator has not granted. */
 export function findForeignRoles(url: string): Promise<string[]> {
-  return withConnection(url, (database) => withDeadline(foreignRoles(database), RESPONSE_TIMEOUT_MS, noResponse));
+  return query(url, describeForeignRoles);
 }
 
 async function migratePrimary(url: string, migrationsFolder: string): Promise<void> {
   // Two connections: the migrations run in transactions on one while a transaction on the other holds the lock.
   await withConnection(url, (migrating) =>
     withConnection(url, (locking) =>
-      // A lock of the session would pass to other clients of a pooler in transaction mode.
+      // A session's lock would pass to other clients of a pooler in transaction mode.
       locking.transaction(async (transaction) => {
         await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
         await requireBothSchemas(transaction);
@@ -65,8 +63,8 @@ async function migratePrimary(url: string, migrationsFolder: string): Promise<vo
 }
 
 /**
- * Checks that the tables in the schema public and the record of migrations in the schema drizzle are both present or both
- * absent: if only one schema was restored, migrations would fail or do nothing.
+ * Checks that the tables in the schema public and the record of migrations in the schema drizzle are both present or
+ * both absent: if only one schema was restored, migrations would fail or do nothing.
  * @throws {UserError} if only one of them is present
  */
 async function requireBothSchemas(transaction: Pick<Database, 'execute'>): Promise<void> {
@@ -94,23 +92,28 @@ async function requireBothSchemas(transaction: Pick<Database, 'execute'>): Promi
   }
 }
 
-async function roleOf(database: Database): Promise<Role> {
+async function readRole(database: Database): Promise<Role> {
   const [row] = await database.$client<[Record<string, unknown>]>`
     SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name,
       has_schema_privilege('public', to_regnamespace('public'), 'CREATE') AS "isOpen"`;
   if (row.encoding !== 'UTF8') {
     throw new UserError(
-      `The encoding of the database ${row.name} is ${row.encoding}, and it has to be UTF8: create one with ` +
+      `The encoding of the database ${row.name} is ${row.encoding}, but it must be UTF8: create a database with ` +
         "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and set DATABASE_URL to it.",
     );
   }
   if (row.isOpen) {
     throw new UserError(
-      `Anyone may create objects in the schema public of the database ${row.name}, as was the default before PostgreSQL 15, and ` +
-        'so make other roles run their code. Close it: REVOKE CREATE ON SCHEMA public FROM PUBLIC',
+      `Anyone may create objects in the schema public of the database ${row.name} (the default before PostgreSQL 15), and other ` +
+        'roles may run code in these objects. Close it: REVOKE CREATE ON SCHEMA public FROM PUBLIC',
     );
   }
   return row.isReplica ? 'replica' : 'primary';
+}
+
+/** Runs a query on a new connection. */
+function query<T>(url: string, run: (database: Database) => Promise<T>): Promise<T> {
+  return withConnection(url, (database) => withDeadline(run(database), RESPONSE_TIMEOUT_MS, noResponse));
 }
 
 function noResponse(): Error {

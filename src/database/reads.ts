@@ -3,8 +3,9 @@
  *
  * # If connections break
  *
- * A read whose connection breaks is sent again until its deadline; reading twice does no harm. While connections break and
- * nothing succeeds, only one read is sent every now and then, and reads that have waited for two seconds are rejected.
+ * A read whose connection breaks is retried until its deadline; reading twice does no harm. During an outage, when
+ * connections break and no read succeeds, reads are sent one at a time to probe the database, and each is rejected
+ * after two seconds.
  */
 import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
@@ -17,7 +18,7 @@ import {
   isConnectionBroken,
   isRefusedByPooler,
   NOT_MIGRATED,
-  UNABLE,
+  TEMPORARY_FAILURE,
 } from './errors.js';
 
 /** Milliseconds between checks for reads that can be sent, are overdue, or have waited for too long. */
@@ -28,13 +29,13 @@ const OUTAGE_WAIT_MS = 2000;
 const ATTEMPT_INTERVAL_MS = 300;
 const MAX_QUEUED = 4;
 
-/** The part of an AbortSignal that queries use. */
+/** The members of an AbortSignal that queries use. */
 export type Signal = Pick<AbortSignal, 'aborted' | 'throwIfAborted'>;
 
 /** Sends statements that only read; their result is not needed once the signal is aborted. */
 type Query<T> = (signal: Signal) => PromiseLike<T>;
 
-/** A read, which may be sent several times. It is its own signal: a real AbortSignal takes longer to create. */
+/** A read, which may be sent several times, and also its query's signal: an AbortSignal takes longer to create. */
 class Read implements Signal {
   readonly startedAt = performance.now();
   readonly result: Promise<unknown>;
@@ -53,7 +54,9 @@ class Read implements Signal {
     });
   }
 
-  /** Sends the query once. Resolves after the result is set; rejects if the attempt failed, which leaves the result open. */
+  /**
+   * Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves `result` pending.
+   */
   send(): PromiseLike<void> {
     return this.#query(this).then(this.#resolve);
   }
@@ -70,16 +73,17 @@ export class Reader {
   readonly #metrics: Metrics;
   readonly #timer: NodeJS.Timeout;
   /**
-   * Reads that have no result yet. Not a Set: V8 links the tables that a Set has outgrown, and through them each page that
-   * was read would stay in memory until the next full garbage collection.
+   * Reads that have no result yet. A Set would keep each page that was read in memory until the next full garbage
+   * collection, because V8 keeps links between the tables that a Set has outgrown.
    */
   readonly #pending: Read[] = [];
   /** Reads queued in the driver, including abandoned ones. */
   readonly #queued: Read[] = [];
-  /** The earliest time of the next attempt during an outage. This and the next are times by `performance.now()`. */
+  /** The earliest time of the next attempt during an outage, by `performance.now()`. */
   #nextAttemptAt = 0;
-  #lastSuccessAt = 0;
-  /** Why the last connection broke, if no read has succeeded since. */
+  /** When the database last responded, by `performance.now()`. */
+  #lastResponseAt = 0;
+  /** Why the last connection broke, if the database has not responded since. */
   #failure: Error | undefined;
   /** Whether the outage is in the log. */
   #isOutageLogged = false;
@@ -92,9 +96,9 @@ export class Reader {
   }
 
   /**
-   * Runs `query` within `limitMs` milliseconds. Its signal is aborted when the time is up, or as soon as `needed` rejects.
-   * @throws {DatabaseUnavailable} if there is no result in time, the database can't be reached, or a statement fails for lack
-   * of resources, privileges or migrations
+   * Runs `query` within `limitMs` milliseconds. Its signal is aborted when the time is up, or when `needed` rejects.
+   * @throws {DatabaseUnavailable} if there is no result in time, the database can't be reached, or a statement fails
+   *   for lack of resources, privileges or migrations
    */
   async read<T>(query: Query<T>, limitMs: number, needed?: Promise<unknown>): Promise<T> {
     const read = new Read(query);
@@ -127,7 +131,7 @@ export class Reader {
     this.#nextAttemptAt = read.sentAt + ATTEMPT_INTERVAL_MS;
     try {
       await read.send();
-      this.#noteSuccess();
+      this.#recordResponse();
     } catch (error) {
       const reason = causeOf(error);
       if (isConnectionBroken(reason)) {
@@ -136,7 +140,7 @@ export class Reader {
         if (!this.#failure) this.#nextAttemptAt = performance.now();
         this.#failure = reason;
       } else {
-        this.#noteSuccess();
+        this.#recordResponse();
         read.reject(this.#errorFor(reason));
       }
     } finally {
@@ -144,9 +148,9 @@ export class Reader {
     }
   }
 
-  /** Ends an outage: the database has responded, if only with an error. */
-  #noteSuccess(): void {
-    this.#lastSuccessAt = performance.now();
+  /** Records that the database has responded, if only with an error, which ends an outage. */
+  #recordResponse(): void {
+    this.#lastResponseAt = performance.now();
     if (!this.#failure) return;
     this.#failure = undefined;
     if (this.#isOutageLogged) this.#log.info('the database responds again');
@@ -156,13 +160,14 @@ export class Reader {
 
   #check(): void {
     const now = performance.now();
-    if (this.#queued.some(({ sentAt }) => now - sentAt > this.#sockets.answerLimitMs)) this.#sockets.overdue();
+    if (this.#queued.some(({ sentAt }) => now - sentAt > this.#sockets.responseLimitMs))
+      this.#sockets.reconnectIfSilent();
     const unsent = this.#pending.filter(({ isSent }) => !isSent);
-    // All of them would fill the driver's queue, which it never empties while it can't connect.
+    // Sending every read would fill the driver's queue, which it never empties while it can't connect.
     const mayAttempt = this.#queued.length < MAX_QUEUED && now >= this.#nextAttemptAt;
     const next = this.#failure ? unsent.slice(0, mayAttempt ? 1 : 0) : unsent;
     for (const read of next) void this.#send(read);
-    if (!this.#failure || now - this.#lastSuccessAt < OUTAGE_WAIT_MS) return;
+    if (!this.#failure || now - this.#lastResponseAt < OUTAGE_WAIT_MS) return;
     for (const read of this.#pending) if (now - read.startedAt > OUTAGE_WAIT_MS) this.#giveUp(read, this.#failure);
   }
 
@@ -173,10 +178,10 @@ export class Reader {
     read.reject(new DatabaseUnavailable("The database can't be reached."));
   }
 
-  /** Returns the error to reject a read with if a statement failed because of `reason`. */
+  /** Returns the error of a read whose statement failed because of `reason`. */
   #errorFor(reason: Error): Error {
     const code = codeOf(reason);
-    if (!UNABLE.test(code) && !NOT_MIGRATED.test(code) && !isRefusedByPooler(reason)) return reason;
+    if (!TEMPORARY_FAILURE.test(code) && !NOT_MIGRATED.test(code) && !isRefusedByPooler(reason)) return reason;
     this.#log.warn({ code, reason: reason.message }, 'the database did not complete a statement');
     return new DatabaseUnavailable('The database could not run the query.');
   }

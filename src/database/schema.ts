@@ -1,14 +1,14 @@
 /**
  * The tables. Those of the numbers are of two kinds:
  *
- * - Sources, which any program may write: `business_profiles`, `branded_phone_numbers`, `carrier_statuses`. Only one
- *   generated column in them is derived.
+ * - Sources, which any program may write: `business_profiles`, `branded_phone_numbers`, `carrier_statuses`. Their only
+ *   derived column is `business_profiles.item`.
  * - The read model, which pages are read from: `items`, and an inverted index over it, `terms` and `postings`. Only the
  *   function `derive` writes it (drizzle/0001_derive.sql).
  *
  * `rate_limits` and `api_keys` belong to the service itself.
  *
- * Bounds and lists of values repeat the contract's, because the database is the last line of defense; a test compares
+ * The database has the same bounds and lists of values as the contract, as the last line of defense; a test compares
  * them.
  */
 import { sql } from 'drizzle-orm';
@@ -29,7 +29,7 @@ import {
 } from 'drizzle-orm/pg-core';
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 
-/** Text in byte order, whatever the database's locale. That is the order of the pages, and the cheapest to compare. */
+/** Text in byte order in any locale of the database. Pages have this order, and it is the cheapest to compare. */
 const byteText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
 
 const time = (name: string) => timestamp(name, { withTimezone: true, precision: 3, mode: 'string' });
@@ -172,7 +172,7 @@ export const terms = pgTable(
 );
 
 /**
- * The postings of that index: a row for each number and each of its terms, with the attributes that a filter can name.
+ * The postings of the inverted index: a row for each number and each of its terms, with the number's attributes.
  * Within one value of an attribute and one term, an index has the phone numbers in page order, so a page costs one
  * index descent for each value and term, no matter how many rows match.
  */
@@ -198,7 +198,7 @@ export const rateLimits = pgTable('rate_limits', {
   client: byteText().primaryKey(),
   /** The times of the requests, oldest first. */
   requests: timestamp({ withTimezone: true, mode: 'string' }).array().notNull(),
-  /** How many of them the latest statement added. */
+  /** The number of requests that the latest statement added. */
   counted: integer().notNull(),
 });
 

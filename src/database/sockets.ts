@@ -1,11 +1,11 @@
 /**
- * Opens the sockets of a pool and detects dead ones. postgres.js waits forever on a connection that was cut silently. But
- * PostgreSQL cancels a statement at its time limit, so a socket that stays silent for longer after a request is dead, and the
- * rest of the pool probably is, too: all sockets are destroyed, and their statements can be retried.
+ * Opens the sockets of a pool and detects dead ones. postgres.js waits forever on a connection that was cut silently.
+ * But PostgreSQL cancels a statement at its time limit, so a socket that stays silent for longer after a request is
+ * dead. The rest of the pool probably is, too, so all sockets are destroyed, and their statements can be retried.
  */
 import { Socket } from 'node:net';
 import type { Address } from '../config/databaseAddress.js';
-import { onOtherAuthentication } from './authentication.js';
+import { requireScram } from './authentication.js';
 
 const CHECK_INTERVAL_MS = 100;
 /** The delay that the server and the network may add to a statement's time limit. */
@@ -26,17 +26,17 @@ interface Activity {
 }
 
 /**
- * Creates the sockets of a pool on one host, on which PostgreSQL cancels a statement after `statementTimeout` milliseconds;
- * with 0, no socket is ever taken for dead.
+ * Creates the sockets of a pool. PostgreSQL cancels a statement after `statementTimeout` milliseconds; with 0, dead
+ * sockets are not detected.
  */
 export function createSockets({ hostname, endpoint, requiresScram, options }: Address, statementTimeout: number) {
   const sockets = new Map<Socket, Activity>();
-  const answerLimitMs = statementTimeout + RESPONSE_MARGIN_MS;
-  const maxSilentChecks = answerLimitMs / CHECK_INTERVAL_MS;
+  const responseLimitMs = statementTimeout + RESPONSE_MARGIN_MS;
+  const maxSilentChecks = responseLimitMs / CHECK_INTERVAL_MS;
   const checks = statementTimeout > 0 ? setInterval(check, CHECK_INTERVAL_MS).unref() : undefined;
   let isClosed = false;
 
-  /** Counts checks, not time: after a stall of this process, a response may have arrived that was not read yet. */
+  /** Counts checks, not time: after a stall of this process, a response may have arrived that has not been read yet. */
   function check(): void {
     for (const [{ bytesRead, bytesWritten }, activity] of sockets) {
       const hasSent = bytesWritten > activity.bytesWritten;
@@ -58,7 +58,9 @@ export function createSockets({ hostname, endpoint, requiresScram, options }: Ad
     );
   }
 
-  /** Destroys all sockets: statements in progress reject with CONNECTION_CLOSED, and the next one opens a new connection. */
+  /**
+   * Destroys all sockets: running statements reject with CONNECTION_CLOSED, and the next one opens a new connection.
+   */
   function reconnect(): void {
     for (const socket of sockets.keys()) socket.destroy();
   }
@@ -68,26 +70,21 @@ export function createSockets({ hostname, endpoint, requiresScram, options }: Ad
 
   return {
     /** Milliseconds after which a response is overdue. */
-    answerLimitMs,
+    responseLimitMs,
     /** Opens a socket, as the option `socket` of postgres.js requires. */
     async open(): Promise<Socket> {
       const socket = new Socket().setNoDelay(true);
-      // Closed sockets are found here, not by a listener: for TLS, postgres.js removes all listeners.
+      // A listener would not find closed sockets: for TLS, postgres.js removes all listeners.
       for (const old of sockets.keys()) if (old.destroyed) sockets.delete(old);
       sockets.set(socket, { bytesRead: 0, bytesWritten: 0, state: 'idle', silentChecks: 0 });
       // postgres.js waits before it reconnects only if the last connection ended with an error.
       socket.once('end', () => {
         if (socket.bytesRead === 0) fail(socket, 'CONNECTION_CLOSED', 'closes its connections without a response');
       });
-      // postgres.js would send any server the password in the form that it requests, clear text included.
+      // postgres.js would send the password in any form that the server requests, even in clear text.
       if (requiresScram) {
-        onOtherAuthentication(socket, () =>
-          fail(
-            socket,
-            'SCRAM_NOT_OFFERED',
-            'does not authenticate by SCRAM, which require_auth in DATABASE_URL demands',
-          ),
-        );
+        const message = 'does not authenticate by SCRAM, but require_auth in DATABASE_URL requires it';
+        requireScram(socket, () => fail(socket, 'SCRAM_NOT_OFFERED', message));
       }
       // postgres.js would start TLS even if the server refuses it.
       if ('ssl' in options && typeof options.ssl === 'object') {
@@ -101,11 +98,11 @@ export function createSockets({ hostname, endpoint, requiresScram, options }: Ad
       return Object.assign(socket, { host: hostname, port: options.port });
     },
     reconnect,
-    /** Reconnects if a socket that may be awaiting a response is silent; to be called when a response is overdue. */
-    overdue(): void {
+    /** Reconnects if a socket that may be awaiting a response is silent. Call this if a response is overdue. */
+    reconnectIfSilent(): void {
       if (isAnyOverdue('awaiting', 'unknown')) reconnect();
     },
-    /** Destroys the open sockets shortly after the pool has ended: if destroyed at once, TLS would emit an unhandled error. */
+    /** Destroys the open sockets shortly after the pool has ended: at once, TLS would emit an unhandled error. */
     close(): void {
       isClosed = true;
       clearInterval(checks);

@@ -1,4 +1,4 @@
-/** A command's transactions: on their own connection, with every setting that their outcome depends on. */
+/** Runs a command's transactions on a separate connection, with every setting that affects their outcome. */
 import { closeDatabase, type Database, openDatabase } from './connect.js';
 
 /** The isolation of a transaction: each statement has its own snapshot, or all share one. */
@@ -9,16 +9,12 @@ export type Transaction = Awaited<ReturnType<Database['$client']['reserve']>>;
 
 export type Session = Awaited<ReturnType<typeof openSession>>;
 
-/**
- * Opens a connection for a sequence of transactions. PostgreSQL cancels a statement after `statementTimeout`
- * milliseconds (0: never), and a connection that stays silent for longer is closed.
- */
+/** Opens a connection for a sequence of transactions; `statementTimeout` is as in `openDatabase`. */
 export async function openSession({ url }: Database, statementTimeout = 0) {
   const database = openDatabase(url, { connections: 1, statementTimeout });
   const close = () => closeDatabase(database, 0);
   try {
-    // A query opens the connection. `reserve` alone never does (postgres.js with fetch_types off), and would not
-    // settle.
+    // This query opens the connection. `reserve` does not (postgres.js with fetch_types off), and would never settle.
     const limits = await timeLimits(database, statementTimeout);
     const sql = await database.$client.reserve();
     return {
@@ -48,7 +44,7 @@ export async function openSession({ url }: Database, statementTimeout = 0) {
   }
 }
 
-/** Runs `work` in one transaction, on its own connection. */
+/** Runs `work` in one transaction on a new connection. */
 export async function inTransaction<T>(
   database: Database,
   isolation: Isolation,
@@ -62,11 +58,8 @@ export async function inTransaction<T>(
   }
 }
 
-/** A setting that exists since PostgreSQL 17. */
-const TRANSACTION_TIMEOUT = { name: 'transaction_timeout', since: 170_000 };
-
 /**
- * Returns settings for each transaction, since a pooler may impose the limits of pages on all clients
+ * Returns settings for each transaction, since a pooler may impose the pages' limits on all clients
  * (docs/operations.md).
  */
 async function timeLimits({ $client: sql }: Database, statementTimeout: number): Promise<string[]> {
@@ -75,13 +68,16 @@ async function timeLimits({ $client: sql }: Database, statementTimeout: number):
     SHOW dynamic_shared_memory_type`;
   return [
     `SET LOCAL statement_timeout = ${statementTimeout}`,
-    ...(Number(version) >= TRANSACTION_TIMEOUT.since ? [`SET LOCAL ${TRANSACTION_TIMEOUT.name} = 0`] : []),
+    // PostgreSQL has this setting since version 17.
+    ...(Number(version) >= 170_000 ? ['SET LOCAL transaction_timeout = 0'] : []),
     // Ends a statement soon after its client exits. PostgreSQL on Windows does not support the setting.
     ...(memory === 'windows' ? [] : [`SET LOCAL client_connection_check_interval = '100ms'`]),
   ];
 }
 
-/** Lets the planner scan and sort whole tables until the transaction ends. For pages, connect.ts forbids it. */
+/**
+ * Lets the planner scan and sort whole tables until the transaction ends, which `planningOptions` prevents for pages.
+ */
 export async function planForWholeTables(sql: Transaction): Promise<void> {
   for (const name of ['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) await sql`SET LOCAL ${sql(name)} = on`;
   await sql`SET LOCAL plan_cache_mode = auto`;

@@ -1,20 +1,22 @@
-/** The schema's version is the time of its newest migration. Migrations only add, so an old service runs on a newer schema. */
+/**
+ * Checks the schema's version: the time of its newest migration. A newer schema is no obstacle: migrations only add.
+ */
 import { sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import type { Database } from './connect.js';
 import { causeOf, codeOf, NOT_MIGRATED } from './errors.js';
 import { items } from './schema.js';
 
-/** A reason why the database can't be used yet, and the message of PostgreSQL or the system, which only operators may see. */
+/** Why the database can't be used yet; `detail` is PostgreSQL's or the system's message, which clients must not see. */
 export interface Obstacle {
   reason: string;
   detail?: string;
 }
 
 /**
- * Prepares a check of the schema against the migrations in `migrationsFolder`. The check resolves to an obstacle if the schema
- * is missing or too old, and to undefined otherwise. It also reads the table `items`, which may be missing although the
- * migrations are recorded.
+ * Prepares a check of the schema against the migrations in `migrationsFolder`. The check resolves to an obstacle if the
+ * schema is missing or too old, and to undefined otherwise. It also reads the table `items`, which may be missing even
+ * if the migrations are recorded.
  */
 export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<Obstacle | undefined> {
   const neededVersion = Math.max(...readMigrationFiles({ migrationsFolder }).map(({ folderMillis }) => folderMillis));

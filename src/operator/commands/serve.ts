@@ -3,7 +3,14 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../../config/config.js';
-import { causeOf, codeOf, isConnectionBroken, NO_DATABASE, READ_ONLY, UNABLE } from '../../database/errors.js';
+import {
+  causeOf,
+  codeOf,
+  isConnectionBroken,
+  NO_DATABASE,
+  READ_ONLY,
+  TEMPORARY_FAILURE,
+} from '../../database/errors.js';
 import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../database/migrations.js';
 import { brandedPhoneNumbers } from '../../database/schema.js';
 import type { Obstacle } from '../../database/version.js';
@@ -122,7 +129,7 @@ function obstacleOf(error: unknown): Obstacle | undefined {
   const detail = reasonsOf(error);
   if (code === NO_DATABASE) return { reason: 'waiting until the database that DATABASE_URL names is created', detail };
   if (isConnectionBroken(error)) return { reason: 'waiting until PostgreSQL can be reached', detail };
-  const isTransient = code === READ_ONLY || (UNABLE.test(code) && !LOGIN_REFUSED.test(code));
+  const isTransient = code === READ_ONLY || (TEMPORARY_FAILURE.test(code) && !LOGIN_REFUSED.test(code));
   return isTransient ? { reason: 'waiting until PostgreSQL can do what the start needs', detail } : undefined;
 }
 

@@ -174,7 +174,7 @@ class SlidingLog extends RateLimiterPostgres {
     );
     const { sockets } = this.#database;
     // The connection may break at any time during the statement, and is cut only after it was silent for long enough.
-    const timer = setInterval(() => sockets.overdue(), sockets.answerLimitMs);
+    const timer = setInterval(() => sockets.reconnectIfSilent(), sockets.responseLimitMs);
     try {
       const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, times, this.points], { prepare: true });
       for (const { client, counted, now, ...window } of await rows) {

@@ -42,7 +42,7 @@ describe('the database in use', () => {
       const { code, stdout, stderr } = await run(url, ...args);
       await drop();
       expect([code, stdout]).toEqual([1, '']);
-      expect(stderr).toMatch(/^The encoding of the database test_\w+ is LATIN1, and it has to be UTF8: .*\n$/);
+      expect(stderr).toMatch(/^The encoding of the database test_\w+ is LATIN1, but it must be UTF8: .*\n$/);
     },
   );
 
