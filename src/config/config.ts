@@ -1,13 +1,13 @@
-/** The settings: environment variables, read once at the start. A validator throws what the variable must be instead. */
+/** The settings: environment variables, read once at startup. A validator's error continues the variable's name. */
 import { isIP } from 'node:net';
 import { customCleanEnv, makeExactValidator } from 'envalid';
 import { compile } from 'proxy-addr';
 import { abridged, quoted } from '../messages/shorten.js';
 import { nearest, plain } from '../messages/suggestion.js';
 import { UserError } from '../userError.js';
-import { addressOf } from './databaseAddress.js';
+import { parseDatabaseUrl } from './databaseAddress.js';
 import { isLoopback } from './loopback.js';
-import { faultOfRedisAddress } from './redisAddress.js';
+import { parseRedisUrl } from './redisAddress.js';
 
 const text = makeExactValidator<string>(String);
 
@@ -24,21 +24,17 @@ const oneOf = <T extends string>(...values: T[]) =>
     return known;
   });
 
-const databaseAddress = makeExactValidator<string>((value) => {
-  addressOf(value);
-  return value;
-});
+/** An address that `parse` accepts. */
+const address = (parse: (url: string) => unknown) =>
+  makeExactValidator<string>((value) => {
+    parse(value);
+    return value;
+  });
 
-const redisAddress = makeExactValidator<string>((value) => {
-  const fault = faultOfRedisAddress(value);
-  if (fault) throw new Error(fault);
-  return value;
-});
-
-/** The proxies in front: how many there are, or their addresses. Express reads both forms with the same library. */
+/** The number of proxies in front, or their addresses. */
 const trustedProxies = makeExactValidator<number | string[]>((value) => {
   if (/^[0-9]{1,3}$/.test(value)) return Number(value);
-  const proxies = list(value);
+  const proxies = splitList(value);
   const invalid = proxies.find((proxy) => !isProxy(proxy));
   if (invalid === undefined) return proxies;
   throw new Error(
@@ -48,7 +44,7 @@ const trustedProxies = makeExactValidator<number | string[]>((value) => {
 
 function isProxy(text: string): boolean {
   if (['loopback', 'linklocal', 'uniquelocal'].includes(text)) return true;
-  // The library would read 1 as 0.0.0.1.
+  // Express's library, which is used below, would read 1 as 0.0.0.1.
   if (isIP(text.split('/')[0] ?? '') === 0) return false;
   try {
     compile(text);
@@ -58,11 +54,11 @@ function isProxy(text: string): boolean {
   }
 }
 
-/** Origins exactly as browsers send them, because they are compared letter by letter. */
+/** Origins exactly as browsers send them, because they are compared as text. */
 const origins = makeExactValidator<string[]>((value) => {
-  const parts = list(value);
-  const invalid = parts.find((part) => !isWebAddress(part) || new URL(part).origin !== part);
-  if (invalid === undefined) return parts;
+  const list = splitList(value);
+  const invalid = list.find((origin) => !isWebAddress(origin) || new URL(origin).origin !== origin);
+  if (invalid === undefined) return list;
   throw new Error(`must be origins such as https://app.example.com, separated by commas, not ${quoted(invalid)}`);
 });
 
@@ -78,7 +74,7 @@ const contact = makeExactValidator<string>((value) => {
   throw new Error('must be an e-mail address or an https:// address');
 });
 
-function list(value: string): string[] {
+function splitList(value: string): string[] {
   return value.split(',').map((part) => part.trim());
 }
 
@@ -89,8 +85,8 @@ function isWebAddress(text: string): boolean {
 const variables = {
   PORT: wholeNumber(0, 65_535)({ default: 3000 }),
   HOST: text({ default: '127.0.0.1' }),
-  DATABASE_URL: databaseAddress({ default: undefined }),
-  REDIS_URL: redisAddress({ default: undefined }),
+  DATABASE_URL: address(parseDatabaseUrl)({ default: undefined }),
+  REDIS_URL: address(parseRedisUrl)({ default: undefined }),
   RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000)({ default: 10 }),
   AUTH: oneOf('none', 'api-key')({ default: undefined }),
   TRUST_PROXY: trustedProxies({ default: 0 }),
@@ -123,7 +119,7 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
   const read = customCleanEnv(given, variables, (cleaned) => cleaned, {
     reporter({ errors }) {
       for (const [name, error] of Object.entries(errors)) {
-        faults.push(`${name} ${error?.message}${isServiceLink(given[name]) ? `; ${originOfServiceLink(name)}` : ''}`);
+        faults.push(`${name} ${error?.message}${isServiceLink(given[name]) ? `; ${explainServiceLink(name)}` : ''}`);
       }
     },
   });
@@ -148,7 +144,7 @@ const SYNONYMS: Record<string, string> = {
   TRUST_PROXIES: 'TRUST_PROXY',
 };
 
-/** Returns a line for each variable that is not a setting, but is probably a misspelling of one that is not set. */
+/** Returns a line for each variable that is probably a misspelling of an unset setting. */
 export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
   const unset = settingNames.filter((name) => !environment[name]);
   return Object.keys(environment).flatMap((name) => {
@@ -177,7 +173,7 @@ function isServiceLink(value = ''): boolean {
   return /^(tcp|udp|sctp):\/\//.test(value);
 }
 
-function originOfServiceLink(name: string): string {
+function explainServiceLink(name: string): string {
   const service = name
     .replace(/_PORT$/, '')
     .toLowerCase()
@@ -185,7 +181,7 @@ function originOfServiceLink(name: string): string {
   return `Kubernetes sets it for a Service named ${JSON.stringify(service)}: set enableServiceLinks: false in the pod's spec`;
 }
 
-/** Returns the path of PUBLIC_URL, which a proxy adds in front of the service's own, such as `/telephony`; empty if there is none. */
+/** Returns the path of PUBLIC_URL, below which a proxy serves this service, such as `/telephony`; empty without one. */
 export function publicPath({ PUBLIC_URL }: Partial<Pick<Config, 'PUBLIC_URL'>>): string {
   return PUBLIC_URL ? new URL(PUBLIC_URL).pathname.replace(/\/$/, '') : '';
 }

@@ -6,8 +6,9 @@ import { type ConnectionOptions, createSecureContext } from 'node:tls';
 import { parse } from 'pg-connection-string';
 import { nearest } from '../messages/suggestion.js';
 
-const PARTS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
-/** The parameters that an address may have. `uselibpqcompat` may only be true, which is how all addresses are read. */
+/** The scheme, the authority, the path and the query of an address. */
+const ADDRESS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
+/** The parameters that an address may have. `uselibpqcompat` may only be true: all addresses are read that way. */
 const PARAMETERS = [
   ...['host', 'port', 'user', 'password', 'application_name', 'options', 'prepare'],
   'require_auth',
@@ -16,66 +17,46 @@ const PARAMETERS = [
 const NOT_ENCODED =
   'must be an address such as postgres://user:password@host/database; % / ? # @ in a password are percent-encoded';
 
-/** Parameters that other programs use, and whether it is safe to leave them out. */
-const FOREIGN_PARAMETERS: readonly [string[], string][] = [
-  [['channel_binding'], 'leave it out; that is only safe with sslmode=verify-full, which also rejects an impostor'],
-  [
-    ['gssencmode'],
+/** Parameters of other programs, and whether it is safe to leave them out. */
+const FOREIGN_PARAMETERS = {
+  channel_binding: 'leave it out; that is only safe with sslmode=verify-full, which also rejects an impostor',
+  gssencmode:
     'leave it out, which is safe unless its value is require: connections are encrypted by sslmode, never by Kerberos',
-  ],
-  [
-    ['pgbouncer', 'prepared_statements', 'statement_cache_size', 'default_query_exec_mode'],
+  'pgbouncer prepared_statements statement_cache_size default_query_exec_mode':
     'leave it out; if the pooler does not support prepared statements, that is only safe with prepare=false instead',
-  ],
-  [
-    ['schema', 'search_path', 'currentSchema'],
-    'leave it out, which is safe if its value is public: no other schema is used',
-  ],
-  [
-    ['connect_timeout', 'socket_timeout', 'tcp_user_timeout', 'keepalives', 'keepalives_idle', 'statement_timeout'],
+  'schema search_path currentSchema': 'leave it out, which is safe if its value is public: no other schema is used',
+  'connect_timeout socket_timeout tcp_user_timeout keepalives keepalives_idle statement_timeout':
     'leave it out, which is safe: connections and statements have time limits anyway',
-  ],
-  [
-    ['connection_limit', 'pool_timeout', 'pool_max_conns', 'pool', 'conn_max_age'],
+  'connection_limit pool_timeout pool_max_conns pool conn_max_age':
     'leave it out, which is safe: DATABASE_CONNECTIONS bounds the connections',
-  ],
-  [
-    ['target_session_attrs', 'load_balance_hosts'],
+  'target_session_attrs load_balance_hosts':
     'leave it out, which is safe if the host leads to the right server (deploy/haproxy)',
-  ],
-  [
-    ['sslcompression', 'client_encoding'],
-    'leave it out, which is safe: TLS is never compressed, and the encoding is UTF8',
-  ],
-  [
-    ['sslcrl', 'sslcrldir'],
-    'leave it out, which is not safe if certificates can be revoked: revocation is not checked',
-  ],
-  [['sslpassword'], 'leave it out, and set sslkey to a key without a password'],
-  [['sslaccept'], 'leave it out; that is only safe with sslmode=verify-full, which rejects an impostor'],
-  [['dbname', 'database'], 'write the name of the database after the host'],
-];
+  'sslcompression client_encoding': 'leave it out, which is safe: TLS is never compressed, and the encoding is UTF8',
+  'sslcrl sslcrldir': 'leave it out, which is not safe if certificates can be revoked: revocation is not checked',
+  sslpassword: 'leave it out, and set sslkey to a key without a password',
+  sslaccept: 'leave it out; that is only safe with sslmode=verify-full, which rejects an impostor',
+  'dbname database': 'write the name of the database after the host',
+};
 
-export type Address = ReturnType<typeof addressOf>;
+export type DatabaseAddress = ReturnType<typeof parseDatabaseUrl>;
 
 /**
  * Parses the address of a database.
- * @throws {Error} with a message that continues the name of the setting ("DATABASE_URL must be …"), which repeats
- *   nothing of the address but the names of known parameters
+ * @throws {Error} with a message that continues the name of the setting ("DATABASE_URL must be …"), and repeats no part
+ *   of the address but the names of known parameters
  */
-export function addressOf(url: string) {
-  const [matched, scheme = '', authority = '', path = '', query = ''] = PARTS.exec(url) ?? [];
+export function parseDatabaseUrl(url: string) {
+  const [matched, scheme = '', authority = '', path = '', query = ''] = ADDRESS.exec(url) ?? [];
   if (matched === undefined) throw new Error('must be an address that begins with postgres:// or postgresql://');
   // An @ after the authority ends a password with an unencoded / or ?, and a # would hide the rest.
-  if (matched !== url || /@/.test(path + query)) throw new Error(NOT_ENCODED);
+  if (matched !== url || `${path}${query}`.includes('@')) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
-  for (const name of parameters.keys()) {
-    const fault = faultOfParameter(name);
-    if (fault) throw new Error(fault);
-  }
+  for (const name of parameters.keys()) checkParameter(name);
   const hosts = authority.replace(/^.*@/s, '');
-  const read = hosts.includes(',') ? { host: hosts } : parseParameters(scheme + authority, parameters);
-  const { host, port } = { host: read.host || 'localhost', port: Number(read.port || 5432) };
+  // The library does not accept several hosts; they are rejected below.
+  const parsed: Parsed = hosts.includes(',') ? { host: hosts } : parseParameters(scheme + authority, parameters);
+  const host = parsed.host || 'localhost';
+  const port = Number(parsed.port || 5432);
   if (host.includes(',')) {
     throw new Error(
       'names more than one host: name only one; HAProxy at that host can find the right server (deploy/haproxy)',
@@ -84,53 +65,60 @@ export function addressOf(url: string) {
   if (!(Number.isInteger(port) && port > 0 && port <= 65_535)) {
     throw new Error('must be an address whose port is a number from 1 to 65535');
   }
-  // The library leaves values that it does not know unchanged.
-  if (typeof read.ssl === 'string')
+  // The library returns unknown values unchanged.
+  if (typeof parsed.ssl === 'string') {
     throw new Error('names the parameter "ssl", which has no effect here: write sslmode');
-  const user = read.user || systemUser();
+  }
+  const user = parsed.user || systemUser();
   const database = decodeName(path) || user;
   const isSocket = host.startsWith('/');
-  // As for libpq, no TLS on this machine's own sockets.
-  const ssl = isSocket ? false : tlsOf(host, read);
-  if (read.require_auth !== undefined && (read.require_auth !== 'scram-sha-256' || ssl)) {
-    throw new Error('may only have require_auth=scram-sha-256, and without TLS, where sslmode=verify-full does more');
+  // As in libpq, Unix domain sockets never use TLS.
+  const ssl = isSocket ? false : tlsOf(host, parsed);
+  const requiresScram = parsed.require_auth !== undefined;
+  if (requiresScram && (parsed.require_auth !== 'scram-sha-256' || ssl)) {
+    throw new Error(
+      'may only have require_auth=scram-sha-256, and only without TLS; with TLS, use sslmode=verify-full',
+    );
   }
   return {
     hostname: host,
-    requiresScram: read.require_auth !== undefined,
+    requiresScram,
     endpoint: isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port },
     /** The address without its user, password and parameters, for output. */
     shown: isSocket
       ? `postgres:///${database}?host=${host}&port=${port}`
       : `postgres://${host.includes(':') ? `[${host}]` : host}:${port}/${database}`,
-    applicationName: read.application_name ?? 'branded-phone-numbers',
+    applicationName: parsed.application_name ?? 'branded-phone-numbers',
     options: {
       host,
       port,
       user,
       // A function, because the driver would take an empty string for no password at all.
-      pass: () => read.password ?? '',
+      pass: () => parsed.password ?? '',
       database,
       ssl,
-      sslnegotiation: read.sslnegotiation === 'direct' ? 'direct' : null,
-      prepare: read.prepare !== 'false',
-      ...(read.options ? { connection: { options: read.options } } : {}),
+      sslnegotiation: parsed.sslnegotiation === 'direct' ? 'direct' : null,
+      prepare: parsed.prepare !== 'false',
+      ...(parsed.options && { connection: { options: parsed.options } }),
     },
   };
 }
 
-/** Returns what is wrong with a parameter, if anything. It repeats only known names: others may belong to a password. */
-function faultOfParameter(name: string): string | undefined {
-  if (PARAMETERS.includes(name)) return undefined;
-  const advice = FOREIGN_PARAMETERS.find(([names]) => names.includes(name))?.[1];
-  if (advice) return `names the parameter "${name}", which has no effect here: ${advice}`;
+/** Rejects a parameter that has no effect. The message repeats only known names: others may be part of a password. */
+function checkParameter(name: string): void {
+  if (PARAMETERS.includes(name)) return;
+  const [, advice] = Object.entries(FOREIGN_PARAMETERS).find(([names]) => names.split(' ').includes(name)) ?? [];
+  if (advice) throw new Error(`names the parameter "${name}", which has no effect here: ${advice}`);
   const meant = nearest(name, PARAMETERS, 3);
-  return `names a parameter that has no effect here${meant ? `; did you mean ${meant}?` : `: leave it out, unless it is meant to be one of ${PARAMETERS.join(', ')}`}`;
+  const hint = meant
+    ? `; did you mean ${meant}?`
+    : `: leave it out, unless it is meant to be one of ${PARAMETERS.join(', ')}`;
+  throw new Error(`names a parameter that has no effect here${hint}`);
 }
 
 type Parsed = Partial<ReturnType<typeof parse>>;
 
-/** Parses the parameters, reads the certificates that they name, and checks that these can be used. */
+/** Parses the parameters, and checks that the certificates that they name can be used. */
 function parseParameters(server: string, parameters: URLSearchParams): Parsed {
   if ((parameters.get('uselibpqcompat') ?? 'true') !== 'true') {
     throw new Error('names uselibpqcompat, which can only be true here: sslmode has the meaning that it has in libpq');
@@ -144,15 +132,15 @@ function parseParameters(server: string, parameters: URLSearchParams): Parsed {
     parameters.set('sslmode', 'verify-full');
   }
   try {
-    // If one % encodes nothing, the library would encode all the rest a second time.
+    // If there is a % that encodes nothing, the library would encode the rest of the address a second time.
     const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
-    const read = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
-    if (read.ssl && typeof read.ssl === 'object') {
-      createSecureContext(read.ssl as ConnectionOptions);
-      // Node ignores invalid certificates of authorities.
-      if (read.ssl.ca) new X509Certificate(read.ssl.ca);
+    const parsed = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
+    if (parsed.ssl && typeof parsed.ssl === 'object') {
+      createSecureContext(parsed.ssl as ConnectionOptions);
+      // Node ignores an invalid CA certificate.
+      if (parsed.ssl.ca) new X509Certificate(parsed.ssl.ca);
     }
-    return read;
+    return parsed;
   } catch (error) {
     const { code, message, path } = error as NodeJS.ErrnoException;
     if (error instanceof URIError || code === 'ERR_INVALID_URL') throw new Error(NOT_ENCODED);
@@ -170,7 +158,7 @@ function decodeName(path: string): string {
   }
 }
 
-/** Returns the default user, which is that of the process, as in libpq. */
+/** Returns the user of this process, which is the default, as in libpq. */
 function systemUser(): string {
   try {
     return userInfo().username;

@@ -2,54 +2,55 @@
 import { nearest } from '../messages/suggestion.js';
 
 const ADDRESS = /^redis(s?)(\+sentinel)?:\/\/([^/?#]*@)?([^/?#@,]+(?:,[^/?#@,]+)*)([/?][^#@]*)?$/;
-const SHAPES =
+const INVALID_ADDRESS =
   'must be an address such as redis://user:password@host:6379, redis://host,host for a cluster, or redis+sentinel://host,host/name (with TLS rediss); % / ? # @ in a password are percent-encoded';
-/** Parameters of the address: the credentials for the sentinels themselves. */
-const PARAMETERS = ['sentinelUsername', 'sentinelPassword'];
+/** The credentials for the sentinels themselves. */
+const SENTINEL_PARAMETERS = ['sentinelUsername', 'sentinelPassword'];
 
 /**
- * Returns the options of ioredis for an address.
- * @throws {Error} if the address is invalid; `faultOfRedisAddress` describes the fault
+ * Parses the address of Redis.
+ * @throws {Error} with a message that continues the name of the setting, and repeats no part of the address
  */
-export function redisAddressOf(url: string) {
-  const [isAddress, secure, sentinel, credentials = '', hosts = '', rest = ''] = ADDRESS.exec(url) ?? [];
-  const urls = hosts.split(',').map((host) => new URL(`redis://${credentials}${host}${rest}`));
-  const [{ username, password, pathname, searchParams }] = urls as [URL];
-  const path = decodeURIComponent(pathname.slice(1));
-  // The primary's name, nothing for a cluster, or the number of a database.
-  const pathForm = sentinel ? /./ : urls.length > 1 ? /^$/ : /^[0-9]*$/;
-  if (!isAddress || !pathForm.test(path)) throw new Error(SHAPES);
-  const nodes = urls.map(({ hostname, port }) => ({
-    host: hostname.replace(/^\[|\]$/g, ''),
-    port: Number(port || (sentinel ? 26_379 : 6379)),
-  }));
-  const parameters = Object.fromEntries(searchParams);
-  const server = sentinel ? { ...parameters, sentinels: nodes, name: path } : { ...nodes[0], db: Number(path) };
-  return {
-    nodes,
-    parameters,
-    /** The options of a single server, or of the primary that sentinels name; undefined for a cluster. */
-    server: urls.length > 1 && !sentinel ? undefined : server,
-    access: {
-      username: decodeURIComponent(username),
-      password: decodeURIComponent(password),
-      ...(secure && { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }),
-    },
-  };
+export function parseRedisUrl(url: string) {
+  const { parameters, ...address } = parseAddress(url);
+  const unknown = Object.keys(parameters).find((name) => !address.isSentinel || !SENTINEL_PARAMETERS.includes(name));
+  if (unknown === undefined) return address;
+  const meant = nearest(unknown, SENTINEL_PARAMETERS, 3);
+  const advice = meant ? `; did you mean ${meant}, which sentinels take?` : ': leave it out';
+  throw new Error(`names a parameter that has no effect here${advice}`);
 }
 
-/** Describes what is wrong with an address: its form, or a parameter that has no effect; undefined if it is valid. */
-export function faultOfRedisAddress(url: string): string | undefined {
+function parseAddress(url: string) {
   try {
-    const { server, parameters } = redisAddressOf(url);
-    const unknown = Object.keys(parameters).find(
-      (name) => !(server && 'sentinels' in server && PARAMETERS.includes(name)),
-    );
-    if (unknown === undefined) return undefined;
-    // The message does not repeat the name, which may be a part of a password.
-    const meant = nearest(unknown, PARAMETERS, 3);
-    return `names a parameter that has no effect here${meant ? `; did you mean ${meant}, which sentinels take?` : ': leave it out'}`;
+    const [isAddress, secure, sentinel, credentials = '', hosts = '', rest = ''] = ADDRESS.exec(url) ?? [];
+    const urls = hosts.split(',').map((host) => new URL(`redis://${credentials}${host}${rest}`));
+    const { username, password, pathname, searchParams } = urls[0] as URL;
+    const isSentinel = sentinel !== undefined;
+    const isCluster = urls.length > 1 && !isSentinel;
+    // The path is the primary's name for sentinels, empty for a cluster, and the number of a database for a single
+    // server.
+    const path = decodeURIComponent(pathname.slice(1));
+    const pathForm = isSentinel ? /./ : isCluster ? /^$/ : /^[0-9]*$/;
+    if (!isAddress || !pathForm.test(path)) throw new Error('not an address');
+    const nodes = urls.map(({ hostname, port }) => ({
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: Number(port || (isSentinel ? 26_379 : 6379)),
+    }));
+    const parameters = Object.fromEntries(searchParams);
+    const server = isSentinel ? { ...parameters, sentinels: nodes, name: path } : { ...nodes[0], db: Number(path) };
+    return {
+      isSentinel,
+      nodes,
+      parameters,
+      /** The options of a single server, or of the primary that sentinels name; undefined for a cluster. */
+      server: isCluster ? undefined : server,
+      access: {
+        username: decodeURIComponent(username),
+        password: decodeURIComponent(password),
+        ...(secure && { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }),
+      },
+    };
   } catch {
-    return SHAPES;
+    throw new Error(INVALID_ADDRESS);
   }
 }

@@ -1,7 +1,7 @@
 /** Opens and closes connection pools. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
-import { addressOf } from '../config/databaseAddress.js';
+import { parseDatabaseUrl } from '../config/databaseAddress.js';
 import * as schema from './schema.js';
 import { createSockets } from './sockets.js';
 
@@ -54,7 +54,7 @@ export const planningOptions = {
  * considered dead; 0 turns both off.
  */
 export function openDatabase(url: string, { connections = 10, statementTimeout = 0 } = {}) {
-  const address = addressOf(url);
+  const address = parseDatabaseUrl(url);
   const sockets = createSockets(address, statementTimeout);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
   // Every option is given, so that PG* variables and the driver's defaults have no effect. The exception is

@@ -4,7 +4,7 @@
  * dead. The rest of the pool probably is, too, so all sockets are destroyed, and their statements can be retried.
  */
 import { Socket } from 'node:net';
-import type { Address } from '../config/databaseAddress.js';
+import type { DatabaseAddress } from '../config/databaseAddress.js';
 import { requireScram } from './authentication.js';
 
 const CHECK_INTERVAL_MS = 100;
@@ -29,7 +29,10 @@ interface Activity {
  * Creates the sockets of a pool. PostgreSQL cancels a statement after `statementTimeout` milliseconds; with 0, dead
  * sockets are not detected.
  */
-export function createSockets({ hostname, endpoint, requiresScram, options }: Address, statementTimeout: number) {
+export function createSockets(
+  { hostname, endpoint, requiresScram, options }: DatabaseAddress,
+  statementTimeout: number,
+) {
   const sockets = new Map<Socket, Activity>();
   const responseLimitMs = statementTimeout + RESPONSE_MARGIN_MS;
   const maxSilentChecks = responseLimitMs / CHECK_INTERVAL_MS;

@@ -4,8 +4,8 @@ import express from 'express';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { misspelledSettings, readConfig, settingNames } from '../../src/config/config.js';
-import { addressOf } from '../../src/config/databaseAddress.js';
-import { redisAddressOf } from '../../src/config/redisAddress.js';
+import { parseDatabaseUrl } from '../../src/config/databaseAddress.js';
+import { parseRedisUrl } from '../../src/config/redisAddress.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { readSettings } from '../../src/operator/commands/database.js';
 import { UserError } from '../../src/userError.js';
@@ -136,7 +136,7 @@ describe('the settings', () => {
   ])('read the parameters that providers and other libraries add to DATABASE_URL: %s means %s', (added, meant) => {
     const [read, expected] = [added, meant].map((query) => {
       const { DATABASE_URL } = readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` });
-      const { ssl, connection } = addressOf(DATABASE_URL as string).options;
+      const { ssl, connection } = parseDatabaseUrl(DATABASE_URL as string).options;
       return { ssl, connection };
     });
     expect(read).toEqual(expected);
@@ -161,7 +161,7 @@ describe('the settings', () => {
   });
 
   it('decode the user, the password and the database of DATABASE_URL', () => {
-    const { user, pass, database } = addressOf('postgres://a%40b:c%2Fd%zz%3Fe f@host/g%40h').options;
+    const { user, pass, database } = parseDatabaseUrl('postgres://a%40b:c%2Fd%zz%3Fe f@host/g%40h').options;
     expect([user, pass(), database]).toEqual(['a@b', 'c/d%zz?e f', 'g@h']);
   });
 
@@ -195,7 +195,7 @@ describe('the settings', () => {
           .filter((piece) => /^(?=.*[A-Z]).{4}$/s.test(piece));
         for (const piece of pieces) for (const output of outputs) expect(output).not.toContain(piece);
         const { REDIS_URL } = accepted({ REDIS_URL: environment.REDIS_URL }) ?? {};
-        if (REDIS_URL) expect(redisAddressOf(REDIS_URL).nodes).toEqual([{ host: '127.0.0.1', port: 1 }]);
+        if (REDIS_URL) expect(parseRedisUrl(REDIS_URL).nodes).toEqual([{ host: '127.0.0.1', port: 1 }]);
       }),
       { numRuns: 300, seed: 20_261_125 },
     );

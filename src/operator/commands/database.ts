@@ -1,7 +1,7 @@
 /** The database that a command uses: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
 import { type Config, misspelledSettings, readConfig } from '../../config/config.js';
-import { addressOf } from '../../config/databaseAddress.js';
+import { parseDatabaseUrl } from '../../config/databaseAddress.js';
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
 import { isConnectionBroken } from '../../database/errors.js';
 import { migrateDatabase } from '../../database/migrations.js';
@@ -39,7 +39,7 @@ export async function withDatabaseUrl(
   { mayCreate = false }: Access = {},
 ): Promise<void> {
   if (config.DATABASE_URL !== undefined) {
-    console.error(`database: ${printable(addressOf(config.DATABASE_URL).shown)}`);
+    console.error(`database: ${printable(parseDatabaseUrl(config.DATABASE_URL).shown)}`);
     await use(config.DATABASE_URL);
     return;
   }

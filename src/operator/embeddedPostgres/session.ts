@@ -3,7 +3,7 @@
  * process disappears from pg_stat_activity, so there is nothing to clean up.
  */
 import postgres from 'postgres';
-import { addressOf } from '../../config/databaseAddress.js';
+import { parseDatabaseUrl } from '../../config/databaseAddress.js';
 import { createSockets } from '../../database/sockets.js';
 import { withDeadline } from '../../deadline.js';
 import type { Server } from './cluster.js';
@@ -22,7 +22,7 @@ export type Session = Awaited<ReturnType<typeof openSession>>;
  */
 export async function openSession(server: Server) {
   let isUsing = false;
-  const address = addressOf(server('postgres'));
+  const address = parseDatabaseUrl(server('postgres'));
   const sockets = createSockets(address, 0);
   const sql = postgres({
     ...(address.options as postgres.Options<Record<string, never>>),

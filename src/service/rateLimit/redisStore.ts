@@ -5,7 +5,7 @@
 import type { EventEmitter } from 'node:events';
 import { Cluster, Command, Redis, ReplyError } from 'ioredis';
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import { redisAddressOf } from '../../config/redisAddress.js';
+import { parseRedisUrl } from '../../config/redisAddress.js';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
 import type { LimitStore } from './limiter.js';
@@ -62,7 +62,7 @@ return { fits and 1 or 0, now, recent, oldest + window - now }
 
 /** Opens the store for a limit of `points` requests in a window. */
 export function openRedisStore(url: string, points: number): LimitStore {
-  const { nodes, server, access } = redisAddressOf(url);
+  const { nodes, server, access } = parseRedisUrl(url);
   /** The last failure of a connection, until one opens. */
   let failure: Error | undefined;
   const options = {
