@@ -50,7 +50,7 @@ interface Operation {
   parameters: { $ref: string }[];
   /** Requests that /docs offers; `examples` maps each parameter that is sent to the name of one of its examples. */
   'x-requests'?: { summary: string; examples: Record<string, string> }[];
-  /** The most parameters in a query, counting each repetition; OpenAPI has no keyword for it. */
+  /** The largest number of parameters in a query, including repetitions; OpenAPI has no keyword for this. */
   'x-max-query-pairs': number;
 }
 
@@ -58,7 +58,7 @@ export interface Contract {
   openapi: string;
   info: { title: string; version: string; summary: string; description: string };
   paths: Record<string, Record<string, Operation>>;
-  /** The security schemes, one of which a request must satisfy; the empty object stands for no key. */
+  /** The security schemes. A request must satisfy one of them; the empty object allows requests without a key. */
   security: Record<string, string[]>[];
   components: { parameters: Record<string, Parameter>; schemas: Record<string, Schema>; [section: string]: unknown };
   'x-problems': Record<string, ProblemType>;
@@ -75,7 +75,7 @@ export function withExactPatterns<T>(part: T): T {
   });
 }
 
-/** Returns the object that a `$ref` within the document leads to; any other object is returned unchanged. */
+/** Returns the object that a `$ref` within the document points to, or the object itself if it has no `$ref`. */
 export function resolve<T extends object>(node: T | { $ref: string }): T {
   if (!('$ref' in node) || typeof node.$ref !== 'string') return node as T;
   const target = node.$ref

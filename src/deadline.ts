@@ -1,14 +1,14 @@
 /** A deadline for operations that may never finish. */
 
 /**
- * Settles like `operation` if that settles within `limitMs` milliseconds; else rejects with the error that `timeoutError`
- * creates. A response that arrived in time counts, even if this process was too busy to read it before the deadline.
+ * Settles like `operation` if it settles within `limitMs` milliseconds; otherwise rejects with the error that
+ * `timeoutError` creates. A response that arrives in time is used even if this process is too busy to read it in time.
  *
- * Not p-timeout, which creates an error with its stack at each call, even if it is not needed; a request has two deadlines.
+ * p-timeout would create an error with its stack at each call, and a request has two deadlines.
  */
 export function withDeadline<T>(operation: PromiseLike<T>, limitMs: number, timeoutError: () => Error): Promise<T> {
   return new Promise((resolve, reject) => {
-    // After a stall, timers run first; then the event loop reads the responses that have arrived; then setImmediate runs.
+    // After a stall, timers run first; then responses that have arrived are read; then setImmediate runs.
     const timer = setTimeout(() => setImmediate(() => reject(timeoutError())), limitMs);
     const settled = operation.then(resolve, reject);
     void settled.then(() => clearTimeout(timer));

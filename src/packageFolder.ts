@@ -1,4 +1,4 @@
-/** Where the package's own files are, whether it runs from src/ or from dist/. */
+/** Finds the package's own files, from src/ and from dist/. */
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 

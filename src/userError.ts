@@ -1,4 +1,5 @@
-/** Errors that a user of a command or an operator of the service can fix. */
-
-/** Its message says what is wrong and what to do, one line for each fault. A command prints only the message, no stack. */
+/**
+ * An error that a user of a command or an operator of the service can fix. Its message says what is wrong and what to
+ * do, one line for each fault. A command prints only the message, without a stack.
+ */
 export class UserError extends Error {}

@@ -181,7 +181,7 @@ function explainServiceLink(name: string): string {
   return `Kubernetes sets it for a Service named ${JSON.stringify(service)}: set enableServiceLinks: false in the pod's spec`;
 }
 
-/** Returns the path of PUBLIC_URL, below which a proxy serves this service, such as `/telephony`; empty without one. */
+/** Returns the path of PUBLIC_URL, below which a proxy serves this service, such as `/telephony`; may be empty. */
 export function publicPath({ PUBLIC_URL }: Partial<Pick<Config, 'PUBLIC_URL'>>): string {
   return PUBLIC_URL ? new URL(PUBLIC_URL).pathname.replace(/\/$/, '') : '';
 }

@@ -9,7 +9,7 @@ export function decode(text: string): string | undefined {
   }
 }
 
-/** Decodes a value that seems to be encoded twice, after it was decoded once. Returns undefined if it does not. */
+/** Decodes a decoded value once more if it seems to have been encoded twice; otherwise returns undefined. */
 export function decodeAgain(value: string): string | undefined {
   const decoded = /%[0-9a-f]{2}/i.test(value) ? decode(value) : undefined;
   return decoded === undefined || CONTROL_CHARACTER.test(decoded) ? undefined : decoded;

@@ -1,12 +1,12 @@
-/** Makes texts from outside safe to repeat in a message: shortened, and without invisible characters. */
+/** Makes input safe to repeat in a message: shortens it, and escapes invisible characters. */
 import { contract } from '../contract.js';
 
-/** The most UTF-16 code units of a name or a value that a message repeats. */
+/** The length up to which a message repeats a name or a value, in UTF-16 code units. */
 const MAX_SHOWN = contract.components.schemas.Fault?.properties?.parameter?.maxLength as number;
 
 /**
- * Characters that are invisible or look like a space: controls, bidirectional marks, variation selectors, halves of surrogate
- * pairs, unassigned and private code points, and every space but U+0020.
+ * Characters that are invisible or look like a space: controls, bidirectional marks, variation selectors, halves of
+ * surrogate pairs, unassigned and private code points, and every space but U+0020.
  */
 const HIDDEN = /[\p{C}\p{Default_Ignorable_Code_Point}]|(?! )\p{Z}/gu;
 
@@ -15,29 +15,31 @@ export function hasHidden(text: string): boolean {
   return text.search(HIDDEN) >= 0;
 }
 
-/** Returns a name as it was sent, without escapes, and cut to at most `MAX_SHOWN` code units. */
+/** Cuts a text to `MAX_SHOWN` code units, without escapes. */
 export function shorten(text: string): string {
   if (text.length <= MAX_SHOWN) return text;
-  // Do not leave half of a surrogate pair.
+  // A surrogate pair is not cut in half.
   return `${text.slice(0, MAX_SHOWN - 1).replace(/[\ud800-\udbff]$/, '')}…`;
 }
 
-/** Returns a text with its hidden characters escaped, such as `\u202a`. */
+/** Returns a text with its hidden characters escaped, such as `\u202a`; for an empty text, two quotes. */
 export function printable(text: string): string {
   return text === '' ? "''" : text.replace(HIDDEN, escaped);
 }
 
-/** Returns a name for a message: printable, and at most `MAX_SHOWN` code units long. */
+/** Returns a name as `printable` does, but cut to `MAX_SHOWN` code units. */
 export function abridged(name: string): string {
   return name === '' ? "''" : abridge(name, printable);
 }
 
-/** Returns a value for a message: printable and in quotes, with at most `MAX_SHOWN` code units between them. */
+/**
+ * Returns a value in quotes, with its hidden characters escaped, and cut to `MAX_SHOWN` code units between the quotes.
+ */
 export function quoted(value: string): string {
   return `"${abridge(value, (character) => (/["\\]/.test(character) ? `\\${character}` : printable(character)))}"`;
 }
 
-/** Returns a value without hidden characters, and with compatibility characters replaced, such as a full-width plus. */
+/** Returns a value without hidden characters, and with compatibility characters such as a full-width plus replaced. */
 export function withoutHidden(value: string): string {
   return value.normalize('NFKC').replace(HIDDEN, '');
 }
@@ -54,7 +56,7 @@ function abridge(text: string, show: (character: string) => string): string {
   return `${start}…`;
 }
 
-/** Returns a character's escape in JSON, or one in the same form; beyond U+FFFF, `\u{e0001}`. */
+/** Returns a character's escape in JSON's form, such as `\u202a`, or beyond U+FFFF, such as `\u{e0001}`. */
 function escaped(character: string): string {
   const json = JSON.stringify(character).slice(1, -1);
   if (json !== character) return json;

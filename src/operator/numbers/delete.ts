@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { contract } from '../../contract.js';
 import type { Database } from '../../database/connect.js';
 import type { Transaction } from '../../database/transaction.js';
-import { describeValue } from '../../messages/findings.js';
+import { describeValue } from '../../messages/faults.js';
 import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
 import { lockNumbersAndEntries } from './numberLocks.js';
 import { changeByLines, type Options, type Part } from './staging.js';

@@ -4,7 +4,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../../generated/types/models/index.js';
 import { contract, resolve, type Schema, withExactPatterns } from '../../contract.js';
-import { itemFaults } from '../../messages/findings.js';
+import { itemFaults } from '../../messages/faults.js';
 import { abridged } from '../../messages/shorten.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';
 import { inUtc, isTime } from './time.js';

@@ -9,7 +9,7 @@ import { LRUCache } from 'lru-cache';
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
 import { contract, parameters, resolve } from '../../contract.js';
 import { decode } from '../../messages/encoding.js';
-import { describeNumber, PLAIN_DIGITS, parameterFault } from '../../messages/findings.js';
+import { describeNumber, PLAIN_DIGITS, parameterFault } from '../../messages/faults.js';
 import { abridged, hasHidden, shorten } from '../../messages/shorten.js';
 import { nearest, plain } from '../../messages/suggestion.js';
 import { type Filter, filterOf } from '../../page/filter.js';

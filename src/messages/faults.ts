@@ -1,19 +1,22 @@
-/** Messages about values that violate the contract's schemas, for the parameters of a request and the lines of an import. */
+/** Describes what is wrong with values that violate the contract's schemas, in requests and imports. */
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Schema } from '../contract.js';
 import { decodeAgain } from './encoding.js';
 import { abridged, hasHidden, quoted, shorten, withoutHidden } from './shorten.js';
 import { nearest } from './suggestion.js';
 
-/** The messages for a value that violates a keyword of JSON Schema: they continue a parameter's name, or a member's path. */
+/** Returns what is wrong with a value. The message continues the name of the parameter, or the path of the member. */
+type Describe = (schema: Schema, value: unknown) => string;
+
+/** The messages for a keyword of JSON Schema. */
 interface Messages {
-  parameter?(schema: Schema, value: unknown): string;
-  member?(schema: Schema, value: unknown): string;
+  parameter?: Describe;
+  member?: Describe;
 }
 
 const MESSAGES: Record<string, Messages> = {
   enum: {
-    parameter: (schema, value) => adviceIfEncodedTwice(String(value)) ?? describeChoice(schema, String(value)),
+    parameter: (schema, value) => adviseIfEncodedTwice(String(value)) ?? describeChoice(schema, String(value)),
     member(schema, value) {
       const meant = nearest(String(value), schema.enum ?? []);
       return `must be ${expectedKind(schema)}${meant ? `; did you mean ${meant}?` : ''}`;
@@ -24,10 +27,10 @@ const MESSAGES: Record<string, Messages> = {
       // Only in these years can the offset or the rounding of a time lead out of the allowed range.
       const isAtEdge = schema.format === 'date-time' && /^(?:000[01]|9999)-/.test(String(value));
       const range = 'in the years 1 to 9999 after conversion to UTC and rounding to milliseconds';
-      return `${FORM_MESSAGES.member(schema, value)}${isAtEdge ? `, ${range}` : ''}`;
+      return `${describeMember(schema, value)}${isAtEdge ? `, ${range}` : ''}`;
     },
   },
-  maximum: { parameter: (schema, value) => describeNumber(String(value), schema) },
+  maximum: { parameter: (schema, value) => describeNumber(schema, String(value)) },
   maxItems: {
     parameter: (schema, value) => `has ${(value as unknown[]).length} values; at most ${schema.maxItems} are allowed`,
     member: (schema) => `must have at most ${schema.maxItems} entries`,
@@ -36,26 +39,17 @@ const MESSAGES: Record<string, Messages> = {
     parameter: (schema, value) =>
       isFreeText(schema)
         ? `has ${countCharacters(String(value))} characters; at most ${schema.maxLength} are allowed`
-        : describeForm(schema, value),
+        : describeParameter(schema, value),
     member: (schema) => `must have at most ${schema.maxLength} characters`,
   },
-  minimum: { parameter: (schema, value) => describeNumber(String(value), schema) },
+  minimum: { parameter: (schema, value) => describeNumber(schema, String(value)) },
   minLength: { member: (schema) => (isFreeText(schema) ? 'must not be empty' : `must be ${expectedKind(schema)}`) },
   type: { member: (schema) => `must be ${expectedKind(schema)}` },
 };
 
-/** The messages for the other keywords, which are about the form of a value: pattern and format. */
-const FORM_MESSAGES: Required<Messages> = {
-  parameter: describeForm,
-  member: (schema, value) =>
-    isFreeText(schema)
-      ? 'must not contain control characters'
-      : `must be ${expectedKind(schema)}${didYouMean(schema, value)}`,
-};
-
 /** Returns what is wrong with the value of a parameter that violates `keyword`. */
 export function parameterFault(keyword: string, schema: Schema, value: unknown): string {
-  return (MESSAGES[keyword]?.parameter ?? FORM_MESSAGES.parameter)(schema, value);
+  return (MESSAGES[keyword]?.parameter ?? describeParameter)(schema, value);
 }
 
 /** Returns what is wrong with an item: one message for each invalid value, even if it violates several keywords. */
@@ -93,10 +87,10 @@ function itemFault({ instancePath, keyword, params, parentSchema, data }: ErrorO
   if (!path) return `must be a JSON object, a ${schema.title}`;
   // The value is shown only if it has hidden characters.
   const value = typeof data === 'string' && hasHidden(data) ? ` (${quoted(data)})` : '';
-  return `${path}${value} ${(MESSAGES[keyword]?.member ?? FORM_MESSAGES.member)(schema, data)}`;
+  return `${path}${value} ${(MESSAGES[keyword]?.member ?? describeMember)(schema, data)}`;
 }
 
-/** Returns whether a schema is that of free text, restricted only in its length and characters. */
+/** Returns whether a schema is for free text, of which only the length and the characters are restricted. */
 function isFreeText({ minLength }: Schema): boolean {
   return minLength === 1;
 }
@@ -111,16 +105,23 @@ function expectedKind(schema: Schema): string {
   return `a ${title ?? format?.toString().toUpperCase()}, for example ${examples?.[0]}`;
 }
 
-function describeForm(schema: Schema, value: unknown): string {
+/** Returns that the value of a member does not have the form that its schema requires. */
+function describeMember(schema: Schema, value: unknown): string {
+  if (isFreeText(schema)) return 'must not contain control characters';
+  return `must be ${expectedKind(schema)}${didYouMean(schema, value)}`;
+}
+
+/** Returns that the value of a parameter does not have the form that its schema requires. */
+function describeParameter(schema: Schema, value: unknown): string {
   const text = String(value);
   const form = describeValue(schema, text);
   if (isFreeText(schema) || form.endsWith('?')) return form;
   // A raw + in a query is a space: the most common mistake with phone numbers.
   if (text.startsWith(' ') && String(schema.examples?.[0]).startsWith('+')) return `${form}; send its + as %2B`;
-  return adviceIfEncodedTwice(text) ?? form;
+  return adviseIfEncodedTwice(text) ?? form;
 }
 
-/** Returns that a value does not have the form that its schema requires, and which valid value was probably meant. */
+/** Returns that a text does not have the form that its schema requires, with a valid value that was probably meant. */
 export function describeValue(schema: Schema, text: string): string {
   const [example] = schema.examples ?? [];
   const form = `${quoted(text)} is not a ${schema.title}${example ? `, for example ${example}` : ''}`;
@@ -137,7 +138,7 @@ function didYouMean({ pattern, maxLength = 0 }: Schema, value: unknown): string 
   return meant === undefined || meant === value ? '' : `; did you mean ${meant}?`;
 }
 
-/** A value that is longer than the longest valid one by more than this factor was not meant as one. */
+/** The factor by which a value may exceed the maximum length and still get a hint. */
 const MAX_LENGTH_FACTOR = 4;
 
 /** How many comma-separated parts are compared with the choices. */
@@ -152,18 +153,21 @@ function describeChoice({ title, enum: choices = [] }: Schema, text: string): st
   return `${quoted(text)} is not a ${title}; ${meant ? `did you mean ${meant}?` : `use one of ${choices.join(', ')}`}`;
 }
 
-/** The allowed form of a number: the validator also accepts 0x10, 1e1, 5.0 and enough digits to make infinity. */
+/**
+ * The form of a number. The validator alone would also accept 0x10, 1e1, 5.0, and so many digits that they are
+ * infinity.
+ */
 export const PLAIN_DIGITS = /^[0-9]{1,15}$/;
 
 /** Returns what a number must be: "must be a page size from 1 to 100". */
-export function describeNumber(text: string, { title, minimum, maximum }: Schema): string {
+export function describeNumber({ title, minimum, maximum }: Schema, text: string): string {
   const bounds = `must be a ${title} from ${minimum} to ${maximum}`;
   return PLAIN_DIGITS.test(text)
     ? bounds
-    : (adviceIfEncodedTwice(text) ?? `${bounds}, in plain digits, not ${quoted(text)}`);
+    : (adviseIfEncodedTwice(text) ?? `${bounds}, in plain digits, not ${quoted(text)}`);
 }
 
-function adviceIfEncodedTwice(text: string): string | undefined {
+function adviseIfEncodedTwice(text: string): string | undefined {
   const decoded = decodeAgain(text);
   return decoded === undefined ? undefined : `seems to be encoded twice; send ${shorten(encodeURIComponent(decoded))}`;
 }
