@@ -1,6 +1,6 @@
 /**
- * `npm run demo:numbers` generates the demo data: a few hundred fictitious numbers. Every status and every feature fills more
- * than a page, and no filter matches all numbers. The file is the same on every machine.
+ * `npm run demo:numbers` generates the demo data: a few hundred fictitious numbers. Every status and every feature
+ * fills more than a page, and no filter matches all numbers. The file is the same on every machine.
  */
 
 import type { BrandedPhoneNumber, CarrierStatus, DetailedStatus, Feature } from '../generated/types/models/index.js';
@@ -12,24 +12,28 @@ const random = dice(20_260_203);
 /** Returns a whole number from 0 to `end` - 1. */
 const below = (end: number) => Math.floor(random() * end);
 
-/** Returns one of the choices, each with the probability of its share of the sum. */
-function pick<T>(choices: readonly (readonly [share: number, choice: T])[]): T {
-  let left = random() * choices.reduce((sum, [share]) => sum + share, 0);
-  for (const [share, choice] of choices) {
+/** Returns one of the choices, with a probability in proportion to its share. */
+function pick<T>(choices: readonly (readonly [choice: T, share: number])[]): T {
+  let left = random() * choices.reduce((sum, [, share]) => sum + share, 0);
+  for (const [choice, share] of choices) {
     left -= share;
     if (left < 0) return choice;
   }
   throw new Error('no choices');
 }
 
-function shuffled<T>(list: readonly T[]): T[] {
+function shuffle<T>(list: readonly T[]): T[] {
   return list
     .map((element) => [random(), element] as const)
     .sort(([a], [b]) => a - b)
     .map(([, element]) => element);
 }
 
+/** Values and the weights with which they are drawn; '' stands for none. */
+type Weights = Record<string, number>;
+
 interface Company {
+  share: number;
   id: string;
   businessName: string;
   status: string;
@@ -38,143 +42,105 @@ interface Company {
   /** The branding name of at most 32 characters. */
   long: string;
   /** The internal names of its numbers. */
-  names: readonly (readonly [share: number, name: string | null])[];
+  names: Weights;
 }
 
-const companies: [share: number, company: Company][] = [
-  [
-    34,
-    {
-      id: '6513270e-269e-4d37-b2a7-4de452e6b438',
-      businessName: 'Circle Bank',
-      status: 'approved',
-      short: 'Circle Bank',
-      long: 'Circle Bank Financial',
-      names: [
-        [40, 'Mortgage Sales Line'],
-        [25, 'Main Line'],
-        [20, 'Billing & Payments'],
-        [15, 'After-hours'],
-      ],
-    },
-  ],
-  [
-    16,
-    {
-      id: '5d9dc9f8-1818-4811-892f-902bd23f0824',
-      businessName: 'Quote "Q" Inc',
-      status: 'approved',
-      short: 'Quote "Q"',
-      long: 'Quote "Q" Incorporated',
-      names: [
-        [45, 'Main Line'],
-        [35, 'Support'],
-        [20, null],
-      ],
-    },
-  ],
-  [
-    15,
-    {
-      id: '099950d8-36f6-45cc-81e7-4ef5e8e25d94',
-      businessName: 'Northwind Health',
-      status: 'submitted for review',
-      short: 'Northwind',
-      long: 'Northwind Health',
-      names: [
-        [40, 'Appointments'],
-        [30, 'Claims (US)'],
-        [30, 'After-hours'],
-      ],
-    },
-  ],
-  [
-    12,
-    {
-      id: 'a38fd547-923a-4369-94e3-bf911a61dbe2',
-      businessName: "O'Neil & Sons",
-      status: 'approved',
-      short: "O'Neil & Sons",
-      long: "O'Neil & Sons Plumbing",
-      names: [
-        [50, 'Main Line'],
-        [50, 'Billing & Payments'],
-      ],
-    },
-  ],
-  [
-    10,
-    {
-      id: '4a23d596-2217-4ead-9bc4-96cb8e81973e',
-      businessName: 'Fjord Travel',
-      status: 'approved',
-      short: 'Fjord Travel',
-      long: 'Fjord Travel and Tours',
-      names: [
-        [60, 'Bookings'],
-        [40, 'After-hours'],
-      ],
-    },
-  ],
-  [
-    8,
-    {
-      id: '1738f7d9-3d9c-4724-91e2-0b8f6b0d549b',
-      businessName: '東京 Support',
-      status: 'submitted for review',
-      short: '東京 Support',
-      long: '東京 Support US',
-      names: [
-        [70, 'Support'],
-        [30, null],
-      ],
-    },
-  ],
-  [
-    5,
-    {
-      id: '95e761d1-7731-4f10-906b-f2efc6f87718',
-      businessName: 'Müller Versicherung',
-      status: 'rejected',
-      short: 'Müller',
-      long: 'Müller Versicherung',
-      names: [[100, 'Claims (US)']],
-    },
-  ],
+const companies: Company[] = [
+  {
+    share: 34,
+    id: '6513270e-269e-4d37-b2a7-4de452e6b438',
+    businessName: 'Circle Bank',
+    status: 'approved',
+    short: 'Circle Bank',
+    long: 'Circle Bank Financial',
+    names: { 'Mortgage Sales Line': 40, 'Main Line': 25, 'Billing & Payments': 20, 'After-hours': 15 },
+  },
+  {
+    share: 16,
+    id: '5d9dc9f8-1818-4811-892f-902bd23f0824',
+    businessName: 'Quote "Q" Inc',
+    status: 'approved',
+    short: 'Quote "Q"',
+    long: 'Quote "Q" Incorporated',
+    names: { 'Main Line': 45, Support: 35, '': 20 },
+  },
+  {
+    share: 15,
+    id: '099950d8-36f6-45cc-81e7-4ef5e8e25d94',
+    businessName: 'Northwind Health',
+    status: 'submitted for review',
+    short: 'Northwind',
+    long: 'Northwind Health',
+    names: { Appointments: 40, 'Claims (US)': 30, 'After-hours': 30 },
+  },
+  {
+    share: 12,
+    id: 'a38fd547-923a-4369-94e3-bf911a61dbe2',
+    businessName: "O'Neil & Sons",
+    status: 'approved',
+    short: "O'Neil & Sons",
+    long: "O'Neil & Sons Plumbing",
+    names: { 'Main Line': 50, 'Billing & Payments': 50 },
+  },
+  {
+    share: 10,
+    id: '4a23d596-2217-4ead-9bc4-96cb8e81973e',
+    businessName: 'Fjord Travel',
+    status: 'approved',
+    short: 'Fjord Travel',
+    long: 'Fjord Travel and Tours',
+    names: { Bookings: 60, 'After-hours': 40 },
+  },
+  {
+    share: 8,
+    id: '1738f7d9-3d9c-4724-91e2-0b8f6b0d549b',
+    businessName: '東京 Support',
+    status: 'submitted for review',
+    short: '東京 Support',
+    long: '東京 Support US',
+    names: { Support: 70, '': 30 },
+  },
+  {
+    share: 5,
+    id: '95e761d1-7731-4f10-906b-f2efc6f87718',
+    businessName: 'Müller Versicherung',
+    status: 'rejected',
+    short: 'Müller',
+    long: 'Müller Versicherung',
+    names: { 'Claims (US)': 100 },
+  },
 ];
 
-const groups: [share: number, group: string | null][] = [
-  [26, 'Control'],
-  [16, 'Test A'],
-  [13, 'Test B'],
-  [12, 'Sales + Service'],
-  [8, 'Care'],
-  [7, 'NE Region'],
-  [5, 'Collections'],
-  [3, 'A/B, mixed'],
-  [3, 'Été'],
-  [2, '100%'],
-  [5, null],
-];
+const groups: Weights = {
+  Control: 26,
+  'Test A': 16,
+  'Test B': 13,
+  'Sales + Service': 12,
+  Care: 8,
+  'NE Region': 7,
+  Collections: 5,
+  'A/B, mixed': 3,
+  Été: 3,
+  '100%': 2,
+  '': 5,
+};
 
-/** The percentage of numbers that have entries at each carrier. A number without any gets one carrier, by these shares. */
-const carriers: [share: number, carrier: string][] = [
-  [58, 'AT&T'],
-  [60, 'T-Mobile'],
-  [20, 'US Cellular'],
-  [64, 'Verizon'],
-];
+/**
+ * The percentage of numbers with entries at each carrier. A number that would have none gets one carrier by these
+ * weights.
+ */
+const carriers: Weights = { 'AT&T': 58, 'T-Mobile': 60, 'US Cellular': 20, Verizon: 64 };
 
-const features: [share: number, features: Feature[]][] = [
-  [45, ['brandedCallerId']],
-  [20, ['spamRemediation']],
-  [35, ['brandedCallerId', 'spamRemediation']],
+const features: [features: Feature[], share: number][] = [
+  [['brandedCallerId'], 45],
+  [['spamRemediation'], 20],
+  [['brandedCallerId', 'spamRemediation'], 35],
 ];
 
 interface Stage {
-  /** How many numbers are in this stage. */
+  /** The number of phone numbers in this stage. */
   count: number;
-  /** The choices for one entry of a number, which gives the number its overall status. */
+  /** The choices for the entry that decides the number's status. */
   decisive: readonly DetailedStatus[];
   /** The choices for its other entries. */
   rest: readonly DetailedStatus[];
@@ -210,8 +176,8 @@ const anyOf = <T>(list: readonly T[]): T => list[below(list.length)] as T;
 /** Returns entries at one or more carriers, ordered as in an item; `createdAt` is in milliseconds. */
 function entriesIn({ decisive, rest }: Stage, createdAt: number): CarrierStatus[] {
   const numberFeatures = pick(features);
-  const drawn = carriers.filter(([share]) => random() * 100 < share).map(([, carrier]) => carrier);
-  const numberCarriers = drawn.length > 0 ? drawn : [pick(carriers)];
+  const drawn = Object.keys(carriers).filter((carrier) => random() * 100 < (carriers[carrier] ?? 0));
+  const numberCarriers = drawn.length > 0 ? drawn : [pick(Object.entries(carriers))];
   const pairs = numberCarriers.flatMap((carrier) => numberFeatures.map((feature) => ({ carrier, feature })));
   const decisiveIndex = below(pairs.length);
   return pairs.map((pair, index) => ({
@@ -242,7 +208,9 @@ function idOf(milliseconds: number): string {
 /** A line of an import, without the status, which is derived. */
 type Line = Omit<BrandedPhoneNumber, 'status'>;
 
-/** The number of the contract's examples. It comes first in page order, so the examples show the response to `size=1`. */
+/**
+ * The number of the contract's examples. It comes first in page order, so the examples show the response to `size=1`.
+ */
 const shown: Line = {
   id: '0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11',
   phoneNumber: '+14155550123',
@@ -271,25 +239,25 @@ const possible = areaCodes
   .filter((phoneNumber) => phoneNumber > shown.phoneNumber);
 
 function lineOf(phoneNumber: string, stage: Stage): Line {
-  const { id, businessName, status, short, long, names } = pick(companies);
+  const { id, businessName, status, short, long, names } = pick(companies.map((company) => [company, company.share]));
   const created = randomTime();
   const carrierStatuses = entriesIn(stage, created);
   return {
     id: idOf(created),
     phoneNumber,
     businessProfile: { id, businessName, status },
-    internalName: pick(names),
+    internalName: pick(Object.entries(names)) || null,
     brandingNameShort: short,
     brandingNameLong: long,
-    reportingGroup: pick(groups),
+    reportingGroup: pick(Object.entries(groups)) || null,
     carrierStatuses,
     createdAt: time(created),
     updatedAt: time(created + DAY_MS + below(60 * DAY_MS)),
   };
 }
 
-const numberStages = shuffled(stages.flatMap((stage) => Array.from({ length: stage.count }, () => stage)));
-const phoneNumbers = shuffled(possible).slice(0, numberStages.length).sort();
+const numberStages = shuffle(stages.flatMap((stage) => Array.from({ length: stage.count }, () => stage)));
+const phoneNumbers = shuffle(possible).slice(0, numberStages.length).sort();
 const lines = [shown, ...numberStages.map((stage, index) => lineOf(phoneNumbers[index] as string, stage))];
 
 writeOrCheck('demo/numbers.ndjson', lines.map((line) => `${JSON.stringify(line)}\n`).join(''), 'demo:numbers');

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { packageFolder } from '../src/packageFolder.js';
 
 /**
- * Writes `content` to the file at `path`, which is relative to the package. With `--check` it writes nothing, and the process
- * fails if the file differs; the message then says to run `npm run <script>`.
+ * Writes `content` to the file at `path`, which is relative to the package. With `--check` it writes nothing, and the
+ * process fails if the file differs; the message then says to run `npm run <script>`.
  */
 export function writeOrCheck(path: string, content: string, script: string): void {
   const file = join(packageFolder, path);

@@ -1,10 +1,14 @@
-/** `npm run docs:openapi-3.0` generates openapi/openapi-3.0.json from the contract, for tools that do not read OpenAPI 3.1. */
+/**
+ * `npm run docs:openapi-3.0` generates openapi/openapi-3.0.json from the contract, for tools that do not read OpenAPI
+ * 3.1.
+ */
 import { Converter } from '@apiture/openapi-down-convert';
 import { contract } from '../src/contract.js';
 import { writeOrCheck } from './generatedFile.js';
 
 const converted = new Converter(structuredClone(contract)).convert();
-// The converter keeps the summary, which 3.0 does not have, and sets no URL for the license, which 3.0 has instead of an id.
+// The converter keeps the summary, which 3.0 does not have, and sets no URL for the license, which 3.0 has instead of
+// an id.
 delete converted.info.summary;
 converted.info.license.url = `https://spdx.org/licenses/${contract.info.license.identifier}`;
 writeOrCheck('openapi/openapi-3.0.json', `${JSON.stringify(converted, null, 2)}\n`, 'docs:openapi-3.0');

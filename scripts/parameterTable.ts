@@ -1,6 +1,4 @@
-/**
- * `npm run docs:table` generates the parameter table of the README from the contract, between its two markers.
- */
+/** `npm run docs:table` generates the parameter table of the README from the contract, between its two markers. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -13,14 +11,14 @@ const START = '<!-- parameters: made by `npm run docs:table` -->';
 const END = '<!-- /parameters -->';
 
 /** Returns `page` with a new table between its markers. */
-export function withParameterTable(page: string, from: Iterable<Parameter> = parameters.values()): string {
+export function withParameterTable(page: string, listed: Iterable<Parameter> = parameters.values()): string {
   const [start, end] = [page.indexOf(START), page.indexOf(END)];
   if (start < 0 || end < start) throw new Error(`the page needs a line "${START}" and, below it, a line "${END}"`);
-  return `${page.slice(0, start + START.length)}\n${parameterTable(from)}\n${page.slice(end)}`;
+  return `${page.slice(0, start + START.length)}\n${parameterTable(listed)}\n${page.slice(end)}`;
 }
 
-function parameterTable(from: Iterable<Parameter>): string {
-  const rows = [...from].map(({ name, schema, description = '' }) => {
+function parameterTable(listed: Iterable<Parameter>): string {
+  const rows = [...listed].map(({ name, schema, description = '' }) => {
     const item = schema.items ? resolve(schema.items) : schema;
     const value = item.enum ? item.enum.map((name) => `\`${name}\``).join(', ') : valueWords(item);
     return [`\`${name}\``, value, timesWords(schema), description.trim().replaceAll('\n', ' ')];

@@ -1,6 +1,6 @@
 /**
- * `npm run docs:postman` generates the Postman collection from the contract: a request for each example of a parameter, and a
- * walk through all pages.
+ * `npm run docs:postman` generates the Postman collection from the contract: a request for each example of a parameter,
+ * and a walk through all pages.
  *
  * openapi-to-postmanv2 is no alternative: it makes a single request with all examples at once, Postman then sends their
  * values unencoded, including `+` and `&`, and its output differs each time.
@@ -26,15 +26,14 @@ const entriesOf = (name: string, value: Value): QueryEntry[] =>
 /** The cursor, which has no example: its value is a variable that the request for the previous page sets. */
 const CURSOR: QueryEntry = { key: 'nextCursor', value: '{{nextCursor}}' };
 
-/** Returns a row for every parameter: those in `enabled` as they are, and the others disabled, with an example. */
+/** Returns the rows in `enabled` and, for each parameter that they leave out, a disabled row with an example. */
 function query(enabled: QueryEntry[]): QueryEntry[] {
   return [...parameters.values()].flatMap(({ name, description = '', examples = {} }) => {
-    const on = enabled.filter(({ key }) => key === name);
+    const sent = enabled.filter(({ key }) => key === name);
     const [example] = Object.values(examples);
-    const off = (example ? entriesOf(name, example.value as Value) : [CURSOR])
-      .slice(0, 1)
-      .map((entry) => ({ ...entry, disabled: true as const }));
-    return (on.length > 0 ? on : off).map((entry) => ({ ...entry, description: description.trim() }));
+    const [offered = CURSOR] = example ? entriesOf(name, example.value as Value) : [];
+    const rows = sent.length > 0 ? sent : [{ ...offered, disabled: true as const }];
+    return rows.map((entry) => ({ ...entry, description: description.trim() }));
   });
 }
 
@@ -52,7 +51,9 @@ function request(name: string, parameters: QueryEntry[], description?: string) {
 
 const test = (code: string) => ({ listen: 'test', script: { type: 'text/javascript', exec: code.trim().split('\n') } });
 
-/** A whole collection is sent faster than the rate limit allows, so rejected requests are retried after `Retry-After`. */
+/**
+ * A whole collection is sent faster than the rate limit allows, so rejected requests are retried after `Retry-After`.
+ */
 const RETRIES = `
 const tries = (pm.variables.get('tries') ?? 0) + 1;
 if ([429, 503].includes(pm.response.code) && tries < 5) {
