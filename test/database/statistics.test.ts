@@ -9,7 +9,7 @@ import { deriveAll } from '../../src/operator/numbers/check.js';
 import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { PROFILE } from '../support/sessions.js';
-import { believeInOneRow } from '../support/statistics.js';
+import { fakeOneRowStatistics } from '../support/statistics.js';
 
 const NUMBERS = 20_000;
 const CHANGES = 50;
@@ -55,7 +55,7 @@ async function blocksOfOtherIndexes(): Promise<number> {
 
 describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, after %d of a first import', (part) => {
   it('reads little for a change', async () => {
-    await believeInOneRow(sql, part);
+    await fakeOneRowStatistics(sql, part);
     await sql`DISCARD PLANS`;
     const before = await blocks();
     for (let i = 1; i <= CHANGES; i++) {
@@ -68,7 +68,7 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, after %d of a fi
 
   it('reads little to delete stale postings', async () => {
     await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
-    await believeInOneRow(sql, part);
+    await fakeOneRowStatistics(sql, part);
     const before = await blocksOfOtherIndexes();
     const connected = openDatabase(database.url);
     const [found] = await deriveAll(connected, { keep: true });

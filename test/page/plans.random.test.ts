@@ -8,7 +8,7 @@ import { openExplainer, type PlanNode } from '../support/explain.js';
 import { shapesFor } from '../support/namedFilters.js';
 import { randomFilters } from '../support/randomFilters.js';
 import { freshSeed } from '../support/seed.js';
-import { believeInOneRow, tables } from '../support/statistics.js';
+import { fakeOneRowStatistics, tables } from '../support/statistics.js';
 import { addCarriers, fillSkewed } from './skewedNumbers.js';
 
 /**
@@ -53,9 +53,9 @@ const STATISTICS = {
     await sql`UPDATE pg_class SET reltuples = -1, relpages = 0, relallvisible = 0 WHERE oid IN ${tables(sql)}`;
   },
   'statistics of one row, as an ANALYZE leaves them during the transaction that loads the first numbers': () =>
-    believeInOneRow(sql, 1 / 5),
+    fakeOneRowStatistics(sql, 1 / 5),
   'statistics of one row in tables of full size, as a VACUUM leaves them at the end of that transaction': () =>
-    believeInOneRow(sql, 1),
+    fakeOneRowStatistics(sql, 1),
   'no statistics, and 40,000 more carriers': () => addCarriers(sql, 40_000),
 };
 

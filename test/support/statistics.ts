@@ -5,7 +5,7 @@ import type { Sql } from 'postgres';
 export const tables = (sql: Sql) => sql`(SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)`;
 
 /** Statistics of a single row, as an ANALYZE leaves them after this part of a first import, which is not committed yet. */
-export async function believeInOneRow(sql: Sql, part: number): Promise<void> {
+export async function fakeOneRowStatistics(sql: Sql, part: number): Promise<void> {
   await sql`ANALYZE`;
   await sql`
     UPDATE pg_class SET reltuples = 1, relpages = ceil(relpages * ${part}::float8), relallvisible = 0
