@@ -208,9 +208,7 @@ function idOf(milliseconds: number): string {
 /** A line of an import, without the status, which is derived. */
 type Line = Omit<BrandedPhoneNumber, 'status'>;
 
-/**
- * The number of the contract's examples. It comes first in page order, so the examples show the response to `size=1`.
- */
+/** The number of the contract's examples. It comes first, so the examples show the response to `size=1`. */
 const shown: Line = {
   id: '0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11',
   phoneNumber: '+14155550123',

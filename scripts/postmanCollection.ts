@@ -51,9 +51,7 @@ function request(name: string, parameters: QueryEntry[], description?: string) {
 
 const test = (code: string) => ({ listen: 'test', script: { type: 'text/javascript', exec: code.trim().split('\n') } });
 
-/**
- * A whole collection is sent faster than the rate limit allows, so rejected requests are retried after `Retry-After`.
- */
+/** A collection is sent faster than the rate limit allows, so rejected requests are retried after `Retry-After`. */
 const RETRIES = `
 const tries = (pm.variables.get('tries') ?? 0) + 1;
 if ([429, 503].includes(pm.response.code) && tries < 5) {

@@ -13,7 +13,6 @@ export interface Schema {
   minLength?: number;
   maxLength?: number;
   maxItems?: number;
-  default?: unknown;
   enum?: string[];
   examples?: unknown[];
   items?: Schema;
@@ -26,7 +25,6 @@ export interface Schema {
 
 export interface Parameter {
   name: string;
-  in: string;
   description?: string;
   schema: Schema;
   examples?: Record<string, { summary?: string; value: unknown }>;
@@ -46,7 +44,6 @@ export interface ProblemType {
 
 interface Operation {
   operationId: string;
-  summary: string;
   parameters: { $ref: string }[];
   /** Requests that /docs offers; `examples` maps each parameter that is sent to the name of one of its examples. */
   'x-requests'?: { summary: string; examples: Record<string, string> }[];
@@ -55,7 +52,6 @@ interface Operation {
 }
 
 export interface Contract {
-  openapi: string;
   info: { title: string; version: string; summary: string; description: string };
   paths: Record<string, Record<string, Operation>>;
   /** The security schemes. A request must satisfy one of them; the empty object allows requests without a key. */

@@ -104,7 +104,6 @@ const variables = {
   LOG_LEVEL: oneOf('silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace')({ default: 'info' }),
 };
 
-/** The names of all settings. */
 export const settingNames = Object.keys(variables);
 
 export type Config = ReturnType<typeof readConfig>;

@@ -48,7 +48,8 @@ export type DatabaseAddress = ReturnType<typeof parseDatabaseUrl>;
 export function parseDatabaseUrl(url: string) {
   const [matched, scheme = '', authority = '', path = '', query = ''] = ADDRESS.exec(url) ?? [];
   if (matched === undefined) throw new Error('must be an address that begins with postgres:// or postgresql://');
-  // An @ after the authority ends a password with an unencoded / or ?, and a # would hide the rest.
+  // An @ in the path or the query means that a password has an unencoded / or ?. A # means that the rest was not
+  // parsed.
   if (matched !== url || `${path}${query}`.includes('@')) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) checkParameter(name);

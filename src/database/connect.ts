@@ -41,8 +41,8 @@ export const planningOptions = {
   plan_cache_mode: 'force_generic_plan',
   // 'off', because postgres.js drops false. A range scan ends after a few rows; a bitmap would read its whole range.
   enable_bitmapscan: 'off',
-  // If a table was analyzed before its first import was committed, the planner estimates one row. No matter what it
-  // estimates, no query should read a whole table, or sort a whole range if an index has the order.
+  // Even if the planner estimates one row, because a table was analyzed before its first import was committed, it must
+  // not read a whole table, or sort a whole range if an index has the order.
   enable_seqscan: 'off',
   enable_sort: 'off',
   jit: 'off',

@@ -11,9 +11,7 @@ export function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : '';
 }
 
-/**
- * Returns the error of the database or the driver, without Drizzle's wrapper, which has the statement and its values.
- */
+/** Returns the error of the database or the driver, without Drizzle's wrapper, which repeats the statement's values. */
 export function causeOf(error: unknown): Error {
   const { cause } = error as { cause?: unknown };
   if (cause instanceof Error) return causeOf(cause);

@@ -1,9 +1,8 @@
 /**
  * Finds roles that have privileges on our tables without a grant by the operator: some providers give a public role
- * privileges on every new table (ALTER DEFAULT PRIVILEGES). These are PUBLIC, and roles that have a privilege because
- * it is one of the default privileges of the tables' owner. Roles with privileges from GRANT alone, superusers and
- * members of the owner are not reported. Row-level security makes no difference, because it does not apply to TRUNCATE
- * and triggers.
+ * privileges on every new table (ALTER DEFAULT PRIVILEGES). A role is reported if it is PUBLIC, or if its privilege is
+ * one of the default privileges of the tables' owner. Superusers and members of the owner are not reported. Row-level
+ * security makes no difference, because it does not apply to TRUNCATE and triggers.
  */
 import { getTableName, is } from 'drizzle-orm';
 import { PgTable } from 'drizzle-orm/pg-core';

@@ -31,7 +31,7 @@ export class OutdatedReplica extends UserError {
  * one migrates and the rest wait for it. The schema of a replica must be up to date already.
  * @returns the server's role; a primary has been migrated
  * @throws {OutdatedReplica} if a replica's primary must be migrated first
- * @throws {UserError} if the encoding is not UTF8, which alone can store every name, or if every role may create
+ * @throws {UserError} if the encoding is not UTF8, so that some names can't be stored, or if every role may create
  *   objects in the schema public, which our statements would then use
  */
 export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {

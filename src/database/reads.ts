@@ -54,9 +54,7 @@ class Read implements Signal {
     });
   }
 
-  /**
-   * Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves `result` pending.
-   */
+  /** Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves it pending. */
   send(): PromiseLike<void> {
     return this.#query(this).then(this.#resolve);
   }

@@ -61,9 +61,7 @@ export function createSockets(
     );
   }
 
-  /**
-   * Destroys all sockets: running statements reject with CONNECTION_CLOSED, and the next one opens a new connection.
-   */
+  /** Destroys all sockets: running statements reject with CONNECTION_CLOSED; the next one opens a new connection. */
   function reconnect(): void {
     for (const socket of sockets.keys()) socket.destroy();
   }

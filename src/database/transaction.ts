@@ -58,26 +58,21 @@ export async function inTransaction<T>(
   }
 }
 
-/**
- * Returns settings for each transaction, since a pooler may impose the pages' limits on all clients
- * (docs/operations.md).
- */
+/** Returns settings for each transaction, since a pooler may set the limits of pages for all (docs/operations.md). */
 async function timeLimits({ $client: sql }: Database, statementTimeout: number): Promise<string[]> {
-  const [{ server_version_num: version }] = await sql<[{ server_version_num: string }]>`SHOW server_version_num`;
-  const [{ dynamic_shared_memory_type: memory }] = await sql<[{ dynamic_shared_memory_type: string }]>`
-    SHOW dynamic_shared_memory_type`;
+  const [server] = await sql<[{ version: number; isWindows: boolean }]>`
+    SELECT current_setting('server_version_num')::int AS version,
+      current_setting('dynamic_shared_memory_type') = 'windows' AS "isWindows"`;
   return [
     `SET LOCAL statement_timeout = ${statementTimeout}`,
     // PostgreSQL has this setting since version 17.
-    ...(Number(version) >= 170_000 ? ['SET LOCAL transaction_timeout = 0'] : []),
+    ...(server.version >= 170_000 ? ['SET LOCAL transaction_timeout = 0'] : []),
     // Ends a statement soon after its client exits. PostgreSQL on Windows does not support the setting.
-    ...(memory === 'windows' ? [] : [`SET LOCAL client_connection_check_interval = '100ms'`]),
+    ...(server.isWindows ? [] : [`SET LOCAL client_connection_check_interval = '100ms'`]),
   ];
 }
 
-/**
- * Lets the planner scan and sort whole tables until the transaction ends, which `planningOptions` prevents for pages.
- */
+/** Lets the planner scan and sort whole tables until the transaction ends; `planningOptions` prevents it for pages. */
 export async function planForWholeTables(sql: Transaction): Promise<void> {
   for (const name of ['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) await sql`SET LOCAL ${sql(name)} = on`;
   await sql`SET LOCAL plan_cache_mode = auto`;

@@ -1,6 +1,4 @@
-/**
- * Checks the schema's version: the time of its newest migration. A newer schema is no obstacle: migrations only add.
- */
+/** Checks the schema's version: the time of its newest migration. It may be newer, since migrations only add. */
 import { sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import type { Database } from './connect.js';

@@ -11,10 +11,7 @@ export interface Client {
   visibleProfiles: readonly string[] | null;
 }
 
-/**
- * Returns the client of a request without a key. All values that are not addresses, as some proxies send, are one
- * client.
- */
+/** Returns the client of a request without a key. All values that are not addresses, from some proxies, are one client. */
 export function addressClient({ ip = '' }: Request): Client {
   return { id: `address:${networkOf(addressOf(ip))}`, visibleProfiles: null };
 }
@@ -29,9 +26,7 @@ export function trustedProxies(trusted: Config['TRUST_PROXY']): number | ((entry
   return (entry) => isTrusted(addressOf(entry), 0);
 }
 
-/**
- * Returns the address in an entry of X-Forwarded-For, without the port, brackets or whitespace that some proxies add.
- */
+/** Returns the address in an entry of X-Forwarded-For, without a port, brackets or whitespace. */
 function addressOf(entry: string): string {
   const text = entry.trim();
   const [, ipv4, ipv6] = /^(?:([\d.]+):\d+|\[([^\]]+)\](?::\d+)?)$/.exec(text) ?? [];

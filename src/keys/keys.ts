@@ -10,9 +10,7 @@ import { causeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
 import { UserError } from '../userError.js';
 
-/**
- * The form of a key, which secret scanners can search for. Anything else is rejected without a query to the database.
- */
+/** The form of a key, which secret scanners can search for. Anything else is rejected without a look-up. */
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
 
@@ -53,9 +51,7 @@ export async function createApiKey(
   return { key, created };
 }
 
-/**
- * Converts the error for a value that violates a CHECK of the schema to a user error; returns other errors unchanged.
- */
+/** Converts the error for a value that violates a CHECK to a user error; returns other errors unchanged. */
 function asUserError(error: unknown): unknown {
   const { constraint_name: constraint } = causeOf(error) as { constraint_name?: string };
   if (constraint === 'key_expires_later') return new UserError('the expiry must be in the future');

@@ -153,10 +153,7 @@ function describeChoice({ title, enum: choices = [] }: Schema, text: string): st
   return `${quoted(text)} is not a ${title}; ${meant ? `did you mean ${meant}?` : `use one of ${choices.join(', ')}`}`;
 }
 
-/**
- * The form of a number. The validator alone would also accept 0x10, 1e1, 5.0, and so many digits that they are
- * infinity.
- */
+/** The form of a number. The validator alone would also accept 0x10, 1e1, 5.0, and enough digits for infinity. */
 export const PLAIN_DIGITS = /^[0-9]{1,15}$/;
 
 /** Returns what a number must be: "must be a page size from 1 to 100". */

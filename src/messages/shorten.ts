@@ -32,9 +32,7 @@ export function abridged(name: string): string {
   return name === '' ? "''" : abridge(name, printable);
 }
 
-/**
- * Returns a value in quotes, with its hidden characters escaped, and cut to `MAX_SHOWN` code units between the quotes.
- */
+/** Returns a value in quotes, with hidden characters escaped, and cut to `MAX_SHOWN` code units between the quotes. */
 export function quoted(value: string): string {
   return `"${abridge(value, (character) => (/["\\]/.test(character) ? `\\${character}` : printable(character)))}"`;
 }

@@ -4,9 +4,7 @@ import { distance } from 'fastest-levenshtein';
 /** The length of the longest text that is compared: the time grows with the product of both texts' lengths. */
 const MAX_COMPARED = 100;
 
-/**
- * Returns the candidate that is closest to `text`, if `text` may be a misspelling of it with at most `maxTypos` typos.
- */
+/** Returns the candidate closest to `text`, if `text` may be a misspelling of it with at most `maxTypos` typos. */
 export function nearest(
   text: string,
   candidates: Iterable<string>,

@@ -1,6 +1,4 @@
-/**
- * The filter of a request. Requests that differ only in the order or repetition of their values have the same filter.
- */
+/** The filter of a request. Requests that differ only in the order or repetition of values have the same filter. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus, type Feature, type Status } from '../../generated/types/models/index.js';
 

@@ -44,9 +44,7 @@ export function parameter(name: keyof BatchParameters): SQL {
   return sql`${sql.placeholder(name)}::${sql.raw(CASTS[name])}`;
 }
 
-/**
- * Makes a piece of SQL out of text, other pieces, and tables and columns of the schema, which it writes as bare names.
- */
+/** Makes a piece of SQL of text, other pieces, and tables and columns of the schema, which become bare names. */
 export function fragment(text: TemplateStringsArray, ...parts: readonly (SQL | Table | Column)[]): SQL {
   const pieces = parts.map((part) => {
     if (is(part, Column)) return sql.raw(part.name);

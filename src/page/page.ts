@@ -32,11 +32,9 @@ import type { BatchParameters, PageParameters } from './fragment.js';
 import { attributesIn, type CandidateScan, maxTerms, nextStep, type Scan, type Step } from './plan.js';
 import { END, pageOfAll, pageOfCandidates, pageOfNumber, pageOfRanges, reachOf } from './statements.js';
 
-/** A page of the list. */
 export interface Page {
   /** The items as JSON, separated by commas: pieces of the response's body, as PostgreSQL sent them. */
   items: readonly Buffer[];
-  /** The number of items. */
   count: number;
   /** The phone number of the last item; null if the page is empty. */
   last: string | null;
@@ -49,17 +47,13 @@ export interface PageRequest {
   visibleProfiles: readonly string[] | null;
   /** The phone number that the page follows; '' for the first page. */
   after: string;
-  /** The largest number of items. */
   size: number;
 }
 
 /** Reads a page. Once `signal` is aborted, it sends no further statement and rejects with the signal's reason. */
 export type ReadPage = (request: PageRequest, signal?: Signal) => Promise<Page>;
 
-/**
- * The budget of the first batch for each item of the page, in the unit of `nextStep`: 8 candidates tested on their
- * rows.
- */
+/** The budget of the first batch per item, in the unit of `nextStep`: 8 candidates are tested on their rows. */
 const COST_PER_ITEM = 32;
 /** The budget of each sample by which scans are compared, in the same unit. */
 const COST_PER_SAMPLE = 128;
@@ -142,9 +136,7 @@ function prepareStatements(client: Client) {
   const dialect = new PgDialect();
   const queries = new Map<string, Query>();
 
-  /**
-   * Reads the single row of a statement, as the bytes that PostgreSQL sent. `name` identifies the compiled statement.
-   */
+  /** Reads the single row of a statement, as the bytes that PostgreSQL sent. `name` identifies the statement. */
   async function readRow(name: string, statement: () => SQL, parameters: Partial<BatchParameters>): Promise<Row> {
     const query = queries.get(name) ?? dialect.sqlToQuery(statement());
     queries.set(name, query);

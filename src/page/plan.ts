@@ -5,7 +5,7 @@
 import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
 import type { Filter } from './filter.js';
 
-/** What a number belongs to. Filter, `items` and `postings` use the same names. */
+/** The attributes of a number. `Filter`, `items` and `postings` use the same names. */
 export const ATTRIBUTES = ['businessProfileId', 'reportingGroup', 'internalName'] as const;
 type Attribute = (typeof ATTRIBUTES)[number];
 

@@ -55,8 +55,8 @@ const isWantedTerm = fragment`(${parameter('feature')} IS NULL OR ${terms.featur
       )`;
 
 /**
- * A filter without carriers uses the terms without a carrier, which are few. The index of the terms' values finds both
- * kinds.
+ * A filter without carriers uses the terms without a carrier, which are few. The index `terms_by_carrier` finds terms
+ * with and without one.
  */
 const wantedTerms = fragment`wanted_terms AS MATERIALIZED (
     SELECT ${terms.id} FROM ${terms} WHERE ${parameter('carrier')} IS NULL AND ${terms.carrier} = '' AND ${isWantedTerm}
@@ -72,7 +72,6 @@ const wantedTerms = fragment`wanted_terms AS MATERIALIZED (
  */
 const hasNumbers = fragment`EXISTS (SELECT FROM ${terms})`;
 
-/** Returns the expression `range`. */
 function rangesOf({ table, attribute }: Scan): SQL {
   const values = attribute && fragment`unnest(${parameter(attribute)}) AS value`;
   const rows = {
@@ -153,9 +152,9 @@ function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
 }
 
 /**
- * Returns the expressions up to `reach`, which estimates the last of the next `count` phone numbers of a scan. `share`
- * has the phone number at which each range has supplied an equal share of `count`, and `half` is the median of these.
- * If a single range supplies `count` numbers before that, `reach` is the last of them. A scan of one range is read only
+ * Returns the expressions up to `reach`, which estimates the last of the next `count` phone numbers of a scan. If each
+ * range supplied an equal share of `count`, `share` would have the last phone number of each; `half` is their median.
+ * If a single range has `count` numbers up to `half`, `reach` is the last of these. A scan of one range is read only
  * once.
  */
 function batchOfRanges(scan: Scan): SQL {
@@ -254,9 +253,7 @@ export function pageOfRanges(scan: Scan): SQL {
   ${pageOfFound(end)}`;
 }
 
-/**
- * Selects the phone number that the next `count` numbers of a scan reach, exactly, and how many ranges the scan has.
- */
+/** Selects the last of the next `count` phone numbers of a scan, exactly, and how many ranges the scan has. */
 export const reachOf = (scan: Scan) => fragment`
   ${withExpressions(scan, nextOfRanges(scan, count, false))}
   SELECT

@@ -132,7 +132,7 @@ function parse(queryString: string, faults: Faults): Values {
     } else if (value === '') {
       faults.add(name, () => 'must not be empty; omit it instead');
     } else if (schema.type === 'integer' && !PLAIN_DIGITS.test(value)) {
-      faults.add(name, () => describeNumber(value, schema));
+      faults.add(name, () => describeNumber(schema, value));
     } else if (schema.type === 'array') {
       const list = values[name] as string[] | undefined;
       if (list) list.push(value);
