@@ -2,7 +2,7 @@
 import { closeDatabase, type Database, openDatabase } from './connect.js';
 
 /** The isolation of a transaction: each statement has its own snapshot, or all share one. */
-export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
+export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ' | 'REPEATABLE READ READ ONLY';
 
 /** Sends statements of one transaction. */
 export type Transaction = Awaited<ReturnType<Database['$client']['reserve']>>;

@@ -46,6 +46,9 @@ async function deriveItems(database: Database, keep: boolean): Promise<Differenc
   let derived: string[] = [];
   let last = '';
   await runSteps(database, {
+    // derive() compares by several statements. With one snapshot for all of them, a number that another program inserts
+    // meanwhile, which could not be locked, is not taken for one without an item.
+    isolation: 'REPEATABLE READ',
     async take(count) {
       const rows = await database.$client<{ row: Row }[]>`
           (SELECT phone_number AS row FROM branded_phone_numbers WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})

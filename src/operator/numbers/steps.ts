@@ -9,7 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../database/connect.js';
 import { causeOf, codeOf, isConnectionBroken, READ_ONLY, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
-import { openSession, type Session, type Transaction } from '../../database/transaction.js';
+import { type Isolation, openSession, type Session, type Transaction } from '../../database/transaction.js';
 import { UserError } from '../../userError.js';
 import { reportBlockers } from './blockers.js';
 
@@ -29,6 +29,8 @@ export const columnsOf = (sql: Transaction, rows: Row[]) => sql`(
 
 /** The work of the steps. */
 export interface Steps {
+  /** The isolation of their transactions; READ COMMITTED if omitted. */
+  isolation?: Isolation;
   /** Returns the next rows, at most `count`; none at the end. */
   take(count: number): Row[] | Promise<Row[]>;
   /**
@@ -113,7 +115,7 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
   async function write(session: Session, rows: Row[], wait = false): Promise<Row[]> {
     let lookUp: NodeJS.Timeout | undefined;
     try {
-      const busy = await session.transaction('READ COMMITTED', async (sql) => {
+      const busy = await session.transaction(steps.isolation ?? 'READ COMMITTED', async (sql) => {
         await sql`
           SELECT set_config('lock_timeout', greatest(1, least(${LOCK_TIMEOUT_MS}, setting::int / 4)) || 'ms', true)
           FROM pg_settings WHERE name = 'deadlock_timeout'`;
