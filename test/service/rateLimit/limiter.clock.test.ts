@@ -9,7 +9,7 @@ import { RateLimiter } from '../../../src/service/rateLimit/limiter.js';
 const fails = async (): Promise<RateLimiterRes> => {
   throw new Error('failed');
 };
-/** A limiter and its store, which responds as `consume` says: until then it has counted what passed here. */
+/** A limiter and its store, which counts what passes here unless a test replaces `consume`. */
 class Instance {
   counted = 0;
   consume = async () => {
@@ -42,12 +42,12 @@ const it = test.extend<{ instance: Instance }>({
 // Side by side, since they mostly wait.
 describe.concurrent('RateLimiter', () => {
   it('enforces the limit alone while the store fails, without a gap before or after', async ({ expect, instance }) => {
-    const responds = instance.consume;
+    const responding = instance.consume;
     expect(await instance.passing(6)).toBe(6);
     await sleep(500);
     instance.consume = fails;
     expect(await instance.passing(30)).toBe(4);
-    instance.consume = responds;
+    instance.consume = responding;
     expect(await instance.passing(30)).toBe(0);
     await sleep(600);
     // Only the first six are more than a second old.
@@ -66,7 +66,7 @@ describe.concurrent('RateLimiter', () => {
     expect(await instance.passing(30)).toBe(5);
   });
 
-  it('calls at most the limit’s requests in a second probable, however many the store refuses', async ({
+  it('calls at most 10 requests in a second likely to be allowed, however many the store refuses', async ({
     expect,
     instance,
   }) => {
@@ -87,6 +87,22 @@ describe.concurrent('RateLimiter', () => {
     instance.consume = async () => new RateLimiterRes(9, 1000, 1, true);
     await sleep(5);
     expect(await instance.passing(1)).toBe(1);
+  });
+
+  it('decides alone if the store does not respond', async ({ expect, instance }) => {
+    instance.consume = () => new Promise(() => {});
+    expect(await instance.passing(30)).toBe(10);
+  });
+
+  it('does not ask the store again about a client that it has just refused', async ({ expect, instance }) => {
+    let asked = 0;
+    instance.consume = async () => {
+      asked++;
+      throw new RateLimiterRes(0, 1000, 11, false);
+    };
+    expect(await instance.passing(1)).toBe(0);
+    expect(await instance.passing(5)).toBe(0);
+    expect(asked).toBe(1);
   });
 
   it('does not count requests that the store refused', async ({ expect, instance }) => {

@@ -163,16 +163,12 @@ describe.skipIf(!hasRedis)('the start fails and says what to do', () => {
   async function startTls() {
     const [key, certificate] = [join(folder, 'key.pem'), join(folder, 'certificate.pem')];
     const wanted = ['-subj', '/CN=redis', '-addext', 'subjectAltName=IP:127.0.0.1'];
-    execFileSync(
-      'openssl',
-      ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', key, '-out', certificate, ...wanted],
-      {
-        stdio: 'ignore',
-      },
-    );
+    const files = ['-keyout', key, '-out', certificate];
+    const options = ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', ...files, ...wanted];
+    execFileSync('openssl', options, { stdio: 'ignore' });
     const port = await freePort();
-    const files = ['--tls-cert-file', certificate, '--tls-key-file', key, '--tls-ca-cert-file', certificate];
-    await start('--tls-port', String(port), '--tls-auth-clients', 'no', ...files);
+    const settings = ['--tls-cert-file', certificate, '--tls-key-file', key, '--tls-ca-cert-file', certificate];
+    await start('--tls-port', String(port), '--tls-auth-clients', 'no', ...settings);
     return {
       certificate,
       url: `rediss://127.0.0.1:${port}`,
@@ -206,8 +202,8 @@ describe.skipIf(!hasRedis)('the service waits, and logs the reason,', () => {
     await ask(nodes[1].url, (client) =>
       client.call('CLUSTER', 'MEET', '127.0.0.1', String(nodes[0].port), String(busPorts[0])),
     );
-    const shared = Array.from({ length: 20 }, () => isShared);
-    await until(async () => (await Promise.all(shared.map((each) => each()))).every(Boolean), 'it is shared', 20_000);
+    const areShared = () => Promise.all(Array.from({ length: 20 }, isShared));
+    await until(async () => (await areShared()).every(Boolean), 'it is shared', 20_000);
   });
 
   it('until a replica is the primary', async () => {
@@ -242,6 +238,16 @@ describe.skipIf(!hasRedis)('the service waits, and logs the reason,', () => {
       'it is logged',
     );
     await until(isShared, 'the limit is shared', 30_000);
+  });
+
+  it('while its memory is full', async () => {
+    const redis = await start('--maxmemory', '1');
+    const { rateLimit, reasons, isShared } = open(redis.url);
+    await rateLimit.warmUp();
+    expect(reasons).toEqual([expect.stringMatching(/^OOM command not allowed/)]);
+    expect(await isShared()).toBe(false);
+    await redis.configure('maxmemory', '0');
+    await until(isShared, 'the limit is shared');
   });
 
   it('while the password differs, with the real reason', async () => {
