@@ -1,4 +1,3 @@
-/** More trouble with the database: locks, no connection left, a server that ends and comes back. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -23,7 +22,7 @@ import { openToxicProxy } from '../support/toxicProxy.js';
 useFailingDatabase();
 
 describe('a database', () => {
-  it('with a locked table causes 503s within the deadline, and its connections do not pile up', async () => {
+  it('causes 503s within the deadline while a table is locked, and its connections do not pile up', async () => {
     await start(databaseUrl);
     await askTogether(20);
     const holder = connectTo(databaseUrl);
@@ -39,19 +38,19 @@ describe('a database', () => {
     await recovery();
   });
 
-  it('that has no connection left causes 503s, and is used again once it has', async () => {
+  it('causes 503s while it has no connection left, and is used again afterwards', async () => {
     const server = await startPostgres({ max_connections: '20' });
     await migrateDatabase(server.url, migrationsFolder);
     const between = await openToxicProxy(server.port);
     await start(between.through(server.url), { DATABASE_CONNECTIONS: '4' });
     await askTogether(20);
     between.behave('refusing');
-    const others = await useUpConnections(server.url);
+    const otherClients = await useUpConnections(server.url);
     between.behave('passing');
     for (let i = 0; i < 2; i++) for (const response of await askTogether(20)) expectUnavailable(response);
     expect(await ready()).toMatchObject({ status: 503 });
     expect(between.connections()).toBeLessThan(20);
-    await others.leave();
+    await otherClients.leave();
     await recovery();
     expect((await askTogether(20)).map(({ status }) => status)).toEqual(Array(20).fill(200));
     await service.close();
@@ -60,7 +59,7 @@ describe('a database', () => {
     await start(databaseUrl);
   });
 
-  it('that is stopped and started again is used again without a restart', async () => {
+  it('causes 503s while it is stopped, and is used again afterwards', async () => {
     const server = await startPostgres();
     await migrateDatabase(server.url, migrationsFolder);
     await start(server.url);

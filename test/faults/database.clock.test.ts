@@ -1,4 +1,3 @@
-/** Trouble with the database: each fault causes 503 problems at worst, and the service recovers from it without help. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { connectTo } from '../support/connection.js';
@@ -19,7 +18,7 @@ import { until } from '../support/until.js';
 useFailingDatabase();
 
 describe('a database', () => {
-  it('that cannot be reached causes 503s, and is used again once it can', async () => {
+  it('causes 503s while it cannot be reached, and is used again afterwards', async () => {
     await start(proxy.through(databaseUrl));
     proxy.behave('refusing');
     for (const response of await askTogether(30)) expectUnavailable(response);
@@ -29,18 +28,7 @@ describe('a database', () => {
     expect(await ready()).toMatchObject({ status: 200 });
   });
 
-  it('whose connections are cut in the middle of queries costs no request', async () => {
-    await start(proxy.through(databaseUrl));
-    const responses = askTogether(60);
-    for (let i = 0; i < 3; i++) {
-      await sleep(15);
-      proxy.behave('refusing');
-      proxy.behave('passing');
-    }
-    expect((await responses).map(({ status }) => status)).toEqual(Array(60).fill(200));
-  });
-
-  it('that hangs causes 503s within the deadline, makes the service unready, and is used again when it responds', async () => {
+  it('causes 503s within the deadline and makes the service unready while it hangs, and is used again afterwards', async () => {
     await start(proxy.through(databaseUrl));
     await askTogether(20);
     proxy.behave('silent');
@@ -55,36 +43,46 @@ describe('a database', () => {
     expect((await askTogether(30)).map((response) => response.status)).toEqual(Array(30).fill(200));
   });
 
-  it('whose connections are half-open, while new ones pass, costs no request', async () => {
+  it.each<[string, () => unknown]>([
+    [
+      'connections are cut in the middle of queries',
+      async () => {
+        for (let i = 0; i < 3; i++) {
+          await sleep(15);
+          proxy.behave('refusing');
+          proxy.behave('passing');
+        }
+      },
+    ],
+    ['connections are half-open, while new ones pass', () => proxy.forgetConnections()],
+    [
+      'sessions are ended',
+      async () => {
+        const sql = connectTo(databaseUrl);
+        for (let i = 0; i < 3; i++) {
+          await sql`
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
+        }
+        await sql.end();
+      },
+    ],
+  ])('costs no request if its %s', async (_fault, cause) => {
     await start(proxy.through(databaseUrl), { REQUEST_TIMEOUT_SECONDS: '5' });
     await askTogether(30);
-    proxy.forgetConnections();
-    const responses = await askTogether(30);
-    expect(responses.map(({ status }) => status)).toEqual(Array(30).fill(200));
-  });
-
-  it('that closes the connection of every statement it cancels is used again at once', async () => {
-    await start(databaseUrl);
-    await askTogether(20);
-    const sql = connectTo(databaseUrl);
     const responses = askTogether(40);
-    for (let i = 0; i < 3; i++) {
-      await sql`
-        SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
-    }
+    await cause();
     expect((await responses).map(({ status }) => status)).toEqual(Array(40).fill(200));
-    await sql.end();
   });
 });
 
-describe('too many requests at once', () => {
-  it('wait their turn', async () => {
+describe('MAX_REQUESTS_IN_FLIGHT', () => {
+  it('makes further requests wait for a slot', async () => {
     await start(databaseUrl, { MAX_REQUESTS_IN_FLIGHT: '1' });
     expect((await askTogether(20)).map(({ status }) => status)).toEqual(Array(20).fill(200));
   });
 
-  it('are refused where their turn does not come, and the others served', async () => {
+  it('rejects the requests for which no slot frees up in time', async () => {
     await start(proxy.through(databaseUrl), { MAX_REQUESTS_IN_FLIGHT: '20', REQUEST_TIMEOUT_SECONDS: '20' });
     await askTogether(10);
     proxy.behave('silent');

@@ -1,79 +1,123 @@
-/** What happens to reads on connections that respond late, partly, or not at all. */
+/** Reads on connections that respond late, partially or not at all. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { afterAll, beforeAll, describe, it, type TestContext } from 'vitest';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
+import { makeAuthority } from '../support/certificates.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
-import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
+import { openToxicProxy } from '../support/toxicProxy.js';
 
 const TIME_LIMIT_MS = 1000;
 
-let server: PostgresServer;
-let proxy: ToxicProxy;
-let database: Database;
-let reader: Reader;
+const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
+if (!hasOpenssl) console.warn('skipped: reads under TLS need openssl, which is not installed here');
 
-beforeAll(async () => {
-  server = await startPostgres();
-});
-afterAll(() => server.remove());
-beforeEach(async () => {
-  proxy = await openToxicProxy(server.port);
-  database = openDatabase(proxy.through(server.url), { statementTimeout: TIME_LIMIT_MS });
-  reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1));
-  await read();
-  return async () => {
-    reader.close();
-    await closeDatabase(database, 0);
-    await proxy.close();
-  };
-});
+const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-tls-'));
+afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Reads the process of PostgreSQL that responds. */
-const read = (seconds = 0, limitMs = 5000) =>
-  reader.read(async () => {
-    const [row] = await database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
-    return row?.pid as number;
-  }, limitMs);
-const readTogether = (count: number, seconds = 0) => Promise.all(Array.from({ length: count }, () => read(seconds)));
+function startWithTls(): Promise<PostgresServer> {
+  const authority = makeAuthority(folder);
+  authority.issue('server', '127.0.0.1');
+  authority.own('server');
+  const [certificate, key] = [authority.file('server.pem'), authority.file('server.key')];
+  return startPostgres({ ssl: 'on', ssl_cert_file: certificate, ssl_key_file: key });
+}
 
-it('reads that are answered late, but before their time limit, keep their connections', async () => {
-  const before = new Set(await readTogether(10, 0.3));
-  proxy.behave('slow', 600);
-  await readTogether(20, 0.9);
-  proxy.behave('passing');
-  expect(new Set(await readTogether(10, 0.3))).toEqual(before);
-});
+// Concurrent, because they mostly wait.
+describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
+  'a read from PostgreSQL with sslmode=%s',
+  (sslmode) => {
+    let server: PostgresServer;
+    beforeAll(async () => {
+      server = await (sslmode === 'require' ? startWithTls() : startPostgres());
+    });
+    afterAll(() => server.remove());
 
-it('connections that nobody asks anything are never taken for dead', async () => {
-  const before = new Set(await readTogether(10, 0.3));
-  await sleep(TIME_LIMIT_MS + 1500);
-  expect(new Set(await readTogether(10, 0.3))).toEqual(before);
-});
+    async function openReader(onTestFinished: TestContext['onTestFinished']) {
+      const proxy = await openToxicProxy(server.port);
+      const url = `${proxy.through(server.url)}?sslmode=${sslmode}`;
+      const database = openDatabase(url, { statementTimeout: TIME_LIMIT_MS });
+      const reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1));
+      onTestFinished(async () => {
+        reader.close();
+        await closeDatabase(database, 0);
+        await proxy.close();
+      });
+      /** Returns the process id of the backend that responds. */
+      const read = (seconds = 0, limitMs = 5000) =>
+        reader.read(async () => {
+          const [row] = await database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
+          return row?.pid as number;
+        }, limitMs);
+      const readTogether = (count: number, seconds = 0) =>
+        Promise.all(Array.from({ length: count }, () => read(seconds)));
+      await read();
+      return { proxy, read, readTogether };
+    }
 
-it('a read that was given up still has the dead connection replaced', async () => {
-  proxy.forgetConnections();
-  await expect(read(0, 200)).rejects.toThrow('in time');
-  await sleep(1800);
-  const begin = performance.now();
-  await read();
-  expect(performance.now() - begin).toBeLessThan(1000);
-});
+    it('keeps its connection if the response is late, but within the time limit', async ({
+      expect,
+      onTestFinished,
+    }) => {
+      const { proxy, readTogether } = await openReader(onTestFinished);
+      const before = new Set(await readTogether(10, 0.3));
+      proxy.behave('slow', 600);
+      await readTogether(20, 0.9);
+      proxy.behave('passing');
+      expect(new Set(await readTogether(10, 0.3))).toEqual(before);
+    });
 
-it('reads on connections that were cut silently are answered, even while others keep answering', async () => {
-  await readTogether(3, 0.1);
-  proxy.forgetConnections();
-  const cut = readTogether(3);
-  let isOver = false;
-  const others = (async () => {
-    for (; !isOver; await sleep(20)) await read();
-  })();
-  await Promise.all([
-    cut.finally(() => {
-      isOver = true;
-    }),
-    others,
-  ]);
-});
+    it('keeps its connection after that was idle', async ({ expect, onTestFinished }) => {
+      const { readTogether } = await openReader(onTestFinished);
+      const before = new Set(await readTogether(10, 0.3));
+      await sleep(TIME_LIMIT_MS + 1500);
+      expect(new Set(await readTogether(10, 0.3))).toEqual(before);
+    });
+
+    it('has its dead connection replaced even if it was abandoned', async ({ expect, onTestFinished }) => {
+      const { proxy, read } = await openReader(onTestFinished);
+      proxy.forgetConnections();
+      await expect(read(0, 200)).rejects.toThrow('in time');
+      await sleep(1800);
+      const begin = performance.now();
+      await read();
+      expect(performance.now() - begin).toBeLessThan(1000);
+    });
+
+    it('succeeds if its connection was cut silently, even while other connections respond', async ({
+      onTestFinished,
+    }) => {
+      const { proxy, read, readTogether } = await openReader(onTestFinished);
+      await readTogether(3, 0.1);
+      proxy.forgetConnections();
+      let isOver = false;
+      const cut = readTogether(3).finally(() => {
+        isOver = true;
+      });
+      while (!isOver) {
+        await read();
+        await sleep(20);
+      }
+      await cut;
+    });
+
+    it.for(['silent', 'refusing'] as const)(
+      'succeeds again after the network was %s',
+      async (behaviour, { expect, onTestFinished }) => {
+        const { proxy, readTogether } = await openReader(onTestFinished);
+        await readTogether(4, 0.1);
+        const failing = readTogether(4, 0.1);
+        proxy.behave(behaviour);
+        await expect(failing).rejects.toThrow("The database can't be reached.");
+        proxy.behave('passing');
+        await readTogether(4, 0.1);
+      },
+    );
+  },
+);
