@@ -1,4 +1,4 @@
-/** The headers of a response, all together: proxies keep 4 KB for them, and nginx responds with 502 above that. */
+/** The size of a response's headers: nginx responds with 502 above 4 KB. */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
@@ -14,7 +14,7 @@ const LIST = '/v1/brandedPhoneNumbers';
 const NAME = 'Main Line';
 /** As long as a host name can be. */
 const ORIGIN = `https://${Array(4).fill('a'.repeat(62)).join('.')}.a:65535`;
-/** What makes the other headers as long as they can be. */
+/** A request whose response has the longest other headers. */
 const longest = { Origin: ORIGIN, 'X-Request-Id': 'x'.repeat(128), 'Accept-Encoding': 'gzip' };
 
 const settings = { CORS_ORIGINS: ORIGIN, RATE_LIMIT_PER_SECOND: '1000000', KEEP_ALIVE_SECONDS: '86400' };
@@ -28,10 +28,11 @@ const agent = new Agent({ keepAlive: true });
 beforeAll(async () => {
   for (const { databaseUrl } of Object.values(services)) {
     const database = openDatabase(databaseUrl);
-    const numbers = Array.from({ length: 30 }, (_, i) =>
-      numberWith({ phoneNumber: `+14155550${100 + i}`, internalName: NAME }),
+    const phoneNumbers = Array.from({ length: 30 }, (_, i) => `+14155550${100 + i}`);
+    await write(
+      database,
+      phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber, internalName: NAME })),
     );
-    await write(database, numbers);
     await closeDatabase(database);
   }
 });
@@ -87,10 +88,12 @@ describe('the headers of a response to any request', () => {
     fc.integer({ min: 20, max: 5000 }).map(queryWith),
   );
   const headers = fc.record({
-    ...{ Origin: fc.constantFrom(ORIGIN, 'https://other.example') },
-    ...{ 'X-Request-Id': token, 'Accept-Encoding': fc.constantFrom('br', 'gzip', 'identity') },
-    ...{ 'If-None-Match': fc.constantFrom('*', '"x"'), Authorization: token },
-    ...{ 'Access-Control-Request-Method': fc.constant('GET') },
+    Origin: fc.constantFrom(ORIGIN, 'https://other.example'),
+    'X-Request-Id': token,
+    'Accept-Encoding': fc.constantFrom('br', 'gzip', 'identity'),
+    'If-None-Match': fc.constantFrom('*', '"x"'),
+    Authorization: token,
+    'Access-Control-Request-Method': fc.constant('GET'),
     'Access-Control-Request-Headers': fc.array(token, { maxLength: 15 }).map((names) => names.join(',')),
   });
 

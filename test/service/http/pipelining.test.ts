@@ -1,11 +1,10 @@
-/** Connections on which requests wait for each other: pipelined, never read, or reset. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
 import { metricOf, useListeningService } from '../../support/listening.js';
-import { CARRIERS, FEATURES, numberWith, write } from '../../support/numbers.js';
+import { CARRIERS, entryWith, FEATURES, numberWith, write } from '../../support/numbers.js';
 import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
@@ -19,6 +18,15 @@ const sockets: Socket[] = [];
 afterEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy();
 });
+
+/** Returns the statuses in what a socket has received so far. */
+function watchStatuses(socket: Socket): () => string[] {
+  let text = '';
+  socket.setEncoding('latin1').on('data', (chunk) => {
+    text += chunk;
+  });
+  return () => [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status = '']) => status);
+}
 
 async function open({ url }: { url: string }): Promise<Socket> {
   const { hostname, port } = new URL(url);
@@ -34,13 +42,10 @@ const request = (path: string, client = '203.0.113.1') =>
 it('pipelined requests get their responses in order, each the same as alone', async () => {
   const statuses = await withinASecond(async () => {
     const socket = await open(limited);
-    let text = '';
-    socket.setEncoding('latin1').on('data', (chunk) => {
-      text += chunk;
-    });
+    const statuses = watchStatuses(socket);
     socket.write(request('/v1/brandedPhoneNumbers').repeat(12) + request('/nowhere') + request('/healthz'));
-    await until(() => text.endsWith('{"status":"alive"}'), 'the last response');
-    return [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1]);
+    await until(() => statuses().length === 14, 'the last response');
+    return statuses();
   });
   expect(statuses).toEqual([...Array(10).fill('200'), '429', '429', '404', '200']);
 });
@@ -52,15 +57,12 @@ describe('complete requests get their responses', () => {
     ['if half a request follows', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
   ])('%s, and the connection is closed', async (_name, proceed, expected) => {
     const socket = await open(limited);
-    let text = '';
-    socket.setEncoding('latin1').on('data', (chunk) => {
-      text += chunk;
-    });
+    const statuses = watchStatuses(socket);
     socket.write(request(PAGE, '203.0.113.9') + request('/nowhere'));
     proceed(socket);
     // Sooner than an idle connection would be.
     await once(socket, 'close', { signal: AbortSignal.timeout(5000) });
-    expect([...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map((match) => match[1])).toEqual(expected);
+    expect(statuses()).toEqual(expected);
   });
 });
 
@@ -77,13 +79,14 @@ it('connections that are reset with 300 requests each release all slots of the c
 describe('clients that never read', () => {
   beforeAll(async () => {
     const database = openDatabase(small.databaseUrl);
-    const carrierStatuses = CARRIERS.flatMap((carrier) => FEATURES.map((feature) => ({ carrier, feature })));
-    const createdAt = '2026-02-03T16:49:03.043Z';
-    const entries = carrierStatuses.map((each) => ({ ...each, detailedStatus: 'approved.optIn' as const, createdAt }));
-    const numbers = Array.from({ length: 100 }, (_, i) =>
-      numberWith({ phoneNumber: `+14155550${100 + i}`, carrierStatuses: entries }),
+    const carrierStatuses = CARRIERS.flatMap((carrier) =>
+      FEATURES.map((feature) => entryWith(carrier, feature, 'approved.optIn')),
     );
-    await write(database, numbers);
+    const phoneNumbers = Array.from({ length: 100 }, (_, i) => `+14155550${100 + i}`);
+    await write(
+      database,
+      phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber, carrierStatuses })),
+    );
     await closeDatabase(database);
   });
 

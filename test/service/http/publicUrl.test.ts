@@ -1,4 +1,3 @@
-/** Links and problem types with PUBLIC_URL, also behind a proxy that adds a path. */
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -40,7 +39,6 @@ describe('with a path in PUBLIC_URL', () => {
     ['method-not-allowed', [`POST ${LIST} HTTP/1.1`, 'Host: localhost']],
     ['misdirected-request', [`GET ${LIST} HTTP/1.1`, 'Host: other.example']],
     ['invalid-request', [`GET ${LIST} HTTP/1.1`]],
-    // Those without a response object.
     ['invalid-request', ['nonsense']],
     ['invalid-request', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost']],
     ['method-not-allowed', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443']],

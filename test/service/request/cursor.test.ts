@@ -30,6 +30,16 @@ function forge(content: Buffer, { version = 1, filter = digest(NO_FILTER_TEXT) }
 const phoneNumbers = fc.stringMatching(/^\+[1-9][0-9]{1,14}$/);
 /** Similar to the content of a real cursor: a phone number without its +. */
 const nearPhoneNumbers = fc.stringMatching(/^[0-9+' ;\n-]{0,18}$/).map((text) => Buffer.from(text));
+const edgeCases = [
+  '\0',
+  "'; select 1--",
+  '\xff\xff',
+  '01415',
+  '1',
+  '1234567890123456',
+  '14155550123\n',
+  '+14155550123',
+];
 const anyBytes = fc.uint8Array({ maxLength: 70 }).map((bytes) => Buffer.from(bytes));
 
 beforeAll(() =>
@@ -83,31 +93,16 @@ describe('a cursor of the first release', () => {
 });
 
 describe('a forged cursor', () => {
-  it.each([
-    ['nothing', ''],
-    ['a NUL byte', '\0'],
-    ['SQL', "'; select 1--"],
-    ['bytes above ASCII', '\xff\xff'],
-    ['a number that begins with 0', '01415'],
-    ['one digit', '1'],
-    ['16 digits', '1234567890123456'],
-    ['a line break after a number', '14155550123\n'],
-    ['a second +', '+14155550123'],
-  ])('is rejected as an invalid cursor if it contains %s', async (_name, content) => {
-    const response = await get(forge(Buffer.from(content, 'latin1')));
-    expectDescribed(response);
-    expect([response.status, problemOf(response).type]).toEqual([400, '/problems/invalid-cursor']);
-  });
-
   it('is rejected unless it contains a phone number', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(anyBytes, nearPhoneNumbers), async (content) => {
         const isPhoneNumber = /^[1-9][0-9]{1,14}$/.test(content.toString('latin1'));
         const response = await get(forge(content));
+        expectDescribed(response);
         expect(response.status).toBe(isPhoneNumber ? 200 : 400);
         if (!isPhoneNumber) expect(problemOf(response).type).toBe('/problems/invalid-cursor');
       }),
-      { numRuns: 200 },
+      { numRuns: 200, examples: edgeCases.map((content) => [Buffer.from(content, 'latin1')]) },
     );
   });
 

@@ -85,16 +85,13 @@ describe('GET /v1/brandedPhoneNumbers accepts', () => {
 });
 
 describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () => {
-  const rows: [string, string, string, RegExp][] = [
+  type Row = [name: string, search: string, parameter: string, detail: RegExp];
+  const rows: Row[] = [
     ['a size of 0', '?size=0', 'size', /page size from 1 to 100/],
     ['a size of 101', '?size=101', 'size', /page size from 1 to 100/],
-    ['a hexadecimal size', '?size=0x10', 'size', /plain digits/],
-    ['a size with an exponent', '?size=1e1', 'size', /plain digits/],
-    ['a size with a decimal point', '?size=5.0', 'size', /plain digits/],
-    ['a size with a space', '?size=%207', 'size', /plain digits/],
-    ['a size with a sign', '?size=%2B7', 'size', /plain digits/],
-    ['a negative size', '?size=-7', 'size', /plain digits/],
-    ['an empty size', '?size=', 'size', /empty/],
+    ...['0x10', '1e1', '5.0', '%207', '%2B7', '-7'].map(
+      (size): Row => [`a size of ${size}`, `?size=${size}`, 'size', /plain digits/],
+    ),
     ['a huge size', `?size=${'9'.repeat(400)}`, 'size', /page size from 1 to 100/],
     ['a size given twice', '?size=1&size=1', 'size', /more than once/],
     ['a number whose + came as a space', '?phoneNumber=+14155550123', 'phoneNumber', /%2B/],
@@ -104,11 +101,9 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
       'phoneNumber',
       /did you mean \+14155550123\?$/,
     ],
-    ['a number without +', '?phoneNumber=14155550123', 'phoneNumber', /E\.164/],
-    ['a number that begins with 0', '?phoneNumber=%2B0155', 'phoneNumber', /E\.164/],
-    ['a number of 16 digits', '?phoneNumber=%2B1234567890123456', 'phoneNumber', /E\.164/],
-    ['a number of 1 digit', '?phoneNumber=%2B1', 'phoneNumber', /E\.164/],
-    ['a number with a line break behind it', '?phoneNumber=%2B14155550123%0A', 'phoneNumber', /E\.164/],
+    ...['14155550123', '%2B0155', '%2B1234567890123456', '%2B1', '%2B14155550123%0A'].map(
+      (number): Row => [`the number ${number}`, `?phoneNumber=${number}`, 'phoneNumber', /E\.164/],
+    ),
     [
       'a number between bidirectional marks',
       '?phoneNumber=%E2%80%AA%2B14155550123%E2%80%AC',
@@ -132,10 +127,9 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
       /^is not a parameter \(carrier\\u200b\); did you mean carrier\?$/,
     ],
     ['two numbers', '?phoneNumber=%2B12&phoneNumber=%2B13', 'phoneNumber', /more than once/],
-    ['a UUID as a URN', `?businessProfileId=urn:uuid:${UUID}`, 'businessProfileId', /8-4-4-4-12/],
-    ['a UUID in braces', `?businessProfileId=%7B${UUID}%7D`, 'businessProfileId', /8-4-4-4-12/],
-    ['a UUID without hyphens', `?businessProfileId=${UUID.replaceAll('-', '')}`, 'businessProfileId', /8-4-4-4-12/],
-    ['an empty group', '?reportingGroup=', 'reportingGroup', /empty/],
+    ...[`urn:uuid:${UUID}`, `%7B${UUID}%7D`, UUID.replaceAll('-', '')].map(
+      (id): Row => [`the UUID ${id}`, `?businessProfileId=${id}`, 'businessProfileId', /8-4-4-4-12/],
+    ),
     ['an empty group among others', '?reportingGroup=a&reportingGroup=', 'reportingGroup', /empty/],
     ['a parameter without =', '?carrier', 'carrier', /empty/],
     ['a name of 256 characters', `?internalName=${'x'.repeat(256)}`, 'internalName', /256 characters; at most 255/],
@@ -171,25 +165,19 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
       /send submitted%20for%20review/,
     ],
     ...['cursor', 'page', 'page_token', 'pageToken', 'next_cursor', 'offset', 'after'].map(
-      (name): [string, string, string, RegExp] => [
-        `${name} for nextCursor`,
-        `?${name}=1`,
-        name,
-        /did you mean nextCursor/,
-      ],
+      (name): Row => [`${name} for nextCursor`, `?${name}=1`, name, /not a parameter.* did you mean nextCursor/],
     ),
     ...['limit', 'pageSize', 'per_page', 'page[size]', 'count', 'perPage', 'PAGE_SIZE'].map(
-      (name): [string, string, string, RegExp] => [`${name} for size`, `?${name}=1`, name, /did you mean size/],
+      (name): Row => [`${name} for size`, `?${name}=1`, name, /did you mean size/],
     ),
     ['profile for businessProfileId', `?profile_id=${UUID}`, 'profile_id', /did you mean businessProfileId/],
-    ['an unknown parameter', '?page=2', 'page', /not a parameter/],
     ['a misspelt parameter', '?reportinggroup=a', 'reportinggroup', /did you mean reportingGroup/],
     ['brackets', '?carrier[]=a', 'carrier[]', /repeat carrier without brackets/],
     ['a parameter named like a member of every object', '?__proto__=a', '__proto__', /not a parameter/],
     ['broken percent-encoding', '?carrier=%ZZ', 'carrier', /percent-encoded/],
     ['bytes that are not UTF-8', '?carrier=%FF', 'carrier', /percent-encoded/],
     ['a parameter name that is not UTF-8', '?%FF=a', '%FF', /percent-encoded/],
-    ['an empty cursor', '?nextCursor=', 'nextCursor', /empty/],
+    ...[...parameters.keys()].map((name): Row => [`an empty ${name}`, `?${name}=`, name, /empty/]),
     ['two cursors', '?nextCursor=a&nextCursor=b', 'nextCursor', /more than once/],
   ];
   it.each(rows)('%s', async (_name, search, parameter, detail) => {
@@ -204,8 +192,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
       message: 'Invalid Request',
     });
     expect(problem.detail).toMatch(/[^?]\.$|\?$/);
-    const fault = problem.errors?.find((each) => each.parameter === parameter);
-    expect(fault?.detail).toMatch(detail);
+    expect(problem.errors?.find((fault) => fault.parameter === parameter)?.detail).toMatch(detail);
   });
 
   it('all faults at once, whether or not the validator finds them', async () => {
@@ -214,18 +201,8 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     );
     expectDescribed(response);
     const named = problemOf(response).errors?.map(({ parameter }) => parameter);
-    expect(named?.sort()).toEqual(
-      [
-        'size',
-        'carier',
-        'status',
-        'status',
-        'phoneNumber',
-        'feature',
-        'detailedStatus',
-        'nextCursor',
-        'internalName',
-      ].sort(),
+    expect(named?.sort().join(' ')).toBe(
+      'carier detailedStatus feature internalName nextCursor phoneNumber size status status',
     );
   });
 
@@ -261,36 +238,12 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
   });
 
   it('any query in at most 64 KB, within the bounds of the contract', async () => {
+    const encoded = ['%00', '%FF', '%F0%9F%98%80', '%22', '%5C'];
     const names = fc.oneof(
       fc.constantFrom(...parameters.keys()),
-      fc.constantFrom(
-        'carier',
-        'carrier[]',
-        'page_size',
-        '[',
-        '%00',
-        '%FF',
-        '%F0%9F%98%80',
-        '%22',
-        '%5C',
-        '%01%02',
-        '%E2%80%AA',
-      ),
+      fc.constantFrom('carier', 'carrier[]', 'page_size', '[', '%01%02', '%E2%80%AA', ...encoded),
     );
-    const texts = fc.constantFrom(
-      '',
-      'x',
-      'aproved',
-      'approved,rejected',
-      '%2525',
-      '%00',
-      '%FF',
-      '%F0%9F%98%80',
-      '%22',
-      '%5C',
-      '+',
-      '9',
-    );
+    const texts = fc.constantFrom('', 'x', 'aproved', 'approved,rejected', '%2525', '+', '9', ...encoded);
     const pair = fc.tuple(names, fc.integer({ min: 1, max: 60 }), texts, fc.integer({ min: 1, max: 60 }));
     const queries = fc
       .tuple(fc.array(pair, { minLength: 1, maxLength: 20 }), fc.integer({ min: 1, max: 501 }))
@@ -323,21 +276,11 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     ['values encoded twice', `status=${'%25E4%25BD%25A0'.repeat(13)}`],
     ['names of three bytes a character', `${'%E4%BD%A0'.repeat(20)}=`],
   ])('%s, as many as fit in 64 KB', async (_name, pair) => {
-    const response = await get(
-      `?${Array(Math.min(500, Math.floor(120_000 / (pair.length + 1))))
-        .fill(pair)
-        .join('&')}`,
-    );
+    const times = Math.min(500, Math.floor(120_000 / (pair.length + 1)));
+    const response = await get(`?${Array(times).fill(pair).join('&')}`);
     expectDescribed(response);
     expect([response.status, problemOf(response).errors?.length]).toEqual([400, 50]);
     expect(Buffer.byteLength(response.text)).toBeLessThanOrEqual(64 * 1024);
-  });
-
-  it('each parameter if it is empty', async () => {
-    for (const name of parameters.keys()) {
-      const response = await get(`?${name}=`);
-      expect([name, response.status]).toEqual([name, 400]);
-    }
   });
 });
 
@@ -377,12 +320,6 @@ describe('paths, methods and conditional requests', () => {
       expect(errors).toEqual([expect.objectContaining({ detail })]);
     }
     expect(problemOf(await get('?carrier=Verizon&sise')).detail).toContain('did you mean size?');
-  });
-
-  it('responds with 404 and names the right path if its case is wrong', async () => {
-    expect(problemOf(await request(service.app).get('/v1/brandedphonenumbers')).detail).toContain(
-      '/v1/brandedPhoneNumbers?',
-    );
   });
 
   it.each(['post', 'put', 'patch', 'delete', 'options'] as const)(
@@ -444,18 +381,11 @@ describe('paths, methods and conditional requests', () => {
   });
 
   it('keeps a request id that is safe to log, and replaces any other', async () => {
-    expect((await get('').set('X-Request-Id', 'trace-1')).get('X-Request-Id')).toBe('trace-1');
-    for (const fit of [
-      '2b4f9c1e-1234-4234-8234-123456789012',
-      '00-4bf92f3577b34da6',
-      '1234567890123456',
-      'run-123456',
-    ]) {
-      expect((await get('').set('X-Request-Id', fit)).get('X-Request-Id')).toBe(fit);
-    }
+    const safe = ['2b4f9c1e-1234-4234-8234-123456789012', '00-4bf92f3577b34da6', '1234567890123456', 'run-123456'];
+    for (const id of safe) expect((await get('').set('X-Request-Id', id)).get('X-Request-Id')).toBe(id);
     const numbers = ['14155550101', '1-415-555-0101', 'tel:14155550101', 'call-415.555.0101_b'];
-    for (const unfit of [...numbers, 'a b"c', `bpn_${'A'.repeat(43)}`, `Bearer:bpn_${'A'.repeat(43)}`]) {
-      expect((await get('').set('X-Request-Id', unfit)).get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/);
+    for (const unsafe of [...numbers, 'a b"c', `bpn_${'A'.repeat(43)}`, `Bearer:bpn_${'A'.repeat(43)}`]) {
+      expect((await get('').set('X-Request-Id', unsafe)).get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/);
     }
   });
 });
