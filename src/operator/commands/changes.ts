@@ -1,4 +1,4 @@
-/** Runs a change whose input is files of lines, for `import` and `delete`. */
+/** Runs `import` and `delete`, which read lines from files and then change numbers. */
 import cliProgress from 'cli-progress';
 import { InvalidArgumentError, Option } from 'commander';
 import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
@@ -16,23 +16,24 @@ export const jobsOption = () =>
     return Number(text);
   });
 
-interface Options {
+interface Change {
+  /** Whether an input without lines is valid. */
   allowEmpty: boolean;
-  /** What the lines hold, for a message: phone numbers. */
+  /** What each line contains, in the plural, such as `phone numbers`. */
   noun: string;
-  /** Makes the change. Returns the number of lines that are not blank, and the line to report. */
-  run(files: InputFiles, onProgress: (progress: Progress) => void): Promise<{ lines: number; report: string }>;
+  /** Makes the change. Returns the number of lines that are not blank, and a summary to print. */
+  run(files: InputFiles, onProgress: (progress: Progress) => void): Promise<{ lines: number; summary: string }>;
 }
 
-/** Runs a change with the files `names` as its input. Reports on the standard streams, and sets the exit status. */
-export async function changeByFiles(names: string[], { allowEmpty, noun, run }: Options): Promise<void> {
-  const files = await openInputFiles(names);
+/** Makes a change from the lines of files. Reports on the standard streams, and sets the exit status. */
+export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, run }: Change): Promise<void> {
+  const files = await openInputFiles(fileNames);
   const bar = new ProgressBar(files.size);
   try {
-    const result = await run(files, (progress) => bar.show(progress)).finally(() => bar.stop());
-    await report(result.report);
-    if (result.lines > 0 || allowEmpty) return;
-    // Probably a mistake: the wrong file, or a program earlier in the pipe that failed.
+    const { lines, summary } = await run(files, (progress) => bar.show(progress)).finally(() => bar.stop());
+    await report(summary);
+    if (lines > 0 || allowEmpty) return;
+    // Probably a mistake: the wrong file, or a failed program earlier in the pipe.
     console.error(`no ${noun} in the input; pass --allow-empty if that is intended`);
   } catch (error) {
     if (!(error instanceof InputError)) throw error;
@@ -43,7 +44,7 @@ export async function changeByFiles(names: string[], { allowEmpty, noun, run }: 
 
 const FORMAT = '{phase} {bar} {percentage}%  {value} of {total} {unit}, {rate}/s, {eta_formatted} left';
 
-/** Returns a remaining time, which cli-progress gives as the text `INF` while it is unknown. */
+/** Formats the remaining time: a question mark, instead of `INF`, while it is unknown. */
 const formatTime: typeof cliProgress.Format.TimeFormat = (seconds, options, step) =>
   Number.isFinite(seconds) ? cliProgress.Format.TimeFormat(seconds, options, step) : '?';
 
@@ -53,11 +54,11 @@ class ProgressBar {
     { format: FORMAT, formatTime, stream: process.stderr, etaBuffer: 50 },
     cliProgress.Presets.rect,
   );
-  /** Bytes of the input; undefined if unknown. */
   readonly #size: number | undefined;
   #phase = '';
   #phaseStart = 0;
 
+  /** @param size the input's size in bytes, if known */
   constructor(size: number | undefined) {
     this.#size = size;
   }

@@ -17,14 +17,14 @@ export function addCheck(program: CommandWithExamples, stop: Stop): void {
     );
 }
 
-/** Reports the differences. Sets the exit status to 1 if they remain. */
-async function checkDatabase(database: Database, isRepairing: boolean): Promise<void> {
-  const differences = await deriveAll(database, { keep: isRepairing });
+/** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
+async function checkDatabase(database: Database, repair: boolean): Promise<void> {
+  const differences = await deriveAll(database, { keep: repair });
   for (const { count, what, examples } of differences) {
     const line = `${count} numbers ${what}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
-    if (isRepairing) await report(`repaired: ${line}`);
+    if (repair) await report(`repaired: ${line}`);
     else console.error(line);
   }
-  if (differences.length === 0 || isRepairing) await report('OK: the read model matches its sources');
+  if (differences.length === 0 || repair) await report('OK: the read model matches its sources');
   else process.exitCode = 1;
 }

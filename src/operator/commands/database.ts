@@ -12,11 +12,6 @@ import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/em
 import { Unfinished } from '../numbers/staging.js';
 import { abortable, type Stop } from './stop.js';
 
-interface Access {
-  /** Whether the command may create an empty embedded database if there is none yet. */
-  mayCreate?: boolean;
-}
-
 /**
  * Reads the settings from the environment, and warns on standard error of variables that look like misspelled settings.
  * Removes libpq's variables (`PG*`), which the driver and PostgreSQL's programs would read, too: DATABASE_URL alone
@@ -28,9 +23,14 @@ export function readSettings(): Config {
   return readConfig(process.env);
 }
 
+interface Access {
+  /** Whether an embedded database is created if there is none yet. */
+  mayCreate?: boolean;
+}
+
 /**
- * Runs `use` with the URL of the database, after naming it on standard error: DATABASE_URL, which may not be reachable
- * or migrated yet, or an embedded one that runs until `use` ends.
+ * Names the database on standard error, and runs `use` with its URL. That is DATABASE_URL, which may be unreachable or
+ * not migrated yet, or the URL of an embedded PostgreSQL, which runs until `use` ends.
  */
 export async function withDatabaseUrl(
   config: Config,
@@ -59,6 +59,7 @@ export async function withDatabaseUrl(
     const failure = new UserError(`The embedded PostgreSQL closed its connections; see ${embedded.log}`, {
       cause: error,
     });
+    // The message of Unfinished says how many numbers are done.
     throw error instanceof Unfinished ? new Unfinished(error.message, { cause: failure }) : failure;
   } finally {
     await embedded.close();
@@ -75,32 +76,22 @@ export async function withDatabase(url: string, use: (database: Database) => Pro
   }
 }
 
-/** Runs `use` with a pool for the database of the environment, once migrated. The first signal abandons it. */
+/** Runs `use` with a connection pool for the configured database, migrated. The first signal abandons it. */
 export function withConfiguredDatabase(stop: Stop, use: (database: Database) => Promise<void>): Promise<void> {
   return withMigratedUrl(readSettings(), stop, (url) => abortable(stop.requested, withDatabase(url, use)));
 }
 
-/**
- * Runs `use` likewise, and hands it the first signal so that it can report what it has done. The second abandons it.
- */
+/** Runs `use` as withConfiguredDatabase does, but hands it the first signal; only the second one abandons it. */
 export function withStoppableDatabase(
   stop: Stop,
   use: (database: Database, signal: AbortSignal) => Promise<void>,
   access?: Access,
 ): Promise<void> {
-  return withMigratedUrl(
-    readSettings(),
-    stop,
-    (url) =>
-      abortable(
-        stop.forced,
-        withDatabase(url, (database) => use(database, stop.requested)),
-      ),
-    access,
-  );
+  const run = (url: string) => withDatabase(url, (database) => use(database, stop.requested));
+  return withMigratedUrl(readSettings(), stop, (url) => abortable(stop.forced, run(url)), access);
 }
 
-/** Migrates the database, then runs `use` as {@link withDatabaseUrl} does. */
+/** Runs `use` as {@link withDatabaseUrl} does, after migrating the database. */
 export function withMigratedUrl(
   config: Config,
   stop: Stop,

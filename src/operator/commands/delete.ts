@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { UserError } from '../../userError.js';
 import { deleteNumbers } from '../numbers/delete.js';
-import { changeByFiles, jobsOption } from './changes.js';
+import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
 import { withStoppableDatabase } from './database.js';
 import type { Stop } from './stop.js';
@@ -26,19 +26,19 @@ export function addDelete(program: CommandWithExamples, stop: Stop): void {
       'echo +14155550123 | branded-phone-numbers delete',
       'branded-phone-numbers export --status unregistered | jq -r .phoneNumber | branded-phone-numbers delete',
     )
-    .action(async (names: string[], { allowEmpty = false, ...options }: Options) => {
-      const number = names.find((name) => /^\+?\d{7,15}$/.test(name) && !existsSync(name));
-      if (number) {
-        const example = `echo ${number} | branded-phone-numbers delete`;
+    .action(async (fileNames: string[], { allowEmpty = false, ...options }: Options) => {
+      const phoneNumber = fileNames.find((name) => /^\+?\d{7,15}$/.test(name) && !existsSync(name));
+      if (phoneNumber) {
+        const example = `echo ${phoneNumber} | branded-phone-numbers delete`;
         throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
       }
       await withStoppableDatabase(stop, (database, signal) =>
-        changeByFiles(names.length > 0 ? names : ['-'], {
+        changeFromFiles(fileNames.length > 0 ? fileNames : ['-'], {
           allowEmpty,
           noun: 'phone numbers',
           async run({ stream }, onProgress) {
             const { deleted, lines } = await deleteNumbers(database, stream, { ...options, signal, onProgress });
-            return { lines, report: `deleted ${deleted} numbers` };
+            return { lines, summary: `deleted ${deleted} numbers` };
           },
         }),
       );

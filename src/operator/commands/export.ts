@@ -32,7 +32,7 @@ export function addExport(program: CommandWithExamples, stop: Stop): void {
 }
 
 async function exportTo(file: string, database: Database, filter: Filter): Promise<void> {
-  const run = (writeLines: (lines: string) => Promise<void>) => exportNumbers(database, filter, writeLines);
-  const counts = await (file === '-' ? run(write) : writeWhole(file, run));
+  const exportBy = (writeLines: (lines: string) => Promise<void>) => exportNumbers(database, filter, writeLines);
+  const counts = await (file === '-' ? exportBy(write) : writeWhole(file, exportBy));
   console.error(`exported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`);
 }

@@ -13,23 +13,23 @@ const PIPE_CLOSED = 128 + 13;
 /** Runs the command. Reports a failure on standard error, and sets the exit status. */
 export async function runCommand(work: () => Promise<unknown>): Promise<void> {
   // Once no events are pending, Node exits silently with status 13, even if a promise is still awaited.
-  const onNothingLeft = () => {
+  const reportPendingWork = () => {
     console.error('exited with work still pending. This is a bug.');
     process.exitCode = 1;
   };
-  process.once('beforeExit', onNothingLeft);
+  process.once('beforeExit', reportPendingWork);
   try {
     await work();
   } catch (error) {
     reportFailure(error);
   } finally {
-    process.off('beforeExit', onNothingLeft);
+    process.off('beforeExit', reportPendingWork);
   }
 }
 
 function reportFailure(error: unknown): void {
   process.exitCode = 1;
-  // The reader of the pipe closed it, as head does: not a failure, so no message.
+  // The reader closed the pipe, as head does: no message, since this is normal.
   if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') process.exitCode = PIPE_CLOSED;
   else if (error instanceof Unfinished) {
     console.error(error.cause instanceof Stopped ? error.cause.message : explain(error.cause));
@@ -43,7 +43,7 @@ function reportFailure(error: unknown): void {
 /** OpenSSL's codes for a certificate that it does not trust, as Node names them. */
 const UNTRUSTED = /^(CERT_|CRL_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_CA$)/;
 
-/** How servers and poolers word a refused connection, and what to do about it. */
+/** Messages with which servers and poolers refuse a connection, and what to do about them. */
 const REFUSALS: readonly [RegExp, string][] = [
   [
     /^unsupported startup parameter/i,
@@ -56,7 +56,7 @@ const REFUSALS: readonly [RegExp, string][] = [
   ],
 ];
 
-/** Returns the error's messages, separated by commas: Node has one for each address of the host that it tried. */
+/** Returns the error's messages, separated by commas: one for each address of the host that Node tried. */
 export function reasonsOf(error: unknown): string {
   const cause = causeOf(error);
   const { errors = [cause] } = cause as { errors?: unknown[] };

@@ -13,16 +13,11 @@ const filters = [...parameters.values()].filter(({ name }) => !['nextCursor', 's
 export function addFilterOptions(command: Command): void {
   for (const { name, description = '', schema } of filters) {
     const { enum: choices = [] } = resolve(schema.items ?? schema);
-    const notes = [
-      firstSentence(description),
-      choices.length > 0 ? `One of ${choices.map((choice) => JSON.stringify(choice)).join(', ')}.` : '',
-      schema.type === 'array' ? 'Repeatable.' : '',
-    ];
-    command.option(
-      `${flagOf(name)} <value>`,
-      notes.filter(Boolean).join(' '),
-      (value: string, previous: string[] = []) => [...previous, value],
-    );
+    const sentences = [firstSentence(description)];
+    if (choices.length > 0) sentences.push(`One of ${choices.map((choice) => JSON.stringify(choice)).join(', ')}.`);
+    if (schema.type === 'array') sentences.push('Repeatable.');
+    const collect = (value: string, previous: string[] = []) => [...previous, value];
+    command.option(`${flagOf(name)} <value>`, sentences.join(' '), collect);
   }
 }
 

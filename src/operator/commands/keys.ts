@@ -23,7 +23,7 @@ export function addKeys(program: CommandWithExamples, stop: Stop): void {
     .option(
       '--expires <when>',
       'a time such as 2027-01-31T00:00:00Z, a date (midnight UTC), or days or hours from now: 90d, 12h',
-      timeOf,
+      parseTime,
     )
     .option('--json', 'print the key and its stored fields as one line of JSON')
     .examples(
@@ -74,7 +74,7 @@ interface CreateOptions {
   json?: true;
 }
 
-/** Creates a key. Rolls back if the key can't be printed, since nothing else shows it. */
+/** Creates a key and prints it. Rolls back if it can't be printed, because a key is shown only once. */
 async function create(database: Database, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
   for (const id of await unknownProfiles(database, businessProfile ?? [])) {
     // Not an error: the key may be created before the profile's first import.
@@ -111,12 +111,11 @@ function collectUuids(value: string, previous: string[] | undefined): string[] {
 }
 
 const HOUR_MS = 60 * 60 * 1000;
-const UNITS_MS: Record<string, number> = { h: HOUR_MS, d: 24 * HOUR_MS };
 
-/** Reads a time, a date or a duration from now; the database refuses a past time. */
-function timeOf(text: string): Date {
-  const [, count, unit = ''] = /^([1-9][0-9]{0,4})([hd])$/.exec(text) ?? [];
-  if (count) return new Date(Date.now() + Number(count) * (UNITS_MS[unit] ?? 0));
+/** Parses a time, a date, or a duration from now. The database rejects a past time. */
+function parseTime(text: string): Date {
+  const [, count, unit] = /^([1-9][0-9]{0,4})([hd])$/.exec(text) ?? [];
+  if (count) return new Date(Date.now() + Number(count) * (unit === 'd' ? 24 : 1) * HOUR_MS);
   const time = /^[-\d]{10}$/.test(text) ? `${text}T00:00:00Z` : text;
   if (!isTime(time)) {
     throw new InvalidArgumentError(

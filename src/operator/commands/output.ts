@@ -1,7 +1,7 @@
 /** Standard output. A command that can't write to it has failed. */
 import { UserError } from '../../userError.js';
 
-/** Writing to standard output failed. The code of its cause is EPIPE if the reader closed the pipe. */
+/** A failed write to standard output. Its cause has the code EPIPE if the reader closed the pipe. */
 export class OutputError extends UserError {}
 
 // The callback of write() gets each error, too; without a listener, the error would end the process first.
@@ -21,8 +21,7 @@ export function write(text: string): Promise<void> {
 }
 
 /**
- * Writes a line about what the command has done to standard output. If that fails, writes it to standard error, since
- * the changes stay, and the command fails.
+ * Writes a line about a finished change to standard output or, if that fails, to standard error.
  * @throws {OutputError} if it was not written to standard output
  */
 export async function report(line: string): Promise<void> {

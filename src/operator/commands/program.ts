@@ -1,5 +1,5 @@
 /** The program `branded-phone-numbers`. Each of its commands has a file in this folder. */
-import type { Command, OutputConfiguration } from 'commander';
+import type { Command } from 'commander';
 import { contract } from '../../contract.js';
 import { printable } from '../../messages/shorten.js';
 import { addCheck } from './check.js';
@@ -17,25 +17,17 @@ export function createProgram(stop: Stop): Command {
   const program = new CommandWithExamples('branded-phone-numbers')
     .description(contract.info.summary)
     .version(contract.info.version);
-  addServe(program, stop);
-  addMigrate(program, stop);
-  addImport(program, stop);
-  addExport(program, stop);
-  addDelete(program, stop);
-  addCheck(program, stop);
-  addKeys(program, stop);
+  for (const add of [addServe, addMigrate, addImport, addExport, addDelete, addCheck, addKeys]) add(program, stop);
   pointToHelp(program);
   return program;
 }
 
-/** Escapes invisible characters of arguments that an error message repeats. */
-const PRINTABLE: OutputConfiguration = {
-  outputError: (text, write) => write(text.replace(/.+/g, printable)),
-};
-
-/** Ends argument errors with a pointer to the help: the whole help would push the message off the screen. */
+/**
+ * Ends argument errors with a pointer to the help: the whole help would push the message off the screen. Escapes
+ * invisible characters of the arguments that a message repeats.
+ */
 function pointToHelp(command: Command, path = command.name()): void {
-  command.configureOutput(PRINTABLE);
+  command.configureOutput({ outputError: (text, write) => write(text.replace(/.+/g, printable)) });
   command.showHelpAfterError(`see ${path} --help`);
   for (const subcommand of command.commands) pointToHelp(subcommand, `${path} ${subcommand.name()}`);
 }

@@ -41,12 +41,12 @@ export function addServe(program: CommandWithExamples, stop: Stop): void {
     .action(async ({ demo = false }: { demo?: boolean }) => {
       const config = readSettings();
       let log: Log | undefined;
-      const use = async (url: string) => {
+      const serveDatabase = async (url: string) => {
         log = (await import('../../log.js')).openLog(config);
         await serve(config, stop, url, log, demo);
       };
       try {
-        await withDatabaseUrl(config, stop, use, { mayCreate: true });
+        await withDatabaseUrl(config, stop, serveDatabase, { mayCreate: true });
       } catch (error) {
         if (!(error instanceof Stopped)) log?.fatal(explain(error) as Error);
         throw error;
@@ -58,12 +58,15 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
   // Loaded here, since other commands start in half the time without it.
   const { startService } = await import('../../service/server.js');
   const service = await startService(config, url, log);
+  let hasWaited = false;
   const onObstacle = (obstacle: Obstacle) => {
+    hasWaited = true;
     log.warn({ detail: obstacle.detail }, obstacle.reason);
     service.setObstacle(obstacle);
   };
   const start = async () => {
-    if (await prepare(config, stop, url, demo, onObstacle)) log.info('PostgreSQL can be used: starting');
+    await prepare(config, stop, url, demo, onObstacle);
+    if (hasWaited) log.info('PostgreSQL is available: starting');
     // Only a warning: the service starts even if the query fails.
     for (const line of await findForeignRoles(url).catch(() => [])) log.warn(printable(line));
     await service.begin();
@@ -86,7 +89,6 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
 /**
  * Migrates the database, and imports the demo data if `demo` is set. Retries until that succeeds, except with an
  * embedded database, which is already running. Calls `onObstacle` whenever the reason for waiting changes.
- * @returns whether it had to wait
  * @throws if waiting can't help, such as for a wrong password
  */
 async function prepare(
@@ -95,8 +97,8 @@ async function prepare(
   url: string,
   demo: boolean,
   onObstacle: (obstacle: Obstacle) => void,
-): Promise<boolean> {
-  let reason: string | undefined;
+): Promise<void> {
+  let lastReason: string | undefined;
   let isEmpty: boolean | undefined;
   for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: stop.requested })) {
     try {
@@ -109,17 +111,17 @@ async function prepare(
           if (isEmpty) await importFiles(database, [DEMO], { signal: stop.requested });
         });
       }
-      return reason !== undefined;
+      return;
     } catch (error) {
       const obstacle = config.DATABASE_URL === undefined ? undefined : obstacleOf(error);
       if (!obstacle) throw error;
-      if (obstacle.reason !== reason) onObstacle(obstacle);
-      reason = obstacle.reason;
+      if (obstacle.reason !== lastReason) onObstacle(obstacle);
+      lastReason = obstacle.reason;
     }
   }
 }
 
-/** Returns what the start waits for after `error`, or undefined if waiting can't help. */
+/** Returns what to wait for after a failed start, or undefined if waiting can't help. */
 function obstacleOf(error: unknown): Obstacle | undefined {
   if (error instanceof OutdatedReplica) {
     return { reason: 'waiting until the primary is migrated and DATABASE_URL has caught up', detail: error.message };
@@ -130,7 +132,7 @@ function obstacleOf(error: unknown): Obstacle | undefined {
   if (code === NO_DATABASE) return { reason: 'waiting until the database that DATABASE_URL names is created', detail };
   if (isConnectionBroken(error)) return { reason: 'waiting until PostgreSQL can be reached', detail };
   const isTransient = code === READ_ONLY || (TEMPORARY_FAILURE.test(code) && !LOGIN_REFUSED.test(code));
-  return isTransient ? { reason: 'waiting until PostgreSQL can do what the start needs', detail } : undefined;
+  return isTransient ? { reason: 'waiting until a temporary failure of PostgreSQL has passed', detail } : undefined;
 }
 
 /** PostgreSQL's codes for a wrong password, an unknown role, and a rule of pg_hba.conf. */

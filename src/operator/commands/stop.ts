@@ -24,7 +24,7 @@ export class Stopped extends Error {
   }
 }
 
-/** Both are aborted with {@link Stopped} as the reason. */
+/** The signals as AbortSignals, whose reason is {@link Stopped}. */
 export interface Stop {
   /** Aborted by the first signal. */
   requested: AbortSignal;
@@ -32,7 +32,7 @@ export interface Stop {
   forced: AbortSignal;
 }
 
-/** Handles the process's signals from now on, instead of Node. */
+/** Replaces Node's handling of the signals. */
 export function listenForSignals(): Stop {
   const [first, second] = [new AbortController(), new AbortController()];
   let lastSignalAt = Number.NEGATIVE_INFINITY;

@@ -34,9 +34,9 @@ export async function expectOneStart(seconds: number): Promise<void> {
     service.stop();
     expect(await service.end()).toBe(0);
     const log = service.out.stdout.split('\n').flatMap((line) => (line.startsWith('{') ? JSON.parse(line).msg : []));
-    expect(log.filter((line) => /^waiting until|^PostgreSQL can be used|^listening/.test(line))).toEqual([
+    expect(log.filter((line) => /^waiting until|^PostgreSQL is available|^listening/.test(line))).toEqual([
       'waiting until PostgreSQL can be reached',
-      'PostgreSQL can be used: starting',
+      'PostgreSQL is available: starting',
       expect.stringMatching(/^listening on/),
     ]);
   } finally {
