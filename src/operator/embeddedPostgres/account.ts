@@ -1,6 +1,4 @@
-/**
- * The user that PostgreSQL's programs run as: the current one, or another instead of root, which PostgreSQL rejects.
- */
+/** The user that runs PostgreSQL's programs: the current user or, because PostgreSQL rejects root, another one. */
 import { spawn } from 'node:child_process';
 import { addAbortListener, once } from 'node:events';
 import { statSync } from 'node:fs';
@@ -9,16 +7,16 @@ import { type Programs, unusable } from './programs.js';
 
 export interface Account {
   environment: Record<string, string>;
-  /** The user that owns the data and runs the programs, if we are root. */
+  /** Set if we are root: the user that owns the data and runs the programs. */
   owner?: { uid: number; gid: number };
-  /** The command and arguments that run a program as the owner, if `spawn` can't; else empty. */
+  /** A command that runs a program as the owner if `spawn` can't, with its arguments; otherwise empty. */
   prefix: string[];
 }
 
 /** The user `nobody` of Linux. */
 const NOBODY = { uid: 65_534, gid: 65_534 };
 
-/** @throws {UserError} if another user owns the data in `home`, unless we are root */
+/** Throws a UserError if another user owns the data in `home`, unless we are root. */
 export function requireOwner(home: string): void {
   const self = process.getuid?.(); // undefined on Windows
   const stats = statSync(home, { throwIfNoEntry: false });
@@ -37,8 +35,8 @@ export async function accountFor(home: string, { postgres, environment }: Progra
     () => false,
   );
   if (hasAccess) return account;
-  // A folder above the data or the programs, such as /root, is closed to other users. CAP_DAC_OVERRIDE opens it, which
-  // `spawn` cannot grant. Without no_setuid_fixup, access(2) would ignore it.
+  // The owner can't enter a parent folder, such as /root. The capability CAP_DAC_OVERRIDE permits that, but `spawn`
+  // can't grant it. Without no_setuid_fixup, access(2) would ignore the capability.
   const capability = ['--inh-caps=+dac_override', '--ambient-caps=+dac_override', '--securebits=+no_setuid_fixup'];
   return { ...account, prefix: ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups', ...capability] };
 }

@@ -14,8 +14,8 @@ const POLL_INTERVAL_MS = 20;
 /** The size in bytes above which the log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
 /**
- * The port in the socket's name, which is not a TCP port. Version 1.0.0 would send the password to this TCP port, on
- * which only root can listen.
+ * The port in the socket's name. No server listens on the TCP port with this number, but version 1.0.0 sends it the
+ * password, so it is one on which only root can listen.
  */
 const SOCKET_PORT = 1;
 const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;
@@ -27,7 +27,7 @@ const PORTS = [49_152, 65_536] as const;
 /** Matches failures that pass: another process was faster or has the port, or children of a killed server still run. */
 const TRANSIENT_FAILURE = /postmaster\.pid|could not create any TCP|shared memory block .* still in use/;
 
-/** A cluster, with what it takes to start its server and connect to it. */
+/** A cluster, and what is needed to start its server and connect to it. */
 export interface Cluster {
   /**
    * The folder of `data`, `password`, `log` and the socket, which only its owner can enter. Programs run in it and get
@@ -74,29 +74,29 @@ export async function removeDrafts(home: string): Promise<void> {
 
 const draftOf = (home: string) => `${home}.initdb-`;
 
-/** Returns the URL of a database on a server, which may not be running yet. */
-export type Server = (database: string) => string;
+/** Returns the URL of a database. */
+export type UrlOf = (database: string) => string;
 
 /**
- * Returns the server on a Unix socket in the cluster's folder, where no other user can impersonate it; undefined if the
- * socket's path is too long, and on Windows, where Node has no Unix sockets.
+ * Returns the URLs of databases on a Unix socket in the cluster's folder, where no other user can impersonate the
+ * server; undefined if the socket's path is too long, and on Windows, where Node has no Unix sockets.
  */
-export function socketServer({ home, password }: Cluster): Server | undefined {
+export function socketUrls({ home, password }: Cluster): UrlOf | undefined {
   const isUsable = process.platform !== 'win32' && Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES;
   if (!isUsable) return undefined;
   const host = encodeURIComponent(home);
   return (database) => `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
 }
 
-/** Returns the server on a port of 127.0.0.1 if its process runs: after a crash, another user may have the port. */
-export async function tcpServer(cluster: Cluster): Promise<Server | undefined> {
+/** Returns the URLs on a port of 127.0.0.1 if the server runs: after a crash, another user may have taken the port. */
+export async function tcpUrls(cluster: Cluster): Promise<UrlOf | undefined> {
   const { pid, port } = await lastPostmaster(cluster);
   if (!port || port === SOCKET_PORT || !sendSignal(0, pid)) return undefined;
   const authority = `postgres:${cluster.password}@127.0.0.1:${port}`;
   return (database) => `postgres://${authority}/${database}?require_auth=scram-sha-256`;
 }
 
-/** Returns the process id and port in the lock file: of the running server, or of the last one if it was killed. */
+/** Returns the process id and port in the lock file, which a killed server leaves behind. */
 async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: number }> {
   const [pid, , , port] = (await readFile(lockFileOf(home), 'utf8').catch(() => '')).split('\n');
   return { pid: Number(pid), port: Number(port) };
@@ -120,8 +120,8 @@ export async function startServer(cluster: Cluster, stop: AbortSignal) {
   // The socket's folder is relative to `data`, in which the server runs.
   const onSocket = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=.. -c unix_socket_permissions=0700`;
   const onPort = `-p ${randomInt(...PORTS)} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
-  const options = socketServer(cluster) ? onSocket : onPort;
-  // After a crash, it may name an unrelated process, and prevent the start. postmaster.pid is lock enough.
+  const options = socketUrls(cluster) ? onSocket : onPort;
+  // After a crash, the socket's lock file may name an unrelated process and prevent the start; postmaster.pid suffices.
   await rm(join(home, `${SOCKET}.lock`), { force: true });
   try {
     await run(account, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
@@ -156,12 +156,12 @@ export async function stopServer(cluster: Cluster, hurry: AbortSignal): Promise<
   const { pid } = await lastPostmaster(cluster);
   // Checks both: in a container without init, a zombie process remains; after a kill -9, the lock file does.
   const isGone = async () => (await lastPostmaster(cluster)).pid !== pid || !sendSignal(0, pid);
-  const stopBy = async (signal: NodeJS.Signals, timeoutMs: number, isHurried = () => false) => {
+  const stopBy = async (signal: NodeJS.Signals, timeoutMs: number, abort?: AbortSignal) => {
     sendSignal(signal, pid);
     const deadline = Date.now() + timeoutMs;
-    while (Date.now() < deadline && !isHurried() && !(await isGone())) await sleep(POLL_INTERVAL_MS);
+    while (Date.now() < deadline && !abort?.aborted && !(await isGone())) await sleep(POLL_INTERVAL_MS);
   };
-  await stopBy('SIGINT', FAST_STOP_TIMEOUT_MS, () => hurry.aborted);
+  await stopBy('SIGINT', FAST_STOP_TIMEOUT_MS, hurry);
   if (!(await isGone())) await stopBy('SIGQUIT', IMMEDIATE_STOP_TIMEOUT_MS);
 }
 

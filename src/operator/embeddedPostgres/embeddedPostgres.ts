@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../../database/errors.js';
 import { accountFor, requireOwner } from './account.js';
-import { type Cluster, initialize, removeDrafts, socketServer, startServer, stopServer, tcpServer } from './cluster.js';
+import { type Cluster, initialize, removeDrafts, socketUrls, startServer, stopServer, tcpUrls } from './cluster.js';
 import { installedPrograms, messageOf, unusable } from './programs.js';
 import { openSession, type Session } from './session.js';
 
@@ -20,7 +20,7 @@ const START_TIMEOUT_SECONDS = 60;
 /** Milliseconds after which a failure that usually passes is reported. */
 const TRANSIENT_FAILURE_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
-/** The error codes if no server of ours listens: connection refused, no socket, or another program on the port. */
+/** Error codes if the server is not running: connection refused, no socket, or another program on the port. */
 const NOT_RUNNING = /^(ECONNREFUSED|ENOENT|SCRAM_NOT_OFFERED)$/;
 
 /**
@@ -53,10 +53,7 @@ export async function openEmbeddedPostgres(
     url: session.url,
     /** The path of its log. */
     log: cluster.log,
-    /**
-     * Leaves, and stops PostgreSQL if no other process uses it. Takes 21 s if PostgreSQL hangs. Can be called
-     * repeatedly.
-     */
+    /** Stops PostgreSQL unless other processes use it. Takes 21 s if PostgreSQL hangs. Can be called repeatedly. */
     close: () => (closed ??= leave()),
   };
 }
@@ -88,20 +85,20 @@ async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluste
 /** Returns a session on the server, which is started first if none accepts connections. */
 async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
-  let firstFailure = Number.POSITIVE_INFINITY;
+  let failingSince: number | undefined;
   for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
-    const server = socketServer(cluster) ?? (await tcpServer(cluster));
+    const urlOf = socketUrls(cluster) ?? (await tcpUrls(cluster));
     try {
-      if (server) return await openSession(server);
+      if (urlOf) return await openSession(urlOf);
     } catch (error) {
-      obstacle = error; // it may be starting or stopping, or another process may be creating the database
+      obstacle = error; // the server may be starting or stopping, or another process may be creating the database
     }
     stop.throwIfAborted();
-    if (!server || NOT_RUNNING.test(codeOf(obstacle))) {
+    if (!urlOf || NOT_RUNNING.test(codeOf(obstacle))) {
       obstacle = await startServer(cluster, stop);
-      if (obstacle && socketServer(cluster) && (await stopOldServer(cluster))) continue;
-      firstFailure = obstacle ? Math.min(firstFailure, Date.now()) : Number.POSITIVE_INFINITY;
-      if (Date.now() - firstFailure > TRANSIENT_FAILURE_MS) throw obstacle;
+      if (obstacle && socketUrls(cluster) && (await stopOldServer(cluster))) continue;
+      failingSince = obstacle ? (failingSince ?? Date.now()) : undefined;
+      if (failingSince !== undefined && Date.now() - failingSince > TRANSIENT_FAILURE_MS) throw obstacle;
     }
     if (Date.now() > deadline) {
       throw unusable(`does not respond (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
@@ -115,8 +112,8 @@ async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session>
  * @throws {UserError} if a process uses it
  */
 async function stopOldServer(cluster: Cluster): Promise<boolean> {
-  const server = await tcpServer(cluster);
-  const session = server && (await openSession(server).catch(() => undefined));
+  const urlOf = await tcpUrls(cluster);
+  const session = urlOf && (await openSession(urlOf).catch(() => undefined));
   if (!session) return false;
   try {
     if (!(await session.leave()))

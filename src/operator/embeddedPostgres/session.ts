@@ -6,9 +6,9 @@ import postgres from 'postgres';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
 import { createSockets } from '../../database/sockets.js';
 import { withDeadline } from '../../deadline.js';
-import type { Server } from './cluster.js';
+import type { UrlOf } from './cluster.js';
 
-/** The names of the database and of the sessions' states, which all versions that share a folder must agree on. */
+/** The names of the database and of sessions by state. All versions that share a folder must use the same ones. */
 const DATABASE = 'branded_phone_numbers';
 const USING = 'branded-phone-numbers user';
 const LEAVING = 'branded-phone-numbers leaving';
@@ -17,12 +17,12 @@ const RESPONSE_TIMEOUT_MS = 5_000;
 export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /**
- * Opens a session on the server, and creates the database if it does not exist.
+ * Opens a session, and creates the database if it does not exist.
  * @throws the driver's error, or an error if another process is stopping the server
  */
-export async function openSession(server: Server) {
-  let isUsing = false;
-  const address = parseDatabaseUrl(server('postgres'));
+export async function openSession(urlOf: UrlOf) {
+  let isJoined = false;
+  const address = parseDatabaseUrl(urlOf('postgres'));
   const sockets = createSockets(address, 0);
   const sql = postgres({
     ...(address.options as postgres.Options<Record<string, never>>),
@@ -36,7 +36,7 @@ export async function openSession(server: Server) {
     connection: { application_name: USING },
     onnotice: () => {},
     // Reconnects: if one of its processes crashes, PostgreSQL closes all sessions and continues.
-    onclose: () => isUsing && sql`SELECT`.catch(() => {}),
+    onclose: () => isJoined && sql`SELECT`.catch(() => {}),
   } as postgres.Options<Record<string, never>>);
   const end = () => sql.end({ timeout: 0 });
   const hasOther = async (name: string) =>
@@ -52,30 +52,30 @@ export async function openSession(server: Server) {
   try {
     // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So
     // at least one of the two sees the other.
-    if (await inTime(hasOther(LEAVING))) throw new Error('another process is stopping it');
-    await inTime(createDatabase());
-    isUsing = true;
+    if (await withTimeout(hasOther(LEAVING))) throw new Error('another process is stopping it');
+    await withTimeout(createDatabase());
+    isJoined = true;
   } catch (error) {
     await end();
     throw error;
   }
   return {
     /** The URL of the database. */
-    url: server(DATABASE),
+    url: urlOf(DATABASE),
     /**
      * Marks this process as leaving. Returns whether no other process uses PostgreSQL, so that it has to be stopped.
      */
     leave() {
-      isUsing = false;
+      isJoined = false;
       // A server that does not respond is of no use to other processes either.
-      return inTime(isLast()).catch(() => true);
+      return withTimeout(isLast()).catch(() => true);
     },
     end,
   };
 }
 
 /** Settles as `query` does, or rejects after `RESPONSE_TIMEOUT_MS`. */
-function inTime<T>(query: PromiseLike<T>): Promise<T> {
+function withTimeout<T>(query: PromiseLike<T>): Promise<T> {
   return withDeadline(
     query,
     RESPONSE_TIMEOUT_MS,
