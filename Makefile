@@ -2,14 +2,14 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Installed once for each state of the lock file, in the same way by every npm: npm 12 runs no install scripts of packages,
-# and none is needed (src/operator/embeddedPostgres/programs.ts), so package.json has no `allowScripts`.
+# Installs the packages when the lock file has changed. No install script of a package is needed
+# (src/operator/embeddedPostgres/programs.ts). npm 12 runs none, and --ignore-scripts makes every npm install the same.
 INSTALLED := node_modules/.installed
 $(INSTALLED): package-lock.json package.json
 	npm ci --ignore-scripts
 	@touch $@
 
-# Built once for each state of the sources.
+# Builds the command when a source has changed.
 BUILT := dist/.built
 $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src generated/types -name '*.ts')
 	rm -rf dist
@@ -17,7 +17,7 @@ $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src genera
 	@chmod +x dist/src/main.js
 	@touch $@
 
-# The generator is a Java program. Without Java, it fails with minified source as its message.
+# The generator is a Java program. If there is no Java, it prints its own minified source.
 NEED_JAVA = @java -version >/dev/null 2>&1 || { echo 'Java 11 or later is needed; install it (Debian: apt install default-jre-headless; macOS: brew install openjdk)' >&2; exit 1; }
 
 .PHONY: help start dev build test test-soak check format generate clean
