@@ -19,7 +19,8 @@ export type Log = ReturnType<typeof openLog>;
 /** Opens the log. Lines that can't be written, as to a closed terminal or a full disk, are lost, and the service continues. */
 export function openLog({ LOG_LEVEL }: Pick<Config, 'LOG_LEVEL'>) {
   const options = { level: LOG_LEVEL };
-  const output = fstatSync(process.stdout.fd);
+  // Not `process.stdout.fd`, which a worker thread does not have (bench/served.js).
+  const output = fstatSync(1);
   if (output.isFIFO() || output.isSocket()) {
     const onLost = (lostLines: number) => log.warn({ lostLines }, 'log lines lost: their reader is too slow');
     const log = pino(options, streamToPipe(onLost));
