@@ -1,6 +1,7 @@
 /**
  * `make bench-compare BEFORE=folder`: requests a second of the first page beside a bare server and beside another version,
- * which was built in that folder; each version has imported the same numbers. Prints them relative to each of the three.
+ * which was built in that folder; each version has imported the same numbers. Prints them relative to each of the three;
+ * and the time of a page in both versions if PostgreSQL and Redis are 1 ms away.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
@@ -9,6 +10,7 @@ import postgres from 'postgres';
 import { packageFolder } from '../src/packageFolder.js';
 import { writeNumbers } from '../test/support/generatedNumbers.js';
 import { startPostgres } from '../test/support/postgresServer.js';
+import { compareWithRemoteStores } from './remoteStores.js';
 import { RESULTS, throughputTable } from './report.js';
 import { BARE, measureThroughput, OURS, OURS_UNLIMITED } from './throughput.js';
 
@@ -33,6 +35,12 @@ try {
   const ours = compared.map((each) => ({ ...each, canMix: false }));
   const throughput = await measureThroughput(url, [BARE, ...ours, ...others]);
   for (const base of [BARE, ...others]) console.log(`${throughputTable([{ version, throughput }], base.name)}\n`);
+  const { command, environment } = OURS;
+  const versions = [
+    { name: 'before', command: [mainOf(resolve(BEFORE)), 'serve'], environment: { ...environment, DATABASE_URL } },
+    { name: 'now', command, environment: { ...environment, DATABASE_URL: url } },
+  ];
+  console.log(await compareWithRemoteStores(versions));
 } finally {
   await server.remove();
 }
