@@ -74,9 +74,9 @@ export function parseDatabaseUrl(url: string) {
   const database = decodeName(path) || user;
   const isSocket = host.startsWith('/');
   // As in libpq, Unix domain sockets never use TLS.
-  const ssl = isSocket ? false : tlsOf(host, parsed);
+  const tls = isSocket ? undefined : tlsOf(host, parsed);
   const requiresScram = parsed.require_auth !== undefined;
-  if (requiresScram && (parsed.require_auth !== 'scram-sha-256' || ssl)) {
+  if (requiresScram && (parsed.require_auth !== 'scram-sha-256' || tls)) {
     throw new Error(
       'may only have require_auth=scram-sha-256, and only without TLS; with TLS, use sslmode=verify-full',
     );
@@ -84,6 +84,8 @@ export function parseDatabaseUrl(url: string) {
   return {
     hostname: host,
     requiresScram,
+    /** How to open TLS connections; undefined if there is no TLS. */
+    tls,
     endpoint: isSocket ? { path: `${host}/.s.PGSQL.${port}` } : { host, port },
     /** The address without its user, password and parameters, for output. */
     shown: isSocket
@@ -97,8 +99,9 @@ export function parseDatabaseUrl(url: string) {
       // A function, because the driver would take an empty string for no password at all.
       pass: () => parsed.password ?? '',
       database,
-      ssl,
-      sslnegotiation: parsed.sslnegotiation === 'direct' ? 'direct' : null,
+      // The pool's sockets open TLS (src/database/sockets.ts).
+      ssl: false,
+      sslnegotiation: null,
       prepare: parsed.prepare !== 'false',
       ...(parsed.options && { connection: { options: parsed.options } }),
     },
@@ -170,8 +173,24 @@ function systemUser(): string {
   }
 }
 
-function tlsOf(host: string, { ssl, sslmode }: Parsed): ConnectionOptions | 'prefer' | false {
-  if (sslmode === 'prefer') return 'prefer';
-  // Without a name, Node would compare the certificate with "localhost".
-  return ssl ? { host, servername: isIP(host) ? undefined : host, ...(ssl as ConnectionOptions) } : false;
+interface Tls {
+  /** Whether a server that does not support TLS is rejected. */
+  isRequired: boolean;
+  /** Whether TLS starts without a request that asks whether the server supports it. */
+  isDirect: boolean;
+  options: ConnectionOptions;
+}
+
+function tlsOf(host: string, { ssl, sslmode, sslnegotiation }: Parsed): Tls | undefined {
+  const isRequired = sslmode !== 'prefer';
+  if (isRequired && !ssl) return undefined;
+  const isDirect = sslnegotiation === 'direct';
+  const options: ConnectionOptions = {
+    // Without a name, Node would compare the certificate with "localhost".
+    host,
+    servername: isIP(host) ? undefined : host,
+    ...(isDirect && { ALPNProtocols: ['postgresql'] }),
+    ...(isRequired ? (ssl as ConnectionOptions) : { rejectUnauthorized: false }),
+  };
+  return { isRequired, isDirect, options };
 }

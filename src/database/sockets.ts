@@ -4,19 +4,25 @@
  * dead. The rest of the pool probably is, too, so all sockets are destroyed, and their statements can be retried.
  */
 import { Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import type { DatabaseAddress } from '../config/databaseAddress.js';
 import { requireScram } from './authentication.js';
 
 const CHECK_INTERVAL_MS = 100;
 /** The delay that the server and the network may add to a statement's time limit. */
 const RESPONSE_MARGIN_MS = 500;
-/** The server's response to a TLS request if it does not support TLS: N. */
-const NO_TLS = 0x4e;
+/** The message SSLRequest, and the server's responses (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-SSL). */
+const TLS_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
+const [TLS_SUPPORTED, TLS_NOT_SUPPORTED] = ['S', 'N'];
+/** The longest time for a connection to be opened and for the response to TLS_REQUEST. */
+const TLS_REQUEST_TIMEOUT_MS = 1500;
 /** How long the connections of a closed pool may take to end on their own. */
 const CLOSE_TIMEOUT_MS = 200;
 
 /** A socket's activity as of the latest check. */
 interface Activity {
+  /** The socket that the driver uses: one that encrypts with TLS, or this one. */
+  used: Socket;
   bytesRead: number;
   bytesWritten: number;
   /** Whether a response is pending: unknown if bytes were both sent and received between two checks. */
@@ -30,7 +36,7 @@ interface Activity {
  * sockets are not detected.
  */
 export function createSockets(
-  { hostname, endpoint, requiresScram, options }: DatabaseAddress,
+  { hostname, endpoint, requiresScram, tls, options: { port } }: DatabaseAddress,
   statementTimeout: number,
 ) {
   const sockets = new Map<Socket, Activity>();
@@ -56,58 +62,92 @@ export function createSockets(
   /** Returns whether an open socket in one of these states has been silent for too long. */
   function isAnyOverdue(...states: Activity['state'][]): boolean {
     return [...sockets].some(
-      ([{ destroyed }, { state, silentChecks }]) =>
-        !destroyed && silentChecks >= maxSilentChecks && states.includes(state),
+      ([, { used, state, silentChecks }]) =>
+        !used.destroyed && silentChecks >= maxSilentChecks && states.includes(state),
     );
   }
 
   /** Destroys all sockets: running statements reject with CONNECTION_CLOSED; the next one opens a new connection. */
   function reconnect(): void {
-    for (const socket of sockets.keys()) socket.destroy();
+    for (const { used } of sockets.values()) used.destroy();
   }
 
-  const fail = (socket: Socket, code: string, message: string) =>
-    socket.destroy(Object.assign(new Error(`PostgreSQL at ${hostname} ${message}`), { code }));
+  const failure = (code: string, message: string) =>
+    Object.assign(new Error(`PostgreSQL at ${hostname} ${message}`), { code });
+
+  /**
+   * Starts TLS on a new socket, and returns the socket that encrypts; `socket` itself if TLS is neither supported nor
+   * required. postgres.js could do this, but it keeps the encrypting socket to itself. If the socket below is destroyed
+   * during a write, Node emits `close` and then an error, which no listener handles, and the driver's queries hang.
+   */
+  async function startTls(socket: Socket, { isRequired, isDirect, options }: NonNullable<typeof tls>): Promise<Socket> {
+    if (!isDirect) {
+      socket.write(TLS_REQUEST);
+      const response = String(await firstBytesOf(socket));
+      if (response === TLS_NOT_SUPPORTED && !isRequired) return socket;
+      if (response !== TLS_SUPPORTED) {
+        throw failure('TLS_NOT_OFFERED', 'does not support TLS, but sslmode in DATABASE_URL requires it');
+      }
+    }
+    return connectTls({ ...options, socket });
+  }
+
+  function firstBytesOf(socket: Socket): Promise<Buffer> {
+    const timedOut = () => socket.destroy(failure('CONNECT_TIMEOUT', 'does not respond'));
+    const timer = setTimeout(timedOut, TLS_REQUEST_TIMEOUT_MS);
+    const bytes = new Promise<Buffer>((resolve, reject) => {
+      socket.once('data', resolve).once('error', reject);
+      socket.once('close', () => reject(failure('CONNECTION_CLOSED', 'closed the connection')));
+    });
+    return bytes.finally(() => clearTimeout(timer));
+  }
 
   return {
     /** Milliseconds after which a response is overdue. */
     responseLimitMs,
-    /** Opens a socket, as the option `socket` of postgres.js requires. */
+    /**
+     * Opens a socket, as the option `socket` of postgres.js requires. Never rejects, because the driver would then never
+     * use this connection of the pool again: a socket that can't be opened emits the reason.
+     */
     async open(): Promise<Socket> {
       const socket = new Socket().setNoDelay(true);
-      // A listener would not find closed sockets: for TLS, postgres.js removes all listeners.
-      for (const old of sockets.keys()) if (old.destroyed) sockets.delete(old);
-      sockets.set(socket, { bytesRead: 0, bytesWritten: 0, state: 'idle', silentChecks: 0 });
+      for (const [old, { used }] of sockets) if (used.destroyed) sockets.delete(old);
+      const activity: Activity = { used: socket, bytesRead: 0, bytesWritten: 0, state: 'idle', silentChecks: 0 };
+      sockets.set(socket, activity);
       // postgres.js waits before it reconnects only if the last connection ended with an error.
       socket.once('end', () => {
-        if (socket.bytesRead === 0) fail(socket, 'CONNECTION_CLOSED', 'closes its connections without a response');
+        if (socket.bytesRead > 0) return;
+        socket.destroy(failure('CONNECTION_CLOSED', 'closes its connections without a response'));
       });
       // postgres.js would send the password in any form that the server requests, even in clear text.
       if (requiresScram) {
         const message = 'does not authenticate by SCRAM, but require_auth in DATABASE_URL requires it';
-        requireScram(socket, () => fail(socket, 'SCRAM_NOT_OFFERED', message));
+        requireScram(socket, () => socket.destroy(failure('SCRAM_NOT_OFFERED', message)));
       }
-      // postgres.js would start TLS even if the server refuses it.
-      if ('ssl' in options && typeof options.ssl === 'object') {
-        socket.once('data', ([response]: Buffer) => {
-          if (response !== NO_TLS) return;
-          fail(socket, 'TLS_NOT_OFFERED', 'does not support TLS, but sslmode in DATABASE_URL requires it');
-        });
+      if (isClosed) {
+        destroySoon(socket);
+      } else {
+        socket.connect(endpoint);
+        if (tls) activity.used = await startTls(socket, tls).catch((reason) => destroySoon(new Socket(), reason));
       }
-      if (isClosed) setImmediate(() => socket.destroy());
-      else socket.connect(endpoint);
-      return Object.assign(socket, { host: hostname, port: options.port });
+      return Object.assign(activity.used, { host: hostname, port });
     },
     reconnect,
     /** Reconnects if a socket that may be awaiting a response is silent. Call this if a response is overdue. */
     reconnectIfSilent(): void {
       if (isAnyOverdue('awaiting', 'unknown')) reconnect();
     },
-    /** Destroys the open sockets shortly after the pool has ended: at once, TLS would emit an unhandled error. */
+    /** Destroys the sockets that are still open shortly after the pool has ended. */
     close(): void {
       isClosed = true;
       clearInterval(checks);
       setTimeout(reconnect, CLOSE_TIMEOUT_MS).unref();
     },
   };
+}
+
+/** Destroys a socket after the driver has added its listeners. */
+function destroySoon(socket: Socket, reason?: Error): Socket {
+  setImmediate(() => socket.destroy(reason));
+  return socket;
 }

@@ -110,6 +110,20 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     expect(stderr.trim().split('\n')).toHaveLength(1);
   });
 
+  it('rejects statements if the connections are cut while they are sent, and then connects again', async () => {
+    const database = openDatabase(urlOf('ip', '127.0.0.1', 'sslmode=require'));
+    const select = () => Promise.allSettled(Array.from({ length: 10 }, () => database.$client`SELECT 1`));
+    await select();
+    const cut = select();
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+    database.sockets.reconnect();
+    const outcomes = (await cut) as PromiseRejectedResult[];
+    expect(outcomes.map(({ reason }) => reason?.code)).toEqual(Array(10).fill('CONNECTION_CLOSED'));
+    const [first] = await select();
+    expect(first?.status).toBe('fulfilled');
+    await closeDatabase(database, 0);
+  });
+
   it('is required by a server, and a command that does not use it says how to turn it on', async () => {
     const url = servers.ip.url.replace('postgres@', 'encrypted@');
     const run = (DATABASE_URL: string) => runProgram(['migrate'], '', { environment: { DATABASE_URL } });
