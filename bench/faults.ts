@@ -1,223 +1,217 @@
 /**
- * Fills the fault table of docs/operations.md: the built service under each fault, with a steady load of many clients
- * whose every response is compared with the right one; and under ten times its capacity. `make fault-table`. With words as
- * arguments, only the faults whose names contain one of them are tried, and printed but not written.
+ * `make fault-table`: runs the built service under each fault and under ten times its capacity, compares each response with
+ * the expected one, and writes the table of docs/operations.md. `node --import tsx bench/faults.ts word…` runs only the
+ * faults whose names contain one of the words, and only prints their rows.
  */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { cpus } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
-import { migrateDatabase } from '../src/database/migrations.js';
 import { brandedPhoneNumbers, businessProfiles } from '../src/database/schema.js';
-import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
 import { connectTo } from '../test/support/connection.js';
-import { listeningUrl } from '../test/support/listeningUrl.js';
+import { type Server, startServer } from '../test/support/measuredServer.js';
 import { type OtherClients, useUpConnections } from '../test/support/otherClients.js';
 import { startPostgres } from '../test/support/postgresServer.js';
 import { hasRedis, startRedis } from '../test/support/redis.js';
-import { openToxicProxy } from '../test/support/toxicProxy.js';
-import { type Overload, overload } from './overload.js';
+import { openToxicProxy, type ToxicProxy } from '../test/support/toxicProxy.js';
+import { machine, table, writeSections } from './document.js';
+import { overload } from './overload.js';
+import { MAIN, runCommand } from './program.js';
+
+type Behaviour = Parameters<ToxicProxy['behave']>[0];
 
 const PAGE = '/v1/brandedPhoneNumbers?size=5';
 const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
-/** Requests a second, and milliseconds before, in and after the fault. */
-const RATE = 50;
-const BEFORE = 1500;
-const IN = 4000;
-const AFTER = 4000;
-/** Seconds of the overload. */
-const FLOOD = 60;
+const REQUESTS_PER_SECOND = 50;
+/** Clients that send these requests in turn, well below their limits. */
+const CLIENTS = 30;
+/** How long requests are sent before, during and after the fault. */
+const BEFORE_MS = 1500;
+const FAULT_MS = 4000;
+const AFTER_MS = 4000;
+const OVERLOAD_SECONDS = 60;
+const OVERLOAD = `10 × the capacity for ${OVERLOAD_SECONDS} s`;
 
 interface Fault {
   name: string;
-  begin(): unknown;
-  end(): unknown;
+  begin?(): unknown;
+  end?(): unknown;
+  /** Settings of the service. */
   environment?: Record<string, string>;
 }
 
 const server = await startPostgres({ max_connections: '40' });
-await migrateDatabase(server.url, migrationsFolder);
-await fill(server.url);
+await runCommand(server.url, ['migrate']);
+await insertNumbers(server.url);
 const proxy = await openToxicProxy(server.port);
 const redis = hasRedis ? await startRedis() : undefined;
 const redisProxy = redis && (await openToxicProxy(redis.port));
 
 const throughProxy = { DATABASE_URL: proxy.through(server.url) };
-const behave = (behaviour: Parameters<typeof proxy.behave>[0]) => () => proxy.behave(behaviour);
-const pass = behave('passing');
-
-let holder: postgres.Sql | undefined;
-const hold = (statement: string) => async () => {
-  holder = connectTo(server.url);
-  await holder`BEGIN`;
-  await holder.unsafe(statement);
-};
-const release = () => holder?.end({ timeout: 0 });
-let others: OtherClients | undefined;
+const proxied = (name: string, behaviour: Behaviour) => proxyFault(name, proxy, behaviour, throughProxy);
+let otherClients: OtherClients | undefined;
 
 const faults: Fault[] = [
-  { name: 'none', begin() {}, end() {} },
+  { name: 'none' },
   { name: 'PostgreSQL is stopped and started', begin: () => server.stop('SIGINT'), end: () => server.start() },
   { name: 'PostgreSQL is killed (-9) and started', begin: () => server.stop('SIGKILL'), end: () => server.start() },
   {
-    name: 'its connections are cut in mid-query, ten times',
+    name: 'connections to PostgreSQL are closed during queries, ten times',
     environment: throughProxy,
     async begin() {
       for (let i = 0; i < 10; i++) {
-        proxy.behave('refusing');
-        pass();
+        closeConnections();
         await sleep(100);
       }
     },
-    end() {},
   },
   {
-    name: 'its connections are half-open, new ones pass',
+    name: 'connections to PostgreSQL become half-open; new ones work',
     environment: throughProxy,
     begin: () => proxy.forgetConnections(),
-    end() {},
   },
-  { name: 'it accepts connections and closes them', environment: throughProxy, begin: behave('refusing'), end: pass },
-  { name: 'it hangs: accepts and never responds', environment: throughProxy, begin: behave('silent'), end: pass },
-  { name: 'every response takes 400 ms longer', environment: throughProxy, begin: behave('slow'), end: pass },
+  proxied('PostgreSQL accepts connections and closes them', 'refusing'),
+  proxied('PostgreSQL hangs: accepts connections and never responds', 'silent'),
+  proxied('every response of PostgreSQL takes 400 ms longer', 'slow'),
+  lockFault('a lock blocks every query until it times out', 'items'),
   {
-    name: 'a lock holds every statement beyond its deadline',
-    begin: hold('LOCK items IN ACCESS EXCLUSIVE MODE'),
-    end: release,
-  },
-  {
-    name: 'others take all its connections, and those of the service are cut',
+    name: 'the service loses its connections to PostgreSQL, and other clients take all',
     environment: throughProxy,
     async begin() {
       proxy.behave('refusing');
-      others = await useUpConnections(server.url);
-      pass();
+      otherClients = await useUpConnections(server.url);
+      proxy.behave('passing');
     },
-    end: () => others?.leave(),
+    end: () => otherClients?.leave(),
   },
-  {
-    name: 'the limit’s rows in PostgreSQL are locked',
-    begin: hold('LOCK rate_limits IN ACCESS EXCLUSIVE MODE'),
-    end: release,
-  },
+  lockFault('the rate limit rows in PostgreSQL are locked', 'rate_limits'),
+  ...redisFaults(),
 ];
-if (redis && redisProxy) {
-  const environment = { REDIS_URL: redisProxy.through(redis.url) };
-  const redisPass = () => redisProxy.behave('passing');
-  faults.push(
-    { name: 'Redis refuses connections', environment, begin: () => redisProxy.behave('refusing'), end: redisPass },
-    { name: 'Redis hangs', environment, begin: () => redisProxy.behave('silent'), end: redisPass },
-    {
-      name: 'every response of Redis takes 400 ms longer',
-      environment,
-      begin: () => redisProxy.behave('slow'),
-      end: redisPass,
+
+const words = process.argv.slice(2);
+const isChosen = (name: string) => words.length === 0 || words.some((word) => name.includes(word));
+const rows: string[][] = [];
+for (const fault of faults.filter(({ name }) => isChosen(name))) addRow(await measureFault(fault));
+let note = '';
+if (isChosen(OVERLOAD)) {
+  const result = await measureOverload();
+  addRow(result.row);
+  note = result.note;
+  console.log(note);
+}
+if (words.length === 0) {
+  const head = ['Fault', 'Requests', 'Wrong responses', 'Other than 200', 'Recovered after'];
+  await writeSections('docs/operations.md', {
+    faults: [`${machine()}:`, table(head, rows, [0, 3]), note].join('\n\n'),
+  });
+}
+await Promise.all([proxy.close(), redisProxy?.close(), redis?.kill()]);
+await server.remove();
+process.exit();
+
+function closeConnections(): void {
+  proxy.behave('refusing');
+  proxy.behave('passing');
+}
+
+/** Returns the fault that the proxy, through which the service connects because of `environment`, behaves like this. */
+function proxyFault(
+  name: string,
+  { behave }: ToxicProxy,
+  behaviour: Behaviour,
+  environment: Record<string, string>,
+): Fault {
+  return { name, environment, begin: () => behave(behaviour), end: () => behave('passing') };
+}
+
+/** Returns the fault that another session holds an exclusive lock on the table. */
+function lockFault(name: string, lockedTable: string): Fault {
+  let session: postgres.Sql | undefined;
+  return {
+    name,
+    async begin() {
+      session = connectTo(server.url);
+      await session`BEGIN`;
+      await session.unsafe(`LOCK ${lockedTable} IN ACCESS EXCLUSIVE MODE`);
     },
+    end: () => session?.end({ timeout: 0 }),
+  };
+}
+
+/** Returns the faults of Redis; none if it is not installed. */
+function redisFaults(): Fault[] {
+  if (!redis || !redisProxy) return [];
+  const environment = { REDIS_URL: redisProxy.through(redis.url) };
+  const proxied = (name: string, behaviour: Behaviour) => proxyFault(name, redisProxy, behaviour, environment);
+  const limitMemory = (bytes: string) => () => redis.configure('maxmemory', bytes);
+  return [
+    proxied('Redis refuses connections', 'refusing'),
+    proxied('Redis hangs', 'silent'),
+    proxied('every response of Redis takes 400 ms longer', 'slow'),
     {
       name: 'Redis is killed (-9) and comes back empty',
       environment,
       begin: () => redis.kill(),
       end: () => redis.start(),
     },
-    {
-      name: 'the memory of Redis is full',
-      environment,
-      begin: () => redis.configure('maxmemory', '1'),
-      end: () => redis.configure('maxmemory', '0'),
-    },
-  );
+    { name: 'the memory of Redis is full', environment, begin: limitMemory('1'), end: limitMemory('0') },
+  ];
 }
 
-const words = process.argv.slice(2);
-const isChosen = (name: string) => words.length === 0 || words.some((word) => name.includes(word));
-const rows: string[] = [];
-const report = (row: string) => {
+function addRow(row: string[]): void {
   rows.push(row);
-  console.log(row);
-};
-for (const fault of faults) if (isChosen(fault.name)) report(await measured(fault));
-const OVERLOAD = `10 × the capacity for ${FLOOD} s`;
-const notes: string[] = [];
-if (isChosen(OVERLOAD)) {
-  const { row, note } = await overloaded();
-  report(row);
-  notes.push(note);
-  console.log(note);
+  console.log(row.join(' | '));
 }
-if (words.length === 0) write(rows, notes);
-await Promise.all([proxy.close(), redisProxy?.close(), redis?.kill()]);
-await server.remove();
-process.exit();
 
-async function measured({ name, begin, end, environment = {} }: Fault): Promise<string> {
-  const service = await serve({ DATABASE_URL: server.url, ...environment });
-  const expected = await (await fetch(`${service.url}${PAGE}`)).text();
-  const outcomes: { status: number | string; came: number }[] = [];
+/** Returns the row of the table. */
+async function measureFault({ name, begin, end, environment = {} }: Fault): Promise<string[]> {
+  const service = await serve(environment);
+  const expected = await (await fetch(service.url + PAGE)).text();
+  const outcomes: { kind: string; time: number }[] = [];
   let wrong = 0;
-  let sent = 0;
-  const pending: Promise<void>[] = [];
-  // Thirty clients, none of which comes near its limit.
-  const ask = async (client: number) => {
+  const request = async (client: number) => {
+    let kind: string;
     try {
-      const response = await fetch(`${service.url}${PAGE}`, {
-        headers: { 'X-Forwarded-For': `203.0.113.${client}` },
-      });
+      const response = await fetch(service.url + PAGE, { headers: { 'X-Forwarded-For': `203.0.113.${client}` } });
       const body = await response.text();
-      const isRight = response.status === 200 ? body === expected : [429, 503].includes(response.status);
-      if (!isRight) wrong++;
-      const kind = response.status === 200 ? 200 : `${response.status} ${JSON.parse(body).detail}`;
-      outcomes.push({ status: kind, came: performance.now() });
+      const isCorrect = response.status === 200 ? body === expected : [429, 503].includes(response.status);
+      if (!isCorrect) wrong++;
+      kind = response.status === 200 ? '200' : `${response.status} ${JSON.parse(body).detail}`;
     } catch (error) {
       wrong++;
-      outcomes.push({ status: String(error), came: performance.now() });
+      kind = String(error);
     }
+    outcomes.push({ kind: kind.replace(/ Try again.*/, ''), time: performance.now() });
   };
-  const load = setInterval(() => pending.push(ask(sent++ % 30)), 1000 / RATE);
-  await sleep(BEFORE);
-  await begin();
-  await sleep(IN);
-  await end();
-  const over = performance.now();
-  await sleep(AFTER);
-  clearInterval(load);
-  await Promise.all(pending);
-  const bad = outcomes.filter(({ status }) => status !== 200);
-  const late = bad.filter(({ came }) => came > over).map(({ came }) => came - over);
-  const kinds = new Map<string, number>();
-  for (const { status } of bad) {
-    const kind = String(status).replace(/ Try again.*/, '');
-    kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
-  }
+  const requests: Promise<void>[] = [];
+  const timer = setInterval(() => requests.push(request(requests.length % CLIENTS)), 1000 / REQUESTS_PER_SECOND);
+  await sleep(BEFORE_MS);
+  await begin?.();
+  await sleep(FAULT_MS);
+  await end?.();
+  const endTime = performance.now();
+  await sleep(AFTER_MS);
+  clearInterval(timer);
+  await Promise.all(requests);
   await service.stop();
-  const others = [...kinds].sort().map(([kind, count]) => `${count} × ${kind}`);
-  return `| ${name} | ${sent} | ${wrong} | ${others.join('<br>') || '–'} | ${(Math.max(0, ...late) / 1000).toFixed(1)} s |`;
+  const failures = outcomes.filter(({ kind }) => kind !== '200');
+  const recoveryMs = Math.max(0, ...failures.map(({ time }) => time - endTime));
+  const kinds = [...new Set(failures.map(({ kind }) => kind))].sort();
+  const counts = kinds.map((kind) => `${failures.filter((failure) => failure.kind === kind).length} × ${kind}`);
+  return [name, String(requests.length), String(wrong), counts.join('<br>') || '–', inSeconds(recoveryMs)];
 }
 
-async function serve(environment: Record<string, string>) {
-  const child = spawn(process.execPath, ['dist/src/main.js', 'serve'], {
-    cwd: packageFolder,
-    env: { ...process.env, PORT: '0', TRUST_PROXY: '1', DRAIN_SECONDS: '0', ...environment },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  const url = await listeningUrl(child.stdout);
-  const stop = async () => {
-    const gone = once(child, 'exit');
-    child.kill('SIGTERM');
-    await gone;
-  };
-  return { url, pid: child.pid ?? 0, stop };
+function serve(environment: Record<string, string> = {}): Promise<Server> {
+  const settings = { DATABASE_URL: server.url, TRUST_PROXY: '1', DRAIN_SECONDS: '0' };
+  return startServer([MAIN, 'serve'], '/readyz', { ...settings, ...environment });
 }
 
-/** Resident memory in megabytes. */
-function memoryOf(pid: number): number {
+/** Returns the resident memory of a process in MB. */
+function residentMemory(pid: number): number {
   return Math.round(Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024);
 }
 
-async function fill(url: string): Promise<void> {
+async function insertNumbers(url: string): Promise<void> {
   const database = openDatabase(url);
   await database.insert(businessProfiles).values({ id: PROFILE, businessName: 'Circle Bank', status: 'approved' });
   await database
@@ -226,37 +220,32 @@ async function fill(url: string): Promise<void> {
   await closeDatabase(database);
 }
 
-/** What the flood costs, and how the modest clients fare beside it. */
-async function overloaded(): Promise<{ row: string; note: string }> {
-  const service = await serve({ DATABASE_URL: server.url });
-  const before = memoryOf(service.pid);
-  const load: Overload = await overload(service.url, PAGE, FLOOD);
-  const after = memoryOf(service.pid);
+/** Returns the row of the table, and the paragraph below it. */
+async function measureOverload(): Promise<{ row: string[]; note: string }> {
+  const service = await serve();
+  const memoryBefore = residentMemory(service.pid);
+  const result = await overload(service.url, PAGE, OVERLOAD_SECONDS);
+  const memoryAfter = residentMemory(service.pid);
   await service.stop();
-  const { statuses, sent, lost } = load.flooded;
-  const kinds = Object.entries(statuses).filter(([status]) => status !== '200');
-  const others = [...kinds.map(([status, count]) => `${count} × ${status}`), ...(lost > 0 ? [`${lost} × none`] : [])];
-  const [perSecond, under] = [load.capacity, (statuses[200] ?? 0) / FLOOD].map(Math.round);
-  const percent = (count: number) => `${Math.floor((100 * count) / load.asked)} %`;
+  const { statuses, sent, lost, wrong } = result.flood;
+  const { 200: served = 0, ...failures } = statuses;
+  const counts = Object.entries({ ...failures, ...(lost > 0 && { none: lost }) });
+  const percent = (count: number) => `${Math.floor((100 * count) / result.requests)} %`;
   return {
-    row: `| ${OVERLOAD} | ${sent} | ${load.flooded.wrong + load.wrong} | ${others.join('<br>')} | ${(load.recovered / 1000).toFixed(1)} s |`,
+    row: [
+      ...[OVERLOAD, String(sent), String(wrong + result.wrong)],
+      ...[counts.map(([status, count]) => `${count} × ${status}`).join('<br>') || '–', inSeconds(result.recovery)],
+    ],
     note:
-      `Under 10 × the capacity, from ${load.connections} connections and as many addresses as requests, ${under} requests a ` +
-      `second were served, ${perSecond} without the flood. Of ${load.asked} requests of clients that send few, ` +
-      `${percent(load.atOnce)} were served at once and ${percent(load.inTime)} within 5 s, retrying after ` +
-      `\`Retry-After\`. The slowest \`/healthz\`, each on a new connection, took ${(load.slowestHealth / 1000).toFixed(1)} s. Memory: ${before} → ${after} MB.`,
+      `Under 10 × the capacity, with ${result.connections} connections and each request from another address, ` +
+      `${Math.round(served / OVERLOAD_SECONDS)} requests a second were served; without the flood, ` +
+      `${Math.round(result.capacity)}. Of ${result.requests} requests from other clients that send few, ` +
+      `${percent(result.servedAtOnce)} were served at once and ${percent(result.servedInTime)} within 5 s, retrying ` +
+      `after \`Retry-After\`. The slowest \`/healthz\`, each on a new connection, took ` +
+      `${inSeconds(result.slowestHealth)}. Memory: ${memoryBefore} → ${memoryAfter} MB.`,
   };
 }
 
-function write(lines: string[], notes: string[]): void {
-  const file = join(packageFolder, 'docs', 'operations.md');
-  const machine = `${new Date().toISOString().slice(0, 10)}, ${cpus().length} × ${cpus()[0]?.model.trim()}, Node ${process.version}:`;
-  const header = `| Fault | Requests | Wrong responses | Other than 200 | Recovered after |
-|---|---:|---:|---|---:|`;
-  const table = [machine, '', header, ...lines, '', ...notes].join('\n');
-  const text = readFileSync(file, 'utf8');
-  writeFileSync(
-    file,
-    text.replace(/(<!-- faults -->)[\s\S]*(<!-- \/faults -->)/, (_all, begin, end) => `${begin}\n${table}\n${end}`),
-  );
+function inSeconds(milliseconds: number): string {
+  return `${(milliseconds / 1000).toFixed(1)} s`;
 }

@@ -1,70 +1,62 @@
 /**
- * Sends requests at a rate that does not depend on the responses, as many clients together do, each from another address,
- * and counts the responses by status. It runs in its own process, so that it does not delay the measurements beside it:
- * `flood.ts URL RATE CONNECTIONS SECONDS`, and a line of JSON on standard output (`Flooded`).
+ * Sends requests at a constant rate, no matter how fast the responses are, as many clients would, each request from another
+ * address; counts the responses by status. It runs in its own process, so that it does not delay other measurements:
+ * `flood.ts URL RATE CONNECTIONS SECONDS`. Prints a line of JSON (`FloodResults`).
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-export interface Flooded {
+export interface FloodResults {
   sent: number;
-  /** How many could not be sent on time, because all connections were waiting for a response. */
-  heldBack: number;
+  /** Responses by status. */
   statuses: Record<string, number>;
-  /** Responses of 200 that differ from the first one. */
+  /** 200 responses that differ from the first one. */
   wrong: number;
-  /** Connections that ended without a response announcing it. */
+  /** Connections that closed without `Connection: close` in the previous response. */
   lost: number;
 }
 
-/** Milliseconds between two batches of requests, and for the last responses to come. */
-const TICK = 5;
-const LAST_ANSWERS = 6000;
+/** Pause between two batches of requests. */
+const BATCH_INTERVAL_MS = 5;
+/** How long to wait for responses after the last request. */
+const LAST_RESPONSES_MS = 6000;
 
-const [address = '', rate = '', connections = '', seconds = ''] = process.argv.slice(2);
-const { hostname, port, pathname, search } = new URL(address);
-const flooded: Flooded = { sent: 0, heldBack: 0, statuses: {}, wrong: 0, lost: 0 };
-const free: Socket[] = [];
-let right: Buffer | undefined;
+const [url = '', rate = '', connections = '', seconds = ''] = process.argv.slice(2);
+const { hostname, port, pathname, search } = new URL(url);
+const results: FloodResults = { sent: 0, statuses: {}, wrong: 0, lost: 0 };
+const idle: Socket[] = [];
+let expected: Buffer | undefined;
 let isOver = false;
 
-// The connections come first: each turn of Node's event loop accepts one, no matter how many wait.
+// All connections are open before the first request: a busy server accepts one per turn of its event loop.
 for (let i = 0; i < Number(connections); i++) {
   open();
   if (i % 50 === 49) await sleep(50);
 }
-while (free.length < Number(connections)) await sleep(50);
-const begin = performance.now();
-const end = begin + Number(seconds) * 1000;
-let due = 0;
-const tick = setInterval(() => {
-  const now = performance.now();
-  if (now > end) return finish();
-  const all = ((now - begin) / 1000) * Number(rate);
-  for (; due < all; due++) {
-    const socket = free.pop();
-    if (!socket) {
-      flooded.heldBack += Math.ceil(all - due);
-      due = Math.ceil(all);
-      return;
-    }
-    send(socket);
-  }
-}, TICK);
+while (idle.length < Number(connections)) await sleep(50);
+const start = performance.now();
+let scheduled = 0;
+const timer = setInterval(() => {
+  const elapsed = (performance.now() - start) / 1000;
+  if (elapsed > Number(seconds)) return finish();
+  // Requests that find all connections busy are skipped.
+  const due = Math.ceil(elapsed * Number(rate));
+  for (; scheduled < due && idle.length > 0; scheduled++) send(idle.pop() as Socket);
+  scheduled = due;
+}, BATCH_INTERVAL_MS);
 
 function send(socket: Socket): void {
-  const i = flooded.sent++;
-  socket.write(
-    `GET ${pathname}${search} HTTP/1.1\r\nHost: ${hostname}\r\nX-Forwarded-For: 10.${(i >> 14) & 63}.${(i >> 7) & 127}.${i & 127}\r\n\r\n`,
-  );
+  const i = results.sent++;
+  const client = `10.${(i >> 14) & 63}.${(i >> 7) & 127}.${i & 127}`;
+  socket.write(`GET ${pathname}${search} HTTP/1.1\r\nHost: ${hostname}\r\nX-Forwarded-For: ${client}\r\n\r\n`);
 }
 
 function open(): void {
   const socket = connect(Number(port), hostname);
-  let isAnnounced = false;
+  let isClosing = false;
   let bytes: Buffer = Buffer.alloc(0);
   socket.setNoDelay(true);
-  socket.on('connect', () => free.push(socket));
+  socket.on('connect', () => idle.push(socket));
   socket.on('data', (chunk: Buffer) => {
     bytes = bytes.length === 0 ? chunk : Buffer.concat([bytes, chunk]);
     const headEnd = bytes.indexOf('\r\n\r\n');
@@ -72,37 +64,34 @@ function open(): void {
     const head = bytes.toString('latin1', 0, headEnd);
     const length = Number(/^content-length: (\d+)/im.exec(head)?.[1]);
     if (bytes.length < headEnd + 4 + length) return;
-    answered(head.slice(9, 12), bytes.subarray(headEnd + 4));
+    count(head.slice(9, 12), bytes.subarray(headEnd + 4));
     bytes = Buffer.alloc(0);
-    isAnnounced = /^connection: close/im.test(head);
-    if (!isAnnounced) free.unshift(socket);
+    isClosing = /^connection: close/im.test(head);
+    if (!isClosing) idle.unshift(socket);
   });
   socket.on('error', () => {});
   socket.on('close', () => {
     if (isOver) return;
-    if (!isAnnounced) flooded.lost++;
-    const index = free.indexOf(socket);
-    if (index >= 0) free.splice(index, 1);
+    if (!isClosing) results.lost++;
+    const index = idle.indexOf(socket);
+    if (index >= 0) idle.splice(index, 1);
     setTimeout(open, 100);
   });
 }
 
-function answered(status: string, body: Buffer): void {
-  flooded.statuses[status] = (flooded.statuses[status] ?? 0) + 1;
+function count(status: string, body: Buffer): void {
+  results.statuses[status] = (results.statuses[status] ?? 0) + 1;
   if (status !== '200') return;
-  right ??= Buffer.from(body);
-  if (!right.equals(body)) flooded.wrong++;
+  expected ??= Buffer.from(body);
+  if (!expected.equals(body)) results.wrong++;
 }
 
-function finish(): void {
-  clearInterval(tick);
-  const responses = () => Object.values(flooded.statuses).reduce((sum, count) => sum + count, 0);
-  const last = performance.now() + LAST_ANSWERS;
-  const wait = setInterval(() => {
-    if (responses() + flooded.lost < flooded.sent && performance.now() < last) return;
-    clearInterval(wait);
-    isOver = true;
-    console.log(JSON.stringify(flooded));
-    process.exit();
-  }, 50);
+async function finish(): Promise<void> {
+  clearInterval(timer);
+  const end = performance.now() + LAST_RESPONSES_MS;
+  const received = () => Object.values(results.statuses).reduce((sum, count) => sum + count, 0);
+  while (received() + results.lost < results.sent && performance.now() < end) await sleep(50);
+  isOver = true;
+  console.log(JSON.stringify(results));
+  process.exit();
 }

@@ -1,4 +1,7 @@
-/** How long whole requests take, without the limit: the named shapes and random filters, on databases of several sizes. */
+/**
+ * How long pages take without the rate limit, with named and random filters, on databases of several sizes. Times are
+ * milliseconds of whole requests, as the client sees them.
+ */
 import type { ListBrandedPhoneNumbersRequest } from '../generated/types/apis/index.js';
 import { filterOf } from '../src/page/filter.js';
 import { encodeCursor } from '../src/service/request/cursor.js';
@@ -7,49 +10,50 @@ import { phoneNumberAt } from '../test/support/generatedNumbers.js';
 import type { Server } from '../test/support/measuredServer.js';
 import { type Profiles, type Shape, shapesFor } from '../test/support/namedFilters.js';
 import { randomFilters } from '../test/support/randomFilters.js';
+import { type Quantiles, quantiles } from './medians.js';
 
-/** Rounds of all named shapes; enough for a p95 that is not the maximum. */
-const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 40);
-/** How many times each random filter is asked, and how many times the slowest are; the median counts. */
-const REPEATS = 5;
-const REPEATS_OF_SLOWEST = 30;
-/** Rounds before measuring: by then every connection of the pool has prepared its statements. */
-const WARM_UP_ROUNDS = 10;
-/** Random filters of each kind and page size, each asked for its first page and a deep one. */
-const FILTERS = Number(process.env.BENCH_FILTERS ?? 150);
-const SEED = Number(process.env.BENCH_SEED ?? 1);
-const LOOK_UPS = 20;
-const KINDS = ['one attribute', 'several attributes'] as const;
 export const PATH = '/v1/brandedPhoneNumbers';
 
-/** What was measured at one size; times are milliseconds of whole requests, as the client sees them. */
+/** Rounds in which each named filter is requested once; with 40, the p95 is not the maximum. */
+const ROUNDS = Number(process.env.BENCH_ROUNDS ?? 40);
+/** How many times each random filter and lookup is requested. */
+const REPEATS = 5;
+const REPEAT_INTERVAL = Math.ceil(ROUNDS / REPEATS);
+/** How many times the slowest filters are requested. */
+const REPEATS_OF_SLOWEST = 30;
+/** Rounds before measuring: afterwards every connection of the pool has prepared its statements. */
+const WARM_UP_ROUNDS = 10;
+/** Random filters of each kind and page size. */
+const FILTERS = Number(process.env.BENCH_FILTERS ?? 150);
+const SEED = Number(process.env.BENCH_SEED ?? 1);
+const KINDS = ['one attribute', 'several attributes'] as const;
+const PAGE_SIZES = [25, 100];
+/** Phone numbers that are looked up. */
+const LOOK_UPS = 20;
+
+/** The results at one database size. */
 export interface Latencies {
   numbers: number;
-  /** The median of requests for one phone number each. */
+  /** The median of lookups of one phone number. */
   lookUp: number;
   shapes: { shape: string; kind: Shape['kind']; times: Quantiles; buffers: number; items: number }[];
   random: RandomPages[];
 }
 
-/** Over the median of each filter's repeats. */
+/** First pages and deep ones of all random filters of one kind. */
 export interface RandomPages {
   kind: (typeof KINDS)[number];
   pageSize: number;
   pages: number;
+  /** Quantiles of the pages' medians. */
   times: Quantiles & { worst: number };
-  /** The query string that took longest. */
+  /** The query string of the slowest page. */
   slowest: string;
-  /** Answers other than 200. */
+  /** Requests without a 200 response. */
   failed: number;
 }
 
-export interface Quantiles {
-  median: number;
-  p95: number;
-  p99: number;
-}
-
-/** A database of some size, and the service on it. */
+/** A database of generated phone numbers, and the service on it. */
 export interface Target {
   size: number;
   url: string;
@@ -57,127 +61,126 @@ export interface Target {
   server: Server;
 }
 
-interface Case {
+interface Page {
   url: string;
-  isRandom: boolean;
+  /** It is requested in every round whose number is a multiple of this. */
+  interval: number;
   times: number[];
   failed: number;
 }
 
-/**
- * Asks everything at all sizes in rounds, so that a momentary disturbance of the machine does not hit one shape or size
- * more than the others. The random filters are asked only every few rounds.
- */
+/** Measures all sizes alternately, so that a momentary disturbance affects all alike. */
 export async function measureLatencies(targets: Target[]): Promise<Latencies[]> {
   const opened = await Promise.all(targets.map(openTarget));
-  const cases = opened.map(({ all }) => all);
-  for (let round = -WARM_UP_ROUNDS; round < ROUNDS; round++) {
-    if (round % 10 === 0) console.error(`  round ${round} of ${ROUNDS}`);
-    const isWithRandom = round >= 0 && round % Math.ceil(ROUNDS / REPEATS) === 0;
-    for (const index of cases[0]?.keys() ?? []) {
-      for (const { [index]: each } of cases) {
-        if (!each || (each.isRandom && !isWithRandom)) continue;
-        const milliseconds = await time(each);
-        if (round >= 0) each.times.push(milliseconds);
-      }
-    }
+  const pages = alternate(opened.map((target) => target.pages));
+  for (let round = 0; round < WARM_UP_ROUNDS; round++) {
+    for (const { url } of alternate(opened.map(({ shapes }) => shapes.map(({ page }) => page)))) await timeRequest(url);
   }
-  for (const { random } of opened) for (const { asked } of random) await settleSlowest(asked);
+  for (let round = 0; round < ROUNDS; round++) {
+    if (round % 10 === 0) console.error(`  round ${round} of ${ROUNDS}`);
+    for (const page of pages) if (round % page.interval === 0) await requestPage(page);
+  }
+  for (const { random } of opened) for (const { pages } of random) await repeatSlowest(pages);
   return opened.map(({ numbers, lookUps, shapes, random }) => ({
     numbers,
     lookUp: quantiles(lookUps.flatMap(({ times }) => times)).median,
-    shapes: shapes.map(({ asked, ...shape }) => ({ ...shape, times: quantiles(asked.times) })),
-    random: random.map(({ kind, pageSize, asked }) => {
-      const medians = asked.map(({ times }) => quantiles(times).median);
+    shapes: shapes.map(({ page, ...shape }) => ({ ...shape, times: quantiles(page.times) })),
+    random: random.map(({ kind, pageSize, pages }) => {
+      const medians = pages.map(medianOf);
       const worst = Math.max(...medians);
       return {
         kind,
         pageSize,
-        pages: asked.length,
+        pages: pages.length,
         times: { ...quantiles(medians), worst },
-        slowest: new URL(asked[medians.indexOf(worst)]?.url ?? '').search,
-        failed: asked.reduce((sum, { failed }) => sum + failed, 0),
+        slowest: new URL(pages[medians.indexOf(worst)]?.url ?? '').search,
+        failed: pages.reduce((sum, { failed }) => sum + failed, 0),
       };
     }),
   }));
 }
 
-/** Milliseconds of one request. */
-async function time(asked: Case): Promise<number> {
+/** Returns the first element of each list, then the second of each, and so on. */
+function alternate<T>(lists: T[][]): T[] {
+  return (lists[0] ?? []).flatMap((_, index) => lists.flatMap((list) => list.slice(index, index + 1)));
+}
+
+const medianOf = ({ times }: Page) => quantiles(times).median;
+
+async function requestPage(page: Page): Promise<void> {
+  const { milliseconds, isOk } = await timeRequest(page.url);
+  page.times.push(milliseconds);
+  if (!isOk) page.failed++;
+}
+
+/** Requests `url`, and prints a response that is not a success. */
+export async function timeRequest(url: string): Promise<{ milliseconds: number; isOk: boolean }> {
   const start = performance.now();
-  const response = await fetch(asked.url);
+  const response = await fetch(url);
   const body = await response.text();
   const milliseconds = performance.now() - start;
-  if (!response.ok) {
-    asked.failed++;
-    console.error(`${asked.url}: ${response.status} after ${Math.round(milliseconds)} ms, ${body}`);
-  }
-  return milliseconds;
+  if (!response.ok) console.error(`${url}: ${response.status} after ${Math.round(milliseconds)} ms, ${body}`);
+  return { milliseconds, isOk: response.ok };
 }
 
 /**
- * Asks the slowest filter again until the slowest is one that was asked many times: among hundreds of filters that are
- * asked a few times each, noise makes some look slow that are not.
+ * Requests the slowest page until the slowest one has been requested `REPEATS_OF_SLOWEST` times: of hundreds of pages
+ * that are requested a few times each, noise makes some look slow.
  */
-async function settleSlowest(cases: Case[]): Promise<void> {
-  const medianOf = ({ times }: Case) => quantiles(times).median;
+async function repeatSlowest(pages: Page[]): Promise<void> {
   for (;;) {
-    const slowest = cases.reduce((one, other) => (medianOf(other) > medianOf(one) ? other : one));
+    const slowest = pages.reduce((a, b) => (medianOf(b) > medianOf(a) ? b : a));
     if (slowest.times.length >= REPEATS_OF_SLOWEST) return;
-    slowest.times.push(await time(slowest));
+    await requestPage(slowest);
   }
 }
 
+/** Prepares the pages to request, first ones and those after the middle of all phone numbers. */
 async function openTarget({ size: numbers, url, profiles, server }: Target) {
   const middle = phoneNumberAt(Math.floor(numbers / 2));
-  const explainer = openExplainer(url, 'force_generic_plan');
-  const ask = (request: ListBrandedPhoneNumbersRequest, after: string, isRandom: boolean): Case => ({
+  const pageOf = (request: ListBrandedPhoneNumbersRequest, after: string, interval: number): Page => ({
     url: `${server.url}${PATH}?${searchOf(request, after)}`,
-    isRandom,
+    interval,
     times: [],
     failed: 0,
   });
+  const explainer = openExplainer(url, 'force_generic_plan');
   const shapes = [];
   for (const { name, kind, request } of shapesFor(profiles)) {
     for (const after of ['', middle]) {
       const size = request.size ?? 25;
       const { buffers } = await explainer.explain({ filter: filterOf(request), visibleProfiles: null, after, size });
-      const asked = ask(request, after, false);
-      const response = await fetch(asked.url);
+      const page = pageOf(request, after, 1);
+      const response = await fetch(page.url);
       if (!response.ok) throw new Error(`${name}: ${response.status} ${await response.text()}`);
       const { items } = (await response.json()) as { items: unknown[] };
-      shapes.push({ shape: after === '' ? name : `${name}, deep`, kind, buffers, items: items.length, asked });
+      shapes.push({ shape: after === '' ? name : `${name}, deep`, kind, buffers, items: items.length, page });
     }
   }
   await explainer.close();
   const random = KINDS.flatMap((kind) =>
-    [25, 100].map((pageSize) => ({
+    PAGE_SIZES.map((size) => ({
       kind,
-      pageSize,
-      asked: randomFilters(kind, FILTERS, SEED).flatMap((request) =>
-        ['', middle].map((after) => ask({ ...request, size: pageSize }, after, true)),
+      pageSize: size,
+      pages: randomFilters(kind, FILTERS, SEED).flatMap((request) =>
+        ['', middle].map((after) => pageOf({ ...request, size }, after, REPEAT_INTERVAL)),
       ),
     })),
   );
-  const lookUps = Array.from({ length: LOOK_UPS }, (_, index) =>
-    ask({ phoneNumber: phoneNumberAt(1 + Math.floor((index * numbers) / LOOK_UPS)) }, '', true),
-  );
-  const all = [...shapes.map(({ asked }) => asked), ...random.flatMap(({ asked }) => asked), ...lookUps];
-  return { numbers, shapes, random, lookUps, all };
+  const lookUps = Array.from({ length: LOOK_UPS }, (_, index) => {
+    const phoneNumber = phoneNumberAt(1 + Math.floor((index * numbers) / LOOK_UPS));
+    return pageOf({ phoneNumber }, '', REPEAT_INTERVAL);
+  });
+  const pages = [...shapes.map(({ page }) => page), ...random.flatMap(({ pages }) => pages), ...lookUps];
+  return { numbers, shapes, random, lookUps, pages };
 }
 
-/** The query string of a request for the page after the number `after`; '' for the first page. */
+/** Returns the query string of a request for the page after the phone number `after`, or for the first page. */
 export function searchOf(request: ListBrandedPhoneNumbersRequest, after = ''): URLSearchParams {
   const search = new URLSearchParams();
-  for (const [name, value] of Object.entries(request)) {
-    for (const each of [value].flat()) search.append(name, String(each));
+  for (const [name, values] of Object.entries(request)) {
+    for (const value of [values].flat()) search.append(name, String(value));
   }
   if (after !== '') search.append('nextCursor', encodeCursor(after, filterOf(request)));
   return search;
-}
-
-export function quantiles(times: number[]): Quantiles {
-  const sorted = times.toSorted((a, b) => a - b);
-  const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
-  return { median: at(0.5), p95: at(0.95), p99: at(0.99) };
 }

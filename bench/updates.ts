@@ -1,93 +1,63 @@
-/** Updates of single entries: the table with its triggers and a bare copy of it, measured alternately by pgbench. */
-import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
-import type { Sql } from 'postgres';
-import { quantiles } from './latency.js';
+/** Updates of single carrier statuses a second, with and without the triggers that keep the read model up to date. */
+import { withConnection } from './database.js';
+import { mediansInTurn } from './medians.js';
+import { hasPgbench, pgbench } from './pgbench.js';
 
-const run = promisify(execFile);
 const ROUNDS = 3;
 const SECONDS = 3;
+/** Clients for the comparison of the table with its bare copy. */
 const CLIENTS = 2;
-
-/** Updates a second: medians over several rounds. */
-export interface Changes {
-  withTriggers: number;
-  bare: number;
-  /** With triggers, by the number of writers. */
-  writers: Record<number, number>;
-}
-
 const WRITERS = [1, 2, 4, 8];
 
-/** Changes one entry of a random one of `numbers` in each update; undefined without pgbench. */
-export async function measureChanges(url: string, sql: Sql, numbers: number): Promise<Changes | undefined> {
-  await sql`CREATE TABLE bare (LIKE carrier_statuses INCLUDING ALL)`;
-  await sql`INSERT INTO bare SELECT * FROM carrier_statuses`;
-  await sql`ANALYZE bare`;
-  const rates: Record<string, number[]> = { carrier_statuses: [], bare: [] };
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const [table, ofTable] of Object.entries(rates)) {
-      const rate = await rateOf(url, table, numbers, CLIENTS);
-      if (rate === undefined) return undefined;
-      ofTable.push(rate);
-    }
-  }
-  const [withTriggers = 0, bare = 0] = Object.values(rates).map((each) => quantiles(each).median);
-  return { withTriggers, bare, writers: (await measureWriters([url], numbers))?.[0] ?? {} };
+/** Updates per second, medians of several rounds. */
+export interface Changes {
+  withTriggers: number;
+  /** In a copy of the table that has its indexes but no triggers. */
+  bare: number;
+  ratesByWriters: RatesByWriters;
 }
 
-/**
- * Returns the updates a second of 1, 2, 4 and 8 writers in each of the databases, measured in turns: medians over several
- * rounds, by the number of writers; undefined without pgbench.
- */
-export async function measureWriters(urls: string[], numbers: number): Promise<Record<number, number>[] | undefined> {
-  const measured: Record<number, number>[] = urls.map(() => ({}));
-  for (const writers of WRITERS) {
-    const rates: number[][] = urls.map(() => []);
-    for (let round = 0; round < ROUNDS; round++) {
-      for (const [index, url] of urls.entries()) {
-        const rate = await rateOf(url, 'carrier_statuses', numbers, writers);
-        if (rate === undefined) return undefined;
-        rates[index]?.push(rate);
-      }
-    }
-    for (const [index, each] of rates.entries())
-      Object.assign(measured[index] ?? {}, { [writers]: quantiles(each).median });
-  }
-  return measured;
+/** Updates per second, with triggers, by the number of concurrent writers. */
+export type RatesByWriters = Record<number, number>;
+
+/** Measures updates in a database that has `numbers` generated phone numbers; undefined without pgbench. */
+export async function measureChanges(url: string, numbers: number): Promise<Changes | undefined> {
+  if (!hasPgbench) return undefined;
+  await withConnection(url, async (sql) => {
+    await sql`CREATE TABLE bare (LIKE carrier_statuses INCLUDING ALL)`;
+    await sql`INSERT INTO bare SELECT * FROM carrier_statuses`;
+    await sql`ANALYZE bare`;
+  });
+  const tables = ['carrier_statuses', 'bare'].map((table) => ({
+    measure: () => updatesPerSecond(url, table, numbers, CLIENTS),
+  }));
+  const [withTriggers, bare] = await mediansInTurn(tables, ROUNDS);
+  const [ratesByWriters = {}] = await measureWriters([url], numbers);
+  return { withTriggers: withTriggers?.median ?? 0, bare: bare?.median ?? 0, ratesByWriters };
 }
 
-/** Returns the updates a second of entries in a table, each of a random number. */
-async function rateOf(url: string, table: string, numbers: number, clients: number): Promise<number | undefined> {
-  const script = join('.cache', `${table}.sql`);
-  await writeFile(
-    script,
-    `\\set number random(1, ${numbers})
+/** Measures 1, 2, 4 and 8 writers in each of the databases; no rates without pgbench. */
+export async function measureWriters(urls: string[], numbers: number): Promise<RatesByWriters[]> {
+  if (!hasPgbench) return urls.map(() => ({}));
+  const cases = urls.flatMap((url) =>
+    WRITERS.map((writers) => ({
+      url,
+      writers,
+      measure: () => updatesPerSecond(url, 'carrier_statuses', numbers, writers),
+    })),
+  );
+  const measured = await mediansInTurn(cases, ROUNDS);
+  return urls.map((url) =>
+    Object.fromEntries(measured.filter((rate) => rate.url === url).map(({ writers, median }) => [writers, median])),
+  );
+}
+
+/** Each update gives one carrier status of a random phone number a random value. */
+function updatesPerSecond(url: string, table: string, numbers: number, clients: number): Promise<number> {
+  const script = `\\set number random(1, ${numbers})
 \\set status random(1, 9)
 UPDATE ${table} SET detailed_status = (enum_range(NULL::detailed_status))[:status]
 WHERE phone_number = '+1' || (2000000000 + :number * 7)::text AND carrier = 'AT&T' AND feature = 'brandedCallerId';
-`,
-  );
+`;
   return pgbench(url, script, clients, SECONDS);
-}
-
-/** Transactions a second of a script; undefined, with a message, if pgbench is not installed. */
-export async function pgbench(
-  url: string,
-  script: string,
-  clients: number,
-  seconds: number,
-): Promise<number | undefined> {
-  const options = ['-n', '-M', 'prepared', '-f', script, '-c', clients, '-j', Math.min(clients, 2), '-T', seconds, url];
-  try {
-    const env = { ...process.env, PGOPTIONS: '-c plan_cache_mode=force_generic_plan -c jit=off' };
-    const { stdout } = await run('pgbench', options.map(String), { env });
-    return Number(/tps = ([\d.]+)/.exec(stdout)?.[1]);
-  } catch (error) {
-    if ((error as { code?: string }).code !== 'ENOENT') throw error;
-    console.error('pgbench is not installed (Debian: postgresql-client or postgresql-contrib): left out');
-    return undefined;
-  }
 }

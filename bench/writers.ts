@@ -1,42 +1,43 @@
-/** Programs that write beside a command, as carriers' webhooks do, and how long their transactions take. */
+/** Writers that change numbers while a command runs, as carriers' webhooks do, and how long their transactions take. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import postgres, { type ISql, type Sql } from 'postgres';
+import type { ISql, Sql } from 'postgres';
+import { connectTo } from '../test/support/connection.js';
 import { phoneNumberAt } from '../test/support/generatedNumbers.js';
 
-/** What they have done until they were stopped. */
-export interface Writing {
-  /** Milliseconds of the longest transaction of each writer: first of those that change an entry, then of the others. */
+export interface WriterResults {
+  /** Milliseconds of each writer's longest transaction, in the order of `WRITERS`. */
   longest: number[];
   transactions: number;
-  /** Transactions that failed, by SQLSTATE. */
+  /** Failed transactions by SQLSTATE. */
   failed: Record<string, number>;
 }
 
-const WRITERS = [changeEntry, changeEntry, changeNumber, changeNumber];
-/** Between two transactions of a writer. */
+const WRITERS = [updateEntry, updateEntry, updateNumber, updateNumber];
+/** Pause between two transactions of a writer. */
 const PAUSE_MS = 5;
 
 /**
- * Starts four writers, each in a session of its own. They write to random ones of `numbers`, but no two to the same one:
- * in both orders of locks, they would end each other's transactions. The function returned stops them.
+ * Starts the writers, each with one connection to a database of `numbers` generated phone numbers. Each has its own share
+ * of the numbers: since they lock rows in different orders, two writers on the same number could deadlock. Returns a
+ * function that stops them.
  */
-export function startWriters(url: string, numbers: number): () => Promise<Writing> {
-  const writing: Writing = { longest: WRITERS.map(() => 0), transactions: 0, failed: {} };
+export function startWriters(url: string, numbers: number): () => Promise<WriterResults> {
+  const results: WriterResults = { longest: WRITERS.map(() => 0), transactions: 0, failed: {} };
   let isStopping = false;
-  const running = WRITERS.map(async (change, index) => {
-    const sql = postgres(url, { max: 1, onnotice: () => {} });
+  const running = WRITERS.map(async (update, writer) => {
+    const sql = connectTo(url);
     await sql`SELECT`;
     while (!isStopping) {
       const start = performance.now();
       try {
-        const ownIndex = Math.floor((Math.random() * numbers) / WRITERS.length) * WRITERS.length + index + 1;
-        await change(sql, phoneNumberAt(ownIndex));
-        writing.transactions++;
+        const group = Math.floor((Math.random() * numbers) / WRITERS.length);
+        await update(sql, phoneNumberAt(group * WRITERS.length + writer + 1));
+        results.transactions++;
       } catch (error) {
         const { code = String(error) } = error as { code?: string };
-        writing.failed[code] = (writing.failed[code] ?? 0) + 1;
+        results.failed[code] = (results.failed[code] ?? 0) + 1;
       }
-      writing.longest[index] = Math.max(writing.longest[index] ?? 0, performance.now() - start);
+      results.longest[writer] = Math.max(results.longest[writer] ?? 0, performance.now() - start);
       await sleep(PAUSE_MS);
     }
     await sql.end();
@@ -44,26 +45,26 @@ export function startWriters(url: string, numbers: number): () => Promise<Writin
   return async () => {
     isStopping = true;
     await Promise.all(running);
-    return writing;
+    return results;
   };
 }
 
-const anyStatus = (sql: ISql) => sql`(enum_range(NULL::detailed_status))[${1 + Math.floor(Math.random() * 9)}::int]`;
+const randomStatus = (sql: ISql) => sql`(enum_range(NULL::detailed_status))[${1 + Math.floor(Math.random() * 9)}::int]`;
 
-/** Locks the entry, then its number. */
-async function changeEntry(sql: Sql, phoneNumber: string): Promise<void> {
+/** Updates a carrier status; its trigger then locks the number. */
+async function updateEntry(sql: Sql, phoneNumber: string): Promise<void> {
   await sql`
-    UPDATE carrier_statuses SET detailed_status = ${anyStatus(sql)}
+    UPDATE carrier_statuses SET detailed_status = ${randomStatus(sql)}
     WHERE (phone_number, carrier, feature) = (${phoneNumber}, 'AT&T', 'brandedCallerId')`;
 }
 
-/** Locks the number, then its entries. */
-async function changeNumber(sql: Sql, phoneNumber: string): Promise<void> {
+/** Updates a number, then its carrier statuses. */
+async function updateNumber(sql: Sql, phoneNumber: string): Promise<void> {
   await sql.begin(async (transaction) => {
     await transaction`
       UPDATE branded_phone_numbers SET internal_name = ${`Line ${Math.floor(Math.random() * 99)}`}
       WHERE phone_number = ${phoneNumber}`;
     await transaction`
-      UPDATE carrier_statuses SET detailed_status = ${anyStatus(transaction)} WHERE phone_number = ${phoneNumber}`;
+      UPDATE carrier_statuses SET detailed_status = ${randomStatus(transaction)} WHERE phone_number = ${phoneNumber}`;
   });
 }

@@ -6,6 +6,7 @@ import { freePort } from './port.js';
 
 export interface Server {
   url: string;
+  pid: number;
   stop(): Promise<void>;
 }
 
@@ -31,7 +32,7 @@ export async function startServer(
   for (let tries = 0; tries < 150; tries++) {
     const response = await fetch(url + path).catch(() => undefined);
     await response?.arrayBuffer();
-    if (response?.ok) return { url, stop: () => stop(child) };
+    if (response?.ok) return { url, pid: child.pid ?? 0, stop: () => stop(child) };
     if (child.exitCode !== null) break;
     await sleep(200);
   }
