@@ -1,5 +1,5 @@
-// The limit of what Node and postgres.js can do: node:http alone, the statement that the service prepares for the first
-// page, and its response without a cursor. No router, no validation, no limit, no log.
+// A server with as little code as possible, on Node's HTTP server and postgres.js: no router, validation, rate limit or log.
+// It runs the statement that the service prepares for the first page, and sends the response without a cursor.
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import postgres from 'postgres';

@@ -1,6 +1,6 @@
-// What one would write by hand: Fastify and postgres.js with the obvious query as a prepared statement, no validation
-// beyond Fastify's, no limit, no log. It serves the first page of the list, or what follows ?after=, and knows the
-// filters of the specification's examples.
+// The service as one might write it by hand, with Fastify and postgres.js: the obvious query as a prepared statement, and
+// only Fastify's validation, no rate limit and no log. It serves the first page, or the page after the phone number ?after=,
+// with the filters of the specification's examples.
 import Fastify from 'fastify';
 import postgres from 'postgres';
 
@@ -23,7 +23,7 @@ app.get('/v1/brandedPhoneNumbers', { schema: { querystring } }, async ({ query }
   const { after = '', size, phoneNumber, carrier, feature, status } = query;
   const statuses = status?.filter((value) => !value.includes('.'));
   const detailedStatuses = status?.filter((value) => value.includes('.'));
-  const ofEntry = [
+  const entryConditions = [
     ...(carrier ? [sql`carrier IN ${sql(carrier)}`] : []),
     ...(feature ? [sql`feature IN ${sql(feature)}`] : []),
     ...(detailedStatuses?.length ? [sql`detailed_status IN ${sql(detailedStatuses)}`] : []),
@@ -47,10 +47,10 @@ app.get('/v1/brandedPhoneNumbers', { schema: { querystring } }, async ({ query }
       ${phoneNumber ? sql`AND phone_number = ${phoneNumber}` : sql``}
       ${statuses?.length ? sql`AND items.status IN ${sql(statuses)}` : sql``}
       ${
-        ofEntry.length
+        entryConditions.length
           ? sql`AND EXISTS (
             SELECT FROM carrier_statuses AS entry
-            WHERE entry.phone_number = number.phone_number ${ofEntry.map((condition) => sql`AND ${condition}`)}
+            WHERE entry.phone_number = number.phone_number ${entryConditions.map((condition) => sql`AND ${condition}`)}
           )`
           : sql``
       }

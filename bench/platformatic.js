@@ -6,5 +6,4 @@ const app = await buildServer({
   db: { connectionString: process.env.DATABASE_URL, graphql: true, openapi: false, schemalock: false },
   watch: false,
 });
-app.get('/ready', () => 'ready');
 await app.start();

@@ -1,4 +1,4 @@
-// PostGraphile 5 over the tables, out of the box: its Amber and V4 presets and nothing else.
+// PostGraphile 5 over the tables, with its Amber and V4 presets. GET requests only show that it is ready.
 import { createServer } from 'node:http';
 import { postgraphile } from 'postgraphile';
 import { makePgService } from 'postgraphile/adaptors/pg';
@@ -6,21 +6,13 @@ import { grafserv } from 'postgraphile/grafserv/node';
 import { PostGraphileAmberPreset } from 'postgraphile/presets/amber';
 import { makeV4Preset } from 'postgraphile/presets/v4';
 
-const preset = {
+const instance = postgraphile({
   extends: [PostGraphileAmberPreset, makeV4Preset({})],
-  grafserv: { graphqlPath: '/graphql', watch: false },
+  grafserv: { graphqlPath: '/graphql', graphqlOverGET: true, watch: false },
   grafast: { explain: false },
   pgServices: [makePgService({ connectionString: process.env.DATABASE_URL, schemas: ['public'] })],
-};
-const instance = postgraphile(preset);
-await instance.getSchema();
-const serve = instance.createServ(grafserv);
-const server = createServer((request, response) => {
-  if (request.url === '/ready') response.end();
 });
-server.removeAllListeners('request');
-await serve.addTo(server);
-const [handle] = server.listeners('request');
-server.removeAllListeners('request');
-server.on('request', (request, response) => (request.url === '/ready' ? response.end() : handle(request, response)));
+await instance.getSchema();
+const server = createServer();
+await instance.createServ(grafserv).addTo(server);
 server.listen(Number(process.env.PORT), '127.0.0.1');

@@ -1,4 +1,4 @@
-// The service in its own thread, whose CPU time is read from outside (bench/costs.ts).
+// The service in a worker thread. bench/costs.ts reads the CPU time of the thread.
 import { readlinkSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 import { readConfig } from '../dist/src/config/config.js';

@@ -118,7 +118,11 @@ export async function measureThroughput(url: string, contenders = CONTENDERS): P
 
 /** Starts a contender on the database at `url`, and waits until it is ready. */
 export function startContender({ command, path, query, environment }: Contender, url: string): Promise<Server> {
-  return startServer(command, query ? '/ready' : path, { DATABASE_URL: url, LOG_LEVEL: 'info', ...environment });
+  return startServer(command, query ? `${path}?query={__typename}` : path, {
+    DATABASE_URL: url,
+    LOG_LEVEL: 'info',
+    ...environment,
+  });
 }
 
 interface Load {
