@@ -29,29 +29,29 @@ export interface Files {
 interface Command {
   name: string;
   args(files: Files): string[];
-  /** Whether writers run meanwhile. */
+  /** Whether `startWriters` writes meanwhile. */
   hasWriters?: boolean;
 }
 
 export interface CommandRun {
   name: string;
   seconds: number;
-  /** Seconds of CPU of its process, and of PostgreSQL for all connections that ended meanwhile: its own and the writers'. */
+  /** CPU seconds of the command's process, and of the PostgreSQL connections of the command and of the writers. */
   cpu: number;
-  /** Peak memory of its process in MB. */
+  /** Peak memory of the command's process in MB. */
   memory: number;
   /** Milliseconds of first pages requested meanwhile, and how many of those requests failed. */
   pages: Quantiles & { worst: number; failed: number };
   writers?: WriterResults;
 }
 
-/** These start from an empty database. */
+/** Commands for an empty database, in the order in which they run. */
 export const IMPORTS: Command[] = [
   { name: 'first import', args: ({ original }) => ['import', original] },
   { name: 'unchanged', args: ({ original }) => ['import', original] },
   { name: 'a tenth changed', args: ({ changedTenth }) => ['import', changedTenth] },
 ];
-/** These start from the result of the imports. */
+/** Commands for a database after `IMPORTS`, in the order in which they run. */
 export const BESIDE_WRITERS: Command[] = [
   { name: 'all changed, beside writers', args: ({ changed }) => ['import', changed], hasWriters: true },
   { name: 'check, beside writers', args: () => ['check'], hasWriters: true },
@@ -60,25 +60,22 @@ export const BESIDE_WRITERS: Command[] = [
 
 /** Pause between two pages, long enough that they hardly slow down the command. */
 const PAGE_INTERVAL_MS = 50;
-/** The unit of CPU times in /proc, on all architectures that Node supports. */
+/** Seed of the generator for changed numbers. */
+const CHANGED_SEED = 7;
+/** Linux's unit of CPU times in /proc, the same on all architectures that Node supports. */
 const TICKS_PER_SECOND = 100;
 
+/** Writes the input files for this many phone numbers. */
 export async function writeFiles(numbers: number): Promise<Files> {
   const fileOf = (name: string) => join(RESULTS, `${numbers}.${name}`);
-  const files = {
-    numbers,
-    original: fileOf('original'),
-    changed: fileOf('changed'),
-    changedTenth: fileOf('changedTenth'),
-    third: fileOf('third'),
-  };
-  const changedSeed = 7;
-  await writeNumbers(files.original, numbers);
-  await writeNumbers(files.changed, numbers, changedSeed);
-  await writeNumbers(files.changedTenth, numbers / 10, changedSeed);
-  const third = Array.from({ length: Math.floor(numbers / 3) }, (_, index) => `${phoneNumberAt(3 * (index + 1))}\n`);
-  await writeFile(files.third, third.join(''));
-  return files;
+  const [original, changed] = [fileOf('original'), fileOf('changed')];
+  const [changedTenth, third] = [fileOf('changedTenth'), fileOf('third')];
+  await writeNumbers(original, numbers);
+  await writeNumbers(changed, numbers, CHANGED_SEED);
+  await writeNumbers(changedTenth, numbers / 10, CHANGED_SEED);
+  const lines = Array.from({ length: Math.floor(numbers / 3) }, (_, index) => `${phoneNumberAt(3 * (index + 1))}\n`);
+  await writeFile(third, lines.join(''));
+  return { numbers, original, changed, changedTenth, third };
 }
 
 /** Runs a command of the program `main` on the database at `url`, which `server` serves. @throws unless it succeeds */
@@ -127,10 +124,10 @@ async function postmasterPid(url: string): Promise<number> {
 }
 
 /** Returns the CPU time of a process, or of its children that have ended; 0 if the process has ended. */
-async function cpuSeconds(pid: number | undefined, of: 'self' | 'children'): Promise<number> {
+async function cpuSeconds(pid: number | undefined, scope: 'self' | 'children'): Promise<number> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  const [user = 0, system = 0] = fields.slice(of === 'self' ? 11 : 13).map(Number);
+  const [user = 0, system = 0] = fields.slice(scope === 'self' ? 11 : 13).map(Number);
   return (user + system) / TICKS_PER_SECOND;
 }
 

@@ -1,8 +1,8 @@
 /**
- * `make bench-compare BEFORE=folder`: first pages per second of this version, of the version that was built in that folder,
- * and of a bare server; each version has imported the same numbers. Prints one table for each rate that serves as the unit:
- * the bare server's, and the other version's with and without its limit; and the time of a page if PostgreSQL and Redis are
- * 1 ms away. bench/main.ts lists the options.
+ * `make bench-compare BEFORE=folder`: compares the throughput of first pages of this version, the version built in that folder,
+ * and a bare server, on the same numbers. Prints a table for each of three baselines: the bare server, and the other version
+ * with and without its rate limit; then the time of a page in both versions if PostgreSQL and Redis are 1 ms away.
+ * bench/main.ts lists the options.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -32,14 +32,15 @@ try {
     environment: { ...contender.environment, DATABASE_URL: urlBefore },
   }));
   const throughput = await measureThroughput(url, [BARE, ...now, ...before]);
-  for (const unit of [BARE, ...before]) console.log(`${throughputTable([{ version, throughput }], unit.name)}\n`);
-  console.log(await compareWithRemoteStores({ ...OURS, command: [MAIN, 'serve'] }, { before: [mainBefore, urlBefore], now: [MAIN, url] }));
+  for (const { name } of [BARE, ...before]) console.log(`${throughputTable([{ version, throughput }], name)}\n`);
+  const limited = { ...OURS, name: 'before', command: [mainBefore, 'serve'], url: urlBefore };
+  console.log(await compareWithRemoteStores([limited, { ...OURS, name: 'now', url }]));
 } finally {
   await server.remove();
   await rm(file);
 }
 
-/** Imports the numbers into a new database by the program `main`. Returns the database's URL. */
+/** Creates a database, and imports the numbers with the program `main`. Returns the database's URL. */
 async function fill(name: string, main: string): Promise<string> {
   const url = await createDatabase(server.url, name);
   await runCommand(url, ['migrate'], main);

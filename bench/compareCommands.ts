@@ -1,7 +1,7 @@
 /**
- * `make bench-compare-commands BEFORE=folder`: runs the operator's commands of this version and of the version that was
- * built in that folder in turn, each version with its own database on one server. Prints the means of all rounds after
- * each round. bench/main.ts lists the options.
+ * `make bench-compare-commands BEFORE=folder`: runs the operator's commands alternately in this version, also with
+ * `--jobs 1`, and in the version built in that folder, each in a separate database on one server. Prints the means of all
+ * rounds so far after each round. bench/main.ts lists the options.
  */
 import { loadavg } from 'node:os';
 import type { Server } from '../test/support/measuredServer.js';

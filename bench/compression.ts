@@ -20,14 +20,9 @@ export interface Compression {
 
 export async function measureCompression(url: string): Promise<Compression[]> {
   const server = await startContender(OURS, url);
+  const load = { origin: server.url, connections: CONNECTIONS };
   const measure = (path: string, encoding: string, seconds: number) =>
-    measureLoad({
-      origin: server.url,
-      paths: [path],
-      connections: CONNECTIONS,
-      seconds,
-      headers: { 'accept-encoding': encoding },
-    });
+    measureLoad({ ...load, paths: [path], seconds, headers: { 'accept-encoding': encoding } });
   await measure(PATH, 'identity', 1);
   const cases = PAGE_SIZES.flatMap((pageSize) =>
     ENCODINGS.map((encoding) => {

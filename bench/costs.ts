@@ -20,11 +20,12 @@ import { quantiles } from './medians.js';
 import { RESULTS, runCommand } from './program.js';
 
 const NUMBERS = 10_000;
-/** Business profiles of the key that is limited to some. */
+/** How many business profiles the limited key can see. */
 const PROFILES = 5000;
 /** Requests that are not measured, until the code is compiled and the statements are prepared. */
 const WARM_UP = 20;
 const MEASURED = 31;
+/** The target for every request. */
 const MAX_MS = 10;
 /** Requests of each kind in the document. */
 const SHOWN = 2;
@@ -72,7 +73,7 @@ async function prepareDatabase(url: string): Promise<Keys> {
   return { ordinary: ordinary.key, limited: limited.key };
 }
 
-/** Starts the service with the settings, and measures requests by kind; only responses with `status` count, if given. */
+/** Starts the service, and measures the requests of each kind. If `status` is given, ignores other responses. */
 async function measureAll(
   requests: Record<string, ExpensiveRequest[]>,
   keys: Keys,
@@ -100,8 +101,8 @@ async function measureAll(
     return { name: request.name, ...last, milliseconds: quantiles(times.slice(WARM_UP)).median };
   }
   const costs: Cost[] = [];
-  for (const [kind, ofKind] of Object.entries(requests)) {
-    for (const request of ofKind) costs.push({ kind, ...(await measure(request)) });
+  for (const [kind, requestsOfKind] of Object.entries(requests)) {
+    for (const request of requestsOfKind) costs.push({ kind, ...(await measure(request)) });
   }
   agent.destroy();
   worker.postMessage('stop');
@@ -121,7 +122,7 @@ function send(agent: Agent, url: string, { path, headers }: ExpensiveRequest, ke
   });
 }
 
-/** @throws if a request takes longer than `MAX_MS` */
+/** Prints all costs, and writes the table. @throws if a request takes longer than `MAX_MS` */
 async function report(costs: Cost[]): Promise<void> {
   const sorted = costs.toSorted((a, b) => b.milliseconds - a.milliseconds);
   console.log(costTable(sorted));
@@ -138,8 +139,8 @@ async function report(costs: Cost[]): Promise<void> {
 }
 
 function costTable(costs: Cost[]): string {
-  const rows = costs.map(({ kind, name, status, bytes, milliseconds }) => [
-    ...[kind, name, String(status), bytes.toLocaleString('en'), `${milliseconds.toFixed(1)} ms`],
-  ]);
+  const rows = costs.map(({ kind, name, status, bytes, milliseconds }) => {
+    return [kind, name, status, bytes.toLocaleString('en'), `${milliseconds.toFixed(1)} ms`];
+  });
   return table(['kind', 'request', 'status', 'bytes', 'event loop'], rows, [0, 1]);
 }

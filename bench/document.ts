@@ -12,9 +12,9 @@ export function machine(): string {
 }
 
 /** Returns a Markdown table, or '' without rows. All columns are right-aligned except those in `left`. */
-export function table(head: string[], rows: string[][], left = [0]): string {
+export function table(head: string[], rows: (string | number)[][], left = [0]): string {
   if (rows.length === 0) return '';
-  const line = (cells: string[]) => `| ${cells.join(' | ')} |`;
+  const line = (cells: (string | number)[]) => `| ${cells.join(' | ')} |`;
   const alignment = head.map((_, index) => (left.includes(index) ? '---' : '---:'));
   return [head, alignment, ...rows].map(line).join('\n');
 }

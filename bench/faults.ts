@@ -18,12 +18,10 @@ import { machine, table, writeSections } from './document.js';
 import { overload } from './overload.js';
 import { MAIN, runCommand } from './program.js';
 
-type Behaviour = Parameters<ToxicProxy['behave']>[0];
-
 const PAGE = '/v1/brandedPhoneNumbers?size=5';
 const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
 const REQUESTS_PER_SECOND = 50;
-/** Clients that send these requests in turn, well below their limits. */
+/** How many clients send these requests in turn: enough that each stays well below its rate limit. */
 const CLIENTS = 30;
 /** How long requests are sent before, during and after the fault. */
 const BEFORE_MS = 1500;
@@ -40,6 +38,9 @@ interface Fault {
   environment?: Record<string, string>;
 }
 
+/** A row of the table. */
+type Row = (string | number)[];
+
 const server = await startPostgres({ max_connections: '40' });
 await runCommand(server.url, ['migrate']);
 await insertNumbers(server.url);
@@ -48,7 +49,7 @@ const redis = hasRedis ? await startRedis() : undefined;
 const redisProxy = redis && (await openToxicProxy(redis.port));
 
 const throughProxy = { DATABASE_URL: proxy.through(server.url) };
-const proxied = (name: string, behaviour: Behaviour) => proxyFault(name, proxy, behaviour, throughProxy);
+const proxyFault = faultsOf(proxy, throughProxy);
 let otherClients: OtherClients | undefined;
 
 const faults: Fault[] = [
@@ -70,12 +71,12 @@ const faults: Fault[] = [
     environment: throughProxy,
     begin: () => proxy.forgetConnections(),
   },
-  proxied('PostgreSQL accepts connections and closes them', 'refusing'),
-  proxied('PostgreSQL hangs: accepts connections and never responds', 'silent'),
-  proxied('every response of PostgreSQL takes 400 ms longer', 'slow'),
+  proxyFault('PostgreSQL accepts connections and closes them', 'refusing'),
+  proxyFault('PostgreSQL hangs: accepts connections and never responds', 'silent'),
+  proxyFault('every response of PostgreSQL takes 400 ms longer', 'slow'),
   lockFault('a lock blocks every query until it times out', 'items'),
   {
-    name: 'the service loses its connections to PostgreSQL, and other clients take all',
+    name: 'other clients take all connections to PostgreSQL, including those of the service',
     environment: throughProxy,
     async begin() {
       proxy.behave('refusing');
@@ -90,7 +91,7 @@ const faults: Fault[] = [
 
 const words = process.argv.slice(2);
 const isChosen = (name: string) => words.length === 0 || words.some((word) => name.includes(word));
-const rows: string[][] = [];
+const rows: Row[] = [];
 for (const fault of faults.filter(({ name }) => isChosen(name))) addRow(await measureFault(fault));
 let note = '';
 if (isChosen(OVERLOAD)) {
@@ -114,17 +115,17 @@ function closeConnections(): void {
   proxy.behave('passing');
 }
 
-/** Returns the fault that the proxy, through which the service connects because of `environment`, behaves like this. */
-function proxyFault(
-  name: string,
-  { behave }: ToxicProxy,
-  behaviour: Behaviour,
-  environment: Record<string, string>,
-): Fault {
-  return { name, environment, begin: () => behave(behaviour), end: () => behave('passing') };
+/** Returns a function that makes faults of the proxy; `environment` lets the service connect through the proxy. */
+function faultsOf({ behave }: ToxicProxy, environment: Record<string, string>) {
+  return (name: string, behaviour: Parameters<ToxicProxy['behave']>[0]): Fault => ({
+    name,
+    environment,
+    begin: () => behave(behaviour),
+    end: () => behave('passing'),
+  });
 }
 
-/** Returns the fault that another session holds an exclusive lock on the table. */
+/** Returns a fault in which another session holds an exclusive lock on the table. */
 function lockFault(name: string, lockedTable: string): Fault {
   let session: postgres.Sql | undefined;
   return {
@@ -142,29 +143,24 @@ function lockFault(name: string, lockedTable: string): Fault {
 function redisFaults(): Fault[] {
   if (!redis || !redisProxy) return [];
   const environment = { REDIS_URL: redisProxy.through(redis.url) };
-  const proxied = (name: string, behaviour: Behaviour) => proxyFault(name, redisProxy, behaviour, environment);
+  const proxyFault = faultsOf(redisProxy, environment);
   const limitMemory = (bytes: string) => () => redis.configure('maxmemory', bytes);
   return [
-    proxied('Redis refuses connections', 'refusing'),
-    proxied('Redis hangs', 'silent'),
-    proxied('every response of Redis takes 400 ms longer', 'slow'),
-    {
-      name: 'Redis is killed (-9) and comes back empty',
-      environment,
-      begin: () => redis.kill(),
-      end: () => redis.start(),
-    },
+    proxyFault('Redis refuses connections', 'refusing'),
+    proxyFault('Redis hangs', 'silent'),
+    proxyFault('every response of Redis takes 400 ms longer', 'slow'),
+    { name: 'Redis is killed (-9) and comes back empty', environment, begin: redis.kill, end: redis.start },
     { name: 'the memory of Redis is full', environment, begin: limitMemory('1'), end: limitMemory('0') },
   ];
 }
 
-function addRow(row: string[]): void {
+function addRow(row: Row): void {
   rows.push(row);
   console.log(row.join(' | '));
 }
 
-/** Returns the row of the table. */
-async function measureFault({ name, begin, end, environment = {} }: Fault): Promise<string[]> {
+/** Runs the service under the fault. Returns the row of the table. */
+async function measureFault({ name, begin, end, environment = {} }: Fault): Promise<Row> {
   const service = await serve(environment);
   const expected = await (await fetch(service.url + PAGE)).text();
   const outcomes: { kind: string; time: number }[] = [];
@@ -198,7 +194,7 @@ async function measureFault({ name, begin, end, environment = {} }: Fault): Prom
   const recoveryMs = Math.max(0, ...failures.map(({ time }) => time - endTime));
   const kinds = [...new Set(failures.map(({ kind }) => kind))].sort();
   const counts = kinds.map((kind) => `${failures.filter((failure) => failure.kind === kind).length} × ${kind}`);
-  return [name, String(requests.length), String(wrong), counts.join('<br>') || '–', inSeconds(recoveryMs)];
+  return [name, requests.length, wrong, counts.join('<br>') || '–', inSeconds(recoveryMs)];
 }
 
 function serve(environment: Record<string, string> = {}): Promise<Server> {
@@ -220,8 +216,8 @@ async function insertNumbers(url: string): Promise<void> {
   await closeDatabase(database);
 }
 
-/** Returns the row of the table, and the paragraph below it. */
-async function measureOverload(): Promise<{ row: string[]; note: string }> {
+/** Runs the service under ten times its capacity. Returns the row of the table, and the paragraph below the table. */
+async function measureOverload(): Promise<{ row: Row; note: string }> {
   const service = await serve();
   const memoryBefore = residentMemory(service.pid);
   const result = await overload(service.url, PAGE, OVERLOAD_SECONDS);
@@ -230,12 +226,10 @@ async function measureOverload(): Promise<{ row: string[]; note: string }> {
   const { statuses, sent, lost, wrong } = result.flood;
   const { 200: served = 0, ...failures } = statuses;
   const counts = Object.entries({ ...failures, ...(lost > 0 && { none: lost }) });
+  const others = counts.map(([status, count]) => `${count} × ${status}`).join('<br>') || '–';
   const percent = (count: number) => `${Math.floor((100 * count) / result.requests)} %`;
   return {
-    row: [
-      ...[OVERLOAD, String(sent), String(wrong + result.wrong)],
-      ...[counts.map(([status, count]) => `${count} × ${status}`).join('<br>') || '–', inSeconds(result.recovery)],
-    ],
+    row: [OVERLOAD, sent, wrong + result.wrong, others, inSeconds(result.recovery)],
     note:
       `Under 10 × the capacity, with ${result.connections} connections and each request from another address, ` +
       `${Math.round(served / OVERLOAD_SECONDS)} requests a second were served; without the flood, ` +

@@ -1,7 +1,7 @@
 /**
- * Sends requests at a constant rate, no matter how fast the responses are, as many clients would, each request from another
- * address; counts the responses by status. It runs in its own process, so that it does not delay other measurements:
- * `flood.ts URL RATE CONNECTIONS SECONDS`. Prints a line of JSON (`FloodResults`).
+ * `flood.ts URL RATE CONNECTIONS SECONDS`: sends requests at a constant rate, even if the responses are slower, each from
+ * another client address. Prints `FloodResults` as JSON. It runs in a separate process, so that it does not delay the
+ * measurements of bench/overload.ts.
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,7 +12,7 @@ export interface FloodResults {
   statuses: Record<string, number>;
   /** 200 responses that differ from the first one. */
   wrong: number;
-  /** Connections that closed without `Connection: close` in the previous response. */
+  /** Connections that the server closed without announcing it by `Connection: close`. */
   lost: number;
 }
 

@@ -1,7 +1,7 @@
-/** Ten times the phone numbers, by SQL: an import of ten million would take too long. */
+/** Makes ten million phone numbers out of a million by SQL, since an import would take too long. */
 import type { Sql } from 'postgres';
 
-/** Distance between two copies of the phone numbers: a million generated ones are 7 apart. */
+/** Added to the phone numbers for each copy: the million generated ones, 7 apart, span less, so copies don't overlap. */
 const COPY_DISTANCE = 7_000_000;
 
 /**

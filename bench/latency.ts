@@ -21,7 +21,7 @@ const REPEATS = 5;
 const REPEAT_INTERVAL = Math.ceil(ROUNDS / REPEATS);
 /** How many times the slowest filters are requested. */
 const REPEATS_OF_SLOWEST = 30;
-/** Rounds before measuring: afterwards every connection of the pool has prepared its statements. */
+/** Rounds that are not measured, until every connection of the pool has prepared its statements. */
 const WARM_UP_ROUNDS = 10;
 /** Random filters of each kind and page size. */
 const FILTERS = Number(process.env.BENCH_FILTERS ?? 150);
@@ -63,7 +63,7 @@ export interface Target {
 
 interface Page {
   url: string;
-  /** It is requested in every round whose number is a multiple of this. */
+  /** 1 if it is requested in every round, 2 if in every second round, and so on. */
   interval: number;
   times: number[];
   failed: number;
@@ -88,14 +88,10 @@ export async function measureLatencies(targets: Target[]): Promise<Latencies[]> 
     random: random.map(({ kind, pageSize, pages }) => {
       const medians = pages.map(medianOf);
       const worst = Math.max(...medians);
-      return {
-        kind,
-        pageSize,
-        pages: pages.length,
-        times: { ...quantiles(medians), worst },
-        slowest: new URL(pages[medians.indexOf(worst)]?.url ?? '').search,
-        failed: pages.reduce((sum, { failed }) => sum + failed, 0),
-      };
+      const times = { ...quantiles(medians), worst };
+      const slowest = new URL(pages[medians.indexOf(worst)]?.url ?? '').search;
+      const failed = pages.reduce((sum, page) => sum + page.failed, 0);
+      return { kind, pageSize, pages: pages.length, times, slowest, failed };
     }),
   }));
 }
@@ -124,8 +120,8 @@ export async function timeRequest(url: string): Promise<{ milliseconds: number; 
 }
 
 /**
- * Requests the slowest page until the slowest one has been requested `REPEATS_OF_SLOWEST` times: of hundreds of pages
- * that are requested a few times each, noise makes some look slow.
+ * Requests the page with the highest median again, until that page has been requested `REPEATS_OF_SLOWEST` times. After a
+ * few requests each, some of hundreds of pages look slow only because of noise.
  */
 async function repeatSlowest(pages: Page[]): Promise<void> {
   for (;;) {
@@ -135,7 +131,7 @@ async function repeatSlowest(pages: Page[]): Promise<void> {
   }
 }
 
-/** Prepares the pages to request, first ones and those after the middle of all phone numbers. */
+/** Returns the pages to request: for each filter, the first page and a deep one from the middle of all phone numbers. */
 async function openTarget({ size: numbers, url, profiles, server }: Target) {
   const middle = phoneNumberAt(Math.floor(numbers / 2));
   const pageOf = (request: ListBrandedPhoneNumbersRequest, after: string, interval: number): Page => ({

@@ -63,7 +63,7 @@ if (BENCH_DATABASE_URL) {
 }
 await writeReport();
 
-async function benchServer(serverUrl: string, replicate?: () => Promise<PostgresServer>): Promise<void> {
+async function benchServer(serverUrl: string, addReplica?: () => Promise<PostgresServer>): Promise<void> {
   const [server] = await withConnection(
     serverUrl,
     (sql) => sql`SELECT split_part(current_setting('server_version'), ' ', 1) AS version`,
@@ -85,9 +85,9 @@ async function benchServer(serverUrl: string, replicate?: () => Promise<Postgres
   const logStep = (step: string) => console.error(`${new Date().toISOString().slice(11, 19)} ${version}: ${step}`);
 
   if (BENCH_ONLY === 'replica') {
-    if (!replicate) throw new Error('BENCH_ONLY=replica needs an embedded server; unset BENCH_DATABASE_URL');
+    if (!addReplica) throw new Error('BENCH_ONLY=replica needs an embedded server; unset BENCH_DATABASE_URL');
     logStep(`importing ${LARGEST_IMPORT} numbers on a server with a replica`);
-    results.replica = { numbers: LARGEST_IMPORT, ...(await measureReplica(serverUrl, replicate, LARGEST_IMPORT)) };
+    results.replica = { numbers: LARGEST_IMPORT, ...(await measureReplica(serverUrl, addReplica, LARGEST_IMPORT)) };
     return save();
   }
 
@@ -95,7 +95,7 @@ async function benchServer(serverUrl: string, replicate?: () => Promise<Postgres
   for (const size of SIZES) {
     if (!(await isMissing(serverUrl, size))) continue;
     if (size > MAX_IMPORTED) {
-      logStep(`copying to ${size} numbers`);
+      logStep(`growing to ${size} numbers`);
       const url = await createDatabase(serverUrl, nameOf(size), nameOf(MAX_IMPORTED));
       await withConnection(url, growTenfold);
       await vacuum(url);

@@ -8,7 +8,7 @@ export interface Quantiles {
 
 interface Measurement {
   measure(): Promise<number>;
-  /** In how many rounds it is measured; in all unless given. */
+  /** In how many rounds to measure, if not in all. */
   rounds?: number;
 }
 
@@ -19,8 +19,8 @@ export function quantiles(values: number[]): Quantiles {
 }
 
 /**
- * Measures each once per round, in random order, so that other load on the machine affects all alike. Returns them with
- * their medians, in their original order.
+ * Calls each `measure` once per round, in random order, so that other load on the machine affects all alike. Returns the
+ * measurements, in the order given, with the medians of their values.
  */
 export async function mediansInTurn<T extends Measurement>(
   measurements: T[],

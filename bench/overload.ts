@@ -11,8 +11,8 @@ const CAPACITY_CONNECTIONS = 32;
 const FLOOD_CONNECTIONS = 1500;
 /** Clients that send few requests, each on its own connection. */
 const CLIENTS = 20;
-/** Pause between the requests of two of these clients; each sends a request every `CLIENTS` pauses. */
-const CLIENT_INTERVAL_MS = 200;
+/** How often each of these clients sends a request. */
+const CLIENT_INTERVAL_MS = 4000;
 const HEALTH_INTERVAL_MS = 250;
 /** How long a client retries. */
 const RETRY_MS = 5000;
@@ -27,7 +27,7 @@ export interface Overload {
   requests: number;
   /** How many of these requests were served without a retry. */
   servedAtOnce: number;
-  /** How many of these requests were served within `RETRY_MS`, retried after `Retry-After`. */
+  /** How many of these requests were served within `RETRY_MS`, including retries after `Retry-After`. */
   servedInTime: number;
   /** Responses to these clients, and to health checks, that were neither correct nor a 503 with `Retry-After`. */
   wrong: number;
@@ -80,8 +80,8 @@ export async function overload(url: string, path: string, seconds: number): Prom
   const health = checkHealth();
   const agents = Array.from({ length: CLIENTS }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
   const clients = agents.map(async (agent, i) => {
-    await sleep(1000 + i * CLIENT_INTERVAL_MS);
-    for (; !isOver; await sleep(CLIENTS * CLIENT_INTERVAL_MS)) await requestWithRetries(agent, i);
+    await sleep(1000 + (i / CLIENTS) * CLIENT_INTERVAL_MS);
+    for (; !isOver; await sleep(CLIENT_INTERVAL_MS)) await requestWithRetries(agent, i);
   });
   const flooded = await flooding;
   const end = performance.now();

@@ -1,4 +1,4 @@
-/** pgbench: how many times a second an SQL script can run. */
+/** Measures SQL scripts with pgbench. */
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { RESULTS } from './program.js';
 
 const run = promisify(execFile);
 
-/** Debian: postgresql-contrib. Without it, its measurements are left out. */
+/** If pgbench is not installed (Debian: postgresql-contrib), its measurements are skipped. */
 export const hasPgbench = isInstalled('pgbench');
 
 /** Returns the transactions per second of `clients` that run the SQL of a pgbench script for some seconds. */

@@ -1,4 +1,4 @@
-// PostGraphile 5 over the tables, with its Amber and V4 presets. GET requests only show that it is ready.
+// PostGraphile 5 over the tables, with its Amber and V4 presets. GET requests are enabled only to check that it is ready.
 import { createServer } from 'node:http';
 import { postgraphile } from 'postgraphile';
 import { makePgService } from 'postgraphile/adaptors/pg';

@@ -13,14 +13,14 @@ const POLL_INTERVAL_MS = 5;
 /** Imports numbers into the primary, and removes the replica. Returns the longest lag and the duration of the import. */
 export async function measureReplica(
   primary: string,
-  startReplica: () => Promise<PostgresServer>,
+  addReplica: () => Promise<PostgresServer>,
   numbers: number,
 ): Promise<{ lagMs: number; seconds: number }> {
   const { original } = await writeFiles(numbers);
   await runCommand(primary, ['migrate']);
   const writer = connectTo(primary);
   await writer`CREATE TABLE heartbeat AS SELECT 0 AS count`;
-  const replica = await startReplica();
+  const replica = await addReplica();
   const reader = connectTo(replica.url);
   try {
     let lagMs = 0;

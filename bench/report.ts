@@ -7,7 +7,7 @@ import type { Compression } from './compression.js';
 import { table, writeSections } from './document.js';
 import type { Latencies, RandomPages } from './latency.js';
 import { RESULTS } from './program.js';
-import { BY_HAND, OURS, type Throughput } from './throughput.js';
+import { BY_HAND, type Contender, OURS, type Throughput } from './throughput.js';
 import type { Changes, RatesByWriters } from './updates.js';
 
 /** The results on one version of PostgreSQL; RESULTS has a file for each version. */
@@ -20,7 +20,7 @@ export interface Results {
   /** Seconds of a bare COPY at each imported size. */
   copySeconds: Record<string, number>;
   replica?: { numbers: number; lagMs: number; seconds: number };
-  /** How many numbers the database has in which throughput, compression and changes are measured. */
+  /** The largest imported size: that of the database for throughput, compression and changes. */
   largestImport: number;
   throughput: Throughput[];
   compression?: Compression[];
@@ -69,9 +69,9 @@ const ms = (value: number) => `${format(value)} ms`;
 const seconds = (value: number) => `${format(value, 1)} s`;
 const megabytes = (value: number) => `${format(value)} MB`;
 const ratio = (value: number) => `${format(value, 2)} ×`;
-/** Returns a value and, in brackets, its ratio to `unit`. */
-const relative = (value: number, unit: number, formatted = format(value)) =>
-  `${formatted} (${format(value / unit, 2)})`;
+/** Returns a value and, in brackets, its ratio to `baseline`. */
+const relative = (value: number, baseline: number, formatted = format(value)) =>
+  `${formatted} (${format(value / baseline, 2)})`;
 const sum = (values: number[]) => values.reduce((a, b) => a + b, 0);
 const mean = (values: number[]) => sum(values) / values.length;
 
@@ -85,70 +85,51 @@ function rateOf(throughput: Throughput[], name: string, load: Throughput['load']
   return found?.perSecond ?? Number.NaN;
 }
 
-/** A bound on one of the results. */
-interface Target {
-  name: string;
-  /** The lowest acceptable value if `isMinimum`, otherwise the highest. */
-  bound: number;
-  isMinimum?: boolean;
-  format: (value: number) => string;
-  /** Returns the result, which may be undefined or NaN if it was not measured. */
-  value: (results: Results) => number | undefined;
-}
-
-function targetsOf(all: Results[]): Target[] {
+function targetTable(all: Results[]): string {
   const largest = Math.max(...all.map(({ largestImport }) => largestImport));
-  const firstImport = ({ commands }: Results) => commands[largest]?.[0];
+  /** @param measured returns the result; undefined or NaN if it was not measured */
+  const target = (
+    name: string,
+    limit: 'at least' | 'at most',
+    bound: number,
+    format: (value: number) => string,
+    measured: (results: Results) => number | undefined,
+  ) => {
+    const cells = all.map((results) => {
+      const value = measured(results) ?? Number.NaN;
+      if (Number.isNaN(value)) return '–';
+      const isMet = limit === 'at least' ? value >= bound : value <= bound;
+      return isMet ? format(value) : `**missed: ${format(value)}**`;
+    });
+    return [name, `${limit} ${format(bound)}`, ...cells];
+  };
+  const speedup = (connections: number, bound: number) => {
+    const name = `first pages a second against the hand-written server, connections: ${connections}`;
+    return target(name, 'at least', bound, ratio, ({ throughput }) => {
+      const rate = (server: Contender) => rateOf(throughput, server.name, 'first page', connections);
+      return rate(OURS) / rate(BY_HAND);
+    });
+  };
   const importName = `import of ${format(largest)}`;
-  const speedup = (connections: number, bound: number): Target => ({
-    name: `first pages a second against the hand-written server, connections: ${connections}`,
-    bound,
-    isMinimum: true,
-    format: ratio,
-    value: ({ throughput }) => {
-      const rate = (name: string) => rateOf(throughput, name, 'first page', connections);
-      return rate(OURS.name) / rate(BY_HAND.name);
-    },
-  });
-  const atMost = (name: string, bound: number, format: Target['format'], value: Target['value']): Target => ({
-    ...{ name, bound, format, value },
-  });
+  const firstImport = ({ commands }: Results) => commands[largest]?.[0];
+  const copyRatio = (results: Results) =>
+    (firstImport(results)?.seconds ?? Number.NaN) / (results.copySeconds[largest] ?? Number.NaN);
+  const importPages = (results: Results) => firstImport(results)?.pages.p99;
   /** Returns the highest value of the commands that ran beside writers. */
   const highest = (value: (run: CommandRun) => number) => (results: Results) =>
     results.commands[largest] && Math.max(...besideWriters(results.commands[largest]).map(value));
-  return [
+  const changeRatio = ({ changes }: Results) => changes && changes.withTriggers / changes.bare;
+  const rows = [
     speedup(1, 1.42),
     speedup(8, 1.76),
     speedup(64, 2.17),
-    atMost(`${importName}, against bare COPY`, 6, ratio, (results) => {
-      return (firstImport(results)?.seconds ?? Number.NaN) / (results.copySeconds[largest] ?? Number.NaN);
-    }),
-    atMost(`${importName}, memory`, 200, megabytes, (results) => firstImport(results)?.memory),
-    atMost(
-      `${importName}, pages meanwhile, p99`,
-      25,
-      (value) => `${format(value, 1)} ms`,
-      (results) => firstImport(results)?.pages.p99,
-    ),
-    atMost('the longest transaction of a writer beside any command', 500, ms, highest(longestTransaction)),
-    atMost('failed transactions of writers beside commands', 0, format, highest(failedTransactions)),
-    {
-      ...{ name: 'a single changed entry, against a bare table', bound: 0.3, isMinimum: true, format: ratio },
-      value: ({ changes }) => changes && changes.withTriggers / changes.bare,
-    },
+    target(`${importName}, against bare COPY`, 'at most', 6, ratio, copyRatio),
+    target(`${importName}, memory`, 'at most', 200, megabytes, (results) => firstImport(results)?.memory),
+    target(`${importName}, pages meanwhile, p99`, 'at most', 25, (value) => `${format(value, 1)} ms`, importPages),
+    target('the longest transaction of a writer beside any command', 'at most', 500, ms, highest(longestTransaction)),
+    target('failed transactions of writers beside commands', 'at most', 0, format, highest(failedTransactions)),
+    target('a single changed entry, against a bare table', 'at least', 0.3, ratio, changeRatio),
   ];
-}
-
-function targetTable(all: Results[]): string {
-  const rows = targetsOf(all).map(({ name, bound, isMinimum, format, value }) => [
-    name,
-    `${isMinimum ? 'at least' : 'at most'} ${format(bound)}`,
-    ...all.map((results) => {
-      const result = value(results);
-      if (result === undefined || Number.isNaN(result)) return '–';
-      return (isMinimum ? result >= bound : result <= bound) ? format(result) : `**missed: ${format(result)}**`;
-    }),
-  ]);
   return table(['what', 'target', ...all.map(({ version }) => version)], rows);
 }
 
@@ -175,13 +156,8 @@ function pageTable(all: Results[]): string {
   sizes.sort((a, b) => a - b);
   const row = (name: string, pageSize: number, size: number, bounds: string, cell: (at: Latencies) => string) => {
     const atSize = all.map(({ latencies }) => latencies.find(({ numbers }) => numbers === size));
-    return [
-      name,
-      String(pageSize),
-      format(size),
-      bounds,
-      ...atSize.map((latencies) => (latencies ? cell(latencies) : '–')),
-    ];
+    const cells = atSize.map((latencies) => (latencies ? cell(latencies) : '–'));
+    return [name, pageSize, format(size), bounds, ...cells];
   };
   const rows = PAGE_TARGETS.flatMap((target) => {
     const { name, pageSize, median = '–', medianInLookUps, worst } = target;
@@ -206,9 +182,9 @@ function pageCell(target: PageTarget, { random, lookUp }: Latencies): string {
 function slowestFilterTable(all: Results[]): string {
   const rows = all.flatMap(({ version, latencies }) =>
     latencies.flatMap(({ numbers, random }) =>
-      random.map(({ kind, pageSize, times, slowest }) => [
-        ...[kind, String(pageSize), format(numbers), version, `${format(times.worst, 1)} ms`, summaryOf(slowest)],
-      ]),
+      random.map(({ kind, pageSize, times, slowest }) => {
+        return [kind, pageSize, format(numbers), version, `${format(times.worst, 1)} ms`, summaryOf(slowest)];
+      }),
     ),
   );
   return table(['attributes', 'page', 'numbers', 'PostgreSQL', 'worst', 'request'], rows);
@@ -227,15 +203,15 @@ function summaryOf(search: string): string {
     .join(', ');
 }
 
-/** Returns requests per second and, in brackets, their ratios to the contender `unit`. */
-export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], unit = BY_HAND.name): string {
+/** Returns requests per second and, in brackets, their ratios to the contender `baseline`. */
+export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], baseline = BY_HAND.name): string {
   const rates = all.flatMap(({ throughput }) => throughput);
   const contenders = [...new Map(rates.map((rate) => [`${rate.load} ${rate.name}`, rate])).values()];
   const columns = all.flatMap(({ version, throughput }) =>
     [...new Set(rates.map(({ connections }) => connections))].map((connections) => ({
       head: `${version}, ${connections}`,
       cell: ({ name, load }: Throughput) =>
-        relative(rateOf(throughput, name, load, connections), rateOf(throughput, unit, load, connections)),
+        relative(rateOf(throughput, name, load, connections), rateOf(throughput, baseline, load, connections)),
     })),
   );
   const rows = contenders
@@ -245,14 +221,14 @@ export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], 
 }
 
 function compressionTable(all: Results[]): string {
-  const rows = (all.at(-1)?.compression ?? []).map(({ pageSize, encoding, bytes }) => [
-    ...[String(pageSize), encoding, `${format(bytes / 1000, 1)} kB`],
-    ...all.map(({ compression = [] }) => {
+  const rows = (all.at(-1)?.compression ?? []).map(({ pageSize, encoding, bytes }) => {
+    const rates = all.map(({ compression = [] }) => {
       const rate = (encoding: string) =>
         compression.find((result) => result.pageSize === pageSize && result.encoding === encoding)?.perSecond;
       return relative(rate(encoding) ?? Number.NaN, rate('identity') ?? Number.NaN);
-    }),
-  ]);
+    });
+    return [pageSize, encoding, `${format(bytes / 1000, 1)} kB`, ...rates];
+  });
   return table(['page', 'encoding', 'body', ...all.map(({ version }) => version)], rows);
 }
 
@@ -276,18 +252,18 @@ function commandTable(all: Results[]): string {
   return table(['command', ...all.map(({ version, largestImport }) => `${version}, ${format(largestImport)}`)], rows);
 }
 
-/** The transactions of writers beside commands. */
+/** What writers do while a command runs. */
 function writerTable(all: Results[]): string {
   const rows = all.flatMap(({ version, commands, largestImport }) =>
-    besideWriters(commands[largestImport]).map((run) => [
-      ...[run.name, version, format(transactionsPerSecond(run))],
-      ...[run.writers?.longest.map((time) => format(time)).join(' / ') ?? '', format(failedTransactions(run))],
-    ]),
+    besideWriters(commands[largestImport]).map((run) => {
+      const longest = run.writers?.longest.map((time) => format(time)).join(' / ') ?? '–';
+      return [run.name, version, format(transactionsPerSecond(run)), longest, failedTransactions(run)];
+    }),
   );
   return table(['command', 'PostgreSQL', 'transactions a second', 'longest of each, ms', 'failed'], rows);
 }
 
-/** The highest rates of writers that run alone. */
+/** How fast writers are without a command beside them. */
 function writerRateTable(all: Results[]): string {
   const counts = Object.keys(all.at(-1)?.changes?.ratesByWriters ?? {}).map(Number);
   if (counts.length === 0) return '';
@@ -300,14 +276,11 @@ function writerRateTable(all: Results[]): string {
 
 /** Table sizes on the newest version; on other versions they differ by less than a hundredth. */
 function sizeTable(all: Results[]): string {
-  const rows = all
-    .slice(-1)
-    .flatMap(({ version, largestImport, sizes = {} }) =>
-      (sizes[largestImport] ?? []).map(({ table, rows, indexes }) => [
-        ...[`\`${table}\``, format(largestImport), version],
-        ...[rows, indexes].flatMap((bytes) => [megabytes(bytes / 1e6), `${format(bytes / largestImport)} B`]),
-      ]),
-    );
+  const { version = '', largestImport = 0, sizes = {} } = all.at(-1) ?? {};
+  const cells = (bytes: number) => [megabytes(bytes / 1e6), `${format(bytes / largestImport)} B`];
+  const rows = (sizes[largestImport] ?? []).map(({ table, rows, indexes }) => {
+    return [`\`${table}\``, format(largestImport), version, ...cells(rows), ...cells(indexes)];
+  });
   rows.sort(([a = ''], [b = '']) => a.localeCompare(b));
   return table(['table', 'numbers', 'PostgreSQL', 'rows', 'per number', 'indexes', 'per number'], rows);
 }
@@ -375,8 +348,12 @@ const slowestShapes = (all: Results[]) =>
 
 function shapeTable(shapes: ReturnType<typeof shapesOf>): string {
   const rows = shapes.map(({ shape, numbers, version, times, buffers, items }) => [
-    ...[shape, format(numbers), version, `${format(times.median, 1)} / ${format(times.p95, 1)} ms`],
-    ...[String(buffers), String(items)],
+    shape,
+    format(numbers),
+    version,
+    `${format(times.median, 1)} / ${format(times.p95, 1)} ms`,
+    buffers,
+    items,
   ]);
   return table(['shape', 'numbers', 'PostgreSQL', 'median / p95', 'buffers', 'items'], rows);
 }

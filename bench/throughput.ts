@@ -17,6 +17,7 @@ const run = promisify(execFile);
 const ROUNDS = Number(process.env.BENCH_LOAD_ROUNDS ?? 3);
 const SECONDS = Number(process.env.BENCH_LOAD_SECONDS ?? 2);
 const CONNECTIONS = [1, 8, 64];
+const GRAPHQL_PATH = '/graphql';
 /** The examples in section 4 of the specification. */
 const MIX = [
   {},
@@ -36,8 +37,8 @@ export interface Throughput {
 
 export interface Contender {
   name: string;
+  /** Arguments of `node`. */
   command: string[];
-  path: string;
   /** Whether it has the filters of `MIX`. */
   canMix?: boolean;
   environment?: Record<string, string>;
@@ -57,28 +58,25 @@ const PLATFORMATIC = `{ items(limit: 26, orderBy: { field: phoneNumber, directio
 /** The statement of the first page and its values, as JSON. */
 const STATEMENT = join(RESULTS, 'firstPage.statement');
 
+const serve = [MAIN, 'serve'];
+const unlimited = { RATE_LIMIT_PER_SECOND: '0' };
+const limited = { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' };
+export const OURS: Contender = { name: 'ours, everything on', command: serve, environment: limited, canMix: true };
+export const OURS_UNLIMITED: Contender = { name: 'ours, no limit', command: serve, environment: unlimited };
 export const BY_HAND: Contender = {
-  ...{ name: 'Fastify + postgres.js, obvious query', command: ['bench/fastify.js'], path: PATH, canMix: true },
-};
-export const OURS: Contender = {
-  ...{ name: 'ours, everything on', command: [MAIN, 'serve'], path: PATH, canMix: true },
-  environment: { TRUST_PROXY: '1', RATE_LIMIT_PER_SECOND: '10' },
+  name: 'Fastify + postgres.js, obvious query',
+  command: ['bench/fastify.js'],
+  canMix: true,
 };
 export const BARE: Contender = {
-  ...{ name: 'node:http + postgres.js, our query', command: ['bench/bare.js'], path: PATH },
+  name: 'node:http + postgres.js, our query',
+  command: ['bench/bare.js'],
   environment: { STATEMENT },
 };
-export const OURS_UNLIMITED: Contender = {
-  ...{ name: 'ours, no limit', command: [MAIN, 'serve'], path: PATH },
-  environment: { RATE_LIMIT_PER_SECOND: '0' },
-};
 const CONTENDERS: Contender[] = [
-  BY_HAND,
-  OURS,
-  BARE,
-  OURS_UNLIMITED,
-  { name: 'PostGraphile 5', command: ['bench/postgraphile.js'], path: '/graphql', query: POSTGRAPHILE },
-  { name: 'Platformatic DB', command: ['bench/platformatic.js'], path: '/graphql', query: PLATFORMATIC },
+  ...[BY_HAND, OURS, BARE, OURS_UNLIMITED],
+  { name: 'PostGraphile 5', command: ['bench/postgraphile.js'], query: POSTGRAPHILE },
+  { name: 'Platformatic DB', command: ['bench/platformatic.js'], query: PLATFORMATIC },
 ];
 
 /** Runs all contenders at once on the database at `url`, and measures them in turn. */
@@ -93,13 +91,10 @@ export async function measureThroughput(url: string, contenders = CONTENDERS): P
     );
     if (!server) continue;
     servers.push(server);
-    const { name, path, query, canMix = false } = contender;
+    const { name, query, canMix = false } = contender;
     const origin = server.url;
-    const loads = [
-      { load: 'first page' as const, paths: [path] },
-      ...(canMix ? [{ load: 'mix' as const, paths: MIX }] : []),
-    ];
-    for (const { load, paths } of loads) {
+    for (const load of canMix ? (['first page', 'mix'] as const) : (['first page'] as const)) {
+      const paths = load === 'mix' ? MIX : [query ? GRAPHQL_PATH : PATH];
       await measureLoad({ origin, paths, connections: 8, seconds: 1, query });
       for (const connections of CONNECTIONS) {
         const measure = () => measureLoad({ origin, paths, connections, seconds: SECONDS, query });
@@ -117,12 +112,9 @@ export async function measureThroughput(url: string, contenders = CONTENDERS): P
 }
 
 /** Starts a contender on the database at `url`, and waits until it is ready. */
-export function startContender({ command, path, query, environment }: Contender, url: string): Promise<Server> {
-  return startServer(command, query ? `${path}?query={__typename}` : path, {
-    DATABASE_URL: url,
-    LOG_LEVEL: 'info',
-    ...environment,
-  });
+export function startContender({ command, query, environment }: Contender, url: string): Promise<Server> {
+  const path = query ? `${GRAPHQL_PATH}?query={__typename}` : PATH;
+  return startServer(command, path, { DATABASE_URL: url, LOG_LEVEL: 'info', ...environment });
 }
 
 interface Load {

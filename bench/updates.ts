@@ -1,4 +1,4 @@
-/** Updates of single carrier statuses a second, with and without the triggers that keep the read model up to date. */
+/** Updates of single carrier statuses per second, with and without the triggers that keep the read model up to date. */
 import { withConnection } from './database.js';
 import { mediansInTurn } from './medians.js';
 import { hasPgbench, pgbench } from './pgbench.js';
@@ -40,11 +40,9 @@ export async function measureChanges(url: string, numbers: number): Promise<Chan
 export async function measureWriters(urls: string[], numbers: number): Promise<RatesByWriters[]> {
   if (!hasPgbench) return urls.map(() => ({}));
   const cases = urls.flatMap((url) =>
-    WRITERS.map((writers) => ({
-      url,
-      writers,
-      measure: () => updatesPerSecond(url, 'carrier_statuses', numbers, writers),
-    })),
+    WRITERS.map((writers) => {
+      return { url, writers, measure: () => updatesPerSecond(url, 'carrier_statuses', numbers, writers) };
+    }),
   );
   const measured = await mediansInTurn(cases, ROUNDS);
   return urls.map((url) =>
@@ -52,7 +50,7 @@ export async function measureWriters(urls: string[], numbers: number): Promise<R
   );
 }
 
-/** Each update gives one carrier status of a random phone number a random value. */
+/** Returns the updates per second; each sets a carrier status of a random phone number to a random value. */
 function updatesPerSecond(url: string, table: string, numbers: number, clients: number): Promise<number> {
   const script = `\\set number random(1, ${numbers})
 \\set status random(1, 9)
