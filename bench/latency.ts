@@ -36,7 +36,9 @@ export interface Latencies {
   numbers: number;
   /** The median of lookups of one phone number. */
   lookUp: number;
+  /** The named filters. */
   shapes: { shape: string; kind: Shape['kind']; times: Quantiles; buffers: number; items: number }[];
+  /** The random filters. */
   random: RandomPages[];
 }
 

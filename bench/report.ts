@@ -65,10 +65,10 @@ export async function writeReport(): Promise<void> {
 
 const format = (value: number, digits = 0) =>
   value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
-const ms = (value: number) => `${format(value)} ms`;
-const seconds = (value: number) => `${format(value, 1)} s`;
-const megabytes = (value: number) => `${format(value)} MB`;
-const ratio = (value: number) => `${format(value, 2)} ×`;
+const inMs = (value: number) => `${format(value)} ms`;
+const inSeconds = (value: number) => `${format(value, 1)} s`;
+const inMegabytes = (value: number) => `${format(value)} MB`;
+const asRatio = (value: number) => `${format(value, 2)} ×`;
 /** Returns a value and, in brackets, its ratio to `baseline`. */
 const relative = (value: number, baseline: number, formatted = format(value)) =>
   `${formatted} (${format(value / baseline, 2)})`;
@@ -105,7 +105,7 @@ function targetTable(all: Results[]): string {
   };
   const speedup = (connections: number, bound: number) => {
     const name = `first pages a second against the hand-written server, connections: ${connections}`;
-    return target(name, 'at least', bound, ratio, ({ throughput }) => {
+    return target(name, 'at least', bound, asRatio, ({ throughput }) => {
       const rate = (server: Contender) => rateOf(throughput, server.name, 'first page', connections);
       return rate(OURS) / rate(BY_HAND);
     });
@@ -114,8 +114,8 @@ function targetTable(all: Results[]): string {
   const firstImport = ({ commands }: Results) => commands[largest]?.[0];
   const copyRatio = (results: Results) =>
     (firstImport(results)?.seconds ?? Number.NaN) / (results.copySeconds[largest] ?? Number.NaN);
-  const importPages = (results: Results) => firstImport(results)?.pages.p99;
-  /** Returns the highest value of the commands that ran beside writers. */
+  const importPageTime = (results: Results) => firstImport(results)?.pages.p99;
+  /** Returns a function that returns the highest value of all commands that ran beside writers. */
   const highest = (value: (run: CommandRun) => number) => (results: Results) =>
     results.commands[largest] && Math.max(...besideWriters(results.commands[largest]).map(value));
   const changeRatio = ({ changes }: Results) => changes && changes.withTriggers / changes.bare;
@@ -123,12 +123,12 @@ function targetTable(all: Results[]): string {
     speedup(1, 1.42),
     speedup(8, 1.76),
     speedup(64, 2.17),
-    target(`${importName}, against bare COPY`, 'at most', 6, ratio, copyRatio),
-    target(`${importName}, memory`, 'at most', 200, megabytes, (results) => firstImport(results)?.memory),
-    target(`${importName}, pages meanwhile, p99`, 'at most', 25, (value) => `${format(value, 1)} ms`, importPages),
-    target('the longest transaction of a writer beside any command', 'at most', 500, ms, highest(longestTransaction)),
+    target(`${importName}, against bare COPY`, 'at most', 6, asRatio, copyRatio),
+    target(`${importName}, memory`, 'at most', 200, inMegabytes, (results) => firstImport(results)?.memory),
+    target(`${importName}, pages meanwhile, p99`, 'at most', 25, (value) => `${format(value, 1)} ms`, importPageTime),
+    target('the longest transaction of a writer beside any command', 'at most', 500, inMs, highest(longestTransaction)),
     target('failed transactions of writers beside commands', 'at most', 0, format, highest(failedTransactions)),
-    target('a single changed entry, against a bare table', 'at least', 0.3, ratio, changeRatio),
+    target('a single changed entry, against a bare table', 'at least', 0.3, asRatio, changeRatio),
   ];
   return table(['what', 'target', ...all.map(({ version }) => version)], rows);
 }
@@ -240,13 +240,13 @@ function commandTable(all: Results[]): string {
       if (!run) return '–';
       const { median, p99, worst, failed } = run.pages;
       const pages = [median, p99, worst].map((time) => format(time)).join(' / ');
-      const cell = `${seconds(run.seconds)}, ${megabytes(run.memory)}, ${pages}`;
+      const cell = `${inSeconds(run.seconds)}, ${inMegabytes(run.memory)}, ${pages}`;
       return failed > 0 ? `${cell}, **${failed} failed**` : cell;
     }),
   ]);
   if (all.some(({ replica }) => replica)) {
     const lag = ({ replica }: Results) =>
-      replica ? `${ms(replica.lagMs)} in ${seconds(replica.seconds)}, ${format(replica.numbers)} numbers` : '–';
+      replica ? `${inMs(replica.lagMs)} in ${inSeconds(replica.seconds)}, ${format(replica.numbers)} numbers` : '–';
     rows.push(["a replica's longest lag during a first import", ...all.map(lag)]);
   }
   return table(['command', ...all.map(({ version, largestImport }) => `${version}, ${format(largestImport)}`)], rows);
@@ -277,7 +277,7 @@ function writerRateTable(all: Results[]): string {
 /** Table sizes on the newest version; on other versions they differ by less than a hundredth. */
 function sizeTable(all: Results[]): string {
   const { version = '', largestImport = 0, sizes = {} } = all.at(-1) ?? {};
-  const cells = (bytes: number) => [megabytes(bytes / 1e6), `${format(bytes / largestImport)} B`];
+  const cells = (bytes: number) => [inMegabytes(bytes / 1e6), `${format(bytes / largestImport)} B`];
   const rows = (sizes[largestImport] ?? []).map(({ table, rows, indexes }) => {
     return [`\`${table}\``, format(largestImport), version, ...cells(rows), ...cells(indexes)];
   });
@@ -308,17 +308,17 @@ export function comparisonTable(rounds: VariantResults[][]): string {
   };
   const rows = (firstRound[0]?.runs ?? []).flatMap(({ name, writers }, index) => {
     const runOf = ({ runs }: VariantResults) => runs[index] as CommandRun;
-    const times = means((results) => runOf(results).seconds, seconds);
-    const cpu = means((results) => runOf(results).cpu, seconds);
+    const times = means((results) => runOf(results).seconds, inSeconds);
+    const cpu = means((results) => runOf(results).cpu, inSeconds);
     const command = variants.map((results, variant) => {
       const runs = results.map(runOf);
-      const memory = megabytes(mean(runs.map((run) => run.memory)));
-      return `${times[variant]}, CPU ${cpu[variant]}, ${memory}, ${ms(Math.max(...runs.map(({ pages }) => pages.worst)))}`;
+      const memory = inMegabytes(mean(runs.map((run) => run.memory)));
+      return `${times[variant]}, CPU ${cpu[variant]}, ${memory}, ${inMs(Math.max(...runs.map(({ pages }) => pages.worst)))}`;
     });
     const transactions = variants.map((results) => {
       const runs = results.map(runOf);
       const perSecond = format(mean(runs.map(transactionsPerSecond)));
-      return `${ms(Math.max(...runs.map(longestTransaction)))}, ${perSecond} a second, ${sum(runs.map(failedTransactions))} failed`;
+      return `${inMs(Math.max(...runs.map(longestTransaction)))}, ${perSecond} a second, ${sum(runs.map(failedTransactions))} failed`;
     });
     return [[name, ...command], ...(writers ? [[`${name}: the writers`, ...transactions]] : [])];
   });
@@ -328,7 +328,7 @@ export function comparisonTable(rounds: VariantResults[][]): string {
   }
   const indexes = means(
     ({ indexBytes }) => indexBytes,
-    (bytes) => megabytes(bytes / 1e6),
+    (bytes) => inMegabytes(bytes / 1e6),
   );
   rows.push(["postings' indexes after the first import", ...indexes]);
   return table(['what', ...firstRound.map(({ variant }) => variant)], rows);
