@@ -14,23 +14,25 @@ const app = express()
     response.status(404).json({ from: 'the API' });
   });
 
-describe('the documentation', () => {
-  test('is the target of the redirect from the root', async () => {
-    const outcome = await request(app).get('/').expect(303);
-    expect(new URL(String(outcome.headers.location), 'http://host/').pathname).toBe('/docs');
-  });
+test.each([
+  ['/', '/docs'],
+  ['/docs/', '/docs'],
+  ['/problems/', '/problems'],
+])('%s redirects to %s, also behind a path prefix', async (from, to) => {
+  const { headers } = await request(app).get(from).expect(303);
+  expect(new URL(String(headers.location), `http://host/prefix${from}`).pathname).toBe(`/prefix${to}`);
+});
 
-  test('is at /docs, and /docs/ redirects there', async () => {
-    const outcome = await request(app)
+describe('the documentation page', () => {
+  test('is HTML with the name of the service as its title', async () => {
+    const { text } = await request(app)
       .get('/docs')
       .expect(200)
       .expect('Content-Type', /^text\/html/);
-    expect(outcome.text).toContain('<title>Branded Phone Numbers</title>');
-    const slash = await request(app).get('/docs/').expect(303);
-    expect(new URL(String(slash.headers.location), 'http://host/docs/').pathname).toBe('/docs');
+    expect(text).toContain('<title>Branded Phone Numbers</title>');
   });
 
-  test('refers only to existing files, at relative addresses on this host', async () => {
+  test('refers only to existing files, by relative URLs', async () => {
     const { text } = await request(app).get('/docs');
     const references = [...text.matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1] ?? '');
     expect(references.length).toBeGreaterThan(5);
@@ -40,12 +42,7 @@ describe('the documentation', () => {
     }
   });
 
-  test('does not serve the demo page of Swagger UI', async () => {
-    await request(app).get('/docs/index.html').expect(404);
-    await request(app).get('/docs/swagger-initializer.js').expect(404);
-  });
-
-  test('allows only scripts, styles and requests of this host', async () => {
+  test('allows only scripts, styles and requests from its own host', async () => {
     const { headers } = await request(app).get('/docs');
     const policy = String(headers['content-security-policy']);
     expect(policy).toContain("default-src 'none'");
@@ -53,11 +50,10 @@ describe('the documentation', () => {
     expect(policy).toContain("style-src 'self'");
     expect(policy).not.toContain('unsafe');
     expect(policy).not.toContain('upgrade-insecure-requests');
-    expect(headers['x-content-type-options']).toBe('nosniff');
   });
 });
 
-describe('the document', () => {
+describe('the OpenAPI document', () => {
   const file = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
   const served = async (settings: Parameters<typeof docs>[0]) => {
     const app = express().use(docs(settings));
@@ -71,12 +67,12 @@ describe('the document', () => {
       .parse(asText)
       .expect('Content-Type', /^application\/yaml/);
     expect(parse(yaml.body)).toEqual(json.body);
-    // For readers, too: texts of several lines are not folded.
+    // People read it too: descriptions of several lines are block scalars, not one escaped line.
     expect(yaml.body).toMatch(/^openapi: .*\ninfo:\n( {2}.*\n)+ {2}description: \|\n/);
     return json.body;
   };
 
-  test('is that of the file, except for the settings of the deployment', async () => {
+  test('is openapi.yaml with the servers, contact and authentication of the deployment', async () => {
     const { servers, security, info, components, ...rest } = await served({ AUTH: 'api-key' });
     const { securitySchemes } = parse(file).components;
     expect({ ...rest, servers, info, components, security: parse(file).security }).toEqual(parse(file));
@@ -85,12 +81,12 @@ describe('the document', () => {
     expect([info.contact, servers]).toEqual([undefined, [expect.objectContaining({ url: '/' })]]);
   });
 
-  test('has no security scheme if no key is needed', async () => {
+  test('has no security scheme with AUTH=none', async () => {
     const { security, components } = await served({ AUTH: 'none' });
     expect([security, components.securitySchemes]).toEqual([[], undefined]);
   });
 
-  test('has the address that clients use, and the contact', async () => {
+  test('has PUBLIC_URL as its server, and CONTACT as an email address or a URL', async () => {
     const PUBLIC_URL = 'https://numbers.test/telephony';
     const { servers, info } = await served({ AUTH: 'none', PUBLIC_URL, CONTACT: 'api@numbers.test' });
     expect([servers, info.contact]).toEqual([[{ url: PUBLIC_URL }], { email: 'api@numbers.test' }]);
@@ -109,7 +105,7 @@ describe('the document', () => {
   });
 
   test.each(['/openapi.yaml', '/openapi.json', '/openapi-3.0.json'])(
-    'at %s can be read by tools on other hosts, and is sent once',
+    'at %s can be read from any origin, and has an ETag that gets a 304',
     async (path) => {
       const first = await request(app).get(path).expect('Access-Control-Allow-Origin', '*').expect('ETag', /^W\/"/);
       await request(app).get(path).set('If-None-Match', String(first.headers.etag)).expect(304);
@@ -117,7 +113,7 @@ describe('the document', () => {
   );
 });
 
-describe('the pages about problems', () => {
+describe('the pages of /problems', () => {
   const problems = Object.entries(contract['x-problems']);
 
   test('list every problem type', async () => {
@@ -128,7 +124,7 @@ describe('the pages about problems', () => {
     for (const [name, { title }] of problems) expect(text).toContain(`<a href="problems/${name}">${title}</a>`);
   });
 
-  test.each(problems)('explain %s with an example', async (name, { title, status }) => {
+  test.each(problems)('explain %s and show an example', async (name, { title, status }) => {
     const { text } = await request(app)
       .get(`/problems/${name}`)
       .expect(200)
@@ -139,12 +135,7 @@ describe('the pages about problems', () => {
     expect(text).toContain('href="../docs"');
   });
 
-  test('are the target of the redirect from /problems/', async () => {
-    const { headers } = await request(app).get('/problems/').expect(303);
-    expect(new URL(String(headers.location), 'http://host/problems/').pathname).toBe('/problems');
-  });
-
-  test('tell people that a problem is unknown, and leave programs to the API', async () => {
+  test('show a browser that a problem is unknown, and pass other requests on to the API', async () => {
     const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
     const page = await request(app)
       .get('/problems/no-such-problem')
@@ -163,27 +154,29 @@ describe('the pages about problems', () => {
     }
   });
 
-  test('show code as code, and escape HTML', async () => {
+  test('mark up code, and escape HTML', async () => {
     const { text } = await request(app).get('/problems/unauthorized');
     expect(text).toContain('<code>Authorization: Bearer &#60;key&#62;</code>');
     expect(text).not.toContain('<key>');
   });
 });
 
-describe('everything else', () => {
+describe('docs() passes on to the API', () => {
   test.each([
     '/problems/no-such-problem',
     '/problems/toString',
     '/problems/invalid-request/',
     '/Docs',
     '/docs/no-such-file',
+    // The demo page of Swagger UI.
+    '/docs/index.html',
+    '/docs/swagger-initializer.js',
     '/v1/brandedPhoneNumbers',
-  ])('such as %s is left to the API', async (path) => {
-    const outcome = await request(app).get(path).expect(404);
-    expect(outcome.body).toEqual({ from: 'the API' });
+  ])('GET %s', async (path) => {
+    await request(app).get(path).expect(404, { from: 'the API' });
   });
 
-  test('such as another method is left to the API', async () => {
+  test('POST /docs', async () => {
     await request(app).post('/docs').expect(404, { from: 'the API' });
   });
 });

@@ -1,23 +1,12 @@
 import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
-import type { Service } from '../../../src/service/server.js';
-import { listenOn } from '../../support/listening.js';
-import { numberWith, write } from '../../support/numbers.js';
-import { useService } from '../../support/service.js';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { writeNumbers } from '../../support/instanceProcesses.js';
+import { useListeningService } from '../../support/listening.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
-const parts = useService();
-let service: Service;
-
-beforeAll(async () => {
-  await write(
-    parts.database,
-    Array.from({ length: 30 }, (_, i) => numberWith({ phoneNumber: `+141555501${10 + i}` })),
-  );
-  service = await listenOn(parts.databaseUrl);
-});
-afterAll(() => service.close());
+const service = useListeningService();
+beforeAll(() => writeNumbers(service.databaseUrl));
 
 interface Outcome {
   status: number | undefined;
@@ -25,8 +14,8 @@ interface Outcome {
   body: Buffer;
 }
 
-/** Not by supertest or fetch, which decompress. */
-function ask(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Outcome> {
+/** Sends a request with node:http, because supertest and fetch decompress responses. */
+function send(path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     get(service.url + path, { headers, method }, (response) => {
       const chunks: Buffer[] = [];
@@ -42,9 +31,9 @@ describe('a page above 1 KB', () => {
   it.each([
     ['br', brotliDecompressSync],
     ['gzip', gunzipSync],
-  ])('is the same in %s, with its length, and has at most a third of the bytes', async (encoding, decompress) => {
-    const plain = await ask(PATH);
-    const { headers, body } = await ask(PATH, { 'Accept-Encoding': encoding });
+  ])('is sent in %s with its Content-Length, in less than a third of the bytes', async (encoding, decompress) => {
+    const plain = await send(PATH);
+    const { headers, body } = await send(PATH, { 'Accept-Encoding': encoding });
     expect(headers['content-encoding']).toBe(encoding);
     expect(headers.vary).toBe('Authorization, Accept-Encoding');
     expect(headers['content-length']).toBe(String(body.length));
@@ -57,7 +46,7 @@ describe('a page above 1 KB', () => {
   it.each([undefined, 'identity', 'deflate', 'gzip;q=0', 'br;q=0, gzip;q=0, *;q=0'])(
     'is sent uncompressed if Accept-Encoding is %s',
     async (accepted) => {
-      const { status, headers, body } = await ask(PATH, accepted === undefined ? {} : { 'Accept-Encoding': accepted });
+      const { status, headers, body } = await send(PATH, accepted === undefined ? {} : { 'Accept-Encoding': accepted });
       expect([status, headers['content-encoding']]).toEqual([200, undefined]);
       expect(headers.vary).toBe('Authorization, Accept-Encoding');
       expect(JSON.parse(body.toString()).items).toHaveLength(25);
@@ -65,48 +54,45 @@ describe('a page above 1 KB', () => {
   );
 
   it('gets a 304 for the ETag of another encoding', async () => {
-    const { headers } = await ask(PATH, { 'Accept-Encoding': 'gzip' });
-    const again = await ask(PATH, { 'Accept-Encoding': 'br', 'If-None-Match': String(headers.etag) });
+    const { headers } = await send(PATH, { 'Accept-Encoding': 'gzip' });
+    const again = await send(PATH, { 'Accept-Encoding': 'br', 'If-None-Match': String(headers.etag) });
     expect([again.status, again.body.length, again.headers.vary]).toEqual([304, 0, 'Authorization, Accept-Encoding']);
   });
 });
 
-describe('a page below 1 KB', () => {
-  it('is sent uncompressed', async () => {
-    const { headers } = await ask(`${PATH}?size=1`, { 'Accept-Encoding': 'br' });
-    expect(headers['content-encoding']).toBeUndefined();
-  });
+it('a page below 1 KB is sent uncompressed', async () => {
+  const { headers } = await send(`${PATH}?size=1`, { 'Accept-Encoding': 'br' });
+  expect(headers['content-encoding']).toBeUndefined();
 });
 
-describe('other responses above 1 KB', () => {
-  it.each(['/docs/swagger-ui.css', '/openapi.yaml', '/problems', `${PATH}?${'a=1&'.repeat(60)}`])(
-    'are compressed: %s',
-    async (path) => {
-      const [plain, small] = [await ask(path), await ask(path, { 'Accept-Encoding': 'gzip' })];
-      expect([small.headers['content-encoding'], small.headers.vary]).toEqual(['gzip', 'Accept-Encoding']);
-      expect(gunzipSync(small.body)).toEqual(plain.body);
-      expect(plain.headers.vary).toBe('Accept-Encoding');
-    },
-  );
-});
+it.each(['/docs/swagger-ui.css', '/openapi.yaml', '/problems', `${PATH}?${'a=1&'.repeat(60)}`])(
+  'any other response above 1 KB is compressed: %s',
+  async (path) => {
+    const [plain, compressed] = [await send(path), await send(path, { 'Accept-Encoding': 'gzip' })];
+    expect([compressed.headers['content-encoding'], compressed.headers.vary]).toEqual(['gzip', 'Accept-Encoding']);
+    expect(gunzipSync(compressed.body)).toEqual(plain.body);
+    expect(plain.headers.vary).toBe('Accept-Encoding');
+  },
+);
 
-describe('HEAD', () => {
-  it.each([PATH, '/docs/swagger-ui.css', '/openapi.yaml', '/problems'])('gets the headers of GET %s', async (path) => {
+describe.each(['gzip', 'br', 'identity'])('HEAD with Accept-Encoding: %s', (encoding) => {
+  const paths = [PATH, `${PATH}?size=0`, `${PATH}?nextCursor=x`, '/docs/swagger-ui.css', '/openapi.yaml', '/problems'];
+  it.each(paths)('gets the status and headers of GET %s, without a body', async (path) => {
+    const [byGet, byHead] = [
+      await send(path, { 'Accept-Encoding': encoding }),
+      await send(path, { 'Accept-Encoding': encoding }, 'HEAD'),
+    ];
     const headersOf = ({ headers }: Outcome) => ({ ...headers, date: '', 'x-request-id': '' });
-    for (const accepted of ['gzip', 'br', 'identity']) {
-      const byGet = await ask(path, { 'Accept-Encoding': accepted });
-      const byHead = await ask(path, { 'Accept-Encoding': accepted }, 'HEAD');
-      expect(headersOf(byHead)).toEqual(headersOf(byGet));
-      expect([byHead.body.length, byHead.headers['content-length']]).toEqual([0, String(byGet.body.length)]);
-    }
+    expect([byHead.status, headersOf(byHead)]).toEqual([byGet.status, headersOf(byGet)]);
+    expect([byHead.body.length, byHead.headers['content-length']]).toEqual([0, String(byGet.body.length)]);
   });
 });
 
-test('a file of /docs is compressed once: twenty more requests take less time of the CPU than the first', async () => {
+it('a file of /docs is compressed once: twenty more requests take less CPU time than the first', async () => {
   const cpuOf = async (count: number) => {
     const before = process.cpuUsage();
     for (let i = 0; i < count; i++) {
-      const { body } = await ask('/docs/swagger-ui-bundle.js', { 'Accept-Encoding': 'br' });
+      const { body } = await send('/docs/swagger-ui-bundle.js', { 'Accept-Encoding': 'br' });
       expect(body.length).toBeLessThan(500_000);
     }
     const { user, system } = process.cpuUsage(before);

@@ -1,20 +1,20 @@
-/** The size of a response's headers: nginx responds with 502 above 4 KB. */
+/** The size of a response's headers: above 4 KB, nginx responds with 502. */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
+import { writeNumbers } from '../../support/instanceProcesses.js';
 import { useListeningService } from '../../support/listening.js';
-import { numberWith, write } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
 import { hasNginx, startNginx } from './nginx.js';
 
 const MAX_BYTES = 3500;
 const MAX_LINK = 2400;
 const LIST = '/v1/brandedPhoneNumbers';
+/** The internal name of the numbers. */
 const NAME = 'Main Line';
-/** As long as a host name can be. */
+/** An origin with a host name of the maximum length. */
 const ORIGIN = `https://${Array(4).fill('a'.repeat(62)).join('.')}.a:65535`;
-/** A request whose response has the longest other headers. */
+/** Request headers that make all response headers but Link as long as possible. */
 const longest = { Origin: ORIGIN, 'X-Request-Id': 'x'.repeat(128), 'Accept-Encoding': 'gzip' };
 
 const settings = { CORS_ORIGINS: ORIGIN, RATE_LIMIT_PER_SECOND: '1000000', KEEP_ALIVE_SECONDS: '86400' };
@@ -26,15 +26,7 @@ const services = {
 const agent = new Agent({ keepAlive: true });
 
 beforeAll(async () => {
-  for (const { databaseUrl } of Object.values(services)) {
-    const database = openDatabase(databaseUrl);
-    const phoneNumbers = Array.from({ length: 30 }, (_, i) => `+14155550${100 + i}`);
-    await write(
-      database,
-      phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber, internalName: NAME })),
-    );
-    await closeDatabase(database);
-  }
+  for (const { databaseUrl } of Object.values(services)) await writeNumbers(databaseUrl);
 });
 afterAll(() => agent.destroy());
 
@@ -54,22 +46,22 @@ function headerBytes({ statusCode, statusMessage, rawHeaders }: IncomingMessage)
   return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n\r\n`.length + lines;
 }
 
-/** A query with a next page, and names that no number has, which add `bytes` to it. */
+/** Returns a query that has a next page, with `bytes` of unknown internal names added. */
 function queryWith(bytes: number): string {
-  const [name, least] = ['&internalName=', 20];
-  const whole = Math.max(0, Math.floor((bytes - least) / (name.length + 200)));
+  const [name, minBytes] = ['&internalName=', 20];
+  const whole = Math.max(0, Math.floor((bytes - minBytes) / (name.length + 200)));
   const rest = bytes - whole * (name.length + 200) - name.length;
   return `?size=25&internalName=Main+Line${`${name}${'x'.repeat(200)}`.repeat(whole)}${name}${'y'.repeat(rest)}`;
 }
 
-/** Returns the argument of `queryWith` for the longest query that a Link repeats. */
+/** Returns the argument of `queryWith` for the longest query that fits a Link header. */
 async function longestQuery(url: string): Promise<number> {
   const { headers } = await send(`${url}${LIST}${queryWith(100)}`);
   return 100 + MAX_LINK - String(headers.link).length;
 }
 
-describe.each(Object.entries(services).slice(0, 2))('%s, the longest Link', (_name, service) => {
-  it('is sent, and one that is longer by a byte is left out', async () => {
+describe.each(Object.entries(services).slice(0, 2))('%s, a Link header', (_name, service) => {
+  it(`of ${MAX_LINK} bytes is sent, and a longer one is omitted`, async () => {
     const bytes = await longestQuery(service.url);
     const response = await send(`${service.url}${LIST}${queryWith(bytes)}`, 'GET', longest);
     expect([response.statusCode, response.headers.link?.length]).toEqual([200, MAX_LINK]);
@@ -97,7 +89,7 @@ describe('the headers of a response to any request', () => {
     'Access-Control-Request-Headers': fc.array(token, { maxLength: 15 }).map((names) => names.join(',')),
   });
 
-  it('take less than 3,500 bytes', async () => {
+  it(`take less than ${MAX_BYTES} bytes`, async () => {
     const statuses = new Set<number | undefined>();
     await fc.assert(
       fc.asyncProperty(
@@ -118,16 +110,16 @@ describe('the headers of a response to any request', () => {
   });
 });
 
-describe.skipIf(!hasNginx)('nginx with its defaults', () => {
-  it('forwards the longest headers', async () => {
+describe.skipIf(!hasNginx)('nginx with default settings', () => {
+  it('forwards the longest response headers', async () => {
     const port = await freePort();
     const service = services['with PUBLIC_URL'];
     const stop = await startNginx(port, service.url);
     const url = `http://127.0.0.1:${port}/numbers${LIST}`;
     const bytes = await longestQuery(service.url);
     const statuses = [];
-    for (const more of [0, 1, 800, 1200, 1600]) {
-      statuses.push((await send(`${url}${queryWith(bytes + more)}`, 'GET', longest)).statusCode);
+    for (const extra of [0, 1, 800, 1200, 1600]) {
+      statuses.push((await send(`${url}${queryWith(bytes + extra)}`, 'GET', longest)).statusCode);
     }
     const preflight = {
       'Access-Control-Request-Method': 'GET',

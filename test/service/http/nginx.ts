@@ -1,4 +1,4 @@
-/** An nginx with its defaults in front of a service, which it shows below `/numbers/`. */
+/** An nginx with default settings that forwards `/numbers/` to a service. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -9,12 +9,12 @@ import { isInstalled } from '../../support/programs.js';
 
 export const hasNginx = isInstalled('nginx');
 
-/** Starts nginx on `port` of 127.0.0.1, in front of the service at `url`; returns what ends it. */
+/** Starts nginx on `port` of 127.0.0.1, in front of the service at `url`; returns a function that stops it. */
 export async function startNginx(port: number, url: string): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-nginx-'));
-  // Its workers run as another user where it is started by root.
+  // If root starts it, its workers run as another user.
   await chmod(folder, 0o755);
-  const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+  const temporaryFolders = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${folder}/${kind};`,
   );
   const settings = `
@@ -23,7 +23,7 @@ export async function startNginx(port: number, url: string): Promise<() => Promi
     events {}
     http {
       access_log off;
-      ${places.join(' ')}
+      ${temporaryFolders.join(' ')}
       server {
         listen 127.0.0.1:${port};
         location /numbers/ { proxy_pass ${url}/; }

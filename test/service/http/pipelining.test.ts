@@ -12,14 +12,14 @@ const SLOTS = 2;
 const PAGE = '/v1/brandedPhoneNumbers?size=100';
 const FILE = '/docs/swagger-ui-bundle.js';
 const limited = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-const small = useListeningService({ MAX_REQUESTS_IN_FLIGHT: String(SLOTS) });
+const twoSlots = useListeningService({ MAX_REQUESTS_IN_FLIGHT: String(SLOTS) });
 
 const sockets: Socket[] = [];
 afterEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy();
 });
 
-/** Returns the statuses in what a socket has received so far. */
+/** Returns a function that gives the statuses of the responses that a socket has received so far. */
 function watchStatuses(socket: Socket): () => string[] {
   let text = '';
   socket.setEncoding('latin1').on('data', (chunk) => {
@@ -39,7 +39,7 @@ async function open({ url }: { url: string }): Promise<Socket> {
 const request = (path: string, client = '203.0.113.1') =>
   `GET ${path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${client}\r\n\r\n`;
 
-it('pipelined requests get their responses in order, each the same as alone', async () => {
+it('pipelined requests get their responses in order, and each is counted by the rate limit', async () => {
   const statuses = await withinASecond(async () => {
     const socket = await open(limited);
     const statuses = watchStatuses(socket);
@@ -52,7 +52,7 @@ it('pipelined requests get their responses in order, each the same as alone', as
 
 describe('complete requests get their responses', () => {
   it.each<[string, (socket: Socket) => unknown, string[]]>([
-    ['if the client then closes its sending side', (socket) => socket.end(), ['200', '404']],
+    ['if the client then shuts down its sending side', (socket) => socket.end(), ['200', '404']],
     ['if bytes follow that are not a request', (socket) => socket.write('garbage\r\n\r\n'), ['200', '404', '400']],
     ['if half a request follows', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
   ])('%s, and the connection is closed', async (_name, proceed, expected) => {
@@ -60,13 +60,13 @@ describe('complete requests get their responses', () => {
     const statuses = watchStatuses(socket);
     socket.write(request(PAGE, '203.0.113.9') + request('/nowhere'));
     proceed(socket);
-    // Sooner than an idle connection would be.
+    // An idle connection is kept for longer.
     await once(socket, 'close', { signal: AbortSignal.timeout(5000) });
     expect(statuses()).toEqual(expected);
   });
 });
 
-it('connections that are reset with 300 requests each release all slots of the concurrency limit', async () => {
+it('connections that are reset with 300 requests each release all their slots', async () => {
   for (let i = 0; i < 7; i++) {
     const socket = await open(limited);
     socket.write(Array.from({ length: 300 }, (_, j) => request(PAGE, `10.0.${i}.${j % 250}`)).join(''));
@@ -78,7 +78,7 @@ it('connections that are reset with 300 requests each release all slots of the c
 
 describe('clients that never read', () => {
   beforeAll(async () => {
-    const database = openDatabase(small.databaseUrl);
+    const database = openDatabase(twoSlots.databaseUrl);
     const carrierStatuses = CARRIERS.flatMap((carrier) =>
       FEATURES.map((feature) => entryWith(carrier, feature, 'approved.optIn')),
     );
@@ -90,24 +90,24 @@ describe('clients that never read', () => {
     await closeDatabase(database);
   });
 
-  // More than the system buffers for a client that does not read.
+  // The responses exceed what the system buffers for a client that does not read.
   it.each([
-    ['a page behind files', request(FILE).repeat(6) + request(PAGE)],
-    ['many pages', request(PAGE).repeat(80)],
-  ])('occupy no slots with %s, and other clients are served', async (_name, requests) => {
-    for (let i = 0; i < SLOTS; i++) (await open(small)).pause().write(requests);
-    // Both slots may be occupied until the system has taken as much as its buffers hold.
+    ['a page after six files', request(FILE).repeat(6) + request(PAGE)],
+    ['80 pages', request(PAGE).repeat(80)],
+  ])('do not keep slots after requesting %s, so that other clients are served', async (_name, requests) => {
+    for (let i = 0; i < SLOTS; i++) (await open(twoSlots)).pause().write(requests);
+    // Both slots may be occupied until the system's buffers are full.
     let served = 0;
     await until(async () => {
-      served = (await fetch(`${small.url}/v1/brandedPhoneNumbers`)).status === 200 ? served + 1 : 0;
+      served = (await fetch(`${twoSlots.url}/v1/brandedPhoneNumbers`)).status === 200 ? served + 1 : 0;
       return served === 10;
     }, 'ten requests in a row succeed');
-    await until(async () => (await metricOf(small, 'http_requests_in_flight')) === 0, 'all slots are free');
+    await until(async () => (await metricOf(twoSlots, 'http_requests_in_flight')) === 0, 'all slots are free');
   });
 
-  it('have a bounded number of requests waiting; the connection with one more is closed', async () => {
-    // Some 1,500 requests are read at once from a connection, and no more until those have their responses.
-    const many = await Promise.all(Array.from({ length: 12 }, () => open(small)));
+  it('have their connection closed if too many of their requests wait for a slot', async () => {
+    // The service reads some 1,500 requests from a connection, and more only after it has responded to those.
+    const many = await Promise.all(Array.from({ length: 12 }, () => open(twoSlots)));
     let closed = 0;
     for (const socket of many) {
       socket.once('close', () => closed++);
@@ -116,7 +116,7 @@ describe('clients that never read', () => {
       socket.pause().write('GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(3000));
     }
     await sleep(500);
-    expect((await fetch(`${small.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
+    expect((await fetch(`${twoSlots.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
     for (const socket of many) socket.resume();
     await until(() => closed > 0, 'a connection is closed');
     expect(closed).toBeLessThan(many.length);

@@ -13,13 +13,23 @@ describe('a request that violates HTTP gets a problem', () => {
     ['without Host', [GET], 400, /no Host header/],
     ['with two Hosts', [GET, 'Host: localhost', 'Host: localhost'], 400, /2 Host headers/],
     ['with two different Hosts', [GET, 'Host: localhost', 'hOST: other'], 400, /2 Host headers/],
-    ['with two keys', [GET, 'Host: localhost', 'Authorization: a', 'authorization: b'], 400, /2 Authorization headers/],
-    ['with a target that is not an address', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost'], 400, /not an address/],
+    [
+      'with two Authorization headers',
+      [GET, 'Host: localhost', 'Authorization: a', 'authorization: b'],
+      400,
+      /2 Authorization headers/,
+    ],
+    ['with a target that is not a URL', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost'], 400, /not an address/],
     ['with 140 headers', [GET, 'Host: localhost', ...junk(140)], 431, /142 headers; at most 100/],
     ['with 20,000 headers', [GET, 'Host: localhost', ...Array(20_000).fill('a:')], 431, /at most 100/],
     ['with a header of 200 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(200_000)}`], 431, /too long/],
     ['that is not HTTP', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
-    ['to a proxy', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /CONNECT is not supported/],
+    [
+      'with the method CONNECT',
+      ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'],
+      405,
+      /CONNECT is not supported/,
+    ],
   ];
   it.each(rows)('%s', async (_name, head, status, detail) => {
     const response = await exchange(local.url, head);
@@ -30,10 +40,6 @@ describe('a request that violates HTTP gets a problem', () => {
     });
     expect(problemIn(response)).toMatchObject({ status, detail: expect.stringMatching(detail) });
   });
-
-  it('and does not affect the next request', async () => {
-    expect((await exchange(local.url, [GET, 'Host: localhost'])).status).toBe(200);
-  });
 });
 
 describe('a request that conforms to HTTP is served', () => {
@@ -41,21 +47,21 @@ describe('a request that conforms to HTTP is served', () => {
     ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`], 200],
     ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
     ['with an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
-    ['with its host in its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
+    ['with an absolute URL as its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
   ] as const)('%s', async (_name, head, status) => {
     const response = await exchange(local.url, [...head]);
     expect(response.status).toBe(status);
     expect(response.body).toContain('"items":[]');
   });
 
-  // A proxy adds the client's address at the end.
-  it('with 100 headers, the last of which is read', async () => {
+  // Proxies append the client's address as the last header.
+  it('with 100 headers, even the last of which is read', async () => {
     const head = [GET, 'Host: localhost', ...junk(97), 'X-Request-Id: the-last'];
     const { status, headers } = await exchange(local.url, head);
     expect([status, headers['x-request-id']]).toEqual([200, 'the-last']);
   });
 
-  it('no matter which unreserved characters of its path are percent-encoded', async () => {
+  it('with any unreserved characters of its path percent-encoded', async () => {
     const encoded = fc
       .array(fc.boolean(), { minLength: PATH.length, maxLength: PATH.length })
       .map((isEncoded) =>
@@ -69,42 +75,42 @@ describe('a request that conforms to HTTP is served', () => {
     );
   });
 
-  it('but an encoded slash is not a slash, and a query is not changed', async () => {
+  it('without decoding a slash in its path or a percent sign in its query', async () => {
     expect((await fetch(`${local.url}/v1%2FbrandedPhoneNumbers`)).status).toBe(404);
     expect((await fetch(`${local.url}${PATH}?carrier=100%25`)).status).toBe(200);
   });
 });
 
-describe('X-Content-Type-Options: nosniff', () => {
-  it.each(['/', '/docs', '/openapi.json', '/healthz', '/readyz', '/%ZZ', PATH])('is sent with %s', async (path) => {
+describe('X-Content-Type-Options: nosniff is sent', () => {
+  it.each(['/', '/docs', '/openapi.json', '/healthz', '/readyz', '/%ZZ', PATH])('with %s', async (path) => {
     const { headers } = await exchange(local.url, [`GET ${path} HTTP/1.1`, 'Host: localhost']);
     expect(headers['x-content-type-options']).toBe('nosniff');
   });
 
-  it.each(['/metrics', '/healthz', '/nowhere'])('is sent with %s of METRICS_PORT', async (path) => {
+  it.each(['/metrics', '/healthz', '/nowhere'])('with %s on METRICS_PORT', async (path) => {
     expect((await fetch(`${local.metricsUrl}${path}`)).headers.get('X-Content-Type-Options')).toBe('nosniff');
   });
 });
 
 describe('an instance on a loopback address without API keys', () => {
-  const known = useListeningService({ PUBLIC_URL: 'https://Numbers.example:8443/api/' });
+  const withPublicUrl = useListeningService({ PUBLIC_URL: 'https://Numbers.example:8443/api/' });
   const statusFor = async (url: string, host: string) => (await exchange(url, [GET, `Host: ${host}`])).status;
 
   it.each(['localhost', 'LOCALHOST:3000', '127.0.0.1', '127.9.8.7:1', '[::1]:3000', '[::ffff:127.0.0.1]'])(
-    'serves %s',
+    'serves the host %s',
     async (host) => {
       expect(await statusFor(local.url, host)).toBe(200);
     },
   );
 
-  // A web page may give such a name the address of this machine.
+  // Someone else's web page may have a host name that resolves to this machine.
   it.each([
     ...['evil.example', 'evil.example:3000', 'localhost.evil.example', '127.0.0.1.evil.example', '10.0.0.1', ''].map(
       (host) => [GET, `Host: ${host}`],
     ),
     [`GET http://evil.example${PATH} HTTP/1.1`, 'Host: localhost'],
     ...['/docs', '/openapi.json', '/readyz', '/nowhere'].map((path) => [`GET ${path} HTTP/1.1`, 'Host: evil.example']),
-  ])('rejects %s, %s', async (...head) => {
+  ])('rejects another host: %s, %s', async (...head) => {
     expect(problemIn(await exchange(local.url, head))).toMatchObject({
       status: 421,
       type: '/problems/misdirected-request',
@@ -113,9 +119,9 @@ describe('an instance on a loopback address without API keys', () => {
   });
 
   it('also serves the host of PUBLIC_URL', async () => {
-    expect(await statusFor(known.url, 'numbers.EXAMPLE')).toBe(200);
-    expect(await statusFor(known.url, 'localhost')).toBe(200);
-    expect(await statusFor(known.url, 'evil.example')).toBe(421);
+    expect(await statusFor(withPublicUrl.url, 'numbers.EXAMPLE')).toBe(200);
+    expect(await statusFor(withPublicUrl.url, 'localhost')).toBe(200);
+    expect(await statusFor(withPublicUrl.url, 'evil.example')).toBe(421);
   });
 });
 

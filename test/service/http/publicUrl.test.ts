@@ -23,8 +23,8 @@ beforeAll(async () => {
 
 const linkOf = ({ headers }: Response) => /^<(.+)>; rel="next"$/.exec(headers.get('Link') ?? '')?.[1];
 
-describe('with a path in PUBLIC_URL', () => {
-  it('the link to the next page is absolute, also in a 304', async () => {
+describe('with the path /numbers in PUBLIC_URL', () => {
+  it('the link to the next page is an absolute URL, even in a 304', async () => {
     const first = await fetch(`${service.url}${LIST}?size=1`);
     const { nextCursor } = (await first.json()) as BrandedPhoneNumberPage;
     expect(linkOf(first)).toBe(`${PUBLIC_URL}${LIST}?size=1&nextCursor=${nextCursor}`);
@@ -42,11 +42,11 @@ describe('with a path in PUBLIC_URL', () => {
     ['invalid-request', ['nonsense']],
     ['invalid-request', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost']],
     ['method-not-allowed', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443']],
-  ])('the type of a problem begins with it: %s, %o', async (name, head) => {
+  ])('a problem has the type /numbers/problems/%s: %o', async (name, head) => {
     expect(problemIn(await exchange(service.url, head)).type).toBe(`/numbers/problems/${name}`);
   });
 
-  it('the addresses that a 404 names begin with it', async () => {
+  it('a 404 names paths that begin with /numbers', async () => {
     const detailOf = async (path: string) => ((await (await fetch(`${service.url}${path}`)).json()) as Problem).detail;
     expect(await detailOf('/nowhere')).toBe(
       'There is nothing at /numbers/nowhere. The addresses are listed at /numbers/docs.',
@@ -57,7 +57,7 @@ describe('with a path in PUBLIC_URL', () => {
     expect(await detailOf(`${LIST}/+12`)).toMatch(/ \/numbers\/v1\/brandedPhoneNumbers\?phoneNumber=%2B12\./);
   });
 
-  it('the examples in the document and on the pages show it', async () => {
+  it('the examples in the OpenAPI document and on the pages of /problems begin with /numbers', async () => {
     for (const path of ['/openapi.json', '/openapi-3.0.json', '/openapi.yaml', '/problems/unauthorized']) {
       const text = await (await fetch(`${service.url}${path}`)).text();
       expect(text).toContain('/numbers/problems/unauthorized');
@@ -67,14 +67,14 @@ describe('with a path in PUBLIC_URL', () => {
   });
 });
 
-describe.skipIf(!hasNginx)('behind nginx, which adds the path', () => {
+describe.skipIf(!hasNginx)('behind an nginx that strips the path', () => {
   let stop: () => Promise<void>;
   beforeAll(async () => {
     stop = await startNginx(port, service.url);
   });
   afterAll(() => stop());
 
-  it('the link leads to the next page', async () => {
+  it('the link to the next page works', async () => {
     const first = await fetch(`${PUBLIC_URL}${LIST}?size=2`);
     const second = await fetch(new URL(linkOf(first) ?? '', first.url));
     const both = await fetch(`${PUBLIC_URL}${LIST}?size=4`);
@@ -82,15 +82,10 @@ describe.skipIf(!hasNginx)('behind nginx, which adds the path', () => {
     expect([...(await items(first)), ...(await items(second))]).toEqual(await items(both));
   });
 
-  it.each([`${LIST}?size=0`, '/nowhere'])('the type of the problem of %s leads to its page', async (path) => {
+  it.each([`${LIST}?size=0`, '/nowhere'])('the type of the problem for %s is the path of its page', async (path) => {
     const response = await fetch(`${PUBLIC_URL}${path}`);
     const { type, title } = (await response.json()) as Problem;
     const page = await fetch(new URL(type, response.url));
     expect([page.status, await page.text()]).toEqual([200, expect.stringContaining(`<h1>${title}</h1>`)]);
-  });
-
-  it('the root leads to the documentation', async () => {
-    const response = await fetch(`${PUBLIC_URL}/`);
-    expect([response.status, response.url]).toEqual([200, `${PUBLIC_URL}/docs`]);
   });
 });

@@ -8,13 +8,13 @@ import { createHttpServer, urlOf } from '../../../src/service/http/httpServer.js
 import { useListeningService } from '../../support/listening.js';
 
 const service = useListeningService();
-/** Seconds: more than a client has for its headers. */
+/** In seconds: longer than the time limit for request headers. */
 const KEEP_ALIVE = 14;
-const keeping = useListeningService({ KEEP_ALIVE_SECONDS: String(KEEP_ALIVE) });
+const longKeepAlive = useListeningService({ KEEP_ALIVE_SECONDS: String(KEEP_ALIVE) });
 const HEALTH = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n';
-const closing = useListeningService({ KEEP_ALIVE_SECONDS: '1' });
+const shortKeepAlive = useListeningService({ KEEP_ALIVE_SECONDS: '1' });
 
-/** Returns what the service sends until it closes the connection. */
+/** Sends `bytes`, and returns everything that the service sends until it closes the connection. */
 async function responseTo(bytes: string, { url } = service): Promise<string> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname).on('error', () => {});
@@ -31,7 +31,7 @@ describe.concurrent('a client', () => {
   it.each([
     ['whose headers never end', 'GET / HTTP/1.1\r\nHost: x\r\nX-Slow: '],
     ['that sends nothing', ''],
-  ])('%s is cut off with a 408 problem', async (_who, bytes) => {
+  ])('%s is cut off with a 408 problem', async (_name, bytes) => {
     const [head = '', body = ''] = (await responseTo(bytes)).split('\r\n\r\n');
     expect(head).toMatch(/^HTTP\/1\.1 408 /);
     expect(JSON.parse(body)).toMatchObject({ type: '/problems/invalid-request', status: 408 });
@@ -51,7 +51,7 @@ test.concurrent('a response that takes 16 seconds is sent if REQUEST_TIMEOUT_SEC
 
 describe.concurrent('an idle connection', () => {
   it('is kept for KEEP_ALIVE_SECONDS', async () => {
-    const { hostname, port } = new URL(keeping.url);
+    const { hostname, port } = new URL(longKeepAlive.url);
     const socket = connect(Number(port), hostname).setEncoding('latin1');
     const request = async () => {
       socket.write(HEALTH);
@@ -64,10 +64,10 @@ describe.concurrent('an idle connection', () => {
   });
 
   it('is closed after KEEP_ALIVE_SECONDS', async () => {
-    expect(await responseTo(HEALTH, closing)).toMatch(/^HTTP\/1\.1 200 .*alive"}$/s);
+    expect(await responseTo(HEALTH, shortKeepAlive)).toMatch(/^HTTP\/1\.1 200 .*alive"}$/s);
   });
 
-  it.each(['url', 'metricsUrl'] as const)('has KEEP_ALIVE_SECONDS in each response, on either port: %s', async (at) => {
-    expect((await fetch(`${keeping[at]}/healthz`)).headers.get('Keep-Alive')).toBe(`timeout=${KEEP_ALIVE}`);
+  it.each(['url', 'metricsUrl'] as const)('announces KEEP_ALIVE_SECONDS in each response from its %s', async (port) => {
+    expect((await fetch(`${longKeepAlive[port]}/healthz`)).headers.get('Keep-Alive')).toBe(`timeout=${KEEP_ALIVE}`);
   });
 });

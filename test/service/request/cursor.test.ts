@@ -1,4 +1,4 @@
-/** Anyone can compute a cursor's checksum, so the content of a forged cursor has to be checked like any parameter. */
+/** Cursors, including forged ones: anyone can compute the checksum, so the content must be checked like a parameter. */
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import request from 'supertest';
@@ -15,20 +15,20 @@ const service = useService();
 const get = (nextCursor: string) => request(service.app).get('/v1/brandedPhoneNumbers').query({ size: 1, nextCursor });
 const NUMBERS = ['+14155550123', '+14155550124'];
 const noFilter = filterOf({});
-/** The text of that filter; a cursor of version 1 contains its digest. */
+/** The text of that filter. A cursor of version 1 contains its digest. */
 const NO_FILTER_TEXT =
   '{"phoneNumber":null,"businessProfileId":null,"reportingGroups":null,"internalNames":null,"carriers":null,' +
   '"features":null,"detailedStatuses":null,"statuses":null,"dottedStatuses":null}';
 const digest = (content: string | Buffer) => createHash('sha256').update(content).digest().subarray(0, 8);
 
-/** Makes a cursor with a correct checksum over any content, as an attacker could. */
+/** Returns a cursor with any content and a correct checksum, as an attacker could make it. */
 function forge(content: Buffer, { version = 1, filter = digest(NO_FILTER_TEXT) } = {}): string {
   const body = Buffer.concat([Buffer.of(version), filter, content]);
   return Buffer.concat([body, digest(body)]).toString('base64url');
 }
 
 const phoneNumbers = fc.stringMatching(/^\+[1-9][0-9]{1,14}$/);
-/** Similar to the content of a real cursor: a phone number without its +. */
+/** Texts like the content of a real cursor, which is a phone number without its +. */
 const nearPhoneNumbers = fc.stringMatching(/^[0-9+' ;\n-]{0,18}$/).map((text) => Buffer.from(text));
 const edgeCases = [
   '\0',
@@ -50,13 +50,13 @@ beforeAll(() =>
 );
 
 describe('a cursor', () => {
-  it('has the form that the tests below forge', async () => {
+  it('is forged correctly by this file: the service returns and accepts the same one', async () => {
     const { nextCursor } = pageOf(await request(service.app).get('/v1/brandedPhoneNumbers?size=1'));
     expect(nextCursor).toBe(forge(Buffer.from('14155550123')));
     expect(pageOf(await get(String(nextCursor))).items.map(({ phoneNumber }) => phoneNumber)).toEqual([NUMBERS[1]]);
   });
 
-  it('round-trips any phone number within the maximum length of the contract', () => {
+  it('is at most as long as the contract allows, and decodes to the encoded phone number', () => {
     const { maxLength } = parameters.get('nextCursor')?.schema ?? {};
     fc.assert(
       fc.property(phoneNumbers, (phoneNumber) => {
@@ -69,13 +69,13 @@ describe('a cursor', () => {
   });
 });
 
-/** Cursors don't expire: clients may still hold these, so they have to be accepted as long as the version is 1. */
+/** Cursors don't expire, so clients may still hold these. */
 describe('a cursor of the first release', () => {
   it.each<[string, ListBrandedPhoneNumbersRequest, string, string]>([
     ['without filters', {}, '+14155550123', 'ASxwKy8ALTySMTQxNTU1NTAxMjM41eWJyXWP2A'],
-    ['by status', { status: ['submitted for review'] }, '+12745550127', 'AZD-WS_IzxWmMTI3NDU1NTAxMjceG7U8uvR2Ng'],
+    ['with a status', { status: ['submitted for review'] }, '+12745550127', 'AZD-WS_IzxWmMTI3NDU1NTAxMjceG7U8uvR2Ng'],
     [
-      'by several filters, no matter how they are written',
+      'with several filters in another order or case, some repeated',
       {
         businessProfileId: '6513270E-269E-4D37-B2A7-4DE452E6B438',
         reportingGroup: ['b', 'a', 'b'],
@@ -86,7 +86,7 @@ describe('a cursor of the first release', () => {
       '+14155550123',
       'AY7OCwQyma5_MTQxNTU1NTAxMjMBRDgyNOq4CA',
     ],
-  ])('is accepted: %s', (_name, filters, phoneNumber, cursor) => {
+  ])('is accepted %s', (_name, filters, phoneNumber, cursor) => {
     const decoded = decodeCursor(cursor);
     expect([decoded?.after, decoded?.isFor(filterOf(filters))]).toEqual([phoneNumber, true]);
   });
@@ -110,8 +110,8 @@ describe('a forged cursor', () => {
     const number = Buffer.from('14155550123');
     const whole = Buffer.from(forge(number), 'base64url');
     const otherVersions = [forge(number, { version: 0 }), forge(number, { version: 2 })];
-    const cuts = [0, 1, 7, 8, 9, 16, 17, 18].map((length) => whole.subarray(0, length).toString('base64url'));
-    for (const cursor of [...otherVersions, ...cuts.filter(Boolean), forge(number, { filter: Buffer.alloc(8) })]) {
+    const truncated = [0, 1, 7, 8, 9, 16, 17, 18].map((length) => whole.subarray(0, length).toString('base64url'));
+    for (const cursor of [...otherVersions, ...truncated.filter(Boolean), forge(number, { filter: Buffer.alloc(8) })]) {
       const response = await get(cursor);
       expect([cursor, response.status, problemOf(response).type]).toEqual([cursor, 400, '/problems/invalid-cursor']);
     }

@@ -34,36 +34,33 @@ beforeAll(() =>
 );
 
 describe('GET /v1/brandedPhoneNumbers accepts', () => {
+  const ALL = ['+14155550123', '+14155550124', '+14155550125'];
   const rows: [string, string, string[]][] = [
-    ['no parameters', '', ['+14155550123', '+14155550124', '+14155550125']],
-    ['a number with %2B', '?phoneNumber=%2B14155550123', ['+14155550123']],
+    ['no parameters', '', ALL],
+    ['+ in a number as %2B', '?phoneNumber=%2B14155550123', ['+14155550123']],
     ['spaces as +', '?status=submitted+for+review', ['+14155550123']],
     ['spaces as %20', '?status=submitted%20for%20review', ['+14155550123']],
     ['two statuses', '?status=unregistered&status=rejected', ['+14155550124', '+14155550125']],
     ['& in a carrier as %26', '?carrier=AT%26T&feature=brandedCallerId&status=pending.initialOptIn', ['+14155550123']],
-    ['a detailed value of status', '?feature=spamRemediation&status=approved.optIn', ['+14155550123']],
+    ['a detailed status as status', '?feature=spamRemediation&status=approved.optIn', ['+14155550123']],
     ['+ in a group as %2B', '?reportingGroup=Sales+%2B+Service', ['+14155550123']],
-    ['a comma, which separates nothing', '?reportingGroup=a,b', ['+14155550124']],
-    ['commas between two values, which are one unknown value', '?carrier=AT%26T,Verizon', []],
-    ['reserved characters as they are', "?internalName=a:/?()'!*,@", []],
+    ['a comma as part of a group', '?reportingGroup=a,b', ['+14155550124']],
+    ['a comma as part of a carrier', '?carrier=AT%26T,Verizon', []],
+    ['unencoded reserved characters', "?internalName=a:/?()'!*,@", []],
     ['an unknown carrier', '?carrier=Nobody', []],
-    ['names in another case, which are other names', '?carrier=at%26t', []],
-    [
-      'a UUID in capitals',
-      `?businessProfileId=${PROFILE.toUpperCase()}`,
-      ['+14155550123', '+14155550124', '+14155550125'],
-    ],
+    ['a carrier in lower case, as an unknown one', '?carrier=at%26t', []],
+    ['a UUID in capitals', `?businessProfileId=${PROFILE.toUpperCase()}`, ALL],
     ['the smallest size', '?size=1', ['+14155550123']],
-    ['the largest size', '?size=100', ['+14155550123', '+14155550124', '+14155550125']],
+    ['the largest size', '?size=100', ALL],
     ['50 values', `?${repeat('carrier', 50)}`, []],
-    ['names of 255 characters', `?internalName=${encodeURIComponent('😀'.repeat(255))}`, []],
-    ['a % that encodes nothing', '?internalName=100%25+sure', []],
-    ['a name that holds % and two digits', '?internalName=50%2525+off', ['+14155550125']],
-    ['a group that holds % and two digits', '?reportingGroup=a%2540b', ['+14155550125']],
-    ['a carrier that holds % and two digits', '?carrier=AT%2526T', ['+14155550125']],
-    ['what those names would mean if they were encoded twice', '?internalName=50%25+off&reportingGroup=a%40b', []],
-    ['empty pairs between others', `?&&&${[repeat('internalName', 50), repeat('carrier', 50)].join('&&')}`, []],
-    ['a value with =', '?internalName=a=b', []],
+    ['a name of 255 characters', `?internalName=${encodeURIComponent('😀'.repeat(255))}`, []],
+    ['% as %25 before a space', '?internalName=100%25+sure', []],
+    ['%25 in a name as %2525', '?internalName=50%2525+off', ['+14155550125']],
+    ['%40 in a group as %2540', '?reportingGroup=a%2540b', ['+14155550125']],
+    ['%26 in a carrier as %2526', '?carrier=AT%2526T', ['+14155550125']],
+    ['%25 and %40, which are decoded once', '?internalName=50%25+off&reportingGroup=a%40b', []],
+    ['100 pairs after empty ones', `?&&&${[repeat('internalName', 50), repeat('carrier', 50)].join('&&')}`, []],
+    ['= in a value', '?internalName=a=b', []],
     ['an encoded parameter name', '?%73ize=1', ['+14155550123']],
     ['empty pairs', '?&size=1&', ['+14155550123']],
   ];
@@ -74,7 +71,7 @@ describe('GET /v1/brandedPhoneNumbers accepts', () => {
     expect(pageOf(response).items.map(({ phoneNumber }) => phoneNumber)).toEqual(phoneNumbers);
   });
 
-  it('50 names of the greatest length for each filter by name', async () => {
+  it('50 names of the maximum length for each filter by name', async () => {
     const names = ['reportingGroup', 'internalName', 'carrier'].map((name) => repeat(name, 50, 'x'.repeat(255)));
     expect((await get(`?${names.join('&')}`)).status).toBe(200);
   });
@@ -93,44 +90,23 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
       (size): Row => [`a size of ${size}`, `?size=${size}`, 'size', /plain digits/],
     ),
     ['a huge size', `?size=${'9'.repeat(400)}`, 'size', /page size from 1 to 100/],
-    ['a size given twice', '?size=1&size=1', 'size', /more than once/],
-    ['a number whose + came as a space', '?phoneNumber=+14155550123', 'phoneNumber', /%2B/],
-    [
-      'a number with spaces and punctuation',
-      '?phoneNumber=%2B1+(415)+555-0123',
-      'phoneNumber',
-      /did you mean \+14155550123\?$/,
-    ],
+    ['a repeated size', '?size=1&size=1', 'size', /more than once/],
+    ['a number with an unencoded +', '?phoneNumber=+14155550123', 'phoneNumber', /%2B/],
+    ['a number with punctuation', '?phoneNumber=%2B1+(415)+555-0123', 'phoneNumber', /mean \+14155550123\?$/],
     ...['14155550123', '%2B0155', '%2B1234567890123456', '%2B1', '%2B14155550123%0A'].map(
       (number): Row => [`the number ${number}`, `?phoneNumber=${number}`, 'phoneNumber', /E\.164/],
     ),
-    [
-      'a number between bidirectional marks',
-      '?phoneNumber=%E2%80%AA%2B14155550123%E2%80%AC',
-      'phoneNumber',
-      /^"\\u202a\+14155550123\\u202c" is not .*; did you mean \+14155550123\?$/,
-    ],
+    ['directional marks', '?phoneNumber=%E2%80%AA%2B12%E2%80%AC', 'phoneNumber', /^"\\u202a\+12\\u202c".*mean \+12\?$/],
     ['a full-width plus', '?phoneNumber=%EF%BC%8B14155550123', 'phoneNumber', /^"＋1.*mean \+14155550123\?$/],
-    [
-      'a number with no-break spaces',
-      '?phoneNumber=%2B1%C2%A0415%C2%A05550123',
-      'phoneNumber',
-      /"\+1\\u00a0415.*mean \+1/,
-    ],
-    ['a number with a byte order mark', '?phoneNumber=%EF%BB%BF%2B14155550123', 'phoneNumber', /^"\\ufeff\+.*mean \+1/],
+    ['a no-break space', '?phoneNumber=%2B1%C2%A0415', 'phoneNumber', /"\+1\\u00a0415.*mean \+1415\?$/],
     ['a status with a zero-width space', '?status=approved%E2%80%8B', 'status', /^"approved\\u200b".*mean approved\?$/],
     ['a size with a zero-width space', '?size=5%E2%80%8B', 'size', /plain digits, not "5\\u200b"$/],
-    [
-      'a parameter with a zero-width space',
-      '?carrier%E2%80%8B=x',
-      'carrier\u200b',
-      /^is not a parameter \(carrier\\u200b\); did you mean carrier\?$/,
-    ],
+    ['a name with a zero-width space', '?carrier%E2%80%8B=x', 'carrier\u200b', /\(carrier\\u200b\).*mean carrier\?$/],
     ['two numbers', '?phoneNumber=%2B12&phoneNumber=%2B13', 'phoneNumber', /more than once/],
     ...[`urn:uuid:${UUID}`, `%7B${UUID}%7D`, UUID.replaceAll('-', '')].map(
       (id): Row => [`the UUID ${id}`, `?businessProfileId=${id}`, 'businessProfileId', /8-4-4-4-12/],
     ),
-    ['an empty group among others', '?reportingGroup=a&reportingGroup=', 'reportingGroup', /empty/],
+    ['an empty group after another group', '?reportingGroup=a&reportingGroup=', 'reportingGroup', /empty/],
     ['a parameter without =', '?carrier', 'carrier', /empty/],
     ['a name of 256 characters', `?internalName=${'x'.repeat(256)}`, 'internalName', /256 characters; at most 255/],
     ['a control character', '?internalName=a%0Ab', 'internalName', /control characters/],
@@ -142,28 +118,13 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     ['a misspelt status', '?status=aproved', 'status', /did you mean approved/],
     ['a status with an underscore', '?status=submitted_for_review', 'status', /did you mean submitted for review/],
     ['an unknown detailed status', '?detailedStatus=approved', 'detailedStatus', /detailed status/],
-    ['two statuses behind a comma', '?status=approved,rejected', 'status', /repeat the parameter/],
-    [
-      'two features behind an encoded comma',
-      '?feature=brandedCallerId%2C+spamRemediation',
-      'feature',
-      /repeat the par/,
-    ],
-    ['a size that is encoded twice', '?size=%2531%2530', 'size', /encoded twice; send 10/],
-    [
-      'a UUID that is encoded twice',
-      `?businessProfileId=%2536${UUID.slice(1)}`,
-      'businessProfileId',
-      /twice; send 6513/,
-    ],
-    ['a feature that is encoded twice', '?feature=%2562rand', 'feature', /encoded twice; send brand/],
-    ['a number that is encoded twice', '?phoneNumber=%252B14155550123', 'phoneNumber', /twice; send %2B14155550123/],
-    [
-      'a status that is encoded twice',
-      '?status=submitted%2520for%2520review',
-      'status',
-      /send submitted%20for%20review/,
-    ],
+    ['a comma between statuses', '?status=approved,rejected', 'status', /repeat the parameter/],
+    ['an encoded comma between features', '?feature=brandedCallerId%2C+spamRemediation', 'feature', /repeat the par/],
+    ['a size encoded twice', '?size=%2531%2530', 'size', /encoded twice; send 10/],
+    ['a UUID encoded twice', `?businessProfileId=%2536${UUID.slice(1)}`, 'businessProfileId', /twice; send 6513/],
+    ['a feature encoded twice', '?feature=%2562rand', 'feature', /encoded twice; send brand/],
+    ['a number encoded twice', '?phoneNumber=%252B14155550123', 'phoneNumber', /encoded twice; send %2B14155550123/],
+    ['a status encoded twice', '?status=submitted%2520for%2520review', 'status', /send submitted%20for%20review/],
     ...['cursor', 'page', 'page_token', 'pageToken', 'next_cursor', 'offset', 'after'].map(
       (name): Row => [`${name} for nextCursor`, `?${name}=1`, name, /not a parameter.* did you mean nextCursor/],
     ),
@@ -173,7 +134,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     ['profile for businessProfileId', `?profile_id=${UUID}`, 'profile_id', /did you mean businessProfileId/],
     ['a misspelt parameter', '?reportinggroup=a', 'reportinggroup', /did you mean reportingGroup/],
     ['brackets', '?carrier[]=a', 'carrier[]', /repeat carrier without brackets/],
-    ['a parameter named like a member of every object', '?__proto__=a', '__proto__', /not a parameter/],
+    ['a parameter named __proto__', '?__proto__=a', '__proto__', /not a parameter/],
     ['broken percent-encoding', '?carrier=%ZZ', 'carrier', /percent-encoded/],
     ['bytes that are not UTF-8', '?carrier=%FF', 'carrier', /percent-encoded/],
     ['a parameter name that is not UTF-8', '?%FF=a', '%FF', /percent-encoded/],
@@ -185,17 +146,12 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     expectDescribed(response);
     expect(response.status).toBe(400);
     const problem = problemOf(response);
-    expect(problem).toMatchObject({
-      status: 400,
-      type: '/problems/invalid-request',
-      title: 'Invalid Request',
-      message: 'Invalid Request',
-    });
+    expect(problem.type).toBe('/problems/invalid-request');
     expect(problem.detail).toMatch(/[^?]\.$|\?$/);
     expect(problem.errors?.find((fault) => fault.parameter === parameter)?.detail).toMatch(detail);
   });
 
-  it('all faults at once, whether or not the validator finds them', async () => {
+  it('all faults of a request, including those that the validator does not find', async () => {
     const response = await get(
       '?size=0&carier=x&status=aproved&phoneNumber=+1&feature=&detailedStatus=x&nextCursor=abc&internalName=%FF&status=lost',
     );
@@ -207,10 +163,10 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
   });
 
   it.each([
-    ['of 501 pairs', repeat('a', 501)],
-    ['of 60,000 pairs', Array(60_000).fill('a').join('&')],
-    ['of 501 right values', repeat('carrier', 501)],
-  ])('a query %s as a single fault', async (_name, search) => {
+    ['501 unknown parameters', repeat('a', 501)],
+    ['60,000 parameters', Array(60_000).fill('a').join('&')],
+    ['501 valid parameters', repeat('carrier', 501)],
+  ])('a query of %s as a single fault', async (_name, search) => {
     const response = await get(`?${search}`);
     expectDescribed(response);
     const detail = 'has more than 500 parameters';
@@ -221,7 +177,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     });
   });
 
-  it('the first 50 of 500 faults, and gives their number', async () => {
+  it('the first 50 of 500 faults, and their total number', async () => {
     const response = await get(`?${Array.from({ length: 500 }, (_, i) => `a${i}=x`).join('&')}`);
     expectDescribed(response);
     const { detail, errors } = problemOf(response);
@@ -237,7 +193,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     expect(errors[2]?.detail).toContain(`"${'c'.repeat(99)}…" is not`);
   });
 
-  it('any query in at most 64 KB, within the bounds of the contract', async () => {
+  it('random faults in at most 64 KB, as the contract describes', async () => {
     const encoded = ['%00', '%FF', '%F0%9F%98%80', '%22', '%5C'];
     const names = fc.oneof(
       fc.constantFrom(...parameters.keys()),
@@ -270,12 +226,12 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
 
   it.each([
     ['control characters as names', `${'%00'.repeat(100)}=`],
-    ['characters that cannot be seen as names', `${'%E2%80%AA'.repeat(20)}=`],
-    ['characters that cannot be seen as values', `status=${'%F3%A0%80%81'.repeat(20)}`],
+    ['invisible characters as names', `${'%E2%80%AA'.repeat(20)}=`],
+    ['invisible characters as values', `status=${'%F3%A0%80%81'.repeat(20)}`],
     ['control characters as values', `status=${'%00'.repeat(100)}`],
     ['values encoded twice', `status=${'%25E4%25BD%25A0'.repeat(13)}`],
-    ['names of three bytes a character', `${'%E4%BD%A0'.repeat(20)}=`],
-  ])('%s, as many as fit in 64 KB', async (_name, pair) => {
+    ['names of three-byte characters', `${'%E4%BD%A0'.repeat(20)}=`],
+  ])('50 faults in at most 64 KB: %s', async (_name, pair) => {
     const times = Math.min(500, Math.floor(120_000 / (pair.length + 1)));
     const response = await get(`?${Array(times).fill(pair).join('&')}`);
     expectDescribed(response);
@@ -299,7 +255,7 @@ describe('paths, methods and conditional requests', () => {
   });
 
   it.each(['+', '%2B', ''])(
-    'responds with 404 and names the parameter if a number is in the path, after "%s"',
+    'responds with 404 and suggests the parameter if a number after "%s" is in the path',
     async (plus) => {
       const response = await request(service.app).get(`/v1/brandedPhoneNumbers/${plus}14155550123`);
       expectDescribed(response);
@@ -310,7 +266,7 @@ describe('paths, methods and conditional requests', () => {
     },
   );
 
-  it('responds with 400 and shows the encoded value if an & in it is not encoded', async () => {
+  it('responds with 400 and suggests %26 if an & in a value is not encoded', async () => {
     for (const [sent, corrected] of [
       ['carrier=AT&T&feature=brandedCallerId', 'carrier=AT%26T'],
       ['internalName=Smith+&+Sons', 'internalName=Smith+%26+Sons'],
@@ -332,34 +288,17 @@ describe('paths, methods and conditional requests', () => {
     },
   );
 
-  it.each(['', '?size=1', '?size=0', '?nextCursor=x'])(
-    'responds to HEAD %s like to GET, without the body',
-    async (search) => {
-      const path = `/v1/brandedPhoneNumbers${search}`;
-      // A superagent would ask for compression with GET only.
-      const [byGet, byHead] = [
-        await request(service.app).get(path).set('Accept-Encoding', 'identity'),
-        await request(service.app).head(path),
-      ];
-      const headersOf = ({ headers }: typeof byGet) => ({ ...headers, date: '', 'x-request-id': '' });
-      expect(byHead.status).toBe(byGet.status);
-      expect(headersOf(byHead)).toEqual(headersOf(byGet));
-      expect(Number(byHead.get('Content-Length'))).toBe(Buffer.byteLength(byGet.text));
-      expect(byHead.text).toBeFalsy();
-    },
-  );
-
   it.each([
-    ['as it is', (tag: string) => tag],
-    ['among others', (tag: string) => `"x", ${tag}, W/"y"`],
-    ['as a strong one', (tag: string) => tag.slice(2)],
-    ['as any', () => '*'],
+    ['alone', (tag: string) => tag],
+    ['in a list', (tag: string) => `"x", ${tag}, W/"y"`],
+    ['as a strong tag', (tag: string) => tag.slice(2)],
+    ['as *', () => '*'],
   ])(
-    'responds with 304 if the tag is sent back %s, with and without the headers that fetch adds',
-    async (_name, sent) => {
+    'responds with 304 if If-None-Match has the ETag %s, with or without the headers that fetch adds',
+    async (_name, ifNoneMatch) => {
       const page = await get('?size=1');
       for (const fetched of [{}, { 'Cache-Control': 'no-cache', Pragma: 'no-cache' }]) {
-        const headers = { 'If-None-Match': sent(page.get('ETag') ?? ''), ...fetched };
+        const headers = { 'If-None-Match': ifNoneMatch(page.get('ETag') ?? ''), ...fetched };
         const response = await get('?size=1').set(headers);
         expectDescribed(response);
         expect(response.status).toBe(304);
@@ -368,19 +307,19 @@ describe('paths, methods and conditional requests', () => {
     },
   );
 
-  it('sends the page if another tag is sent back', async () => {
+  it('responds with 200 if If-None-Match has another ETag', async () => {
     const tag = (await get('?size=1')).get('ETag') ?? '';
     for (const other of [`${tag.slice(0, -2)}"`, tag.slice(0, -1), tag.replace('"', ''), 'W/"x"', '']) {
       expect((await get('?size=1').set('If-None-Match', other)).status).toBe(200);
     }
   });
 
-  it('responds to HEAD with 304 if it would to GET', async () => {
+  it('responds to a conditional HEAD with 304, as to GET', async () => {
     const head = request(service.app).head('/v1/brandedPhoneNumbers');
     expect((await head.set('If-None-Match', (await get('')).get('ETag') ?? '')).status).toBe(304);
   });
 
-  it('keeps a request id that is safe to log, and replaces any other', async () => {
+  it('returns X-Request-Id if it is safe to log, and replaces it otherwise', async () => {
     const safe = ['2b4f9c1e-1234-4234-8234-123456789012', '00-4bf92f3577b34da6', '1234567890123456', 'run-123456'];
     for (const id of safe) expect((await get('').set('X-Request-Id', id)).get('X-Request-Id')).toBe(id);
     const numbers = ['14155550101', '1-415-555-0101', 'tel:14155550101', 'call-415.555.0101_b'];
