@@ -26,19 +26,19 @@ const service = useService();
 
 const STATUSES = ['submitted for review', 'rejected', 'approved', 'unregistered', ...DETAILED_STATUSES] as const;
 
-const some = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
+const someOf = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
 
-/** Queries with up to four parameters, since with more of them hardly anything matches. */
+/** Queries with up to four parameters; with more, hardly any number matches. */
 const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> => {
   const all: { [Name in keyof Query]-?: fc.Arbitrary<Query[Name]> } = {
     phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),
     businessProfileId: fc.constantFrom(...PROFILES.map(({ id }) => id), PROFILES[0]?.id.toUpperCase() ?? ''),
-    reportingGroup: some(...GROUPS, 'Nobody'),
-    internalName: some(...NAMES, 'Nothing'),
-    carrier: some(...CARRIERS, 'Nobody'),
-    feature: some(...FEATURES),
-    status: some(...STATUSES),
-    detailedStatus: some(...DETAILED_STATUSES),
+    reportingGroup: someOf(...GROUPS, 'Nobody'),
+    internalName: someOf(...NAMES, 'Nothing'),
+    carrier: someOf(...CARRIERS, 'Nobody'),
+    feature: someOf(...FEATURES),
+    status: someOf(...STATUSES),
+    detailedStatus: someOf(...DETAILED_STATUSES),
   };
   return fc
     .subarray(Object.keys(all) as (keyof Query)[], { maxLength: 4 })
@@ -58,7 +58,7 @@ async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
   }
 }
 
-/** Walks without HTTP, in many small batches of candidates; returns the phone numbers. */
+/** Reads all pages without HTTP, in small batches of candidates; returns the phone numbers. */
 async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {
   const readPage = preparePages(service.database.$client, { costPerItem: 1, growth: 2 });
   const filter = filterOf(query);
@@ -74,7 +74,7 @@ async function walkInSmallBatches(query: Query, size: number): Promise<string[]>
   }
 }
 
-it('a walk finds the same numbers as the reference with random filters over random data', async () => {
+it('a walk returns the numbers that the reference finds, for random filters and data', async () => {
   const data = numbers.chain((list) =>
     fc.record({
       list: fc.constant(list),
@@ -98,7 +98,7 @@ it('a walk finds the same numbers as the reference with random filters over rand
   );
 }, 300_000);
 
-it('a walk finds the same numbers as the reference with every pair of parameters, of one or several values', async () => {
+it('a walk returns the numbers that the reference finds, for every pair of filters', async () => {
   const [list] = fc.sample(numbersFrom(80), { numRuns: 1, seed: freshSeed() }) as [BrandedPhoneNumber[]];
   await service.database.execute(sql`DELETE FROM ${brandedPhoneNumbers}`);
   await write(service.database, list);
@@ -109,7 +109,7 @@ it('a walk finds the same numbers as the reference with every pair of parameters
     { reportingGroup: GROUPS.slice(0, 3) },
     { internalName: ['Main Line'] },
     { internalName: NAMES.slice(0, 3) },
-    // Several attributes, with many numbers in common.
+    // Two attributes that most numbers match.
     { businessProfileId: PROFILES[0]?.id ?? '', reportingGroup: GROUPS },
     { reportingGroup: GROUPS, internalName: NAMES },
     { carrier: ['AT&T'] },
@@ -122,9 +122,9 @@ it('a walk finds the same numbers as the reference with every pair of parameters
     { detailedStatus: ['approved.optIn'] },
     { detailedStatus: ['rejected.optIn', 'approved.optOut'] },
   ];
-  for (const [i, one] of values.entries()) {
-    for (const other of values.slice(i)) {
-      const query = { ...one, ...other };
+  for (const [i, first] of values.entries()) {
+    for (const second of values.slice(i)) {
+      const query = { ...first, ...second };
       const expected = find(list, query);
       expect(await walk(query, 100), searchOf(query)).toEqual(expected);
       const phoneNumbers = expected.map(({ phoneNumber }) => phoneNumber);

@@ -4,7 +4,7 @@ import { DetailedStatus } from '../../generated/types/models/index.js';
 import { filterOf, limitToProfiles } from '../../src/page/filter.js';
 import { maxTerms, nextStep } from '../../src/page/plan.js';
 
-/** The budget of the first step towards a page of 25, in tests of candidates. */
+/** The budget for the first step of a page of 25, in candidates to test. */
 const BUDGET = 32 * 26;
 /** The number of detailed statuses that put a number in review. */
 const IN_REVIEW = Object.values(DetailedStatus).filter((status) => /^(pending|submitted)/.test(status)).length;
@@ -16,7 +16,7 @@ function stepFor(request: ListBrandedPhoneNumbersRequest, budget = BUDGET, visib
 }
 
 describe('nextStep', () => {
-  it('reads all numbers without a filter, and one number if the filter has a phone number', () => {
+  it('reads all numbers without a filter, and a single number if the filter has a phone number', () => {
     expect(stepFor({})).toEqual({ read: 'all' });
     expect(stepFor({ phoneNumber: '+1', reportingGroup: ['A'], carrier: ['B'] })).toEqual({ read: 'number' });
   });
@@ -27,7 +27,7 @@ describe('nextStep', () => {
     expect(stepFor({}, BUDGET, ids(2000))).toMatchObject({ scan: { table: 'items', attribute: 'businessProfileId' } });
   });
 
-  it('reads the ranges of terms, alone or within a single attribute', () => {
+  it('reads the ranges of terms, also within the values of a single attribute', () => {
     expect(stepFor({ status: ['approved'] })).toEqual({ read: 'ranges', scan: { table: 'postings', attribute: null } });
     const scan = { table: 'postings', attribute: 'reportingGroup' };
     expect(stepFor({ reportingGroup: ids(5), detailedStatus: Object.values(DetailedStatus) })).toEqual({
@@ -48,7 +48,7 @@ describe('nextStep', () => {
     expect(stepFor(request, 4 * BUDGET)).toMatchObject({ read: 'ranges', scan: { attribute: 'reportingGroup' } });
   });
 
-  it('reads candidates of each attribute and of the terms if there are several attributes', () => {
+  it('reads candidates of each attribute and of the terms if the filter has several attributes', () => {
     const scans = (request: ListBrandedPhoneNumbersRequest) => {
       const step = stepFor(request);
       return step.read === 'candidates' ? step.scans.map(({ scan }) => `${scan.table} ${scan.attribute}`) : step.read;
@@ -68,8 +68,7 @@ describe('nextStep', () => {
 
 it.each<[ListBrandedPhoneNumbersRequest, number | null]>([
   [{ reportingGroup: ['A'] }, null],
-  // A number in review may have any entries, a rejected one none in review, and so on; an unregistered one may have
-  // none.
+  // A number in review may have entries of any detailed status, a rejected one none in review, and so on.
   [{ status: ['submitted for review', 'rejected', 'approved', 'unregistered'] }, 2 * (IN_REVIEW + 4 + 3 + 4) + 1],
   [{ status: ['approved'] }, 2 * 2],
   [{ status: ['unregistered'] }, 2 + 1],

@@ -1,4 +1,4 @@
-/** No page reads more than a fixed number of buffers, with any filter and with any statistics of the planner. */
+/** A page reads a bounded number of buffers, whatever its filter and the planner's statistics. */
 import type postgres from 'postgres';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { filterOf } from '../../src/page/filter.js';
@@ -13,8 +13,8 @@ import { addCarriers, fillSkewed } from './skewedNumbers.js';
 
 /**
  * The most buffers that a page of 25 may read; a page of 100 may read twice as many. Of 6,000 random filters, three
- * read more than 4,000, and one of them 10,512: with dozens of values for two attributes, all candidates of a rare
- * status are tested.
+ * read more than 4,000, and one 10,512: with dozens of values for two attributes, a page tests all candidates of a rare
+ * status.
  */
 const MAX_BUFFERS = { named: 4_000, random: 12_000 };
 const NUMBERS = 20_000 * inject('tries');
@@ -44,7 +44,7 @@ afterAll(async () => {
   await drop();
 });
 
-/** Statistics of the tables that the planner may have, and how to bring each about after the previous one. */
+/** Statistics that the planner may have, and how to get each from the previous one. */
 const STATISTICS = {
   'statistics of a hundredth of the rows': async () => {},
   'fresh statistics': () => sql`ANALYZE`,
@@ -52,23 +52,18 @@ const STATISTICS = {
     await sql`DELETE FROM pg_statistic WHERE starelid IN ${tables(sql)}`;
     await sql`UPDATE pg_class SET reltuples = -1, relpages = 0, relallvisible = 0 WHERE oid IN ${tables(sql)}`;
   },
-  'statistics of one row, as an ANALYZE leaves them during the transaction that loads the first numbers': () =>
-    fakeOneRowStatistics(sql, 1 / 5),
-  'statistics of one row in tables of full size, as a VACUUM leaves them at the end of that transaction': () =>
-    fakeOneRowStatistics(sql, 1),
+  'statistics of one row, left by ANALYZE during the first import': () => fakeOneRowStatistics(sql, 1 / 5),
+  'statistics of one row in full tables, left by VACUUM after the first import': () => fakeOneRowStatistics(sql, 1),
   'no statistics, and 40,000 more carriers': () => addCarriers(sql, 40_000),
 };
 
-describe.each(Object.entries(STATISTICS))('with %s', (statistics, bringAbout) => {
-  beforeAll(async () => {
-    await bringAbout();
-  });
+describe.each(Object.entries(STATISTICS))('with %s', (statistics, apply) => {
+  beforeAll(async () => void (await apply()));
 
-  // The service uses one plan for all values; other callers of the statements may get a plan for the values of each
-  // call.
+  // The service uses generic plans; other users of the statements may get a custom plan for each call.
   const modes = statistics === 'fresh statistics' ? MODES : MODES.slice(0, 1);
   test.each(modes)(
-    'no page reads more buffers than allowed under %s',
+    'no page reads more than MAX_BUFFERS or scans a whole table, under %s',
     async (mode) => {
       const { explain, close } = openExplainer(url, mode);
       const excesses: string[] = [];

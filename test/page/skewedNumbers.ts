@@ -4,7 +4,7 @@
 import type { PendingQuery, Row, Sql } from 'postgres';
 import type { Profiles } from '../support/namedFilters.js';
 
-/** Adds an entry with a different carrier to each of `count` numbers, as a supplier's mistake might. */
+/** Adds an entry with a distinct carrier to each of `count` numbers, like a mistake in imported data. */
 export async function addCarriers(sql: Sql, count: number): Promise<void> {
   await sql`SET session_replication_role = replica`;
   await sql`
@@ -23,8 +23,8 @@ export async function addCarriers(sql: Sql, count: number): Promise<void> {
 }
 
 /**
- * Fills the empty tables that the list reads with `count` numbers, by SQL and without triggers: the usual way takes
- * minutes. The planner's statistics are those of the first hundredth of the rows.
+ * Fills the empty tables that the list reads with `count` numbers, without triggers, which would take minutes. The
+ * planner's statistics are those of the first hundredth of the rows.
  * @returns the ids of the profile with the most numbers and of a rare one
  */
 export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {
@@ -81,8 +81,7 @@ export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {
   const last = `+1${2_000_000_000 + Math.floor(count / 100) * 7}`;
   await list(sql`phone_number <= ${last}`);
   await sql`ANALYZE`;
-  // Indexes are dropped and rebuilt after the rows are written: row by row, they would take longer than everything
-  // else.
+  // Building the indexes after the rows are written is much faster than updating them row by row.
   const indexes = await sql`
     SELECT indexname AS name, indexdef AS definition FROM pg_indexes
     WHERE schemaname = 'public' AND indexname ~ '^(items|postings)_by_'`;

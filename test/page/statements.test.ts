@@ -1,7 +1,4 @@
-/**
- * The SQL that PostgreSQL gets for some typical requests, and the scans of its plans. Both are on file in
- * test/page/statements, so that readers see them and reviewers notice changes.
- */
+/** The SQL of typical requests and the scans of its plans, kept in test/page/statements for readers and reviewers. */
 import type { Column, SQL, Table } from 'drizzle-orm';
 import { beforeAll, expect, expectTypeOf, test } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
@@ -32,20 +29,23 @@ beforeAll(async () => {
   await sql.end();
 });
 
-test.each(Object.entries(REQUESTS))('the statements of a page are those on file: %s', async (name, request) => {
-  const { explain, close } = openExplainer(database.url, 'force_generic_plan');
-  const { statements } = await explain({ filter: filterOf(request), visibleProfiles: null, after: '', size: 25 });
-  await close();
-  const texts = [...new Set(statements.map(({ query, plan }) => `${query};\n\n-- ${scansOf(plan).join('\n-- ')}\n`))];
-  await expect(texts.join('\n\n')).toMatchFileSnapshot(`statements/${name}.sql`);
-});
+test.each(Object.entries(REQUESTS))(
+  'the statements and scans of a page match test/page/statements: %s',
+  async (name, request) => {
+    const { explain, close } = openExplainer(database.url, 'force_generic_plan');
+    const { statements } = await explain({ filter: filterOf(request), visibleProfiles: null, after: '', size: 25 });
+    await close();
+    const texts = [...new Set(statements.map(({ query, plan }) => `${query};\n\n-- ${scansOf(plan).join('\n-- ')}\n`))];
+    await expect(texts.join('\n\n')).toMatchFileSnapshot(`statements/${name}.sql`);
+  },
+);
 
-test('a name that neither the schema nor the parameters have does not compile, as tsc checks here', () => {
+test('fragments accept only names of parameters and parts of the schema (checked by tsc)', () => {
   expectTypeOf(parameter).parameter(0).toEqualTypeOf<keyof BatchParameters>();
   expectTypeOf(fragment).parameter(1).toEqualTypeOf<SQL | Table | Column>();
 });
 
-/** Returns the scans of tables in a plan, in its order. Other nodes differ between versions of PostgreSQL. */
+/** Returns the table scans of a plan, in order. Other nodes differ between versions of PostgreSQL. */
 function scansOf(node: PlanNode): string[] {
   const scans = node['Relation Name'] ? [`${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`] : [];
   return [...scans, ...(node.Plans ?? []).flatMap(scansOf)];

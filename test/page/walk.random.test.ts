@@ -19,7 +19,7 @@ const anyChange: fc.Arbitrary<Change> = fc.oneof(
   fc.record({ kind: fc.constantFrom('delete' as const, 'update' as const), index: fc.nat({ max: 100 }) }),
 );
 
-it('a walk returns every number that exists throughout it exactly once, whatever is written meanwhile', async () => {
+it('a walk returns each number that exists throughout it exactly once, during random writes', async () => {
   await fc.assert(
     fc.asyncProperty(
       numbers,
@@ -66,7 +66,7 @@ it('a walk returns every number that exists throughout it exactly once, whatever
   );
 });
 
-it('a walk by status returns the numbers that keep that status while other numbers lose it', async () => {
+it('a walk by status returns the numbers that keep the status, while other numbers lose it', async () => {
   const { database } = service;
   await database.execute(sql`DELETE FROM ${brandedPhoneNumbers}`);
   const list = Array.from({ length: 40 }, (_, i) => numberWith({ phoneNumber: `+1${100 + i}` }));
