@@ -1,85 +1,79 @@
-/** The comparison with the last released contract: changes that it must report, and changes that it must accept. */
+/** The comparison with the last released contract: which changes are breaking, and which are not. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { breakingChanges } from '../../scripts/breakingChanges.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: each test edits a parsed document at any place.
+// biome-ignore lint/suspicious/noExplicitAny: tests edit any part of the parsed document.
 type Document = any;
 
 const released = parse(readFileSync('openapi/released/1.1.0.yaml', 'utf8'));
 
-/** Returns the breaking changes that `edit` makes to the released document. */
-function after(edit: (document: Document) => void): string[] {
+/** Returns the breaking changes after `edit` changed the released document. */
+function changesAfter(edit: (document: Document) => void): string[] {
   const proposed = structuredClone(released);
   edit(proposed);
   return breakingChanges(released, proposed);
 }
 
 const list = (document: Document) => document.paths['/v1/brandedPhoneNumbers'].get;
+const properties = (document: Document, name: string) => schema(document, name).properties;
 const parameter = (document: Document, name: string) => document.components.parameters[`${name}Parameter`];
+const region = { name: 'region', in: 'query', schema: { type: 'string' } };
 const schema = (document: Document, name: string) => document.components.schemas[name];
 
 describe('breakingChanges reports that', () => {
   it.each<[string, (document: Document) => void, string]>([
-    ['an operation is removed', (d) => delete d.paths['/v1/brandedPhoneNumbers'].get, 'the operation is gone'],
-    ['a parameter is removed', (d) => list(d).parameters.pop(), 'parameter detailedStatus: the parameter is gone'],
+    ['an operation was removed', (d) => delete d.paths['/v1/brandedPhoneNumbers'].get, 'the operation is gone'],
+    ['a parameter was removed', (d) => list(d).parameters.pop(), 'parameter detailedStatus: the parameter is gone'],
     [
-      'a new parameter is required',
-      (d) => list(d).parameters.push({ name: 'region', in: 'query', required: true, schema: { type: 'string' } }),
+      'a required parameter was added',
+      (d) => list(d).parameters.push({ ...region, required: true }),
       'parameter region: it is new and required',
     ],
-    ['an array has another style', (d) => (parameter(d, 'Carrier').explode = false), 'carrier: its explode changed'],
-    ['a largest value shrinks', (d) => (parameter(d, 'Size').schema.maximum = 50), 'its maximum was 100, now 50'],
-    ['a default changes', (d) => (parameter(d, 'Size').schema.default = 50), 'its default was 25, now 50'],
+    ['the style of an array changed', (d) => (parameter(d, 'Carrier').explode = false), 'carrier: its explode changed'],
+    ['a maximum decreased', (d) => (parameter(d, 'Size').schema.maximum = 50), 'its maximum was 100, now 50'],
+    ['a default changed', (d) => (parameter(d, 'Size').schema.default = 50), 'its default was 25, now 50'],
+    ['a value was removed', (d) => schema(d, 'Feature').enum.pop(), 'no longer accepts the value spamRemediation'],
+    ['an exact pattern changed', (d) => (schema(d, 'Name')['x-exact-pattern'] = 'a'), 'carrier item: its pattern was '],
+    ['a response was removed', (d) => delete list(d).responses['429'], 'the response 429 is gone'],
     [
-      'a value is no longer accepted',
-      (d) => schema(d, 'Feature').enum.pop(),
-      'parameter feature item: it no longer accepts the value spamRemediation',
-    ],
-    [
-      'an exact pattern changes',
-      (d) => (schema(d, 'Name')['x-exact-pattern'] = '^[a-z]+$'),
-      'parameter carrier item: its pattern was ',
-    ],
-    ['a response is removed', (d) => delete list(d).responses['429'], 'the response 429 is gone'],
-    [
-      'a header is removed',
+      'a header was removed',
       (d) => delete d.components.responses.RateLimitExceeded.headers['Retry-After'],
       '→ 429: the header Retry-After is gone',
     ],
     [
-      'a member may be absent',
+      'a member became optional',
       (d) => schema(d, 'BrandedPhoneNumberPage').required.pop(),
-      'nextCursor: it may now be absent',
+      'Cursor: it may now be absent',
     ],
     [
-      'a member becomes nullable',
-      (d) => (schema(d, 'BusinessProfile').properties.businessName.type = ['string', 'null']),
+      'a member became nullable',
+      (d) => (properties(d, 'BusinessProfile').businessName.type = ['string', 'null']),
       'businessName: its type was string, now string or null',
     ],
     [
-      'a member may become longer',
-      (d) => (schema(d, 'BrandedPhoneNumber').properties.brandingNameShort.maxLength = 20),
+      'the maximum length of a member increased',
+      (d) => (properties(d, 'BrandedPhoneNumber').brandingNameShort.maxLength = 20),
       'brandingNameShort: its maxLength was 15, now 20',
     ],
-    ['a key becomes required', (d) => d.security.shift(), 'no longer accepts authentication with nothing'],
+    ['a key became required', (d) => d.security.shift(), 'no longer accepts authentication with nothing'],
     [
-      'a problem type is removed',
+      'a problem type was removed',
       (d) => delete d['x-problems']['invalid-cursor'],
-      'problem invalid-cursor: the problem type',
+      'problem invalid-cursor: the problem',
     ],
     [
-      'a keyword that the check does not know is added',
+      'a keyword was added that the check does not know',
       (d) => (schema(d, 'BusinessProfile').not = { required: ['id'] }),
       'its not changed, which this check does not understand',
     ],
   ])('%s', (_, edit, sentence) => {
-    expect(after(edit).join('\n')).toContain(sentence);
+    expect(changesAfter(edit).join('\n')).toContain(sentence);
   });
 });
 
-describe('a member of a response that lists its values', () => {
+describe('for the list of values of a response member, breakingChanges', () => {
   const withValues = (values?: string[]) => {
     const document = structuredClone(released);
     schema(document, 'BusinessProfile').properties.status.enum = values;
@@ -87,29 +81,26 @@ describe('a member of a response that lists its values', () => {
   };
 
   it.each<[string, string[] | undefined, string[]]>([
-    ['can have no new ones', ['pending', 'approved'], ['status: its value may now be pending']],
-    ['must go on to list them', undefined, ['status: it may have any value now']],
-    ['may lose one', [], []],
+    ['reports an added value', ['pending', 'approved'], ['status: its value may now be pending']],
+    ['reports that the list was removed', undefined, ['status: it may have any value now']],
+    ['accepts that a value was removed', [], []],
   ])('%s', (_, values, sentences) => {
     const found = breakingChanges(withValues(['approved']), withValues(values));
     expect(found).toEqual(sentences.map((sentence) => expect.stringContaining(sentence)));
   });
 });
 
-describe('the contract may grow by', () => {
+describe('breakingChanges accepts', () => {
   it.each<[string, (document: Document) => void]>([
-    [
-      'an optional parameter',
-      (d) => list(d).parameters.push({ name: 'region', in: 'query', schema: { type: 'string' } }),
-    ],
-    ['a member of a response', (d) => (schema(d, 'BrandedPhoneNumber').properties.region = { type: 'string' })],
-    ['a value of a list', (d) => schema(d, 'Feature').enum.push('voicemailGreeting')],
+    ['an optional parameter', (d) => list(d).parameters.push(region)],
+    ['a response member', (d) => (properties(d, 'BrandedPhoneNumber').region = { type: 'string' })],
+    ['another value of a request', (d) => schema(d, 'Feature').enum.push('voicemailGreeting')],
     ['an operation', (d) => (d.paths['/v2/brandedPhoneNumbers'] = d.paths['/v1/brandedPhoneNumbers'])],
-    ['a wider bound of a parameter', (d) => (parameter(d, 'Size').schema.maximum = 200)],
-    ['a better description', (d) => (parameter(d, 'Size').description = 'How many numbers a page may hold.')],
-    ['another published pattern for the same exact one', (d) => (schema(d, 'Name').pattern = '^.+$')],
+    ['a larger maximum of a parameter', (d) => (parameter(d, 'Size').schema.maximum = 200)],
+    ['another description', (d) => (parameter(d, 'Size').description = 'The number of items per page.')],
+    ['another published pattern if the exact one is the same', (d) => (schema(d, 'Name').pattern = '^.+$')],
     ['a problem type', (d) => (d['x-problems'].gone = { title: 'Gone', status: 410 })],
   ])('%s', (_, edit) => {
-    expect(after(edit)).toEqual([]);
+    expect(changesAfter(edit)).toEqual([]);
   });
 });

@@ -1,4 +1,4 @@
-/** The files that repeat parts of the contract agree with it. */
+/** Files that repeat parts of the contract. */
 import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
@@ -9,24 +9,24 @@ const { version } = contract.info;
 const read = (path: string) => readFileSync(path, 'utf8');
 const configs = readdirSync('clients/generation').filter((name) => name.endsWith('.yaml') && name !== 'reference.yaml');
 
-describe("the contract's version is that", () => {
+describe("the contract's version is also that", () => {
   it.each(['package.json', 'package-lock.json', 'clients/typescript/package.json'])('of %s', (file) => {
     expect(JSON.parse(read(file)).version).toBe(version);
   });
 
   it.each(['typescript', 'python', 'java', 'go'])('of every package in the README of %s', (client) => {
-    const named = [...read(`clients/${client}/README.md`).matchAll(/(?:-|@v|<version>)(\d+\.\d+\.\d+)/g)];
-    expect(named.length).toBeGreaterThan(0);
-    expect(new Set(named.map(([, found]) => found))).toEqual(new Set([version]));
+    const versions = [...read(`clients/${client}/README.md`).matchAll(/(?:-|@v|<version>)(\d+\.\d+\.\d+)/g)];
+    expect(versions.length).toBeGreaterThan(0);
+    expect(new Set(versions.map(([, found]) => found))).toEqual(new Set([version]));
   });
 
   it('of the image in the Kubernetes manifest', () => {
     const manifest = read('deploy/kubernetes/branded-phone-numbers.yaml');
-    const named = [...manifest.matchAll(/branded-phone-numbers:(\d+\.\d+\.\d+)/g)].map(([, found]) => found);
-    expect(new Set(named)).toEqual(new Set([version]));
+    const versions = [...manifest.matchAll(/branded-phone-numbers:(\d+\.\d+\.\d+)/g)].map(([, found]) => found);
+    expect(new Set(versions)).toEqual(new Set([version]));
   });
 
-  it('of an entry in the changelog', () => {
+  it('of an entry in docs/api-changelog.md', () => {
     expect(read('docs/api-changelog.md')).toContain(`\n## ${version}\n`);
   });
 });
@@ -34,7 +34,7 @@ describe("the contract's version is that", () => {
 const madeBy = (config: string) => `.cache/clients/${config.replace('.yaml', '.made')}`;
 
 describe('the clients', () => {
-  it('are generated from the contract, with what the generators need changed', () => {
+  it('are generated from clients/contract.ts, which has all paths, schemas and parameters of the contract', () => {
     const commands = execFileSync('make', ['-nB', '-f', 'Makefile', ...configs.map(madeBy)], { encoding: 'utf8' });
     for (const config of configs) {
       const command = new RegExp(`^.* generate .*-c clients/generation/${config}.*$`, 'm').exec(commands)?.[0];
@@ -52,20 +52,20 @@ describe('the clients', () => {
     ['clients/README.md', 'python', 2],
     ['clients/README.md', 'java', 3],
     ['clients/README.md', 'go', 2],
-  ])('have the same samples in %s as in the README of %s, whose samples are run', (page, client, count) => {
+  ])('have the same samples in %s as in the README of %s, which are run by its tests', (page, client, count) => {
     const blocks = read(`clients/${client}/README.md`).match(/^```\w+\n.*?^```$/gms) ?? [];
     expect(blocks).toHaveLength(count);
     for (const block of blocks) expect(read(page)).toContain(block);
   });
 
-  it('are tested with every filter', () => {
+  it('are tested with every filter of the contract', () => {
     const shapes: { arguments: object }[] = JSON.parse(read('clients/live/shapes.json'));
     const filters = [...parameters.keys()].filter((name) => name !== 'nextCursor' && name !== 'size');
     expect(new Set(shapes.flatMap((shape) => Object.keys(shape.arguments)))).toEqual(new Set(filters));
   });
 });
 
-it('the description of the public reference has the same parameters', () => {
+it('the OpenAPI document of the public reference has the same parameters', () => {
   const reference = parse(read('clients/reference/openapi.yaml'));
   const names = reference.paths['/v1/brandedPhoneNumbers'].get.parameters.map(({ name }: { name: string }) => name);
   expect(new Set(names)).toEqual(new Set(parameters.keys()));

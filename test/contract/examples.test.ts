@@ -1,4 +1,4 @@
-/** Every example of the contract matches its schema, and is word for word what the service accepts or returns. */
+/** Every example of the contract matches its schema, and is exactly what the service accepts or returns. */
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
@@ -72,8 +72,8 @@ const provoke: Record<ProblemName, () => Promise<unknown>> = {
     return problemOf(burst.find(({ status }) => status === 429) as Response);
   },
   'internal-error': async () => {
-    const { key } = await createApiKey(withKeys.database, 'unlucky', { businessProfileIds: null });
-    // Nothing but a fault of ours lets the lookup of a key divide by zero.
+    const { key } = await createApiKey(withKeys.database, 'test', { businessProfileIds: null });
+    // No ordinary request causes an internal error, so the lookup of the key divides by zero.
     await withKeys.database.execute(sql`ALTER TABLE api_keys RENAME TO keys`);
     await withKeys.database.execute(sql`
       CREATE VIEW api_keys AS
@@ -93,7 +93,7 @@ const provoke: Record<ProblemName, () => Promise<unknown>> = {
   },
 };
 
-describe('every example is valid, and each component has one:', () => {
+describe('every example matches its schema, and each component has one:', () => {
   const components = ['parameters', 'headers', 'responses'].flatMap((section) =>
     Object.entries(contract.components[section as 'parameters'] as Record<string, { content?: object }>)
       .filter(([name, { content }]) => name !== 'NextCursorParameter' && (section !== 'responses' || content))
@@ -121,13 +121,13 @@ describe('the example of a problem is what the service returns:', () => {
     expect(await provoke[body.type.replace('/problems/', '') as ProblemName]()).toEqual(body);
   });
 
-  it('each problem type has one', () => {
+  it('each problem type has an example', () => {
     const kinds = Object.keys(contract['x-problems']).map((name) => `/problems/${name}`);
     expect(shown.map(({ type }) => type).sort()).toEqual(kinds.sort());
   });
 });
 
-it('the example of a page is what the service returns for size=1 with the demo data, and its cursor works', async () => {
+it('the example of a page is the response to size=1 with the demo data, and its cursor is valid', async () => {
   const response = await get(service, `${list}?size=1`);
   expect(response.body).toEqual(examplesOf('#/components/responses/Listed')[0]?.value);
   expect([response.get('Link'), response.get('ETag')]).toEqual([exampleOfHeader('Link'), exampleOfHeader('ETag')]);
@@ -135,7 +135,7 @@ it('the example of a page is what the service returns for size=1 with the demo d
   expect(body.items).toHaveLength(25);
 });
 
-it('the example of a 429 has no remaining requests, and that of a page has some', () => {
+it('the example of RateLimit has no remaining requests for a 429, and some for a page', () => {
   const shown = (response: string) => {
     const { headers } = resolve<{ headers: { RateLimit: { $ref: string } } }>({
       $ref: `#/components/responses/${response}`,
@@ -160,7 +160,7 @@ async function countOf(query = ''): Promise<number> {
   return count;
 }
 
-/** Expects more than one page, so that the next one can be tried, and few enough numbers to show that the filter has an effect. */
+/** Fails unless a filter matches more than one page, but at most 90 % of the numbers. */
 async function expectMoreThanAPageButNotAll(query: URLSearchParams): Promise<void> {
   const found = await countOf(String(query));
   expect(found).toBeGreaterThan(25);
@@ -169,7 +169,7 @@ async function expectMoreThanAPageButNotAll(query: URLSearchParams): Promise<voi
 
 const toQuery = (name: string, value: unknown) => [value].flat().map((each): [string, string] => [name, String(each)]);
 
-describe('every example of a parameter is accepted, and its filter has an effect:', () => {
+describe('every example of a parameter is accepted and filters the demo data:', () => {
   const examples = [...parameters.values()].flatMap(({ name, examples = {} }) =>
     Object.values(examples).map(({ summary, value }) => ({ name, summary, value })),
   );
@@ -182,7 +182,7 @@ describe('every example of a parameter is accepted, and its filter has an effect
   });
 });
 
-describe('every request that /docs offers finds numbers:', () => {
+describe('every request that /docs offers matches numbers of the demo data:', () => {
   const [operation] = Object.values(contract.paths).map(({ get }) => get);
 
   it.each(operation?.['x-requests'] ?? [])('$summary', async ({ examples: chosen }) => {
@@ -194,16 +194,16 @@ describe('every request that /docs offers finds numbers:', () => {
 });
 
 describe('the demo data have', () => {
-  const closed = [...parameters.values()]
+  const filters = [...parameters.values()]
     .map(({ name, schema }) => ({ name, values: resolve(schema.items ?? {}).enum ?? [] }))
     .flatMap(({ name, values }) => values.map((value) => ({ name, value })));
 
-  it.each(closed)('more than a page of numbers with $name $value, and numbers without', async ({ name, value }) => {
+  it.each(filters)('more than a page of numbers with $name $value, and some without', async ({ name, value }) => {
     await expectMoreThanAPageButNotAll(new URLSearchParams([[name, value]]));
   });
 });
 
-it('the first request of the README gets the response that it shows', async () => {
+it('the first request in the README gets the response shown there', async () => {
   const readme = readFileSync(join(packageFolder, 'README.md'), 'utf8');
   const [, target = '', response] =
     readme.match(/```sh\ncurl 'http:..127\.0\.0\.1:3000(.+)'\n```\n+```json\n(.+)\n```/) ?? [];

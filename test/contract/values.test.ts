@@ -1,4 +1,4 @@
-/** Lists of values: closed in requests, open in responses. */
+/** Lists of values (closed in requests, open in responses), and patterns and names that clients depend on. */
 import { describe, expect, it } from 'vitest';
 import { contract, parameters, resolve, type Schema } from '../../src/contract.js';
 
@@ -12,7 +12,7 @@ function reachable(schema: Schema): Schema[] {
 
 describe('a response', () => {
   it.each(['BrandedPhoneNumberPage', 'Problem'])(
-    'has no closed list of values, because values may be added: %s',
+    'has no closed list of values, so that values can be added: %s',
     (name) => {
       const found = reachable(schemas[name] as Schema);
       expect(found.length).toBeGreaterThan(5);
@@ -20,7 +20,7 @@ describe('a response', () => {
     },
   );
 
-  it('lists the known values of each member that a request can filter by, and has one of them as its example', () => {
+  it('lists the known values of feature, status and detailedStatus, and has one of them as the example', () => {
     const open = reachable(schemas.BrandedPhoneNumberPage as Schema).filter((schema) => schema['x-known-values']);
     const known = open.map((schema) => resolve<Schema>(schema['x-known-values'] ?? {}));
     expect(new Set(known)).toEqual(new Set([schemas.Feature, schemas.Status, schemas.DetailedStatus]));
@@ -40,7 +40,7 @@ describe('a pattern', () => {
   texts.push(...[...parameters.values()].flatMap(({ schema }) => reachable(schema)));
   const patterns = texts.filter(({ pattern }) => pattern !== undefined);
 
-  it('has the same meaning in every language: it is ASCII, and has neither NUL nor a character above U+007F', () => {
+  it('means the same in every language: it is ASCII, and escapes only characters from U+0001 to U+007F', () => {
     expect(patterns.length).toBeGreaterThan(10);
     const portable = /^(?:[ -[\]-~]|\\[+.]|\\x(?!00)[0-7][0-9A-F])+$/;
     expect(patterns.filter(({ pattern }) => !portable.test(String(pattern)))).toEqual([]);
@@ -50,14 +50,14 @@ describe('a pattern', () => {
     const exact = patterns.filter((schema) => 'x-exact-pattern' in schema);
     expect(exact.length).toBeGreaterThan(10);
     const characters = Array.from({ length: 0x110000 }, (_, code) => String.fromCodePoint(code));
-    for (const [pattern, part] of new Map(exact.map((each) => [each['x-exact-pattern'], each.pattern]))) {
-      const [whole, published] = [new RegExp(String(pattern), 'u'), new RegExp(String(part), 'u')];
-      expect(characters.filter((each) => whole.test(each) && !published.test(each))).toEqual([]);
+    for (const [exactPattern, pattern] of new Map(exact.map((schema) => [schema['x-exact-pattern'], schema.pattern]))) {
+      const [full, published] = [new RegExp(String(exactPattern), 'u'), new RegExp(String(pattern), 'u')];
+      expect(characters.filter((character) => full.test(character) && !published.test(character))).toEqual([]);
     }
   });
 });
 
-it('no two components have the same name, because some generators make types of the names', () => {
+it('no two components have the same name, since some generators turn names into types', () => {
   const { parameters, responses } = contract.components as unknown as Record<string, object>;
   const names = [schemas, parameters, responses].flatMap((section) => Object.keys(section ?? {}));
   expect(names.filter((name, i) => names.indexOf(name) !== i)).toEqual([]);
