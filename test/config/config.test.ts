@@ -16,11 +16,14 @@ describe('the settings', () => {
     expect(readConfig({ PORT: '', DATABASE_URL: '' })).toEqual(readConfig({}));
   });
 
-  it.each(['first:5432,[::1]:5433/numbers', '/numbers?host=first,second'])('reject several hosts: %s', (hosts) => {
-    const read = () => readConfig({ DATABASE_URL: `postgres://user:secret@${hosts}` });
-    expect(read).toThrow(/^DATABASE_URL names more than one host: .*deploy\/haproxy/);
-    expect(read).not.toThrow(/secret/);
-  });
+  it.each(['first:5432,[::1]:5433/numbers', '/numbers?host=first,second'])(
+    'reject several hosts in DATABASE_URL: %s',
+    (hosts) => {
+      const read = () => readConfig({ DATABASE_URL: `postgres://user:secret@${hosts}` });
+      expect(read).toThrow(/^DATABASE_URL names more than one host: .*deploy\/haproxy/);
+      expect(read).not.toThrow(/secret/);
+    },
+  );
 
   type Invalid = [name: string, environment: Record<string, string>];
   const values = (name: string, ...invalid: string[]) => invalid.map((value): Invalid => [name, { [name]: value }]);
@@ -33,15 +36,8 @@ describe('the settings', () => {
     ...values('MAX_REQUESTS_IN_FLIGHT', 'many'),
     ...values('METRICS_PORT', '-1'),
     ...values('KEEP_ALIVE_SECONDS', '0', '75s', '86401', '-1', '1.5'),
-    ...values(
-      'REDIS_URL',
-      'http://127.0.0.1',
-      'sentinel://host/name',
-      'redis://',
-      'redis://host:port',
-      'redis://host,',
-    ),
-    ...values('REDIS_URL', 'redis://%ss@host', 'redis://host/name', 'redis://first,second/1'),
+    ...values('REDIS_URL', 'http://127.0.0.1', 'sentinel://host/name', 'redis://', 'redis://host:port'),
+    ...values('REDIS_URL', 'redis://host,', 'redis://%ss@host', 'redis://host/name', 'redis://first,second/1'),
     ...values('REDIS_URL', 'redis+sentinel://host:26379', 'redis://user:a/b#c@host'),
     ...values('AUTH', 'yes'),
     ...values('TRUST_PROXY', '10.0.0.0/99', '::1/129', '10.0.0.0/', '10.0.0.0/0', 'loopback/8', '1,2', '1,10.0.0.1'),
@@ -61,20 +57,19 @@ describe('the settings', () => {
     ['postgres://user@host:0/numbers', /port is a number from 1 to 65535/],
     ['postgres://user@/numbers?host=first&port=99999', /port is a number from 1 to 65535/],
     ['mysql://host/numbers', /begins with postgres:\/\/ or postgresql:\/\//],
-    ['postgres://user:a/b#c@host/numbers', /\/ \? # @ in a password are percent-encoded/],
-  ])('report what is wrong with DATABASE_URL=%s, and never repeat its password', (DATABASE_URL, message) => {
+    ['postgres://user:12/Secret@host/numbers', /\/ \? # @ in a password are percent-encoded$/],
+    ['postgres://user:12?Secret@host/numbers', /percent-encoded$/],
+    ['postgres://user:pass@host/numbers#Secret', /percent-encoded$/],
+    ['postgres://host/numbers?password=Sec@ret', /percent-encoded$/],
+  ])('reject DATABASE_URL=%s and say what is wrong', (DATABASE_URL, message) => {
     expect(() => readConfig({ DATABASE_URL })).toThrow(message);
-    expect(() => readConfig({ DATABASE_URL })).not.toThrow(/p%ss|a\/b/);
   });
 
   it.each([
     ['sslcrldir=/crl', /^DATABASE_URL names the parameter "sslcrldir", which has no effect here/],
     ['connect_timeout=10', /^DATABASE_URL names the parameter "connect_timeout", which has no effect here/],
     ['target_session_attrs=primary', /names the parameter "target_session_attrs"/],
-    [
-      'sslmode=require&channel_binding=require',
-      /"channel_binding".*leave it out; that is only safe with sslmode=verify-full/,
-    ],
+    ['channel_binding=require', /"channel_binding".*leave it out; that is only safe with sslmode=verify-full/],
     ['gssencmode=disable', /"gssencmode".*leave it out, which is safe/],
     ['pgbouncer=true&connection_limit=1', /"pgbouncer".*leave it out; .*only safe with prepare=false/],
     ['schema=public', /"schema".*leave it out, which is safe if its value is public/],
@@ -85,7 +80,7 @@ describe('the settings', () => {
     ['sslmode=verify-ca', /a CA with sslrootcert/],
     ['sslmode=require&sslrootcert=system', /sslrootcert=system, which needs sslmode=verify-full/],
     ['uselibpqcompat=false&sslmode=require', /uselibpqcompat, which can only be true/],
-  ])('reject a DATABASE_URL with a parameter that would have no effect: %s', (query, message) => {
+  ])('reject a parameter of DATABASE_URL that would have no effect: %s', (query, message) => {
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
   });
@@ -95,7 +90,7 @@ describe('the settings', () => {
     ['sslmode=verify-full&sslrootcert=system', 'sslmode=verify-full'],
     ['uselibpqcompat=true&sslmode=require', 'sslmode=require'],
     ['options=endpoint%3Dep-cool-1&sslmode=require', 'options=endpoint=ep-cool-1&sslmode=require'],
-  ])('read the parameters that providers and other libraries add to DATABASE_URL: %s means %s', (added, meant) => {
+  ])('translate parameters that providers and libraries add to DATABASE_URL: %s means %s', (added, meant) => {
     const [read, expected] = [added, meant].map((query) => {
       const { DATABASE_URL } = readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` });
       const { ssl, connection } = parseDatabaseUrl(DATABASE_URL as string).options;
@@ -107,19 +102,10 @@ describe('the settings', () => {
   it.each([
     ['redis://host?family=6', 'leave it out'],
     ['redis+sentinel://host/name?sentinelpassword=hidden', 'did you mean sentinelPassword'],
-  ])('reject a REDIS_URL with a parameter that would have no effect: %s', (REDIS_URL, advice) => {
+  ])('reject a parameter of REDIS_URL that would have no effect: %s', (REDIS_URL, advice) => {
     expect(() => readConfig({ REDIS_URL })).toThrow(`REDIS_URL names a parameter that has no effect here`);
     expect(() => readConfig({ REDIS_URL })).toThrow(advice);
     expect(() => readConfig({ REDIS_URL })).not.toThrow('hidden');
-  });
-
-  it.each([
-    ['postgres://numbers:12/Secret@127.0.0.1/numbers'],
-    ['postgres://numbers:12?Secret@127.0.0.1/numbers'],
-    ['postgres://numbers:pass@127.0.0.1/numbers#Secret'],
-    ['postgres://127.0.0.1/numbers?password=Sec@ret'],
-  ])('reject a DATABASE_URL that is not percent-encoded: %s', (DATABASE_URL) => {
-    expect(() => readConfig({ DATABASE_URL })).toThrow(/^DATABASE_URL must be an address .* percent-encoded$/);
   });
 
   it('decode the user, the password and the database of DATABASE_URL', () => {
@@ -127,7 +113,7 @@ describe('the settings', () => {
     expect([user, pass(), database]).toEqual(['a@b', 'c/d%zz?e f', 'g@h']);
   });
 
-  it('never print a part of a password, no matter which characters in it are not encoded', async () => {
+  it('never print part of a password, whichever of its characters are not encoded', async () => {
     const unit = fc.constantFrom(...'QXZJKV12/?#@%&=:;,[]\\+ \t\'"|{');
     const password = fc.string({ unit, minLength: 4, maxLength: 20 });
     const address = fc.constantFrom(
@@ -167,7 +153,7 @@ describe('the settings', () => {
     expect(readConfig({ REDIS_URL }).REDIS_URL).toBe(REDIS_URL);
   });
 
-  it('accept no value on which the library that uses it would fail', async () => {
+  it('accept no TRUST_PROXY or DATABASE_URL that Express or the driver rejects', async () => {
     const proxies = fc.stringMatching(/^([0-9a-f.:/, ]|loopback){0,12}$/);
     const part = fc.stringMatching(/^[a-z0-9%@:/?#,.[\]=]{0,10}$/);
     await fc.assert(
@@ -184,11 +170,11 @@ describe('the settings', () => {
   it.each([
     ['https://Numbers.example:8443/api//', 'https://numbers.example:8443/api'],
     ['https://nümmern.example/für <alle>', 'https://xn--nmmern-3ya.example/f%C3%BCr%20%3Calle%3E'],
-  ])('accept %s as PUBLIC_URL, encoded for use in a header', (PUBLIC_URL, read) => {
-    expect(readConfig({ PUBLIC_URL }).PUBLIC_URL).toBe(read);
+  ])('accept PUBLIC_URL=%s, and encode it for use in a header', (PUBLIC_URL, encoded) => {
+    expect(readConfig({ PUBLIC_URL }).PUBLIC_URL).toBe(encoded);
   });
 
-  it('explain a value that Kubernetes has set for a Service', () => {
+  it('reject a value that Kubernetes sets for a Service, and say how to turn that off', () => {
     expect(() => readConfig({ METRICS_PORT: 'tcp://10.96.0.7:9464' })).toThrow(
       /^METRICS_PORT must be a whole number .*Kubernetes sets it for a Service named "metrics": set enableServiceLinks: false/,
     );
@@ -214,7 +200,7 @@ describe('an environment variable that the driver reads', () => {
     ...[...options].map(([, name = '']) => `PG${name.toUpperCase()}`),
   ];
 
-  it('is found by this test, wherever the source of the driver reads the environment', () => {
+  it('is in the list of this test: the driver reads no variable in any other way', () => {
     expect(names).toEqual(expect.arrayContaining(['PGHOST', 'PGTARGETSESSIONATTRS', 'PGSSL', 'PGMAX_LIFETIME']));
     const read = /\benv\.\w+|env\['PG' \+ k\.toUpperCase\(\)\]|const env = process\.env|process(?=\.env)|url, env\)/g;
     expect(source.replace(read, '')).not.toMatch(/\benv\b/);
@@ -240,7 +226,7 @@ describe('an environment variable that the driver reads', () => {
     expect(await optionsWith({ [name]: '1' }, urlOf)).toBe(await optionsWith({}, urlOf));
   });
 
-  // For the one that is left out, the driver has no value that means none.
+  // With PGTARGETSESSIONATTRS unset, the driver has no value that turns it off.
   it.each(names.filter((name) => name !== 'PGTARGETSESSIONATTRS'))('has no effect on a pool: %s', async (name) => {
     expect(await optionsWith({ [name]: '1' })).toBe(await optionsWith({}));
   });
@@ -259,14 +245,14 @@ describe('a misspelled setting', () => {
     ['AUTHENTICATION', 'AUTH'],
     ['DB_URL', 'DATABASE_URL'],
     ['Host', 'HOST'],
-  ])('is reported with the setting that was probably meant: %s', (name, meant) => {
-    const lines = [`${name} is not a setting and has no effect; did you mean ${meant}?`];
+  ])('is reported with the name of a similar setting: %s, %s', (name, setting) => {
+    const lines = [`${name} is not a setting and has no effect; did you mean ${setting}?`];
     expect(misspelledSettings({ PATH: '/bin', [name]: 'x' })).toEqual(lines);
     expect(misspelledSettings({ [name]: '' })).toEqual([]);
-    expect(misspelledSettings({ [name]: 'x', [meant]: 'x' })).toEqual([]);
+    expect(misspelledSettings({ [name]: 'x', [setting]: 'x' })).toEqual([]);
   });
 
-  it('is never a variable of the system, a shell or Kubernetes', () => {
+  it('is not confused with a variable of the system, a shell, Kubernetes or another program', () => {
     const names = [
       ...['PATH', 'HOME', 'HOSTNAME', 'USER', 'PWD', 'TERM', 'LANG', 'LC_ALL', 'TZ', 'SHELL', 'EDITOR', 'CI', 'DEBUG'],
       ...['HTTP_PROXY', 'NO_PROXY', 'NODE_ENV', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS', 'UV_THREADPOOL_SIZE'],
@@ -278,7 +264,7 @@ describe('a misspelled setting', () => {
     expect(misspelledSettings({ METRIC_PORT: 'tcp://10.96.0.7:9464' })).toEqual([]);
   });
 
-  it('is never another property of the same part', () => {
+  it('is not confused with a variable that shares the first word of a setting', () => {
     const parts = ['REDIS', 'DATABASE', 'METRICS', 'PUBLIC', 'API', 'DB', 'CORS', 'MAX', 'HOST', 'CONTACT', 'AUTH'];
     const words = ['PORT', 'HOST', 'USER', 'PASSWORD', 'PATH', 'DB', 'TLS', 'SSL', 'KEY', 'NAME', 'MODE', 'LEVEL'];
     const names = parts

@@ -1,11 +1,11 @@
-/** How messages show a text from outside. */
+/** How messages show text from requests and other input. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { abridged, printable, quoted } from '../../src/messages/shorten.js';
 
 const MAX_SHOWN = 100;
-/** A visible, unambiguous text: no control, format, private or unassigned character, and no space but U+0020. */
-const SEEN = /^(?:(?![\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]).| )*$/u;
+/** Text without control, format, private or unassigned characters, and without spaces but U+0020. */
+const VISIBLE = /^(?:(?![\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]).| )*$/u;
 const hidden = fc.constantFrom(
   ...['\u202a', '\u200b', '\u00a0', '\ufeff', '\u00ad', '\u2028', '\ufe0f', '\u0378', '\u3164', '\u0085', '\0', '\x7f'],
   ...['\u{e0001}', '\u{e0100}', '\ue000', '\ud83d', '\udc00', '\n', '\t', '\u3000'],
@@ -16,17 +16,17 @@ const anyText = fc.oneof(
   fc.tuple(texts, fc.integer({ min: 1, max: 200 })).map(([text, times]) => text.repeat(times)),
 );
 
-describe('a text from outside', () => {
-  it('is shown with an escape for each hidden character', () => {
+describe('text from the input', () => {
+  it('is shown with its hidden characters escaped', () => {
     fc.assert(
       fc.property(anyText, (text) => {
-        for (const shown of [printable(text), abridged(text), quoted(text)]) expect(shown).toMatch(SEEN);
+        for (const shown of [printable(text), abridged(text), quoted(text)]) expect(shown).toMatch(VISIBLE);
       }),
       { numRuns: 3000 },
     );
   });
 
-  it('is never shown longer than its limit, and is cut only between characters and escapes', () => {
+  it('is cut to the maximum length, between characters or escapes', () => {
     fc.assert(
       fc.property(anyText, (text) => {
         expect(abridged(text).length).toBeLessThanOrEqual(MAX_SHOWN);
