@@ -1,7 +1,7 @@
-/** Keys that an instance has not seen yet: valid ones are recognized, and unknown ones cause few statements. */
+/** Look-ups of keys: new valid keys are accepted, and unknown keys cause few statements. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { prepareFindKeys } from '../../src/keys/identify.js';
 import { createApiKey } from '../../src/keys/keys.js';
@@ -13,7 +13,12 @@ import { until } from '../support/until.js';
 const services = useCountedServices();
 const ADDRESS = '192.0.2.1';
 const STATEMENTS_PER_SECOND = 100;
-const invented = () => `bpn_${randomBytes(32).toString('base64url')}`;
+/** Returns a well-formed key that does not exist. */
+const unknownKey = () => `bpn_${randomBytes(32).toString('base64url')}`;
+
+/** Creates `count` keys. */
+const newKeys = (count: number) =>
+  Promise.all(Array.from({ length: count }, async () => (await createApiKey(services.database, 'new')).key));
 
 async function statusOf(url: string, key: string, address = ADDRESS): Promise<number> {
   const response = await fetch(url, { headers: { Authorization: key, 'X-Forwarded-For': address } });
@@ -21,55 +26,53 @@ async function statusOf(url: string, key: string, address = ADDRESS): Promise<nu
   return response.status;
 }
 
-describe('look-ups of keys while one address floods the service with unknown keys', () => {
-  it('find ten valid keys from that address that are new to the instance', async () => {
-    const { reader, listen } = await services.open({ AUTH: 'api-key' });
-    const url = await listen();
-    const keys = await Promise.all(
-      Array.from({ length: 10 }, async (_, i) => (await createApiKey(services.database, `good ${i}`)).key),
-    );
-    const begin = performance.now();
-    let isOver = false;
-    const statuses: number[] = [];
-    const flood = Array.from({ length: 40 }, async () => {
-      while (!isOver) statuses.push(await statusOf(url, invented()));
-    });
-    await sleep(1000);
-    const asked = performance.now();
-    const good = await Promise.all(
-      keys.map(async (key, i) => {
-        await sleep(100 * i);
-        const status = await statusOf(url, key);
-        return { status, milliseconds: performance.now() - asked - 100 * i };
-      }),
-    );
-    isOver = true;
-    await Promise.all(flood);
-    const seconds = (performance.now() - begin) / 1000;
-
-    expect(good.map(({ status }) => status)).toEqual(Array(10).fill(200));
-    // A round trip each to the keys, the limit and the page, beside forty clients.
-    expect(Math.max(...good.map(({ milliseconds }) => milliseconds))).toBeLessThan(3000);
-    expect([...new Set(statuses)].sort()).toEqual([401, 429]);
-    expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(10 * (1 + Math.ceil(seconds)));
-    const lookups = reader.reads - good.length;
-    expect(lookups).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
-    expect(lookups).toBeLessThan(statuses.length);
+it('accepts ten new valid keys from an address that floods the service with unknown keys', async () => {
+  const { reader, listen } = await services.open({ AUTH: 'api-key' });
+  const url = await listen();
+  const keys = await newKeys(10);
+  const begin = performance.now();
+  let isOver = false;
+  const statuses: number[] = [];
+  const flood = Array.from({ length: 40 }, async () => {
+    while (!isOver) statuses.push(await statusOf(url, unknownKey()));
   });
+  await sleep(1000);
+  const sent = performance.now();
+  const good = await Promise.all(
+    keys.map(async (key, i) => {
+      await sleep(100 * i);
+      const status = await statusOf(url, key);
+      return { status, milliseconds: performance.now() - sent - 100 * i };
+    }),
+  );
+  isOver = true;
+  await Promise.all(flood);
+  const seconds = (performance.now() - begin) / 1000;
 
-  it('are not repeated for an unknown key', async () => {
-    const { reader, get } = await services.open({ AUTH: 'api-key' });
-    const key = invented();
-    const statuses: number[] = [];
-    for (let i = 0; i < 5; i++) statuses.push((await get('192.0.2.2').set('Authorization', key)).status);
-    expect([statuses, reader.reads]).toEqual([Array(5).fill(401), 1]);
-  });
+  expect(good.map(({ status }) => status)).toEqual(Array(10).fill(200));
+  // Each takes three round trips (key, limit and page), beside forty clients.
+  expect(Math.max(...good.map(({ milliseconds }) => milliseconds))).toBeLessThan(3000);
+  expect([...new Set(statuses)].sort()).toEqual([401, 429]);
+  expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(10 * (1 + Math.ceil(seconds)));
+  const lookups = reader.reads - good.length;
+  expect(lookups).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
+  expect(lookups).toBeLessThan(statuses.length);
 });
 
-it('accepts valid keys during a flood of unknown ones, even if PostgreSQL is 200 ms away and more look-ups wait than slots exist', async () => {
-  const keys = await Promise.all(
-    Array.from({ length: 12 }, async (_, i) => (await createApiKey(services.database, `far ${i}`)).key),
-  );
+it.each([
+  ['an unknown key', async () => unknownKey(), 401, 1],
+  ['a valid key', async () => (await newKeys(1))[0] ?? '', 200, 1 + 5],
+])('looks %s up once for five requests', async (_name, newKey, status, reads) => {
+  const { reader, get } = await services.open({ AUTH: 'api-key' });
+  const key = await newKey();
+  const statuses: number[] = [];
+  for (let i = 0; i < 5; i++) statuses.push((await get('192.0.2.2').set('Authorization', key)).status);
+  // A valid key also reads a page for each request.
+  expect([statuses, reader.reads]).toEqual([Array(5).fill(status), reads]);
+});
+
+it('accepts valid keys during a flood of unknown ones although PostgreSQL is 200 ms away', async () => {
+  const keys = await newKeys(12);
   const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
   const settings = { AUTH: 'api-key', MAX_REQUESTS_IN_FLIGHT: '20', RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' };
   const service = await listenOn(proxy.through(services.databaseUrl), settings);
@@ -78,10 +81,10 @@ it('accepts valid keys during a flood of unknown ones, even if PostgreSQL is 200
   let isOver = false;
   const flooded = new Set<number>();
   const flood = Array.from({ length: 60 }, async (_, i) => {
-    while (!isOver) flooded.add(await statusOf(url, invented(), `198.51.100.${i}`));
+    while (!isOver) flooded.add(await statusOf(url, unknownKey(), `198.51.100.${i}`));
   });
   await sleep(500);
-  // Fewer at once than pages may be read, however slow the machine is.
+  // At most 12 at once, which leaves slots free even on a slow machine.
   const good = keys.map(async (key) => {
     const statuses: number[] = [];
     for (let i = 0; i < 4; i++) statuses.push(await statusOf(url, key));
@@ -95,12 +98,10 @@ it('accepts valid keys during a flood of unknown ones, even if PostgreSQL is 200
   await proxy.close();
 });
 
-it('looks up many keys in a few statements if they arrive at once', async () => {
+it('looks up 100 keys that arrive at once in a few statements', async () => {
   const { reader, listen } = await services.open({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0' });
   const url = await listen();
-  const keys = await Promise.all(
-    Array.from({ length: 100 }, async (_, i) => (await createApiKey(services.database, `many ${i}`)).key),
-  );
+  const keys = await newKeys(100);
   const begin = performance.now();
   const statuses = await Promise.all(keys.map((key) => statusOf(url, key)));
   const seconds = (performance.now() - begin) / 1000;
@@ -108,7 +109,7 @@ it('looks up many keys in a few statements if they arrive at once', async () => 
   expect(reader.reads - keys.length).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
 });
 
-it('records the use of a key later if its row is locked, and does not wait for the lock', async () => {
+it('does not wait for a lock on a key, and records its use after the lock is released', async () => {
   const { created } = await createApiKey(services.database, 'locked');
   const sql = services.database.$client;
   const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;

@@ -1,4 +1,4 @@
-/** Who counts as the client behind proxies; each test has its own addresses, whose limit is unused. */
+/** Which address counts as the client behind proxies. Each test uses addresses with an unused limit. */
 import request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { type TestService, useService } from '../support/service.js';
@@ -6,62 +6,64 @@ import { withinASecond } from '../support/withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 
-/** Sends a request with each `X-Forwarded-For` in turn; resolves to how many its client has left after each. */
-const leftOf = ({ app }: TestService, ...forwarded: string[]) =>
+/** Sends a request with each `X-Forwarded-For` in turn; returns the client's remaining requests after each. */
+const remainingOf = ({ app }: TestService, ...forwarded: string[]) =>
   withinASecond(async () => {
-    const left: number[] = [];
+    const remaining: number[] = [];
     for (const value of forwarded) {
       const response = await request(app).get(PATH).set('X-Forwarded-For', value);
-      left.push(Number(/r=(\d+)/.exec(response.get('RateLimit') ?? '')?.[1]));
+      remaining.push(Number(/r=(\d+)/.exec(response.get('RateLimit') ?? '')?.[1]));
     }
-    return left;
+    return remaining;
   });
 
 describe('TRUST_PROXY=0', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10' });
   it('ignores X-Forwarded-For', async () => {
-    expect(await leftOf(service, '203.0.113.1', '203.0.113.2')).toEqual([9, 8]);
+    expect(await remainingOf(service, '203.0.113.1', '203.0.113.2')).toEqual([9, 8]);
   });
 });
 
 describe('TRUST_PROXY=1', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-  it('takes the address that the proxy added, whatever the client sent before it', async () => {
+  it('takes the address that the proxy appended, whatever the client sent before it', async () => {
     const same = ['203.0.113.1', '10.0.0.1, 203.0.113.1', '192.0.2.7, 127.0.0.1, 203.0.113.1'];
-    expect(await leftOf(service, ...same, '203.0.113.2')).toEqual([9, 8, 7, 9]);
+    expect(await remainingOf(service, ...same, '203.0.113.2')).toEqual([9, 8, 7, 9]);
   });
 
   it('counts an IPv6 client by its /64 network', async () => {
     const same = ['2001:db8:1:2:3:4:5:6', '2001:DB8:1:2::'];
-    expect(await leftOf(service, ...same, '2001:db8:1:3::')).toEqual([9, 8, 9]);
+    expect(await remainingOf(service, ...same, '2001:db8:1:3::')).toEqual([9, 8, 9]);
   });
 
-  it('counts a link-local client by its network, whatever the zone of its address', async () => {
-    expect(await leftOf(service, 'fe80::1%eth0', 'fe80::2%a-b.c', 'fe80::3')).toEqual([9, 8, 7]);
+  it('ignores the zone of a link-local address', async () => {
+    expect(await remainingOf(service, 'fe80::1%eth0', 'fe80::2%a-b.c', 'fe80::3')).toEqual([9, 8, 7]);
   });
 
-  it('counts an IPv4 client as the same if its address is written as IPv6', async () => {
+  it('recognizes an IPv4 address that is written as IPv6', async () => {
     const same = ['203.0.113.9', '::ffff:203.0.113.9', '::ffff:cb00:7109', '0:0:0:0:0:FFFF:CB00:7109'];
-    expect(await leftOf(service, ...same)).toEqual([9, 8, 7, 6]);
+    expect(await remainingOf(service, ...same)).toEqual([9, 8, 7, 6]);
   });
 
-  it('counts a client as the same if its address has a port', async () => {
-    expect(await leftOf(service, '203.0.113.3:51000', '203.0.113.3:51001', '203.0.113.3')).toEqual([9, 8, 7]);
+  it('ignores the port of an address', async () => {
+    expect(await remainingOf(service, '203.0.113.3:51000', '203.0.113.3:51001', '203.0.113.3')).toEqual([9, 8, 7]);
     const same = ['[2001:db8:7:7::7]:443', '[2001:db8:7:7::9]', '2001:db8:7:7::8', '2001:db8:7:7::\t'];
-    expect(await leftOf(service, ...same)).toEqual([9, 8, 7, 6]);
-    expect(await leftOf(service, '203.0.113.5', '[::ffff:203.0.113.5]:443', '[::ffff:cb00:7105]')).toEqual([9, 8, 7]);
+    expect(await remainingOf(service, ...same)).toEqual([9, 8, 7, 6]);
+    expect(await remainingOf(service, '203.0.113.5', '[::ffff:203.0.113.5]:443', '[::ffff:cb00:7105]')).toEqual([
+      9, 8, 7,
+    ]);
   });
 
-  it('counts all that is not an address as one client', async () => {
-    expect(await leftOf(service, 'x'.repeat(10_000), 'y'.repeat(10_000), '203.0.113.4')).toEqual([9, 8, 9]);
+  it('counts all entries that are not addresses as one client', async () => {
+    expect(await remainingOf(service, 'x'.repeat(10_000), 'y'.repeat(10_000), '203.0.113.4')).toEqual([9, 8, 9]);
   });
 });
 
 describe('TRUST_PROXY=2', () => {
   const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '2' });
-  it('takes the address that the outer proxy added', async () => {
+  it('takes the address that the outer proxy appended', async () => {
     const same = ['203.0.113.1, 10.0.0.1', '198.51.100.1, 203.0.113.1, 10.0.0.2'];
-    expect(await leftOf(service, ...same)).toEqual([9, 8]);
+    expect(await remainingOf(service, ...same)).toEqual([9, 8]);
   });
 });
 
@@ -71,7 +73,7 @@ describe('TRUST_PROXY with addresses', () => {
   const newClient = () => `198.51.100.${++clients}`;
   it('takes the last address that is not a proxy', async () => {
     const same = ['203.0.113.1, 10.0.0.1, 10.9.9.9', '10.1.1.1, 203.0.113.1, 10.0.0.3'];
-    expect(await leftOf(service, ...same)).toEqual([9, 8]);
+    expect(await remainingOf(service, ...same)).toEqual([9, 8]);
   });
 
   it.each([
@@ -83,16 +85,16 @@ describe('TRUST_PROXY with addresses', () => {
     'fd00::1',
     'fd00::1%eth0',
     '\t10.0.0.1\t',
-  ])('recognizes a proxy however its address is written: %o', async (proxy) => {
+  ])('recognizes the address of a proxy in the form %o', async (proxy) => {
     const client = newClient();
     const entries = [`${client}:4711, ${proxy}`, `${client},${proxy},10.0.0.2:80`, client];
-    expect(await leftOf(service, ...entries, `${newClient()}:4711, ${proxy}`)).toEqual([9, 8, 7, 9]);
+    expect(await remainingOf(service, ...entries, `${newClient()}:4711, ${proxy}`)).toEqual([9, 8, 7, 9]);
   });
 
-  it('takes the last address even if a proxy address stands before it', async () => {
+  it('takes the last address even if it follows the address of a proxy', async () => {
     const client = newClient();
-    expect(await leftOf(service, `10.0.0.1, ${client}:80`, `10.0.0.1, [${client}]`, `10.0.0.1:80, ${client}`)).toEqual([
-      9, 8, 7,
-    ]);
+    expect(
+      await remainingOf(service, `10.0.0.1, ${client}:80`, `10.0.0.1, [${client}]`, `10.0.0.1:80, ${client}`),
+    ).toEqual([9, 8, 7]);
   });
 });
