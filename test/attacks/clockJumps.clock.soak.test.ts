@@ -1,4 +1,4 @@
-/** The clock of the limit's store jumps forward by an hour; test/service/rateLimit/stores.clock.test.ts sets it back. */
+/** The store's clock jumps forward by an hour. In test/service/rateLimit/stores.clock.test.ts, it is set back. */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,15 +17,15 @@ import { startPostgres } from '../support/postgresServer.js';
 import { hasRedis, startRedis } from '../support/redis.js';
 
 const LIMIT = 10;
-/** Debian's package faketime; and libc, since the allocator of Redis asks for the time before faketime can tell it. */
+/** libfaketime of Debian, and libc, because the allocator of Redis reads the time before libfaketime is ready. */
 const [faketime, libc] = ['*/libfaketime.so.1', '*/libc.so.6'].map((path) =>
   execFileSync('find', ['/usr/lib', '-path', path], { encoding: 'utf8' }).split('\n').find(Boolean),
 );
 const isRunnable = hasRedis && faketime !== undefined && libc !== undefined;
 if (!isRunnable && process.env.SKIP_NOTHING) throw new Error('faketime is not installed');
 
-/** Starts a server by a clock that `jump` sets forward by an hour; its timers go by another, as on a real machine. */
-async function startByClock<T>(start: () => Promise<T>, onTestFinished: TestContext['onTestFinished']) {
+/** Starts a server with a clock that `jump` sets forward by an hour, and with a steady monotonic clock. */
+async function startWithClock<T>(start: () => Promise<T>, onTestFinished: TestContext['onTestFinished']) {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clock-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const file = join(folder, 'offset');
@@ -47,18 +47,18 @@ async function startByClock<T>(start: () => Promise<T>, onTestFinished: TestCont
 
 async function openStores(kind: string, onTestFinished: TestContext['onTestFinished']) {
   if (kind === 'Redis') {
-    const { server, jump } = await startByClock(() => startRedis(), onTestFinished);
+    const { server, jump } = await startWithClock(() => startRedis(), onTestFinished);
     onTestFinished(() => server.kill());
     return { jump, open: (): LimitStore => openRedisStore(server.url, LIMIT) };
   }
-  const { server, jump } = await startByClock(() => startPostgres(), onTestFinished);
+  const { server, jump } = await startWithClock(() => startPostgres(), onTestFinished);
   onTestFinished(() => server.remove());
   await migrateDatabase(server.url, migrationsFolder);
   return { jump, open: (): LimitStore => openPostgresStore(server.url, LIMIT, () => {}) };
 }
 
-describe.skipIf(!isRunnable).each(['PostgreSQL', 'Redis'])('a rate limit if the clock of %s jumps', (kind) => {
-  it('holds, and blocks no client for longer than a second', async ({ expect, onTestFinished }) => {
+describe.skipIf(!isRunnable).each(['PostgreSQL', 'Redis'])('when the clock of %s jumps, the rate limit', (kind) => {
+  it('is enforced, and blocks no client for longer than a second', async ({ expect, onTestFinished }) => {
     const { jump, open } = await openStores(kind, onTestFinished);
     const limiters = [1, 2].map(
       () => new RateLimiter(open(), LIMIT, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1)),
@@ -80,7 +80,7 @@ describe.skipIf(!isRunnable).each(['PostgreSQL', 'Redis'])('a rate limit if the 
     await sleep(4500);
     clearInterval(sending);
     await sleep(500);
-    // A store that is set forward has forgotten the second before.
+    // After the jump, the store ignores the requests before it.
     expect(mostInASecond(responses)).toBeLessThanOrEqual(2 * LIMIT);
     for (const from of [0, 4500]) {
       const settled = responses.filter(({ sent }) => sent >= begin + from && sent < begin + from + 2500);

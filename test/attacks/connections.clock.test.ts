@@ -1,4 +1,4 @@
-/** One address that takes all the connections it can get shuts no other client out. */
+/** An address that opens as many connections as it can does not block other clients. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,36 +7,33 @@ import { connectTo } from '../support/connection.js';
 import { metricOf, useListeningService } from '../support/listening.js';
 import { until } from '../support/until.js';
 
-const MOST = 60;
-const service = useListeningService({ MAX_CONNECTIONS: String(MOST), REQUEST_TIMEOUT_SECONDS: '60' });
+const MAX_CONNECTIONS = 60;
+const service = useListeningService({ MAX_CONNECTIONS: String(MAX_CONNECTIONS), REQUEST_TIMEOUT_SECONDS: '60' });
 const sockets: Socket[] = [];
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await sleep(100);
 });
 
-/** A connection from one of this machine's own addresses. */
+/** Connects from an address of this machine. */
 async function openFrom(localAddress: string, url = service.url): Promise<Socket> {
   const { hostname, port } = new URL(url);
   const socket = connect({ host: hostname, port: Number(port), localAddress }).on('error', () => {});
   sockets.push(socket);
   await Promise.race([once(socket, 'connect'), once(socket, 'close')]);
-  // A socket notices the end of its connection only while it is read.
+  // A socket emits close only while it is read.
   return socket.resume();
 }
 
-/** Asks on a connection that stays open; empty if it was closed instead. */
-async function ask(socket: Socket, path = '/healthz'): Promise<string> {
+/** Sends a request on an open connection; returns the start of the response, or '' if the connection was closed. */
+async function send(socket: Socket, path = '/healthz'): Promise<string> {
   let text = '';
   const listen = (chunk: Buffer) => {
     text += chunk;
   };
   socket.on('data', listen);
   socket.write(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
-  const answered = (async () => {
-    while (!/\r\n\r\n./.test(text) && !socket.destroyed) await sleep(5);
-  })();
-  await Promise.race([answered, sleep(15_000)]);
+  await until(() => /\r\n\r\n./.test(text) || socket.destroyed, 'a response', 15_000);
   socket.off('data', listen);
   return text.slice(0, 'HTTP/1.1 200'.length);
 }
@@ -45,27 +42,27 @@ const times = <T>(count: number, make: (i: number) => Promise<T>) =>
   Promise.all(Array.from({ length: count }, (_, i) => make(i)));
 const isOpen = (socket: Socket) => !socket.destroyed;
 
-/** Asks for more than the system buffers, and never reads. */
+/** Requests more than the system buffers on a connection that is never read. */
 async function openUnread(localAddress: string): Promise<Socket> {
   const socket = await openFrom(localAddress);
   socket.pause().write('GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(8));
   return socket;
 }
 
-/** Connections of which each has a request that is worked on, and that notice when they are closed. */
+/** Opens connections from each address, and waits until each of them has a request in flight. */
 async function openBusy(counts: Record<string, number>): Promise<Socket[]> {
   const opened: Socket[] = [];
   for (const [address, count] of Object.entries(counts)) {
     for (let i = 0; i < count; i++) opened.push(await openFrom(address));
   }
   for (const socket of opened) socket.write('GET /v1/brandedPhoneNumbers HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  const isWorkedOn = async () => (await metricOf(service, 'http_requests_in_flight')) === opened.length;
-  await until(isWorkedOn, `${opened.length} requests are worked on`);
+  const areInFlight = async () => (await metricOf(service, 'http_requests_in_flight')) === opened.length;
+  await until(areInFlight, `${opened.length} requests are in flight`);
   return opened;
 }
 
-/** Does `work` while no page can be read. */
-async function whileNothingIsRead(work: () => Promise<void>): Promise<void> {
+/** Runs `work` while the tables are locked, so that no request can finish. */
+async function whileTablesAreLocked(work: () => Promise<void>): Promise<void> {
   const sql = connectTo(service.databaseUrl);
   await sql.begin(async (transaction) => {
     const tables = await transaction`SELECT format('%I', tablename) AS name FROM pg_tables WHERE schemaname = 'public'`;
@@ -76,64 +73,65 @@ async function whileNothingIsRead(work: () => Promise<void>): Promise<void> {
 }
 
 describe('new clients are served while one address', () => {
-  it('holds every connection idle, and sends one request on each', async () => {
-    await times(3 * MOST, async () => ask(await openFrom('127.0.0.66')));
-    const responses = await times(10, async (i) => ask(await openFrom(`127.0.1.${i + 1}`)));
-    expect(responses).toEqual(Array(10).fill('HTTP/1.1 200'));
-  });
-
-  it('has a request on every connection and reads no response', async () => {
-    await times(MOST, () => openUnread('127.0.0.66'));
-    await sleep(500);
-    const responses = await times(10, async (i) => ask(await openFrom(`127.0.1.${i + 1}`)));
+  it.each([
+    [
+      'has sent one request on each of as many connections as it could open',
+      () => times(3 * MAX_CONNECTIONS, async () => send(await openFrom('127.0.0.66'))),
+    ],
+    [
+      'has unread responses on every connection',
+      () => times(MAX_CONNECTIONS, () => openUnread('127.0.0.66')).then(() => sleep(500)),
+    ],
+  ])('%s', async (_name, attack) => {
+    await attack();
+    const responses = await times(10, async (i) => send(await openFrom(`127.0.1.${i + 1}`)));
     expect(responses).toEqual(Array(10).fill('HTTP/1.1 200'));
   });
 });
 
-describe('health on METRICS_PORT', () => {
-  it('is answered while all connections of PORT are taken, and its own are not counted', async () => {
-    await times(MOST, () => openFrom('127.0.0.66'));
-    const health = await times(2 * MOST, () => openFrom('127.0.1.1', service.metricsUrl));
-    await sleep(200);
-    expect(await Promise.all(health.map((socket) => ask(socket)))).toEqual(Array(2 * MOST).fill('HTTP/1.1 200'));
-    expect(sockets.filter(isOpen)).toHaveLength(3 * MOST);
-  });
+it('METRICS_PORT responds while PORT has all its connections, and its connections do not count', async () => {
+  await times(MAX_CONNECTIONS, () => openFrom('127.0.0.66'));
+  const health = await times(2 * MAX_CONNECTIONS, () => openFrom('127.0.1.1', service.metricsUrl));
+  await sleep(200);
+  const responses = await Promise.all(health.map((socket) => send(socket)));
+  expect(responses).toEqual(Array(2 * MAX_CONNECTIONS).fill('HTTP/1.1 200'));
+  expect(sockets.filter(isOpen)).toHaveLength(3 * MAX_CONNECTIONS);
 });
 
-describe('when all connections are taken, a new one', () => {
-  it('closes the one that was idle for longest, not one that was just used', async () => {
+describe('at MAX_CONNECTIONS, a new connection', () => {
+  it('closes the one that has been idle longest', async () => {
     const [first, second] = [await openFrom('127.0.0.1'), await openFrom('127.0.0.1')];
-    const others = await times(MOST - 2, () => openFrom('127.0.0.1'));
-    await ask(first);
+    const rest = await times(MAX_CONNECTIONS - 2, () => openFrom('127.0.0.1'));
+    await send(first);
     const last = await openFrom('127.0.0.1');
     await until(() => !isOpen(second), 'a connection is closed');
-    expect([first, second, last, ...others].map(isOpen)).toEqual([true, false, true, ...others.map(() => true)]);
+    expect([first, second, last, ...rest].map(isOpen)).toEqual([true, false, true, ...rest.map(() => true)]);
   });
 
-  it('is closed itself if no address has more, and each connection has a request', async () => {
-    await whileNothingIsRead(async () => {
-      const all = await openBusy({ '127.0.0.66': MOST / 2, '127.0.0.77': MOST / 2 });
+  it('is closed itself if every connection has a request and no other address has more connections', async () => {
+    await whileTablesAreLocked(async () => {
+      const all = await openBusy({ '127.0.0.66': MAX_CONNECTIONS / 2, '127.0.0.77': MAX_CONNECTIONS / 2 });
       for (const address of ['127.0.0.66', '127.0.0.77', '127.0.0.66']) {
         const late = await openFrom(address);
         await until(() => [late, ...all].some((socket) => !isOpen(socket)), 'a connection is closed');
-        expect([isOpen(late), all.filter(isOpen).length]).toEqual([false, MOST]);
+        expect([isOpen(late), all.filter(isOpen).length]).toEqual([false, MAX_CONNECTIONS]);
       }
     });
   });
 
-  it('closes the one whose request has run longest, of the address that has most, if that is another', async () => {
-    await whileNothingIsRead(async () => {
-      const all = await openBusy({ '127.0.1.1': 1, '127.0.0.66': MOST - 1 });
+  it('closes the longest-running request of another address that has more connections', async () => {
+    await whileTablesAreLocked(async () => {
+      const all = await openBusy({ '127.0.1.1': 1, '127.0.0.66': MAX_CONNECTIONS - 1 });
       const late = await openFrom('127.0.1.1');
       await until(() => [late, ...all].some((socket) => !isOpen(socket)), 'a connection is closed');
       expect([late, ...all].map(isOpen).indexOf(false)).toBe(2);
-      expect(all.filter(isOpen)).toHaveLength(MOST - 1);
+      expect(all.filter(isOpen)).toHaveLength(MAX_CONNECTIONS - 1);
     });
   });
 
-  it('never makes more than are allowed', async () => {
-    await times(3 * MOST, (i) => openFrom(`127.0.2.${(i % 200) + 1}`));
-    for (let i = 0; i < 100 && sockets.filter(isOpen).length > MOST; i++) await sleep(50);
-    expect(sockets.filter(isOpen).length).toBe(MOST);
+  it('keeps their number at MAX_CONNECTIONS', async () => {
+    await times(3 * MAX_CONNECTIONS, (i) => openFrom(`127.0.2.${(i % 200) + 1}`));
+    await until(() => sockets.filter(isOpen).length <= MAX_CONNECTIONS, 'the excess connections are closed');
+    expect(sockets.filter(isOpen).length).toBe(MAX_CONNECTIONS);
   });
 });

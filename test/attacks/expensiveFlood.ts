@@ -1,7 +1,7 @@
 /**
- * Clients that send one expensive request after the other, each on its own connection and from its own address, and count
- * the responses by status. It runs in its own process, so that it does not delay the measurements beside it:
- * `expensiveFlood.ts URL CLIENTS SECONDS`, and a line of JSON on standard output.
+ * Clients that send expensive requests in a row, each on one connection and from one address. Prints the number of
+ * responses by status, as JSON. It is a process, so that it does not delay the measurements of the test:
+ * `expensiveFlood.ts URL CLIENTS SECONDS`.
  */
 import { Agent, get } from 'node:http';
 import { expensiveRequests } from '../support/expensiveRequests.js';
@@ -16,7 +16,7 @@ await Promise.all(
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     for (let i = client; performance.now() < end; i++) {
       const { path, headers } = requests[i % requests.length] as (typeof requests)[number];
-      const status = await ask(agent, path, { 'X-Forwarded-For': `198.51.100.${client}`, ...headers });
+      const status = await send(agent, path, { 'X-Forwarded-For': `198.51.100.${client}`, ...headers });
       statuses[status] = (statuses[status] ?? 0) + 1;
     }
     agent.destroy();
@@ -24,7 +24,7 @@ await Promise.all(
 );
 console.log(JSON.stringify(statuses));
 
-function ask(agent: Agent, path: string, headers: Record<string, string>): Promise<number | 'none'> {
+function send(agent: Agent, path: string, headers: Record<string, string>): Promise<number | 'none'> {
   return new Promise((resolve) => {
     get(url, { agent, path, headers }, (response) => {
       response.resume().once('close', () => resolve(response.statusCode ?? 0));

@@ -1,4 +1,4 @@
-/** Clients that cost an instance as much as they can: others are served meanwhile, within the manifest's memory limit. */
+/** Clients that cost an instance as much as they can: it serves other clients, within the manifest's memory limit. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -22,12 +22,11 @@ import { until } from '../support/until.js';
 const CLIENTS = 32;
 const NEVER_READING = 200;
 const SECONDS = 10;
-/** Milliseconds. */
-const MEDIAN_WAIT = 500;
+const MAX_MEDIAN_MS = 500;
 const [container] = resource('Deployment').spec.template.spec.containers;
 const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memory)?.[1]);
 
-/** Before this test, with which the flood, the instance and its database share the cores. */
+/** Whether no other program uses the cores, which the flood, the instance and its database share. */
 const isMachineIdle = (loadavg()[0] ?? 0) <= cpus().length;
 
 interface Span {
@@ -37,26 +36,26 @@ interface Span {
 
 let instance: Instance;
 const database = useDatabase();
-let others: Client[] = [];
+let clients: Client[] = [];
 
 beforeAll(() => writeNumbers(database.url));
 beforeEach(async () => {
   const { NODE_OPTIONS = '' } = environmentOf('Deployment');
   instance = await startInstance({ DATABASE_URL: database.url, NODE_OPTIONS, METRICS_PORT: '0' });
-  others = Array.from({ length: 5 }, (_, i) => new Client(`203.0.113.${i + 1}`));
+  clients = Array.from({ length: 5 }, (_, i) => new Client(`203.0.113.${i + 1}`));
 });
 afterEach(() => {
-  for (const other of others) other.close();
+  for (const client of clients) client.close();
   instance.child.kill('SIGKILL');
 });
 
-/** What other clients get, each of which asks five times a second. */
-async function served(seconds: number): Promise<Outcome[]> {
-  return (await Promise.all(others.map((other) => other.askFor(seconds, 5, () => instance)))).flat();
+/** Returns the responses to five clients that each send five requests per second. */
+async function responsesTo5Clients(seconds: number): Promise<Outcome[]> {
+  return (await Promise.all(clients.map((client) => client.askFor(seconds, 5, () => instance)))).flat();
 }
 
-/** Asks for `/healthz` again and again. */
-async function askHealth(seconds: number): Promise<Span[]> {
+/** Requests `/healthz` repeatedly. */
+async function requestHealth(seconds: number): Promise<Span[]> {
   const spans: Span[] = [];
   for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(200)) {
     const sent = performance.now();
@@ -66,18 +65,18 @@ async function askHealth(seconds: number): Promise<Span[]> {
   return spans;
 }
 
-/** The median of how long they lasted, in milliseconds. */
+/** Returns the median duration of requests, in milliseconds. */
 function medianOf(spans: readonly Span[]): number {
-  const times = spans.map(({ sent, came }) => came - sent).sort((one, other) => one - other);
+  const times = spans.map(({ sent, came }) => came - sent).sort((a, b) => a - b);
   return times[Math.floor(times.length / 2)] ?? Number.POSITIVE_INFINITY;
 }
 
 /**
- * Fails unless others are served in time. If other programs take the machine's cores, the database may be late for the
- * limit (429) or a page (503), and the times mean nothing.
+ * Fails unless other clients are served in time. If other programs use the cores, the database may be too slow for the
+ * limit (429) or a page (503), and the durations mean nothing.
  */
-async function expectOthersServedInTime(seconds: number): Promise<void> {
-  const [responses, health] = await Promise.all([served(seconds), askHealth(seconds)]);
+async function expectServedInTime(seconds: number): Promise<void> {
+  const [responses, health] = await Promise.all([responsesTo5Clients(seconds), requestHealth(seconds)]);
   const counts = countByStatus(responses);
   const figures = { counts, median: medianOf(responses), health: medianOf(health), mebibytes: peakMemory() };
   console.info(JSON.stringify(figures, (_name, value) => (typeof value === 'number' ? Math.round(value) : value)));
@@ -85,23 +84,23 @@ async function expectOthersServedInTime(seconds: number): Promise<void> {
   expect(counts[200]).toBeGreaterThan(0);
   if (!isMachineIdle) return;
   expect(counts[200]).toBeGreaterThan(0.7 * responses.length);
-  expect(figures.median).toBeLessThan(MEDIAN_WAIT);
-  expect(figures.health).toBeLessThan(MEDIAN_WAIT);
+  expect(figures.median).toBeLessThan(MAX_MEDIAN_MS);
+  expect(figures.health).toBeLessThan(MAX_MEDIAN_MS);
 }
 
-/** The most memory that the instance has used, in MiB. */
+/** Returns the peak memory of the instance, in MiB. */
 function peakMemory(): number {
   const status = readFileSync(`/proc/${instance.child.pid}/status`, 'utf8');
   return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
 }
 
-/** Sends the most expensive requests on 32 connections for ten seconds; the others ask in the middle of that. */
+/** Sends the most expensive requests for ten seconds; the other clients send theirs in the middle of that. */
 async function flood(): Promise<void> {
   const script = ['--import', 'tsx', 'test/attacks/expensiveFlood.ts', instance.url, String(CLIENTS), String(SECONDS)];
   const flooding = spawn(process.execPath, script, { stdio: ['ignore', 'pipe', 'inherit'] });
   const counted = text(flooding.stdout);
   await sleep(2000);
-  await expectOthersServedInTime(SECONDS - 4);
+  await expectServedInTime(SECONDS - 4);
   const statuses = JSON.parse(await counted);
   expect(statuses).toMatchObject({ 200: expect.any(Number), 400: expect.any(Number) });
   expect(statuses.none).toBeUndefined();
@@ -115,7 +114,7 @@ async function neverRead(): Promise<void> {
   const faults = Array(50)
     .fill(`${'%00'.repeat(100)}=`)
     .join('&');
-  // Each from its own address, so that the limit refuses none.
+  // Each from a different address, so that the limit refuses none.
   const request = (path: string) =>
     `GET ${path} HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 10.${(++sent >> 16) & 255}.${(sent >> 8) & 255}.${sent & 255}\r\n\r\n`;
   for (let i = 0; i < NEVER_READING; i++) {
@@ -128,18 +127,21 @@ async function neverRead(): Promise<void> {
       socket.write(request(`/v1/brandedPhoneNumbers?${faults}`));
     }
   }
-  // The requests alone are a flood, in which others have to wait; the responses cost something after it.
-  const isOver = async () => (await served(1)).every(({ status }) => status === 200);
-  await until(isOver, 'the requests are worked off', 60_000);
-  await expectOthersServedInTime(SECONDS);
+  // Clients have to wait while these requests are processed; from then on, only their responses take memory.
+  const isOver = async () => (await responsesTo5Clients(1)).every(({ status }) => status === 200);
+  await until(isOver, 'the requests are processed', 60_000);
+  await expectServedInTime(SECONDS);
   for (const socket of sockets) socket.destroy();
 }
 
 it.each([
   [`${CLIENTS} clients that send the most expensive requests`, flood],
   [`${NEVER_READING} connections that never read`, neverRead],
-])('%s make others wait at most half a second, and keep an instance within its memory', async (_who, attack) => {
-  await attack();
-  expect(instance.child.exitCode).toBeNull();
-  expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
-});
+])(
+  '%s delay other clients by at most half a second, and an instance stays within its memory limit',
+  async (_name, attack) => {
+    await attack();
+    expect(instance.child.exitCode).toBeNull();
+    expect(peakMemory()).toBeLessThan(MEMORY_LIMIT_MIB);
+  },
+);

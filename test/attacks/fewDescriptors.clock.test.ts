@@ -1,4 +1,4 @@
-/** A service that may open only a few files: idle connections of one address do not shut out other clients. */
+/** A service that may open few files: idle connections of one address do not block other clients. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -16,7 +16,7 @@ afterAll(async () => {
 });
 
 it.skipIf(process.platform !== 'linux')(
-  'serves other clients while one address has more idle connections than the system allows',
+  'a service serves other clients while one address has more idle connections than the service may open files',
   async () => {
     const { url: DATABASE_URL, drop } = await createDatabase();
     cleanups.push(drop);
@@ -36,7 +36,7 @@ it.skipIf(process.platform !== 'linux')(
       /^the system allows 200 open files \(ulimit -n\): at most (\d+) client connections; MAX_CONNECTIONS is 2000, which needs (\d+)$/m.exec(
         messages.join('\n'),
       ) ?? [];
-    // The rest is for the process itself, which has some 20 files open at its start, and for ten connections to PostgreSQL.
+    // The process needs the rest: it opens some 20 files at startup, and ten connections to PostgreSQL.
     expect(Number(needed) - 2000).toBe(200 - Number(limit));
     expect(Number(limit)).toBeGreaterThan(140);
     expect(Number(limit)).toBeLessThan(170);
@@ -46,7 +46,7 @@ it.skipIf(process.platform !== 'linux')(
       cleanups.push(() => socket.destroy());
       return socket;
     };
-    const ask = async (i: number) => {
+    const send = async (i: number) => {
       const socket = open(`127.0.1.${i}`);
       socket.write('GET /v1/brandedPhoneNumbers HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n');
       let text = '';
@@ -55,10 +55,10 @@ it.skipIf(process.platform !== 'linux')(
     };
     for (let i = 0; i < 250; i++) open('127.0.0.66').resume();
     await sleep(1500);
-    // One after the other, and then as many at once as there are connections to the database.
+    // Ten in a row, and then ten at once, which is the number of connections to the database.
     const responses: string[] = [];
-    for (let i = 1; i <= 10; i++) responses.push(await ask(i));
-    responses.push(...(await Promise.all(Array.from({ length: 10 }, (_, i) => ask(100 + i)))));
+    for (let i = 1; i <= 10; i++) responses.push(await send(i));
+    responses.push(...(await Promise.all(Array.from({ length: 10 }, (_, i) => send(100 + i)))));
     expect(responses).toEqual(Array(20).fill('HTTP/1.1 200'));
   },
 );

@@ -1,4 +1,4 @@
-/** No phone number, key or query value reaches the log or the metrics, no matter where in a request it is sent. */
+/** Phone numbers, keys and query values stay out of the log and the metrics, wherever a request has them. */
 import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import { pino } from 'pino';
@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 afterAll(() => service.close());
 
-/** A handmade request, and everything in it that must not appear in the log. */
+/** The lines of a request, and everything in it that must not be logged. */
 interface Sent {
   head: string[];
   secrets: string[];
@@ -48,7 +48,7 @@ const digits = fc.stringMatching(/^[1-9][0-9]{10,13}$/);
 const key = fc.stringMatching(/^bpn_[A-Za-z0-9_-]{43}$/);
 const word = fc.stringMatching(/^[a-z]{12}$/);
 const uuid = fc.uuid();
-/** Ways to write a phone number; everything but the `+` is searched for. */
+/** A phone number without its `+`, in one of several notations. */
 const phoneNumber = fc
   .tuple(digits, fc.constantFrom('', '-', '.', '_', ':'))
   .map(([number, between]) => number.replace(/(?<=^.{1,7}$|^.{4}|^.{7})/g, between).replace(/\W+$|_+$/, ''));
@@ -58,34 +58,30 @@ const NAMES = ['phoneNumber', 'businessProfileId', 'internalName', 'carrier', 'r
 const parameter = fc.oneof(
   fc.tuple(fc.constantFrom(...NAMES), secret).map(([name, value]) => ({ text: `${name}=${value}`, secrets: [value] })),
   digits.map((number) => ({ text: `phoneNumber=%2B${number}`, secrets: [number] })),
-  // Unknown names, broken encodings, and a number in the place of its parameter's name.
+  // Unknown names, invalid encodings, and numbers as names.
   fc.tuple(secret, secret).map(([name, value]) => ({ text: `${name}=${value}`, secrets: [name, value] })),
   secret.map((value) => ({ text: `%ZZ${value}%00`, secrets: [value] })),
 );
+/** One of several texts, followed by a secret. */
+const withSecret = (texts: string[], value = secret) =>
+  fc.tuple(fc.constantFrom(...texts), value).map(([text, value]) => ({ text: `${text}${value}`, secrets: [value] }));
+const withoutSecret = (...texts: string[]) =>
+  fc.constantFrom(...texts).map((text) => ({ text, secrets: [] as string[] }));
+
 const header = fc.oneof(
-  fc.constant({ text: '', secrets: [] as string[] }),
-  fc
-    .tuple(
-      fc.constantFrom('Authorization: Bearer ', 'Authorization: ', 'Cookie: key=', 'Referer: http://a/?q='),
-      secret,
-    )
-    .map(([name, value]) => ({ text: `${name}${value}`, secrets: [value] })),
-  fc
-    .tuple(fc.constantFrom('X-Forwarded-For: ', 'X-Forwarded-For: fe80::1%', 'Forwarded: for=', 'User-Agent: '), secret)
-    .map(([name, value]) => ({ text: `${name}${value}`, secrets: [value] })),
-  fc
-    .tuple(fc.constantFrom('Host: ', 'If-None-Match: ', 'Content-Type: a/', 'Expect: ', 'Origin: http://'), secret)
-    .map(([name, value]) => ({ text: `${name}${value}`, secrets: [value] })),
-  fc
-    .tuple(fc.constantFrom('', 'tel:', 'call-', '+', 'a b '), fc.oneof(phoneNumber, key))
-    .map(([before, value]) => ({ text: `X-Request-Id: ${before}${value}`, secrets: [value] })),
+  withoutSecret(''),
+  withSecret(['Authorization: Bearer ', 'Authorization: ', 'Cookie: key=', 'Referer: http://a/?q=']),
+  withSecret(['X-Forwarded-For: ', 'X-Forwarded-For: fe80::1%', 'Forwarded: for=', 'User-Agent: ']),
+  withSecret(['Host: ', 'If-None-Match: ', 'Content-Type: a/', 'Expect: ', 'Origin: http://']),
+  withSecret(
+    ['', 'tel:', 'call-', '+', 'a b '].map((before) => `X-Request-Id: ${before}`),
+    fc.oneof(phoneNumber, key),
+  ),
 );
 const line = fc.oneof(
-  { weight: 6, arbitrary: fc.constantFrom({ text: `GET ${PATH}?`, secrets: [] as string[] }) },
-  fc.constantFrom({ text: `HEAD ${PATH}?`, secrets: [] }, { text: `POST ${PATH}?`, secrets: [] }),
-  secret.map((value) => ({ text: `GET ${PATH}/${value}?`, secrets: [value] })),
-  secret.map((value) => ({ text: `GET /${value}?`, secrets: [value] })),
-  secret.map((value) => ({ text: `GET /docs/${value}?`, secrets: [value] })),
+  { weight: 6, arbitrary: withoutSecret(`GET ${PATH}?`) },
+  withoutSecret(`HEAD ${PATH}?`, `POST ${PATH}?`),
+  withSecret([`GET ${PATH}/`, 'GET /', 'GET /docs/']).map(({ text, secrets }) => ({ text: `${text}?`, secrets })),
   secret.map((value) => ({ text: `${value} ${PATH}?`, secrets: [value] })),
 );
 
@@ -101,42 +97,42 @@ const request: fc.Arbitrary<Sent> = fc
     secrets: [first, ...parameters, ...headers].flatMap(({ secrets }) => secrets),
   }));
 
-/** Those of `secrets` that can be read in `text`. */
-const readable = (text: string, secrets: string[]) => secrets.filter((each) => text.includes(each));
+/** Returns the secrets that `text` contains. */
+const secretsIn = (text: string, secrets: string[]) => secrets.filter((secret) => text.includes(secret));
 
 describe('the log and the metrics', () => {
-  it('show nothing of what random requests carry', async () => {
+  it('contain no secrets of random requests', async () => {
     const sent = fc.sample(request, { seed: freshSeed(), numRuns: REQUESTS });
     const statuses = new Set<number>();
     for (const { head } of sent) statuses.add((await exchange(service.url, head)).status);
-    // Of all kinds: those that are answered, and those that fail in each place.
+    // Requests that succeed, and that fail at each stage.
     expect([...statuses]).toEqual(expect.arrayContaining([200, 400, 401, 404, 405]));
     expect(statuses).not.toContain(500);
     const authorized = [`Authorization: Bearer ${goodKey}`, 'X-Request-Id: the-last'];
     await exchange(service.url, [`GET ${PATH} HTTP/1.1`, 'Host: a', ...authorized]);
     await until(() => log.includes('"the-last"'), 'the last request is logged');
-    const last = log.split('\n').find((each) => each.includes('"the-last"')) ?? '';
+    const last = log.split('\n').find((line) => line.includes('"the-last"')) ?? '';
     const { milliseconds, ...logged } = JSON.parse(last);
     expect(logged).toMatchObject({ method: 'GET', route: PATH, status: 200, rows: 0, client: `key:${goodId}` });
     expect(milliseconds).toBeGreaterThan(0);
     expect(log.split('\n').length).toBeGreaterThan(REQUESTS / 2);
-    const secrets = [goodKey, ...sent.flatMap((each) => each.secrets)];
+    const secrets = [goodKey, ...sent.flatMap(({ secrets }) => secrets)];
     expect(secrets.length).toBeGreaterThan(REQUESTS);
-    expect(readable(log, secrets)).toEqual([]);
-    expect(readable(await metricsOf(service), secrets)).toEqual([]);
+    expect(secretsIn(log, secrets)).toEqual([]);
+    expect(secretsIn(await metricsOf(service), secrets)).toEqual([]);
   });
 
-  it('show nothing of a request that fails in the database, even if PostgreSQL quotes its values', async () => {
+  it('contain no values of a request that fails in the database, even if PostgreSQL quotes them', async () => {
     const secrets = ['14155550177', 'abcdefghijkl'];
     const database = openDatabase(created.url);
     await write(database, [numberWith({ phoneNumber: `+${secrets[0]}`, internalName: secrets[1] ?? '' })]);
     const sql = database.$client;
-    // The statement's parameters become part of the context of an error, which clients of PostgreSQL get, too.
+    // PostgreSQL then adds the parameters of a statement to its errors, which its clients get.
     await sql.unsafe(`ALTER DATABASE ${created.url.split('/').at(-1)} SET log_parameter_max_length_on_error = -1`);
     const columns = await sql`
       SELECT string_agg(attname, ', ' ORDER BY attnum) AS names FROM pg_attribute
       WHERE attrelid = 'items'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'item_tail'`;
-    // No release would do this: it makes PostgreSQL fail on a value that it can't parse, and quote it.
+    // A view whose cast fails makes PostgreSQL quote a value.
     await sql.unsafe(`
       ALTER TABLE items RENAME TO numbers;
       CREATE VIEW items AS SELECT ${columns[0]?.names}, phone_number::uuid::text AS item_tail FROM numbers;
@@ -150,8 +146,8 @@ describe('the log and the metrics', () => {
     expect(status).toBe(500);
     await until(() => log.includes('request failed'), 'the failure is logged');
     await closeDatabase(database);
-    const [line = ''] = log.split('\n').filter((each) => each.includes('request failed'));
+    const [line = ''] = log.split('\n').filter((line) => line.includes('request failed'));
     expect(JSON.parse(line).err).toMatchObject({ code: '22P02', stack: expect.stringContaining('at ') });
-    expect(readable(log, secrets)).toEqual([]);
+    expect(secretsIn(log, secrets)).toEqual([]);
   });
 });
