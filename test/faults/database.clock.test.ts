@@ -18,34 +18,28 @@ import { until } from '../support/until.js';
 useFailingDatabase();
 
 describe('a database', () => {
-  it('causes 503s while it cannot be reached, and is used again afterwards', async () => {
-    await start(proxy.through(databaseUrl));
-    proxy.behave('refusing');
-    for (const response of await askTogether(30)) expectUnavailable(response);
-    expect(await ready()).toMatchObject({ status: 503 });
-    proxy.behave('passing');
-    await recovery();
-    expect(await ready()).toMatchObject({ status: 200 });
-  });
-
-  it('causes 503s within the deadline and makes the service unready while it hangs, and is used again afterwards', async () => {
-    await start(proxy.through(databaseUrl));
-    await askTogether(20);
-    proxy.behave('silent');
-    const responses = askTogether(20);
-    const { status, milliseconds } = await ready();
-    expect(status).toBe(503);
-    expect(milliseconds).toBeLessThan(DEADLINE_MS);
-    for (const response of await responses) expectUnavailable(response);
-    for (const response of await askTogether(20)) expectUnavailable(response);
-    proxy.behave('passing');
-    await recovery();
-    expect((await askTogether(30)).map((response) => response.status)).toEqual(Array(30).fill(200));
-  });
+  it.each(['refusing', 'silent'] as const)(
+    'causes 503s in time and makes the service unready while it is %s, and is used again afterwards',
+    async (behaviour) => {
+      await start(proxy.through(databaseUrl));
+      await askTogether(20);
+      proxy.behave(behaviour);
+      const responses = askTogether(20);
+      const { status, milliseconds } = await ready();
+      expect(status).toBe(503);
+      expect(milliseconds).toBeLessThan(DEADLINE_MS);
+      for (const response of await responses) expectUnavailable(response);
+      for (const response of await askTogether(30)) expectUnavailable(response);
+      proxy.behave('passing');
+      await recovery();
+      expect(await ready()).toMatchObject({ status: 200 });
+      expect((await askTogether(30)).map((response) => response.status)).toEqual(Array(30).fill(200));
+    },
+  );
 
   it.each<[string, () => unknown]>([
     [
-      'connections are cut in the middle of queries',
+      'connections are cut during queries',
       async () => {
         for (let i = 0; i < 3; i++) {
           await sleep(15);
@@ -54,9 +48,9 @@ describe('a database', () => {
         }
       },
     ],
-    ['connections are half-open, while new ones pass', () => proxy.forgetConnections()],
+    ['connections become half-open, while new ones pass', () => proxy.forgetConnections()],
     [
-      'sessions are ended',
+      'sessions are terminated',
       async () => {
         const sql = connectTo(databaseUrl);
         for (let i = 0; i < 3; i++) {
@@ -67,7 +61,7 @@ describe('a database', () => {
         await sql.end();
       },
     ],
-  ])('costs no request if its %s', async (_fault, cause) => {
+  ])('causes no 503 if its %s', async (_name, cause) => {
     await start(proxy.through(databaseUrl), { REQUEST_TIMEOUT_SECONDS: '5' });
     await askTogether(30);
     const responses = askTogether(40);
@@ -88,7 +82,7 @@ describe('MAX_REQUESTS_IN_FLIGHT', () => {
     proxy.behave('silent');
     const statuses: number[] = [];
     const responses = Array.from({ length: 60 }, () => ask().then(({ status }) => statuses.push(status)));
-    await until(() => statuses.length === 40, '40 are refused');
+    await until(() => statuses.length === 40, '40 are rejected');
     proxy.behave('passing');
     await Promise.all(responses);
     expect(statuses.slice(0, 40)).toEqual(Array(40).fill(503));

@@ -1,4 +1,4 @@
-/** Statements that change very many rows: they finish, within bounded memory. */
+/** Statements that change many rows need little memory. */
 import { readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -8,16 +8,16 @@ import { PROFILE, second, first as sql, useSessions } from '../support/sessions.
 useSessions();
 
 const NUMBERS = 75_000;
-/** PostgreSQL's own list of foreign keys to check, a list of the phone numbers, and `work_mem` for each node of a plan. */
+/** For PostgreSQL's list of foreign keys to check, a list of phone numbers, and `work_mem` per plan node. */
 const MAX_MB = 70;
 
-/** Private memory of the process of `first`, in megabytes. */
+/** Returns the private memory of a process, in megabytes. */
 async function memory(pid: number): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
   return Number(/RssAnon:\s+(\d+)/.exec(status)?.[1]) / 1024;
 }
 
-test('300,000 entries are written, changed and deleted by a statement each', async () => {
+test('300,000 entries are inserted, updated and deleted by one statement each', async () => {
   const [backend] = await sql`SELECT pg_backend_pid() AS pid`;
   await sql`
     INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
@@ -30,12 +30,12 @@ test('300,000 entries are written, changed and deleted by a statement each', asy
   ]) {
     let isRunning = true;
     const running = sql.unsafe(statement).finally(() => (isRunning = false));
-    let most = 0;
-    for (; isRunning; await sleep(50)) most = Math.max(most, await memory(backend?.pid));
+    let peak = 0;
+    for (; isRunning; await sleep(50)) peak = Math.max(peak, await memory(backend?.pid));
     expect((await running).count).toBe(4 * NUMBERS);
-    expect(most).toBeLessThan(MAX_MB);
+    expect(peak).toBeLessThan(MAX_MB);
   }
-  // Comparing all numbers in Node would take far longer: of each thousand, one.
+  // Compares one number in a thousand, since comparing all in Node would take too long.
   await second`DELETE FROM branded_phone_numbers WHERE right(phone_number, 3) <> '500'`;
   await expectDerivedToAgree(second);
 }, 900_000);

@@ -1,4 +1,4 @@
-/** Reads on connections that respond late, partially or not at all. */
+/** Reads on connections that respond late or not at all, with and without TLS. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -73,14 +73,14 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       expect(new Set(await readTogether(10, 0.3))).toEqual(before);
     });
 
-    it('keeps its connection after that was idle', async ({ expect, onTestFinished }) => {
+    it('keeps its connection after an idle time', async ({ expect, onTestFinished }) => {
       const { readTogether } = await openReader(onTestFinished);
       const before = new Set(await readTogether(10, 0.3));
       await sleep(TIME_LIMIT_MS + 1500);
       expect(new Set(await readTogether(10, 0.3))).toEqual(before);
     });
 
-    it('has its dead connection replaced even if it was abandoned', async ({ expect, onTestFinished }) => {
+    it('has its dead connection replaced even if the read is abandoned', async ({ expect, onTestFinished }) => {
       const { proxy, read } = await openReader(onTestFinished);
       proxy.forgetConnections();
       await expect(read(0, 200)).rejects.toThrow('in time');

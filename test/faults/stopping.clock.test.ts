@@ -1,4 +1,4 @@
-/** Stopping: no request fails, and the service ends in time. The command itself, as an operator runs it. */
+/** SIGTERM to the command `serve`: no request fails, and the process exits in time. */
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, get } from 'node:http';
@@ -16,25 +16,30 @@ const database = useDatabase();
 let child: ChildProcess;
 afterEach(() => void child.kill('SIGKILL'));
 
+interface Outcome {
+  status: number | undefined;
+  closes: boolean;
+}
+
 async function serve(environment: Record<string, string> = {}): Promise<string> {
   const instance = await startInstance({ DATABASE_URL: database.url, RATE_LIMIT_PER_SECOND: '0', ...environment });
   child = instance.child;
   return instance.url;
 }
 
-/** Sends a request: the response's status and whether its connection ends. */
-function ask(url: string, agent?: Agent): Promise<{ status: number | undefined; ends: boolean }> {
+/** Sends a request; returns the response's status and whether it has `Connection: close`. */
+function send(url: string, agent?: Agent): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     get(url, agent ? { agent } : {}, (response) => {
       response.resume();
-      const ends = response.headers.connection === 'close';
-      response.once('end', () => resolve({ status: response.statusCode, ends }));
+      const closes = response.headers.connection === 'close';
+      response.once('end', () => resolve({ status: response.statusCode, closes }));
     }).once('error', reject);
   });
 }
 
-/** Fails unless the service ends with 0, in time. */
-async function expectToEnd(withinMs = 10_000): Promise<void> {
+/** Fails unless the service exits with 0 in time. */
+async function expectExit(withinMs = 10_000): Promise<void> {
   const begin = performance.now();
   if (child.exitCode === null) await once(child, 'exit');
   expect(child.exitCode).toBe(0);
@@ -42,34 +47,34 @@ async function expectToEnd(withinMs = 10_000): Promise<void> {
 }
 
 describe('SIGTERM', () => {
-  it('makes it unready at once, fails none of the requests, and ends it with 0', async () => {
+  it('makes the service unready at once, fails no request, and makes it exit with 0', async () => {
     const url = await serve();
     const agent = new Agent({ keepAlive: true, maxSockets: 20 });
-    const outcomes: { status: number | undefined; ends: boolean }[] = [];
-    // As a load balancer does: reuses no connection whose end was announced, and sends nothing once it is unready.
+    const outcomes: Outcome[] = [];
+    // Like a load balancer: reuses no connection after `Connection: close`, and stops once the service is unready.
     let isReady = true;
     const load = Array.from({ length: 20 }, async () => {
-      while (isReady) outcomes.push(await ask(`${url}${PATH}`, agent));
+      while (isReady) outcomes.push(await send(`${url}${PATH}`, agent));
     });
-    await until(() => outcomes.length > 50, '50 requests are answered');
+    await until(() => outcomes.length > 50, '50 requests get responses');
     child.kill('SIGTERM');
-    await until(async () => (await ask(`${url}/readyz`)).status === 503, 'it is unready');
-    expect((await ask(`${url}/healthz`)).status).toBe(200);
-    expect(await ask(`${url}${PATH}`, agent)).toEqual({ status: 200, ends: true });
+    await until(async () => (await send(`${url}/readyz`)).status === 503, 'it is unready');
+    expect((await send(`${url}/healthz`)).status).toBe(200);
+    expect(await send(`${url}${PATH}`, agent)).toEqual({ status: 200, closes: true });
     await sleep(500);
     isReady = false;
     await Promise.all(load);
-    await expectToEnd();
+    await expectExit();
     expect([...new Set(outcomes.map(({ status }) => status))]).toEqual([200]);
   });
 
-  it('waits for the request that is running', async () => {
+  it('lets a running request finish', async () => {
     const url = await serve({ DRAIN_SECONDS: '0' });
-    expect((await ask(`${url}${PATH}`)).status).toBe(200);
+    expect((await send(`${url}${PATH}`)).status).toBe(200);
     const [holder, sql] = [connectTo(database.url), connectTo(database.url)];
     await holder`BEGIN`;
     await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
-    const running = ask(`${url}${PATH}`);
+    const running = send(`${url}${PATH}`);
     const waits = () =>
       sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     await until(async () => (await waits()).length > 0, 'the request waits for the lock');
@@ -80,27 +85,27 @@ describe('SIGTERM', () => {
     await holder`ROLLBACK`;
     await Promise.all([holder.end(), sql.end()]);
     expect((await running).status).toBe(200);
-    // It does not wait until the connection that the client keeps is cut, after 5.5 s.
-    await expectToEnd(4500);
+    // It does not wait until the idle connection of the client times out, after 5.5 s.
+    await expectExit(4500);
   });
 
-  it('ends it in time when the database hangs, and clients are idle or never finish their request', async () => {
+  it('makes the service exit in time although the database hangs and clients keep their connections open', async () => {
     const proxy = await openToxicProxy(Number(new URL(database.url).port));
     const url = await serve({
       DATABASE_URL: proxy.through(database.url),
       RATE_LIMIT_PER_SECOND: '10',
       DRAIN_SECONDS: '0',
     });
-    expect((await ask(`${url}${PATH}`)).status).toBe(200);
+    expect((await send(`${url}${PATH}`)).status).toBe(200);
     const { hostname, port } = new URL(url);
     const [idle, slow] = [1, 2].map(() => connect(Number(port), hostname).on('error', () => {}));
     slow?.write('GET / HTTP/1.1\r\nHost: ');
     proxy.behave('silent');
-    const running = ask(`${url}${PATH}`);
-    await until(() => proxy.unanswered() > 0, 'the request has asked the database');
+    const running = send(`${url}${PATH}`);
+    await until(() => proxy.unanswered() > 0, 'the request waits for the database');
     child.kill('SIGTERM');
     expect((await running).status).toBe(503);
-    await expectToEnd();
+    await expectExit();
     for (const socket of [idle, slow]) socket?.destroy();
     await proxy.close();
   });
