@@ -1,7 +1,7 @@
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import type { LimitStore } from '../../../src/service/rateLimit/limiter.js';
 
-/** Counts a request in a store with a limit of 10: whether it is allowed, what is left, and how long to wait. */
+/** Counts a request in a store with a limit of 10; returns whether it is allowed, what remains and how long to wait. */
 export async function count(store: LimitStore, client: string) {
   const result = await store.consume(client, performance.now()).catch((reason) => {
     if (reason instanceof RateLimiterRes) return reason;

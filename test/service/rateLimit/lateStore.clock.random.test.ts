@@ -1,4 +1,4 @@
-/** A store that is late, hangs, crashes or loses its data at random times, under two instances that share a limit in it. */
+/** Two instances share a limit in a store that is late, hangs, crashes or loses its data at random times. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { describe, inject, it, type TestContext } from 'vitest';
@@ -18,19 +18,19 @@ import { openToxicProxy } from '../../support/toxicProxy.js';
 
 const LIMIT = 10;
 const INSTANCES = 2;
-/** How far the instances may differ in what they take for the store's time, and timers for a second. */
+/** Allows for differences between the instances' estimates of the store's clock, and for inexact timers. */
 const MARGIN_MS = 100;
 const FAULTS = inject('tries') === 1 ? 8 : 60;
 
-/** A server of the store, and the faults that can happen to it. */
+/** A server for the store, and its faults. */
 interface Server {
   port: number;
   open(port: number): LimitStore;
-  /** Stops it where it is, so that it processes later what is sent meanwhile. */
+  /** Suspends it; `thaw` lets it continue, with what was sent meanwhile. */
   freeze(): unknown;
   thaw(): unknown;
   clear(): Promise<unknown>;
-  /** Ends it as a crash does; after `start`, it is empty. */
+  /** Ends it like a crash, so that it is empty after `start`. */
   kill(): Promise<unknown>;
   start(): Promise<unknown>;
 }
@@ -80,7 +80,7 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
   (kind) => {
     const seed = freshSeed();
 
-    it('refuses no client within its limit, allows others the limit at each instance, and shares it again afterwards', async ({
+    it('refuses no client within it, allows at most the limit per instance, and is shared again afterwards', async ({
       expect,
       onTestFinished,
     }) => {
@@ -95,12 +95,12 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
             await proxy.close();
           });
           await limiter.warmUp();
-          // With each count, an instance knows the store's clock better.
+          // Each count improves an instance's estimate of the store's clock.
           for (let i = 0; i < 20; i++) await limiter.count(`first ${i}`).decision;
           return { proxy, limiter, metrics };
         }),
       );
-      /** How often the store failed or was late, for each instance. */
+      /** Returns the number of store errors of each instance. */
       const storeErrors = async () => {
         const texts = await Promise.all(instances.map(({ metrics }) => metrics.text()));
         return texts.map((text) => /^rate_limit_store_errors_total (\d+)$/m.exec(text)?.[1]).join();
@@ -112,16 +112,16 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
       const note = (text: string) => events.push(`${Math.round(performance.now() - begin)} ${text}`);
       let isOver = false;
 
-      async function ask(client: string, i: number) {
+      async function send(client: string, i: number) {
         const sent = performance.now();
         const { allowed } = await (instances[i % INSTANCES] as (typeof instances)[0]).limiter.count(client).decision;
         if (!allowed && client !== 'over')
           note(`${client}, sent at ${Math.round(sent - begin)} to ${i % INSTANCES}: refused`);
         return { sent, came: performance.now(), status: allowed ? 200 : 429 };
       }
-      type Response = Awaited<ReturnType<typeof ask>>;
+      type Response = Awaited<ReturnType<typeof send>>;
 
-      /** Sends as many requests as the limit allows, alone or in bursts, and never more in a second. */
+      /** Sends requests singly or in bursts, at most LIMIT in any second. */
       async function keepWithin(client: string, offset: number): Promise<Response[]> {
         const responses: Promise<Response>[] = [];
         const sent: number[] = [];
@@ -131,7 +131,7 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
           else if (choose(i) < 300) await sleep(choose(i));
           else {
             sent.push(performance.now());
-            responses.push(ask(client, choose(i)));
+            responses.push(send(client, choose(i)));
           }
         }
         return Promise.all(responses);
@@ -139,7 +139,7 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
       async function sendEvery(ms: number, client: string, chooseInstance = choose): Promise<Response[]> {
         const responses: Promise<Response>[] = [];
         for (let i = 0; !isOver; i++) {
-          responses.push(ask(client, chooseInstance(i)));
+          responses.push(send(client, chooseInstance(i)));
           await sleep(ms);
         }
         return Promise.all(responses);
@@ -166,14 +166,14 @@ describe.concurrent.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])(
         } else {
           proxy.behave(kind, slowerByMs);
           await sleep(lastsMs);
-          // A connection that has lost bytes does not go on.
+          // A connection that has lost bytes is of no more use.
           if (kind === 'silent') proxy.forgetConnections();
           proxy.behave('passing');
         }
         note('passing');
         await sleep(thenMs);
       }
-      // If a busy machine makes the store late once more, the limit is not shared for a second.
+      // If a busy machine makes the store late again, the limit is not shared for a second, so this waits longer.
       let sharedSince = 0;
       for (let [attempt, before] = [0, '']; before !== (await storeErrors()) && attempt < 10; attempt++) {
         await sleep(1500);

@@ -22,7 +22,7 @@ beforeAll(async () => {
   url = created.url;
   database = openDatabase(url);
   store = openPostgresStore(url, 10, failSweep);
-  // From here on it knows the database's clock.
+  // The first count reads the database's clock.
   await count('first');
 });
 afterAll(async () => {
@@ -35,12 +35,12 @@ const failSweep = (reason: Error) => {
 };
 
 const count = (client: string, counting = store) => countIn(counting, client);
-const hasPassed = async (client: string) => (await count(client)).allowed;
+const isAllowed = async (client: string) => (await count(client)).allowed;
 
-it('counts simultaneous requests in one statement, each for its client', async () => {
-  const busy = Array.from({ length: 15 }, () => hasPassed('together:busy'));
-  const others = Array.from({ length: 30 }, (_, i) => hasPassed(`together:${i}`));
-  expect(await Promise.all(others)).toEqual(Array(30).fill(true));
+it('counts simultaneous requests of many clients in one statement', async () => {
+  const busy = Array.from({ length: 15 }, () => isAllowed('together:busy'));
+  const quiet = Array.from({ length: 30 }, (_, i) => isAllowed(`together:${i}`));
+  expect(await Promise.all(quiet)).toEqual(Array(30).fill(true));
   expect((await Promise.all(busy)).filter(Boolean)).toHaveLength(10);
   const [found] = await database
     .select({ clients: sql<number>`count(*)::integer`, statements: sql<number>`count(DISTINCT xmin::text)::integer` })
@@ -49,7 +49,7 @@ it('counts simultaneous requests in one statement, each for its client', async (
   expect(found).toEqual({ clients: 31, statements: 1 });
 });
 
-it('never deadlocks with another instance, in whatever order clients send requests', async () => {
+it('never deadlocks with an instance that counts the same clients in the opposite order', async () => {
   const other = openPostgresStore(url, 10, failSweep);
   await until(() => other.consume('first', performance.now()).then(Boolean, () => false));
   const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
@@ -64,13 +64,13 @@ it('never deadlocks with another instance, in whatever order clients send reques
   expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
 });
 
-it('returns for each of several simultaneous requests what is left after it', async () => {
+it('returns the remaining requests for each of several simultaneous ones', async () => {
   const decisions = await Promise.all(Array.from({ length: 12 }, () => count('in order')));
   expect(decisions.map(({ remaining }) => remaining)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]);
   expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
 });
 
-it('counts beside an instance with a higher limit, as during a change of the setting', async () => {
+it('shares its counts with an instance that has a higher limit, as while the setting is changed', async () => {
   const other = openPostgresStore(url, 20, failSweep);
   await Promise.all(Array.from({ length: 15 }, () => other.consume('shared', performance.now())));
   expect(await count('shared')).toMatchObject({ allowed: false });
@@ -78,11 +78,11 @@ it('counts beside an instance with a higher limit, as during a change of the set
   await other.close();
 });
 
-describe('the store in PostgreSQL, whatever the defaults of its database,', () => {
+describe('the store in PostgreSQL', () => {
   const set = (setting: string) =>
     database.execute(sql.raw(`ALTER DATABASE "${new URL(url).pathname.slice(1)}" ${setting}`));
 
-  it('counts for several instances at once under a stricter isolation level', async () => {
+  it('counts for several instances at once although the database defaults to REPEATABLE READ', async () => {
     await set("SET default_transaction_isolation = 'repeatable read'");
     const stores = [1, 2, 3].map(() => openPostgresStore(url, 1000, failSweep));
     const codes: Promise<string>[] = [];
@@ -97,26 +97,26 @@ describe('the store in PostgreSQL, whatever the defaults of its database,', () =
     expect(ends).not.toContain('40001');
   });
 
-  it('replaces read-only connections, as to a standby, until they can write', async () => {
+  it('replaces read-only connections, such as those to a standby, until one can write', async () => {
     await set('SET default_transaction_read_only = on');
-    const moved = openPostgresStore(url, 10, () => {});
+    const store = openPostgresStore(url, 10, () => {});
     await until(() =>
-      moved.consume('moved', performance.now()).then(
+      store.consume('read-only', performance.now()).then(
         () => false,
         (error) => codeOf(error) === '25006',
       ),
     );
     await set('RESET default_transaction_read_only');
-    await until(() => moved.consume('moved', performance.now()).then(Boolean, () => false), 'it counts', 3000);
-    await moved.close();
+    await until(() => store.consume('read-only', performance.now()).then(Boolean, () => false), 'it counts', 3000);
+    await store.close();
   });
 });
 
-it('fails at startup and says what to do if its role lacks a privilege', async () => {
+it('rejects at startup and says what to grant if its role lacks a privilege', async () => {
   const role = `reader_${process.pid}`;
-  await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'few rights'`));
+  await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'password'`));
   const limited = new URL(url);
-  [limited.username, limited.password] = [role, 'few rights'];
+  [limited.username, limited.password] = [role, 'password'];
   const rateLimit = createRateLimit(
     { RATE_LIMIT_PER_SECOND: 10, REDIS_URL: undefined },
     limited.href,

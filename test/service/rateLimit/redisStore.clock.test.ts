@@ -14,7 +14,7 @@ const collectGarbage = runInNewContext('gc') as () => void;
 const MEGABYTE = 1024 * 1024;
 
 describe.skipIf(!hasRedis)('the store in Redis', () => {
-  it('takes little memory in the instance and in Redis with sixty thousand clients, and frees it', async () => {
+  it('uses little memory for 60,000 clients in the instance and in Redis, and frees it in Redis', async () => {
     const server = await startRedis();
     const redis = new Redis(server.url);
     const log = openLog({ LOG_LEVEL: 'silent' });
@@ -29,7 +29,7 @@ describe.skipIf(!hasRedis)('the store in Redis', () => {
     collectGarbage();
     expect(process.memoryUsage().heapUsed - heap).toBeLessThan(50 * MEGABYTE);
     expect((await usedByRedis()) - inRedis).toBeLessThan(50 * MEGABYTE);
-    await until(async () => (await redis.dbsize()) === 0, 'Redis has forgotten them', 30_000);
+    await until(async () => (await redis.dbsize()) === 0, 'Redis has removed all clients', 30_000);
     await limiter.close();
     redis.disconnect();
     await server.kill();

@@ -1,4 +1,4 @@
-/** What both stores promise. */
+/** What the stores in Redis and in PostgreSQL have in common. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -15,8 +15,8 @@ import { count } from './counting.js';
 interface Server {
   url: string;
   open(url: string): LimitStore;
-  /** Logs requests of a client, as another instance would if the clock was this far ahead. */
-  log(client: string, requests: number, secondsAhead: number): Promise<unknown>;
+  /** Inserts requests of a client, as an instance would with a clock that is this far ahead. */
+  insert(client: string, requests: number, secondsAhead: number): Promise<unknown>;
   close(): Promise<unknown>;
 }
 
@@ -27,7 +27,7 @@ async function startServer(kind: string): Promise<Server> {
     return {
       url: server.url,
       open: (url) => openRedisStore(url, 10),
-      log: (name, requests, secondsAhead) =>
+      insert: (name, requests, secondsAhead) =>
         client.rpush(
           `branded-phone-numbers:limit:${name}`,
           ...Array(requests).fill((Date.now() + secondsAhead * 1000) * 1000),
@@ -43,7 +43,7 @@ async function startServer(kind: string): Promise<Server> {
   return {
     url,
     open: (url) => openPostgresStore(url, 10, () => {}),
-    log: (name, requests, secondsAhead) => sql`
+    insert: (name, requests, secondsAhead) => sql`
       INSERT INTO rate_limits
       SELECT ${name}, array_fill(clock_timestamp() + ${secondsAhead} * interval '1 second', ARRAY[${requests}::integer]), 1`,
     close: () => sql.end().then(drop),
@@ -66,7 +66,7 @@ describe.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('the store in
   afterEach(() => void vi.useRealTimers());
 
   it('refuses a client for at most a second after its clock was set back', async () => {
-    await server.log('ahead', 10, 600);
+    await server.insert('ahead', 10, 600);
     const { allowed, remaining, waitMs } = await count(store, 'ahead');
     expect([allowed, remaining]).toEqual([false, 0]);
     expect(waitMs).toBeGreaterThan(900);
@@ -75,8 +75,8 @@ describe.each(hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'])('the store in
     expect(await count(store, 'ahead')).toMatchObject({ allowed: true, remaining: 9 });
   });
 
-  it('includes what an instance of another version has counted', async () => {
-    await server.log('shared', 9, 0);
+  it('includes the requests that an instance of another version has counted', async () => {
+    await server.insert('shared', 9, 0);
     expect(await count(store, 'shared')).toMatchObject({ allowed: true, remaining: 0 });
     expect(await count(store, 'shared')).toMatchObject({ allowed: false });
   });
