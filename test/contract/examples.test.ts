@@ -1,5 +1,5 @@
 /** Every example of the contract matches its schema, and is exactly what the service accepts or returns. */
-import { createReadStream, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
@@ -8,14 +8,15 @@ import request, { type Response } from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { contract, parameters, resolve } from '../../src/contract.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import type { ProblemName } from '../../src/service/problem/problem.js';
 import { createDatabase } from '../support/database.js';
+import { importDemo } from '../support/demo.js';
 import { service as failing, start } from '../support/failingDatabase.js';
-import { type ErrorBody, expectDescribed, pageOf, problemOf } from '../support/response.js';
+import { type ErrorBody, problemOf } from '../support/response.js';
 import { type TestService, useService } from '../support/service.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
+import { walk } from '../support/walk.js';
 
 interface Found {
   pointer: string;
@@ -53,7 +54,7 @@ const service = useService();
 const withLimit = useService({ RATE_LIMIT_PER_SECOND: '10' });
 const withKeys = useService({ AUTH: 'api-key' });
 
-beforeAll(() => importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson'))));
+beforeAll(() => importDemo(service.databaseUrl));
 
 const get = ({ app }: TestService, target: string) => request(app).get(target);
 const exampleOfHeader = (name: string) => String(examplesOf(`#/components/headers/${name}`)[0]?.value);
@@ -146,19 +147,8 @@ it('the example of RateLimit has no remaining requests for a 429, and some for a
   expect(shown('Listed')).toMatch(/^"default";r=[1-9];t=1$/);
 });
 
-/** Counts the numbers that match a query, in pages of 100. */
-async function countOf(query = ''): Promise<number> {
-  let count = 0;
-  for (let cursor: string | null = ''; cursor !== null; ) {
-    const response = await get(service, `${list}?size=100&${query}${cursor && `&nextCursor=${cursor}`}`);
-    expect(response.status).toBe(200);
-    expectDescribed(response);
-    const { items, nextCursor } = pageOf(response);
-    count += items.length;
-    cursor = nextCursor;
-  }
-  return count;
-}
+/** Returns how many numbers match a query. */
+const countOf = async (query = '') => (await walk(service.app, `size=100&${query}`)).flat().length;
 
 /** Fails unless a filter matches more than one page, but at most 90 % of the numbers. */
 async function expectMoreThanAPageButNotAll(query: URLSearchParams): Promise<void> {

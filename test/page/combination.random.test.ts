@@ -1,6 +1,5 @@
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
-import request from 'supertest';
 import { expect, inject, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers } from '../../src/database/schema.js';
@@ -18,9 +17,9 @@ import {
   write,
 } from '../support/numbers.js';
 import { find, type Query, searchOf } from '../support/reference.js';
-import { pageOf } from '../support/response.js';
 import { freshSeed } from '../support/seed.js';
 import { useService } from '../support/service.js';
+import { walk } from '../support/walk.js';
 
 const service = useService();
 
@@ -45,18 +44,8 @@ const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> => {
     .chain((names) => fc.record(Object.fromEntries(names.map((name) => [name, all[name]]))) as fc.Arbitrary<Query>);
 };
 
-async function walk(query: Query, size: number): Promise<BrandedPhoneNumber[]> {
-  const items: BrandedPhoneNumber[] = [];
-  const search = `/v1/brandedPhoneNumbers?${searchOf(query)}&size=${size}`;
-  for (let cursor = ''; ; ) {
-    const response = await request(service.app).get(`${search}${cursor}`);
-    expect(response.status, response.text).toBe(200);
-    const page = pageOf(response);
-    items.push(...page.items);
-    if (page.nextCursor === null) return items;
-    cursor = `&nextCursor=${page.nextCursor}`;
-  }
-}
+const itemsOf = async (query: Query, size: number) =>
+  (await walk(service.app, `${searchOf(query)}&size=${size}`)).flat();
 
 /** Reads all pages without HTTP, in small batches of candidates; returns the phone numbers. */
 async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {
@@ -78,10 +67,7 @@ it('a walk returns the numbers that the reference finds, for random filters and 
   const data = numbers.chain((list) =>
     fc.record({
       list: fc.constant(list),
-      queries: fc.array(fc.tuple(queryOver(list), fc.constantFrom(1, 3, 10, 100)), {
-        minLength: 10,
-        maxLength: 10,
-      }),
+      queries: fc.array(fc.tuple(queryOver(list), fc.constantFrom(1, 3, 10, 100)), { minLength: 10, maxLength: 10 }),
     }),
   );
   await fc.assert(
@@ -90,7 +76,7 @@ it('a walk returns the numbers that the reference finds, for random filters and 
       await write(service.database, list);
       for (const [query, size] of queries) {
         const expected = find(list, query);
-        expect(await walk(query, size)).toEqual(expected);
+        expect(await itemsOf(query, size)).toEqual(expected);
         expect(await walkInSmallBatches(query, size)).toEqual(expected.map(({ phoneNumber }) => phoneNumber));
       }
     }),
@@ -126,7 +112,7 @@ it('a walk returns the numbers that the reference finds, for every pair of filte
     for (const second of values.slice(i)) {
       const query = { ...first, ...second };
       const expected = find(list, query);
-      expect(await walk(query, 100), searchOf(query)).toEqual(expected);
+      expect(await itemsOf(query, 100), searchOf(query)).toEqual(expected);
       const phoneNumbers = expected.map(({ phoneNumber }) => phoneNumber);
       expect(await walkInSmallBatches(query, 5), searchOf(query)).toEqual(phoneNumbers);
     }

@@ -2,9 +2,8 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
+import { importDemo } from '../../support/demo.js';
 import { metricOf, useListeningService } from '../../support/listening.js';
-import { CARRIERS, entryWith, FEATURES, numberWith, write } from '../../support/numbers.js';
 import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
@@ -77,23 +76,12 @@ it('connections that are reset with 300 requests each release all their slots', 
 });
 
 describe('clients that never read', () => {
-  beforeAll(async () => {
-    const database = openDatabase(twoSlots.databaseUrl);
-    const carrierStatuses = CARRIERS.flatMap((carrier) =>
-      FEATURES.map((feature) => entryWith(carrier, feature, 'approved.optIn')),
-    );
-    const phoneNumbers = Array.from({ length: 100 }, (_, i) => `+14155550${100 + i}`);
-    await write(
-      database,
-      phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber, carrierStatuses })),
-    );
-    await closeDatabase(database);
-  });
+  beforeAll(() => importDemo(twoSlots.databaseUrl));
 
   // The responses exceed what the system buffers for a client that does not read.
   it.each([
     ['a page after six files', request(FILE).repeat(6) + request(PAGE)],
-    ['80 pages', request(PAGE).repeat(80)],
+    ['160 pages', request(PAGE).repeat(160)],
   ])('do not keep slots after requesting %s, so that other clients are served', async (_name, requests) => {
     for (let i = 0; i < SLOTS; i++) (await open(twoSlots)).pause().write(requests);
     // Both slots may be occupied until the system's buffers are full.

@@ -1,10 +1,6 @@
-import { createReadStream } from 'node:fs';
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumberPage, Problem } from '../../../generated/types/models/index.js';
-import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
-import { importNumbers } from '../../../src/operator/numbers/import.js';
-import { packageFolder } from '../../../src/packageFolder.js';
+import { importDemo } from '../../support/demo.js';
 import { useListeningService } from '../../support/listening.js';
 import { freePort } from '../../support/port.js';
 import { exchange, problemIn } from '../../support/rawHttp.js';
@@ -15,11 +11,7 @@ const PUBLIC_URL = `http://127.0.0.1:${port}/numbers`;
 const LIST = '/v1/brandedPhoneNumbers';
 const service = useListeningService({ PUBLIC_URL: `${PUBLIC_URL}/` });
 
-beforeAll(async () => {
-  const database = openDatabase(service.databaseUrl);
-  await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
-  await closeDatabase(database);
-});
+beforeAll(() => importDemo(service.databaseUrl));
 
 const linkOf = ({ headers }: Response) => /^<(.+)>; rel="next"$/.exec(headers.get('Link') ?? '')?.[1];
 
@@ -48,12 +40,8 @@ describe('with the path /numbers in PUBLIC_URL', () => {
 
   it('a 404 names paths that begin with /numbers', async () => {
     const detailOf = async (path: string) => ((await (await fetch(`${service.url}${path}`)).json()) as Problem).detail;
-    expect(await detailOf('/nowhere')).toBe(
-      'There is nothing at /numbers/nowhere. The addresses are listed at /numbers/docs.',
-    );
-    expect(await detailOf(LIST.toLowerCase())).toMatch(
-      / \/numbers\/v1\/brandedphonenumbers; .* \/numbers\/v1\/brandedPhone/,
-    );
+    expect(await detailOf('/nowhere')).toMatch(/ nothing at \/numbers\/nowhere\. .* listed at \/numbers\/docs\.$/);
+    expect(await detailOf(LIST.toLowerCase())).toMatch(/ \/numbers\/v1\/brandedphonenumbers; .* \/numbers\/v1\/b/);
     expect(await detailOf(`${LIST}/+12`)).toMatch(/ \/numbers\/v1\/brandedPhoneNumbers\?phoneNumber=%2B12\./);
   });
 
@@ -67,25 +55,15 @@ describe('with the path /numbers in PUBLIC_URL', () => {
   });
 });
 
-describe.skipIf(!hasNginx)('behind an nginx that strips the path', () => {
-  let stop: () => Promise<void>;
-  beforeAll(async () => {
-    stop = await startNginx(port, service.url);
-  });
-  afterAll(() => stop());
-
-  it('the link to the next page works', async () => {
-    const first = await fetch(`${PUBLIC_URL}${LIST}?size=2`);
-    const second = await fetch(new URL(linkOf(first) ?? '', first.url));
-    const both = await fetch(`${PUBLIC_URL}${LIST}?size=4`);
-    const items = async (response: Response) => ((await response.json()) as BrandedPhoneNumberPage).items;
-    expect([...(await items(first)), ...(await items(second))]).toEqual(await items(both));
-  });
-
-  it.each([`${LIST}?size=0`, '/nowhere'])('the type of the problem for %s is the path of its page', async (path) => {
-    const response = await fetch(`${PUBLIC_URL}${path}`);
-    const { type, title } = (await response.json()) as Problem;
-    const page = await fetch(new URL(type, response.url));
-    expect([page.status, await page.text()]).toEqual([200, expect.stringContaining(`<h1>${title}</h1>`)]);
-  });
-});
+it.skipIf(!hasNginx)(
+  'behind an nginx that strips the path, the next page and the page of a problem are found',
+  async () => {
+    const stop = await startNginx(port, service.url);
+    const nextPage = linkOf(await fetch(`${PUBLIC_URL}${LIST}?size=2`)) ?? '';
+    const { type } = (await (await fetch(`${PUBLIC_URL}/nowhere`)).json()) as Problem;
+    const statuses = [];
+    for (const address of [nextPage, type]) statuses.push((await fetch(new URL(address, PUBLIC_URL))).status);
+    await stop();
+    expect(statuses).toEqual([200, 200]);
+  },
+);

@@ -1,0 +1,12 @@
+import { createReadStream } from 'node:fs';
+import { join } from 'node:path';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { importNumbers } from '../../src/operator/numbers/import.js';
+import { packageFolder } from '../../src/packageFolder.js';
+
+/** Imports the demo data into the database at `url`. */
+export async function importDemo(url: string): Promise<void> {
+  const database = openDatabase(url);
+  await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
+  await closeDatabase(database);
+}
