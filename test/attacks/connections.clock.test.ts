@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { connectTo } from '../support/connection.js';
+import { whileLocked } from '../support/connection.js';
 import { metricOf, useListeningService } from '../support/listening.js';
 import { until } from '../support/until.js';
 
@@ -61,17 +61,6 @@ async function openBusy(counts: Record<string, number>): Promise<Socket[]> {
   return opened;
 }
 
-/** Runs `work` while the tables are locked, so that no request can finish. */
-async function whileTablesAreLocked(work: () => Promise<void>): Promise<void> {
-  const sql = connectTo(service.databaseUrl);
-  await sql.begin(async (transaction) => {
-    const tables = await transaction`SELECT format('%I', tablename) AS name FROM pg_tables WHERE schemaname = 'public'`;
-    await transaction.unsafe(`LOCK TABLE ${tables.map(({ name }) => name)}`);
-    await work();
-  });
-  await sql.end();
-}
-
 describe('new clients are served while one address', () => {
   it.each([
     [
@@ -108,28 +97,30 @@ describe('at MAX_CONNECTIONS, a new connection', () => {
     expect([first, second, last, ...rest].map(isOpen)).toEqual([true, false, true, ...rest.map(() => true)]);
   });
 
-  it('is closed itself if every connection has a request and no other address has more connections', async () => {
-    await whileTablesAreLocked(async () => {
+  // While items is locked, no request finishes.
+  it('is closed itself if every connection has a request and no other address has more connections', () =>
+    whileLocked(service.databaseUrl, 'LOCK items', async () => {
       const all = await openBusy({ '127.0.0.66': MAX_CONNECTIONS / 2, '127.0.0.77': MAX_CONNECTIONS / 2 });
       for (const address of ['127.0.0.66', '127.0.0.77', '127.0.0.66']) {
-        const late = await openFrom(address);
-        await until(() => [late, ...all].some((socket) => !isOpen(socket)), 'a connection is closed');
-        expect([isOpen(late), all.filter(isOpen).length]).toEqual([false, MAX_CONNECTIONS]);
+        expect((await openOneMore(address, all)).indexOf(false)).toBe(0);
       }
-    });
-  });
+    }));
 
-  it('closes the longest-running request of another address that has more connections', async () => {
-    await whileTablesAreLocked(async () => {
+  it('closes the one with the longest-running request of an address that has more connections', () =>
+    whileLocked(service.databaseUrl, 'LOCK items', async () => {
       const all = await openBusy({ '127.0.1.1': 1, '127.0.0.66': MAX_CONNECTIONS - 1 });
-      const late = await openFrom('127.0.1.1');
-      await until(() => [late, ...all].some((socket) => !isOpen(socket)), 'a connection is closed');
-      expect([late, ...all].map(isOpen).indexOf(false)).toBe(2);
-      expect(all.filter(isOpen)).toHaveLength(MAX_CONNECTIONS - 1);
-    });
-  });
+      expect((await openOneMore('127.0.1.1', all)).indexOf(false)).toBe(2);
+    }));
 
-  it('keeps their number at MAX_CONNECTIONS', async () => {
+  /** Opens a connection; returns which connections are open once one is closed: the new one, then `all`. */
+  async function openOneMore(address: string, all: Socket[]): Promise<boolean[]> {
+    const sockets = [await openFrom(address), ...all];
+    await until(() => !sockets.every(isOpen), 'a connection is closed');
+    expect(sockets.filter(isOpen)).toHaveLength(MAX_CONNECTIONS);
+    return sockets.map(isOpen);
+  }
+
+  it('keeps the number of connections at MAX_CONNECTIONS', async () => {
     await times(3 * MAX_CONNECTIONS, (i) => openFrom(`127.0.2.${(i % 200) + 1}`));
     await until(() => sockets.filter(isOpen).length <= MAX_CONNECTIONS, 'the excess connections are closed');
     expect(sockets.filter(isOpen).length).toBe(MAX_CONNECTIONS);

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { connectTo } from '../support/connection.js';
+import { connectTo, whileLocked } from '../support/connection.js';
 import {
   ask,
   askTogether,
@@ -21,18 +21,17 @@ import { openToxicProxy } from '../support/toxicProxy.js';
 useFailingDatabase();
 
 describe('a database', () => {
-  it('causes 503s in time while a table is locked, and gets no extra connections', async () => {
+  it('causes 503s in time while a table is locked, and the service opens no extra connections', async () => {
     await start(databaseUrl);
     await askTogether(20);
-    const holder = connectTo(databaseUrl);
-    await holder`BEGIN`;
-    await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
-    for (let i = 0; i < 3; i++) for (const response of await askTogether(20)) expectUnavailable(response);
-    const [connections] = await holder`
-      SELECT count(*)::int AS count FROM pg_stat_activity
-      WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
-    await holder`ROLLBACK`;
-    await holder.end();
+    const sql = connectTo(databaseUrl);
+    const [connections] = await whileLocked(databaseUrl, 'LOCK items', async () => {
+      for (let i = 0; i < 3; i++) for (const response of await askTogether(20)) expectUnavailable(response);
+      return sql`
+        SELECT count(*)::int AS count FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name LIKE 'branded-phone-numbers %'`;
+    });
+    await sql.end();
     expect(connections?.count).toBeLessThanOrEqual(21);
     await recovery();
   });

@@ -5,7 +5,7 @@ import { Agent, get } from 'node:http';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { connectTo } from '../support/connection.js';
+import { connectTo, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { startInstance } from '../support/instanceProcesses.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
@@ -16,10 +16,7 @@ const database = useDatabase();
 let child: ChildProcess;
 afterEach(() => void child.kill('SIGKILL'));
 
-interface Outcome {
-  status: number | undefined;
-  closes: boolean;
-}
+type Outcome = { status: number | undefined; closes: boolean };
 
 async function serve(environment: Record<string, string> = {}): Promise<string> {
   const instance = await startInstance({ DATABASE_URL: database.url, RATE_LIMIT_PER_SECOND: '0', ...environment });
@@ -71,20 +68,20 @@ describe('SIGTERM', () => {
   it('lets a running request finish', async () => {
     const url = await serve({ DRAIN_SECONDS: '0' });
     expect((await send(`${url}${PATH}`)).status).toBe(200);
-    const [holder, sql] = [connectTo(database.url), connectTo(database.url)];
-    await holder`BEGIN`;
-    await holder`LOCK items IN ACCESS EXCLUSIVE MODE`;
-    const running = send(`${url}${PATH}`);
+    const sql = connectTo(database.url);
     const waits = () =>
       sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
-    await until(async () => (await waits()).length > 0, 'the request waits for the lock');
-    child.kill('SIGTERM');
-    // PostgreSQL cancels a statement after a second.
-    await sleep(500);
-    expect(child.exitCode).toBe(null);
-    await holder`ROLLBACK`;
-    await Promise.all([holder.end(), sql.end()]);
-    expect((await running).status).toBe(200);
+    const [running] = await whileLocked(database.url, 'LOCK items', async () => {
+      const running = send(`${url}${PATH}`);
+      await until(async () => (await waits()).length > 0, 'the request waits for the lock');
+      child.kill('SIGTERM');
+      // PostgreSQL cancels a statement after a second.
+      await sleep(500);
+      expect(child.exitCode).toBe(null);
+      return [running];
+    });
+    await sql.end();
+    expect((await running)?.status).toBe(200);
     // It does not wait until the idle connection of the client times out, after 5.5 s.
     await expectExit(4500);
   });

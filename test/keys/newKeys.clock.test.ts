@@ -5,6 +5,7 @@ import { expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { prepareFindKeys } from '../../src/keys/identify.js';
 import { createApiKey } from '../../src/keys/keys.js';
+import { whileLocked } from '../support/connection.js';
 import { useCountedServices } from '../support/countedService.js';
 import { listenOn } from '../support/listening.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
@@ -67,7 +68,7 @@ it.each([
   const key = await newKey();
   const statuses: number[] = [];
   for (let i = 0; i < 5; i++) statuses.push((await get('192.0.2.2').set('Authorization', key)).status);
-  // A valid key also reads a page for each request.
+  // With a valid key, each request also reads a page.
   expect([statuses, reader.reads]).toEqual([Array(5).fill(status), reads]);
 });
 
@@ -115,8 +116,7 @@ it('does not wait for a lock on a key, and records its use after the lock is rel
   const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
   const lookUps = openDatabase(services.databaseUrl, { connections: 1 });
   const find = prepareFindKeys(lookUps);
-  await sql.begin(async (holder) => {
-    await holder`SELECT FROM api_keys FOR UPDATE`;
+  await whileLocked(services.databaseUrl, 'SELECT FROM api_keys FOR UPDATE', async () => {
     for (let i = 0; i < 5; i++) expect((await find([key?.hash])).size).toBe(1);
   });
   await until(async () => {

@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../../src/service/server.js';
-import { connectTo } from '../../support/connection.js';
+import { whileLocked } from '../../support/connection.js';
 import { listenOn } from '../../support/listening.js';
 import { expectDescribed } from '../../support/response.js';
 import { useService } from '../../support/service.js';
@@ -37,12 +37,9 @@ function newClient() {
 describe('a 503', () => {
   const busy = useService({ RATE_LIMIT_PER_SECOND: '10', MAX_REQUESTS_IN_FLIGHT: '1' });
   it('counts towards the limit and has Retry-After if the service is overloaded', async () => {
-    const holder = connectTo(busy.databaseUrl);
-    const responses = await holder.begin(async (held) => {
-      await held`LOCK items IN ACCESS EXCLUSIVE MODE`;
-      return Promise.all(Array.from({ length: 8 }, () => request(busy.app).get(PATH)));
-    });
-    await holder.end();
+    const responses = await whileLocked(busy.databaseUrl, 'LOCK items', () =>
+      Promise.all(Array.from({ length: 8 }, () => request(busy.app).get(PATH))),
+    );
     const rejected = responses.filter(({ body }) => body.detail.startsWith('Too many requests'));
     expect(rejected.length).toBeGreaterThan(0);
     for (const response of rejected) {
