@@ -5,16 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, it, type TestContext } from 'vitest';
-import { migrateDatabase } from '../../src/database/migrations.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
-import { migrationsFolder } from '../../src/packageFolder.js';
-import { type LimitStore, RateLimiter } from '../../src/service/rateLimit/limiter.js';
-import { openPostgresStore } from '../../src/service/rateLimit/postgresStore.js';
-import { openRedisStore } from '../../src/service/rateLimit/redisStore.js';
+import { RateLimiter } from '../../src/service/rateLimit/limiter.js';
+import { startStoreServer } from '../service/rateLimit/storeServer.js';
 import { mostInASecond } from '../support/mostInASecond.js';
-import { startPostgres } from '../support/postgresServer.js';
-import { hasRedis, startRedis } from '../support/redis.js';
+import { hasRedis } from '../support/redis.js';
 
 const LIMIT = 10;
 /** libfaketime of Debian, and libc, because the allocator of Redis reads the time before libfaketime is ready. */
@@ -25,7 +21,7 @@ const isRunnable = hasRedis && faketime !== undefined && libc !== undefined;
 if (!isRunnable && process.env.SKIP_NOTHING) throw new Error('faketime is not installed');
 
 /** Starts a server with a clock that `jump` sets forward by an hour, and with a steady monotonic clock. */
-async function startWithClock<T>(start: () => Promise<T>, onTestFinished: TestContext['onTestFinished']) {
+async function startWithClock(kind: string, onTestFinished: TestContext['onTestFinished']) {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clock-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const file = join(folder, 'offset');
@@ -39,29 +35,17 @@ async function startWithClock<T>(start: () => Promise<T>, onTestFinished: TestCo
   };
   Object.assign(process.env, environment);
   try {
-    return { server: await start(), jump: () => writeFileSync(file, '+3600\n') };
+    return { server: await startStoreServer(kind, LIMIT, onTestFinished), jump: () => writeFileSync(file, '+3600\n') };
   } finally {
     for (const name of Object.keys(environment)) delete process.env[name];
   }
 }
 
-async function openStores(kind: string, onTestFinished: TestContext['onTestFinished']) {
-  if (kind === 'Redis') {
-    const { server, jump } = await startWithClock(() => startRedis(), onTestFinished);
-    onTestFinished(() => server.kill());
-    return { jump, open: (): LimitStore => openRedisStore(server.url, LIMIT) };
-  }
-  const { server, jump } = await startWithClock(() => startPostgres(), onTestFinished);
-  onTestFinished(() => server.remove());
-  await migrateDatabase(server.url, migrationsFolder);
-  return { jump, open: (): LimitStore => openPostgresStore(server.url, LIMIT, () => {}) };
-}
-
 describe.skipIf(!isRunnable).each(['PostgreSQL', 'Redis'])('when the clock of %s jumps, the rate limit', (kind) => {
   it('is enforced, and blocks no client for longer than a second', async ({ expect, onTestFinished }) => {
-    const { jump, open } = await openStores(kind, onTestFinished);
+    const { server, jump } = await startWithClock(kind, onTestFinished);
     const limiters = [1, 2].map(
-      () => new RateLimiter(open(), LIMIT, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1)),
+      () => new RateLimiter(server.open(server.port), LIMIT, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1)),
     );
     for (const limiter of limiters) {
       onTestFinished(() => limiter.close());
