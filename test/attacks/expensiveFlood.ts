@@ -1,6 +1,6 @@
 /**
  * Clients that send expensive requests in a row, each on one connection and from one address. Prints the number of
- * responses by status, as JSON. It is a process, so that it does not delay the measurements of the test:
+ * responses by status, as JSON. Runs as a separate process, so that it does not delay the measurements of the test:
  * `expensiveFlood.ts URL CLIENTS SECONDS`.
  */
 import { Agent, get } from 'node:http';

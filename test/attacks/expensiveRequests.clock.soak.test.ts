@@ -1,4 +1,4 @@
-/** Clients that cost an instance as much as they can: it serves other clients, within the manifest's memory limit. */
+/** Clients that send expensive requests: an instance still serves other clients, within the manifest's memory limit. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -29,10 +29,7 @@ const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memo
 /** Whether no other program uses the cores, which the flood, the instance and its database share. */
 const isMachineIdle = (loadavg()[0] ?? 0) <= cpus().length;
 
-interface Span {
-  sent: number;
-  came: number;
-}
+type Span = Pick<Outcome, 'sent' | 'came'>;
 
 let instance: Instance;
 const database = useDatabase();

@@ -5,28 +5,23 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, expect, it } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { createDatabase } from '../support/database.js';
 import { until } from '../support/until.js';
 
-const cleanups: (() => unknown)[] = [];
-afterAll(async () => {
-  for (const cleanup of cleanups.reverse()) await cleanup();
-});
-
 it.skipIf(process.platform !== 'linux')(
-  'a service serves other clients while one address has more idle connections than the service may open files',
+  'a service limited to 200 open files serves other clients while one address has 250 idle connections',
   async () => {
     const { url: DATABASE_URL, drop } = await createDatabase();
-    cleanups.push(drop);
+    onTestFinished(drop);
     const main = join(packageFolder, 'dist/src/main.js');
     const child = spawn('bash', ['-c', 'ulimit -n 200; exec "$@"', '-', process.execPath, main, 'serve'], {
       env: { PATH: process.env.PATH ?? '', DATABASE_URL, PORT: '0', RATE_LIMIT_PER_SECOND: '0' },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const exited = once(child, 'exit');
-    cleanups.push(() => child.kill('SIGKILL') && exited);
+    onTestFinished(async () => void (child.kill('SIGKILL') && (await exited)));
     const messages: string[] = [];
     createInterface(child.stdout).on('line', (line) => messages.push(JSON.parse(line).msg));
     const portOf = (message = '') => Number(/^listening on http:\/\/127\.0\.0\.1:(\d+)/.exec(message)?.[1]);
@@ -43,7 +38,7 @@ it.skipIf(process.platform !== 'linux')(
 
     const open = (localAddress: string): Socket => {
       const socket = connect({ host: '127.0.0.1', port, localAddress }).on('error', () => {});
-      cleanups.push(() => socket.destroy());
+      onTestFinished(() => void socket.destroy());
       return socket;
     };
     const send = async (i: number) => {

@@ -74,7 +74,7 @@ const header = fc.oneof(
   withSecret(['X-Forwarded-For: ', 'X-Forwarded-For: fe80::1%', 'Forwarded: for=', 'User-Agent: ']),
   withSecret(['Host: ', 'If-None-Match: ', 'Content-Type: a/', 'Expect: ', 'Origin: http://']),
   withSecret(
-    ['', 'tel:', 'call-', '+', 'a b '].map((before) => `X-Request-Id: ${before}`),
+    ['', 'tel:', 'call-', '+', 'a b '].map((text) => `X-Request-Id: ${text}`),
     fc.oneof(phoneNumber, key),
   ),
 );

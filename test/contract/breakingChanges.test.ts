@@ -42,11 +42,7 @@ describe('breakingChanges reports that', () => {
       (d) => delete d.components.responses.RateLimitExceeded.headers['Retry-After'],
       '→ 429: the header Retry-After is gone',
     ],
-    [
-      'a member became optional',
-      (d) => schema(d, 'BrandedPhoneNumberPage').required.pop(),
-      'Cursor: it may now be absent',
-    ],
+    ['a member became optional', (d) => schema(d, 'BrandedPhoneNumberPage').required.pop(), 'it may now be absent'],
     [
       'a member became nullable',
       (d) => (properties(d, 'BusinessProfile').businessName.type = ['string', 'null']),
@@ -58,11 +54,7 @@ describe('breakingChanges reports that', () => {
       'brandingNameShort: its maxLength was 15, now 20',
     ],
     ['a key became required', (d) => d.security.shift(), 'no longer accepts authentication with nothing'],
-    [
-      'a problem type was removed',
-      (d) => delete d['x-problems']['invalid-cursor'],
-      'problem invalid-cursor: the problem',
-    ],
+    ['a problem type was removed', (d) => delete d['x-problems']['invalid-cursor'], 'invalid-cursor: the problem'],
     [
       'a keyword was added that the check does not know',
       (d) => (schema(d, 'BusinessProfile').not = { required: ['id'] }),

@@ -61,10 +61,7 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       return { proxy, read, readTogether };
     }
 
-    it('keeps its connection if the response is late, but within the time limit', async ({
-      expect,
-      onTestFinished,
-    }) => {
+    it('keeps its connection if the response is late but in time', async ({ expect, onTestFinished }) => {
       const { proxy, readTogether } = await openReader(onTestFinished);
       const before = new Set(await readTogether(10, 0.3));
       proxy.behave('slow', 600);
@@ -90,9 +87,7 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       expect(performance.now() - begin).toBeLessThan(1000);
     });
 
-    it('succeeds if its connection was cut silently, even while other connections respond', async ({
-      onTestFinished,
-    }) => {
+    it('succeeds although its connection was cut silently during other reads', async ({ onTestFinished }) => {
       const { proxy, read, readTogether } = await openReader(onTestFinished);
       await readTogether(3, 0.1);
       proxy.forgetConnections();

@@ -70,12 +70,8 @@ describe.each(Object.entries(STATISTICS))('with %s', (statistics, apply) => {
       for (const { kind, request } of requests) {
         for (const after of ['', DEEP]) {
           const size = request.size ?? 25;
-          const { buffers, statements } = await explain({
-            filter: filterOf(request),
-            visibleProfiles: null,
-            after,
-            size,
-          });
+          const filter = filterOf(request);
+          const { buffers, statements } = await explain({ filter, visibleProfiles: null, after, size });
           const page = `${after ? 'deep' : 'first'} page of ${JSON.stringify(request)}`;
           const maxBuffers = MAX_BUFFERS[kind] * (size > 25 ? 2 : 1);
           if (buffers > maxBuffers) excesses.push(`${page}: ${buffers} buffers`);

@@ -23,8 +23,8 @@ export async function addCarriers(sql: Sql, count: number): Promise<void> {
 }
 
 /**
- * Fills the empty tables that the list reads with `count` numbers, without triggers, which would take minutes. The
- * planner's statistics are those of the first hundredth of the rows.
+ * Fills the empty tables that the list reads with `count` numbers, without triggers, because they would take minutes.
+ * The planner's statistics are those of the first hundredth of the rows.
  * @returns the ids of the profile with the most numbers and of a rare one
  */
 export async function fillSkewed(sql: Sql, count: number): Promise<Profiles> {

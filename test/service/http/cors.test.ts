@@ -31,24 +31,25 @@ describe('with CORS_ORIGINS', () => {
     },
   );
 
-  it('accepts a preflight from a listed origin, and does not count it towards the rate limit', async () => {
-    for (let i = 0; i < 12; i++) {
-      const response = await preflight(ORIGIN);
-      expect(response.status).toBe(204);
-      expect(corsHeaders(response)).toMatchObject({
-        'access-control-allow-origin': ORIGIN,
-        'access-control-allow-methods': 'GET,HEAD',
-        'access-control-allow-headers': 'authorization',
-      });
-    }
-  });
+  it.each([
+    ['several headers', 'authorization,baggage,traceparent,x-requested-with'],
+    ['a long header', `x-${'a'.repeat(2000)}`],
+  ])(
+    'accepts a preflight from a listed origin with %s, and does not count it towards the rate limit',
+    async (_name, headers) => {
+      for (let i = 0; i < 12; i++) {
+        const response = await preflight(ORIGIN, headers);
+        expect([response.status, response.get('Vary')]).toEqual([204, 'Origin, Access-Control-Request-Headers']);
+        expect(corsHeaders(response)).toMatchObject({
+          'access-control-allow-origin': ORIGIN,
+          'access-control-allow-methods': 'GET,HEAD',
+          'access-control-allow-headers': headers,
+        });
+      }
+    },
+  );
 
-  it('lets a page of a listed origin send any headers whose names fit the header buffer of proxies', async () => {
-    for (const headers of ['authorization,baggage,traceparent,x-requested-with', `x-${'a'.repeat(2000)}`]) {
-      const response = await preflight(ORIGIN, headers);
-      expect([response.status, corsHeaders(response)['access-control-allow-headers']]).toEqual([204, headers]);
-      expect(response.get('Vary')).toBe('Origin, Access-Control-Request-Headers');
-    }
+  it('rejects a preflight with headers that exceed the header buffer of proxies', async () => {
     expect((await preflight(ORIGIN, `x-${'a'.repeat(3000)}`)).status).toBe(405);
   });
 

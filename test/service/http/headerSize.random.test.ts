@@ -121,11 +121,9 @@ describe.skipIf(!hasNginx)('nginx with default settings', () => {
     for (const extra of [0, 1, 800, 1200, 1600]) {
       statuses.push((await send(`${url}${queryWith(bytes + extra)}`, 'GET', longest)).statusCode);
     }
-    const preflight = {
-      'Access-Control-Request-Method': 'GET',
-      'Access-Control-Request-Headers': `x-${'x'.repeat(2398)}`,
-    };
-    statuses.push((await send(url, 'OPTIONS', { ...longest, ...preflight })).statusCode);
+    const names = { 'Access-Control-Request-Headers': `x-${'x'.repeat(2398)}` };
+    const preflight = { ...longest, ...names, 'Access-Control-Request-Method': 'GET' };
+    statuses.push((await send(url, 'OPTIONS', preflight)).statusCode);
     await stop();
     expect(statuses).toEqual([200, 200, 200, 200, 200, 204]);
   });

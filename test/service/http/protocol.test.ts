@@ -14,7 +14,7 @@ describe('a request that violates HTTP gets a problem', () => {
     ['with two Hosts', [GET, 'Host: localhost', 'Host: localhost'], 400, /2 Host headers/],
     ['with two different Hosts', [GET, 'Host: localhost', 'hOST: other'], 400, /2 Host headers/],
     [
-      'with two Authorization headers',
+      'with two credentials',
       [GET, 'Host: localhost', 'Authorization: a', 'authorization: b'],
       400,
       /2 Authorization headers/,
@@ -24,12 +24,7 @@ describe('a request that violates HTTP gets a problem', () => {
     ['with 20,000 headers', [GET, 'Host: localhost', ...Array(20_000).fill('a:')], 431, /at most 100/],
     ['with a header of 200 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(200_000)}`], 431, /too long/],
     ['that is not HTTP', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
-    [
-      'with the method CONNECT',
-      ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'],
-      405,
-      /CONNECT is not supported/,
-    ],
+    ['to CONNECT', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /CONNECT is not supported/],
   ];
   it.each(rows)('%s', async (_name, head, status, detail) => {
     const response = await exchange(local.url, head);
@@ -42,26 +37,26 @@ describe('a request that violates HTTP gets a problem', () => {
   });
 });
 
-describe('a request that conforms to HTTP is served', () => {
+describe('a request that conforms to HTTP', () => {
   it.each([
     ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`], 200],
     ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
     ['with an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
     ['with an absolute URL as its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
-  ] as const)('%s', async (_name, head, status) => {
+  ] as const)('is served %s', async (_name, head, status) => {
     const response = await exchange(local.url, [...head]);
     expect(response.status).toBe(status);
     expect(response.body).toContain('"items":[]');
   });
 
   // Proxies append the client's address as the last header.
-  it('with 100 headers, even the last of which is read', async () => {
+  it('is served with 100 headers, even the last of which is read', async () => {
     const head = [GET, 'Host: localhost', ...junk(97), 'X-Request-Id: the-last'];
     const { status, headers } = await exchange(local.url, head);
     expect([status, headers['x-request-id']]).toEqual([200, 'the-last']);
   });
 
-  it('with any unreserved characters of its path percent-encoded', async () => {
+  it('is served with any unreserved characters of its path percent-encoded', async () => {
     const encoded = fc
       .array(fc.boolean(), { minLength: PATH.length, maxLength: PATH.length })
       .map((isEncoded) =>
@@ -75,7 +70,7 @@ describe('a request that conforms to HTTP is served', () => {
     );
   });
 
-  it('without decoding a slash in its path or a percent sign in its query', async () => {
+  it('keeps an encoded slash in its path and the encoding of its query', async () => {
     expect((await fetch(`${local.url}/v1%2FbrandedPhoneNumbers`)).status).toBe(404);
     expect((await fetch(`${local.url}${PATH}?carrier=100%25`)).status).toBe(200);
   });

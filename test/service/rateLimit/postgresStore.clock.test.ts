@@ -15,13 +15,11 @@ import { count as countIn } from './counting.js';
 
 let store: LimitStore;
 let database: Database;
-let url: string;
-const created = useDatabase();
+const postgres = useDatabase();
 
 beforeAll(async () => {
-  url = created.url;
-  database = openDatabase(url);
-  store = openPostgresStore(url, 10, failSweep);
+  database = openDatabase(postgres.url);
+  store = openPostgresStore(postgres.url, 10, failSweep);
   // The first count reads the database's clock.
   await count('first');
 });
@@ -37,54 +35,54 @@ const failSweep = (reason: Error) => {
 const count = (client: string, counting = store) => countIn(counting, client);
 const isAllowed = async (client: string) => (await count(client)).allowed;
 
-it('counts simultaneous requests of many clients in one statement', async () => {
-  const busy = Array.from({ length: 15 }, () => isAllowed('together:busy'));
-  const quiet = Array.from({ length: 30 }, (_, i) => isAllowed(`together:${i}`));
-  expect(await Promise.all(quiet)).toEqual(Array(30).fill(true));
-  expect((await Promise.all(busy)).filter(Boolean)).toHaveLength(10);
-  const [found] = await database
-    .select({ clients: sql<number>`count(*)::integer`, statements: sql<number>`count(DISTINCT xmin::text)::integer` })
-    .from(rateLimits)
-    .where(like(rateLimits.client, 'together:%'));
-  expect(found).toEqual({ clients: 31, statements: 1 });
-});
-
-it('never deadlocks with an instance that counts the same clients in the opposite order', async () => {
-  const other = openPostgresStore(url, 10, failSweep);
-  await until(() => other.consume('first', performance.now()).then(Boolean, () => false));
-  const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
-  const counts: Promise<unknown>[] = [];
-  for (let round = 0; round < 5; round++) {
-    counts.push(...clients.map((client) => count(client)));
-    counts.push(...[...clients].reverse().map((client) => count(client, other)));
-    await sleep(1);
-  }
-  const ends = await Promise.allSettled(counts);
-  await other.close();
-  expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
-});
-
-it('returns the remaining requests for each of several simultaneous ones', async () => {
-  const decisions = await Promise.all(Array.from({ length: 12 }, () => count('in order')));
-  expect(decisions.map(({ remaining }) => remaining)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]);
-  expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
-});
-
-it('shares its counts with an instance that has a higher limit, as while the setting is changed', async () => {
-  const other = openPostgresStore(url, 20, failSweep);
-  await Promise.all(Array.from({ length: 15 }, () => other.consume('shared', performance.now())));
-  expect(await count('shared')).toMatchObject({ allowed: false });
-  expect(await other.consume('shared', performance.now())).toMatchObject({ remainingPoints: 4 });
-  await other.close();
-});
-
 describe('the store in PostgreSQL', () => {
+  it('counts simultaneous requests of many clients in one statement', async () => {
+    const busy = Array.from({ length: 15 }, () => isAllowed('together:busy'));
+    const quiet = Array.from({ length: 30 }, (_, i) => isAllowed(`together:${i}`));
+    expect(await Promise.all(quiet)).toEqual(Array(30).fill(true));
+    expect((await Promise.all(busy)).filter(Boolean)).toHaveLength(10);
+    const [found] = await database
+      .select({ clients: sql<number>`count(*)::integer`, statements: sql<number>`count(DISTINCT xmin::text)::integer` })
+      .from(rateLimits)
+      .where(like(rateLimits.client, 'together:%'));
+    expect(found).toEqual({ clients: 31, statements: 1 });
+  });
+
+  it('never deadlocks with an instance that counts the same clients in the opposite order', async () => {
+    const other = openPostgresStore(postgres.url, 10, failSweep);
+    await until(() => other.consume('first', performance.now()).then(Boolean, () => false));
+    const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
+    const counts: Promise<unknown>[] = [];
+    for (let round = 0; round < 5; round++) {
+      counts.push(...clients.map((client) => count(client)));
+      counts.push(...[...clients].reverse().map((client) => count(client, other)));
+      await sleep(1);
+    }
+    const ends = await Promise.allSettled(counts);
+    await other.close();
+    expect(ends.filter(({ status }) => status === 'rejected')).toEqual([]);
+  });
+
+  it('returns the remaining requests for each of several simultaneous ones', async () => {
+    const decisions = await Promise.all(Array.from({ length: 12 }, () => count('in order')));
+    expect(decisions.map(({ remaining }) => remaining)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]);
+    expect(decisions.map(({ allowed }) => allowed)).toEqual([...Array(10).fill(true), false, false]);
+  });
+
+  it('shares its counts with an instance that has a higher limit, as while the setting is changed', async () => {
+    const other = openPostgresStore(postgres.url, 20, failSweep);
+    await Promise.all(Array.from({ length: 15 }, () => other.consume('shared', performance.now())));
+    expect(await count('shared')).toMatchObject({ allowed: false });
+    expect(await other.consume('shared', performance.now())).toMatchObject({ remainingPoints: 4 });
+    await other.close();
+  });
+
   const set = (setting: string) =>
-    database.execute(sql.raw(`ALTER DATABASE "${new URL(url).pathname.slice(1)}" ${setting}`));
+    database.execute(sql.raw(`ALTER DATABASE "${new URL(postgres.url).pathname.slice(1)}" ${setting}`));
 
   it('counts for several instances at once although the database defaults to REPEATABLE READ', async () => {
     await set("SET default_transaction_isolation = 'repeatable read'");
-    const stores = [1, 2, 3].map(() => openPostgresStore(url, 1000, failSweep));
+    const stores = [1, 2, 3].map(() => openPostgresStore(postgres.url, 1000, failSweep));
     const codes: Promise<string>[] = [];
     for (let round = 0; round < 60; round++) {
       codes.push(...stores.map((store) => store.consume('isolated', performance.now()).then(() => 'counted', codeOf)));
@@ -99,7 +97,7 @@ describe('the store in PostgreSQL', () => {
 
   it('replaces read-only connections, such as those to a standby, until one can write', async () => {
     await set('SET default_transaction_read_only = on');
-    const store = openPostgresStore(url, 10, () => {});
+    const store = openPostgresStore(postgres.url, 10, () => {});
     await until(() =>
       store.consume('read-only', performance.now()).then(
         () => false,
@@ -110,22 +108,22 @@ describe('the store in PostgreSQL', () => {
     await until(() => store.consume('read-only', performance.now()).then(Boolean, () => false), 'it counts', 3000);
     await store.close();
   });
-});
 
-it('rejects at startup and says what to grant if its role lacks a privilege', async () => {
-  const role = `reader_${process.pid}`;
-  await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'password'`));
-  const limited = new URL(url);
-  [limited.username, limited.password] = [role, 'password'];
-  const rateLimit = createRateLimit(
-    { RATE_LIMIT_PER_SECOND: 10, REDIS_URL: undefined },
-    limited.href,
-    openLog({ LOG_LEVEL: 'silent' }),
-    createMetrics(1),
-  );
-  await expect(rateLimit.warmUp()).rejects.toThrow(
-    "DATABASE_URL: the rate limit can't be counted: permission denied for table rate_limits; grant its role what",
-  );
-  await rateLimit.close();
-  await database.execute(sql.raw(`DROP ROLE ${role}`));
+  it('does not start if its role lacks a privilege, and says what to grant', async () => {
+    const role = `reader_${process.pid}`;
+    await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'password'`));
+    const limited = new URL(postgres.url);
+    [limited.username, limited.password] = [role, 'password'];
+    const rateLimit = createRateLimit(
+      { RATE_LIMIT_PER_SECOND: 10, REDIS_URL: undefined },
+      limited.href,
+      openLog({ LOG_LEVEL: 'silent' }),
+      createMetrics(1),
+    );
+    await expect(rateLimit.warmUp()).rejects.toThrow(
+      "DATABASE_URL: the rate limit can't be counted: permission denied for table rate_limits; grant its role what",
+    );
+    await rateLimit.close();
+    await database.execute(sql.raw(`DROP ROLE ${role}`));
+  });
 });

@@ -43,6 +43,9 @@ async function withClient<T>(url: string, use: (client: Redis) => Promise<T>): P
   }
 }
 
+const call = (url: string, command: string, ...parameters: string[]) =>
+  withClient(url, (client) => client.call(command, ...parameters));
+
 const urlOf = ({ port }: TestRedis, credentials = '', path = '') => `redis://${credentials}127.0.0.1:${port}${path}`;
 
 /** Opens a rate limit as the service does; `reasons` are the failures that it logs. */
@@ -70,7 +73,7 @@ describe.skipIf(!hasRedis)('the service does not start, and says what to do,', (
   it.each<[string, string[], string, string, RegExp]>([
     ['no password', ['--requirepass', 'right'], '', '', /: NOAUTH .*; set the user and the password/],
     ['a database that does not exist', [], '', '/99', /: ERR DB index is out of range; leave out the number/],
-  ])('if Redis rejects it because of %s', async (_name, options, credentials, path, message) => {
+  ])('if REDIS_URL has %s', async (_name, options, credentials, path, message) => {
     const redis = await start(...options);
     await expect(open(urlOf(redis, credentials, path)).rateLimit.warmUp()).rejects.toThrow(message);
   });
@@ -82,24 +85,18 @@ describe.skipIf(!hasRedis)('the service does not start, and says what to do,', (
     ['the keys of the limit', ['~other:*', '+@all'], /: NOPERM .*; grant its user what/],
   ])('if its user lacks a privilege for %s', async (_name, rights, message) => {
     const redis = await start();
-    await withClient(redis.url, (client) => client.call('ACL', 'SETUSER', 'limited', 'on', '>secret', ...rights));
+    await call(redis.url, 'ACL', 'SETUSER', 'limited', 'on', '>secret', ...rights);
     await expect(open(urlOf(redis, 'limited:secret@')).rateLimit.warmUp()).rejects.toThrow(message);
   });
 
-  it('if the scheme of REDIS_URL is that of another kind of server', async () => {
+  it('if the scheme of REDIS_URL does not match the server', async () => {
     const { port } = await start();
     const sentinel = await startSentinel(port, 1, 'requirepass watch');
     closing.push(() => sentinel.kill());
     const wrong: [string, RegExp][] = [
       [`redis://:watch@127.0.0.1:${sentinel.port}`, /'eval'; .*for sentinels use redis\+sentinel:\/\/host,host\/name$/],
-      [
-        `redis+sentinel://127.0.0.1:${sentinel.port}/main`,
-        /NOAUTH .*; set sentinelUsername and sentinelPassword in the URL$/,
-      ],
-      [
-        `redis+sentinel://127.0.0.1:${sentinel.port}/other?sentinelPassword=watch`,
-        /No such master.*; end the URL with/,
-      ],
+      [`redis+sentinel://127.0.0.1:${sentinel.port}/main`, /NOAUTH .*; set sentinelUsername and sentinelPassword/],
+      [`redis+sentinel://127.0.0.1:${sentinel.port}/other?sentinelPassword=watch`, /No such master.*; end the URL /],
       [`redis+sentinel://127.0.0.1:${port}/main`, /'sentinel'; it is not a sentinel; use redis:\/\/host$/],
       [`redis://127.0.0.1:${port},127.0.0.1:${port}`, /cluster support disabled; name one host/],
     ];
@@ -171,7 +168,7 @@ describe.skipIf(!hasRedis)('the service does not start, and says what to do,', (
   }
 });
 
-describe.skipIf(!hasRedis)('the service starts, logs the reason and shares the limit', () => {
+describe.skipIf(!hasRedis)('the service starts, logs the reason, and shares the limit', () => {
   it('once a cluster has all slots, although REDIS_URL names one node', async () => {
     const busPorts = [await freePort(), await freePort()];
     const startNode = (i: 0 | 1) =>
@@ -184,11 +181,9 @@ describe.skipIf(!hasRedis)('the service starts, logs the reason and shares the l
     await rateLimit.warmUp();
     expect(await isShared()).toBe(false);
     expect(reasons[0]).toMatch(/^CLUSTERDOWN/);
-    await withClient(nodes[0].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '8191'));
-    await withClient(nodes[1].url, (client) => client.call('CLUSTER', 'ADDSLOTSRANGE', '8192', '16383'));
-    await withClient(nodes[1].url, (client) =>
-      client.call('CLUSTER', 'MEET', '127.0.0.1', String(nodes[0].port), String(busPorts[0])),
-    );
+    await call(nodes[0].url, 'CLUSTER', 'ADDSLOTSRANGE', '0', '8191');
+    await call(nodes[1].url, 'CLUSTER', 'ADDSLOTSRANGE', '8192', '16383');
+    await call(nodes[1].url, 'CLUSTER', 'MEET', '127.0.0.1', String(nodes[0].port), String(busPorts[0]));
     const areShared = () => Promise.all(Array.from({ length: 20 }, isShared));
     await until(async () => (await areShared()).every(Boolean), 'the limit is shared', 20_000);
   });
@@ -226,7 +221,7 @@ describe.skipIf(!hasRedis)('the service starts, logs the reason and shares the l
     await rateLimit.warmUp();
     expect(reasons).toEqual([expect.stringMatching(reason)]);
     expect(await isShared()).toBe(false);
-    await withClient(redis.url, (client) => client.call(command, ...repair));
+    await call(redis.url, command, ...repair);
     await until(isShared, 'the limit is shared');
   });
 
@@ -237,18 +232,18 @@ describe.skipIf(!hasRedis)('the service starts, logs the reason and shares the l
     await until(async () => (await replication()).includes('master_link_status:up'), 'the replica is connected');
     return replica;
   }
+});
 
-  it('but logs each reason once while Redis has a new password', async () => {
-    const redis = await start();
-    const { rateLimit, reasons, isShared } = open(redis.url);
-    await rateLimit.warmUp();
-    await redis.kill();
-    await redis.start('--requirepass', 'new');
-    await until(async () => !(await isShared()) && reasons.some((reason) => /NOAUTH/.test(reason)), 'NOAUTH is logged');
-    for (let i = 0; i < 10; i++) expect(await isShared()).toBe(false);
-    expect(new Set(reasons).size).toBe(reasons.length);
-    expect(reasons.filter((reason) => !/NOAUTH|ECONNREFUSED|not ready|closed/.test(reason))).toEqual([]);
-  });
+it.skipIf(!hasRedis)('the service logs each reason once while Redis has a new password', async () => {
+  const redis = await start();
+  const { rateLimit, reasons, isShared } = open(redis.url);
+  await rateLimit.warmUp();
+  await redis.kill();
+  await redis.start('--requirepass', 'new');
+  await until(async () => !(await isShared()) && reasons.some((reason) => /NOAUTH/.test(reason)), 'NOAUTH is logged');
+  for (let i = 0; i < 10; i++) expect(await isShared()).toBe(false);
+  expect(new Set(reasons).size).toBe(reasons.length);
+  expect(reasons.filter((reason) => !/NOAUTH|ECONNREFUSED|not ready|closed/.test(reason))).toEqual([]);
 });
 
 describe.skipIf(!hasRedis)('the privileges that docs/operations.md lists', async () => {
@@ -259,9 +254,7 @@ describe.skipIf(!hasRedis)('the privileges that docs/operations.md lists', async
   /** Uses every command that an instance uses, as a Redis user with these rights. */
   async function use(granted: string): Promise<void> {
     const redis = await start();
-    await withClient(redis.url, (client) =>
-      client.call('ACL', 'SETUSER', 'limiter', 'on', '>password', ...granted.split(' ')),
-    );
+    await call(redis.url, 'ACL', 'SETUSER', 'limiter', 'on', '>password', ...granted.split(' '));
     const store = openRedisStore(urlOf(redis, 'limiter:password@'), 3);
     closing.push(() => store.close());
     await until(() =>

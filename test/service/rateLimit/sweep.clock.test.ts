@@ -1,7 +1,7 @@
 /** The sweep, which removes idle clients from the table `rate_limits`. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
 import type { Service } from '../../../src/service/server.js';
 import { connectTo } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
@@ -10,12 +10,11 @@ import { until } from '../../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const IDLE = 100_000;
-/** They are inserted after the idle clients, so that the sweep reaches them last. */
+/** Clients inserted after the idle ones, so that the sweep reaches them last. */
 const ACTIVE = 1500;
 
 const database = useDatabase();
 let sql: postgres.Sql;
-const services: Service[] = [];
 
 beforeAll(async () => {
   sql = connectTo(database.url);
@@ -28,14 +27,11 @@ beforeAll(async () => {
   await add('ahead', 100, '-1 hour');
   await add('i active', ACTIVE, '-5 seconds');
 });
-afterAll(async () => {
-  await Promise.all(services.map((service) => service.close()));
-  await sql.end();
-});
+afterAll(() => sql.end());
 
 async function start(): Promise<Service> {
   const service = await listenOn(database.url, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-  services.push(service);
+  onTestFinished(() => service.close());
   return service;
 }
 
@@ -69,10 +65,8 @@ it('the sweep removes 100,000 idle clients and keeps the active ones, while requ
 }, 120_000);
 
 it('a sweep that fails is counted in the metrics', async () => {
-  const holder = connectTo(database.url);
-  await holder`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'`;
-  await holder`CREATE TRIGGER refuse BEFORE DELETE ON rate_limits EXECUTE FUNCTION refuse()`;
-  await holder.end();
+  await sql`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END'`;
+  await sql`CREATE TRIGGER refuse BEFORE DELETE ON rate_limits EXECUTE FUNCTION refuse()`;
   const service = await start();
   await until(async () => (await metricOf(service, 'rate_limit_store_errors_total')) > 0, 'the failure is counted');
   await sql`DROP FUNCTION refuse() CASCADE`;

@@ -30,16 +30,7 @@ function forge(content: Buffer, { version = 1, filter = digest(NO_FILTER_TEXT) }
 const phoneNumbers = fc.stringMatching(/^\+[1-9][0-9]{1,14}$/);
 /** Texts like the content of a real cursor, which is a phone number without its +. */
 const nearPhoneNumbers = fc.stringMatching(/^[0-9+' ;\n-]{0,18}$/).map((text) => Buffer.from(text));
-const edgeCases = [
-  '\0',
-  "'; select 1--",
-  '\xff\xff',
-  '01415',
-  '1',
-  '1234567890123456',
-  '14155550123\n',
-  '+14155550123',
-];
+const edgeCases = ['\0', "'--", '\xff\xff', '01415', '1', '1234567890123456', '14155550123\n', '+14155550123'];
 const anyBytes = fc.uint8Array({ maxLength: 70 }).map((bytes) => Buffer.from(bytes));
 
 beforeAll(() =>
@@ -50,7 +41,7 @@ beforeAll(() =>
 );
 
 describe('a cursor', () => {
-  it('is forged correctly by this file: the service returns and accepts the same one', async () => {
+  it('made by forge() is the one that the service returns and accepts', async () => {
     const { nextCursor } = pageOf(await request(service.app).get('/v1/brandedPhoneNumbers?size=1'));
     expect(nextCursor).toBe(forge(Buffer.from('14155550123')));
     expect(pageOf(await get(String(nextCursor))).items.map(({ phoneNumber }) => phoneNumber)).toEqual([NUMBERS[1]]);

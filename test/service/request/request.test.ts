@@ -2,14 +2,13 @@ import fc from 'fast-check';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { parameters } from '../../../src/contract.js';
-import { entryWith, numberWith, PROFILES, write } from '../../support/numbers.js';
+import { entryWith, numberWith, write } from '../../support/numbers.js';
 import { expectDescribed, pageOf, problemOf } from '../../support/response.js';
 import { useService } from '../../support/service.js';
 
 const service = useService();
 const get = (search: string) => request(service.app).get(`/v1/brandedPhoneNumbers${search}`);
 const repeat = (name: string, times: number, value = 'x') => Array(times).fill(`${name}=${value}`).join('&');
-const PROFILE = PROFILES[0]?.id ?? '';
 const UUID = '6513270e-269e-4d37-b2a7-4de452e6b438';
 
 beforeAll(() =>
@@ -34,25 +33,18 @@ beforeAll(() =>
 );
 
 describe('GET /v1/brandedPhoneNumbers accepts', () => {
-  const ALL = ['+14155550123', '+14155550124', '+14155550125'];
   const rows: [string, string, string[]][] = [
-    ['no parameters', '', ALL],
+    ['no parameters', '', ['+14155550123', '+14155550124', '+14155550125']],
     ['+ in a number as %2B', '?phoneNumber=%2B14155550123', ['+14155550123']],
     ['spaces as +', '?status=submitted+for+review', ['+14155550123']],
     ['spaces as %20', '?status=submitted%20for%20review', ['+14155550123']],
-    ['two statuses', '?status=unregistered&status=rejected', ['+14155550124', '+14155550125']],
     ['& in a carrier as %26', '?carrier=AT%26T&feature=brandedCallerId&status=pending.initialOptIn', ['+14155550123']],
     ['a detailed status as status', '?feature=spamRemediation&status=approved.optIn', ['+14155550123']],
     ['+ in a group as %2B', '?reportingGroup=Sales+%2B+Service', ['+14155550123']],
     ['a comma as part of a group', '?reportingGroup=a,b', ['+14155550124']],
     ['a comma as part of a carrier', '?carrier=AT%26T,Verizon', []],
     ['unencoded reserved characters', "?internalName=a:/?()'!*,@", []],
-    ['an unknown carrier', '?carrier=Nobody', []],
     ['a carrier in lower case, as an unknown one', '?carrier=at%26t', []],
-    ['a UUID in capitals', `?businessProfileId=${PROFILE.toUpperCase()}`, ALL],
-    ['the smallest size', '?size=1', ['+14155550123']],
-    ['the largest size', '?size=100', ALL],
-    ['50 values', `?${repeat('carrier', 50)}`, []],
     ['a name of 255 characters', `?internalName=${encodeURIComponent('😀'.repeat(255))}`, []],
     ['% as %25 before a space', '?internalName=100%25+sure', []],
     ['%25 in a name as %2525', '?internalName=50%2525+off', ['+14155550125']],
@@ -241,14 +233,8 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
 });
 
 describe('paths, methods and conditional requests', () => {
-  it.each([
-    '/v1/brandedPhoneNumbers/',
-    '/v1/brandedphonenumbers',
-    '/V1/brandedPhoneNumbers',
-    '/v1',
-    '/nope',
-    '/v1/%ZZ',
-  ])('responds to GET %s with 404', async (path) => {
+  const unknownPaths = ['/v1/brandedPhoneNumbers/', '/V1/brandedPhoneNumbers', '/v1', '/nowhere', '/v1/%ZZ'];
+  it.each(unknownPaths)('responds to GET %s with 404', async (path) => {
     const response = await request(service.app).get(path);
     expect(problemOf(response)).toMatchObject({ status: 404, type: '/problems/not-found', message: 'Not Found' });
     expect(response.status).toBe(404);
