@@ -24,7 +24,7 @@ describe('a request that violates HTTP gets a problem', () => {
     ['with 20,000 headers', [GET, 'Host: localhost', ...Array(20_000).fill('a:')], 431, /at most 100/],
     ['with a header of 200 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(200_000)}`], 431, /too long/],
     ['that is not HTTP', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
-    ['to CONNECT', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /CONNECT is not supported/],
+    ['with CONNECT', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /CONNECT is not supported/],
   ];
   it.each(rows)('%s', async (_name, head, status, detail) => {
     const response = await exchange(local.url, head);
@@ -39,11 +39,11 @@ describe('a request that violates HTTP gets a problem', () => {
 
 describe('a request that conforms to HTTP', () => {
   it.each([
-    ['of HTTP/1.0 without Host', [`GET ${PATH} HTTP/1.0`], 200],
-    ['that expects 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
-    ['with an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
-    ['with an absolute URL as its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
-  ] as const)('is served %s', async (_name, head, status) => {
+    ['HTTP/1.0 and no Host', [`GET ${PATH} HTTP/1.0`], 200],
+    ['Expect: 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
+    ['an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
+    ['an absolute URL as its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
+  ] as const)('is served with %s', async (_name, head, status) => {
     const response = await exchange(local.url, [...head]);
     expect(response.status).toBe(status);
     expect(response.body).toContain('"items":[]');
