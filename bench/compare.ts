@@ -1,7 +1,7 @@
 /**
  * `make bench-compare BEFORE=folder`: compares the throughput of first pages of this version, the version built in that folder,
  * and a bare server, on the same numbers. Prints a table for each of three baselines: the bare server, and the other version
- * with and without its rate limit; then the time of a page in both versions if PostgreSQL and Redis are 1 ms away.
+ * with and without its rate limit; then how long a page takes in both versions if PostgreSQL and Redis respond 1 ms later.
  * bench/main.ts lists the options.
  */
 import { rm } from 'node:fs/promises';

@@ -1,41 +1,42 @@
-/** Times a page while PostgreSQL, and Redis if that counts the requests, respond 1 ms later than they do on this machine. */
+/** How long a page takes if PostgreSQL, and Redis as the store of the rate limit, respond 1 ms later, as over a network. */
 import { Agent, get } from 'node:http';
 import { hasRedis, startRedis } from '../test/support/redis.js';
 import { openToxicProxy } from '../test/support/toxicProxy.js';
+import { table } from './document.js';
 import { PATH } from './latency.js';
 import { quantiles } from './medians.js';
 import { type Contender, startContender } from './throughput.js';
 
 const DELAY_MS = 1;
 const ROUNDS = 20;
-/** Requests to a version in a round; the first ones of each round are not measured. */
+/** Requests to each version in a round. */
 const REQUESTS = 60;
+/** Requests at the beginning of a round that are not measured. */
 const WARM_UP = 10;
 
 /** A version of the service, and its database. */
 type Version = Contender & { url: string };
 
 /**
- * Requests the first page from each version in turn, one request at a time, each from another address.
- * Returns a table of the medians in milliseconds, for both stores of the rate limit.
+ * Requests the first page from the versions in turn, one request at a time, each from another client address. Returns a
+ * table of the medians for each store of the rate limit.
  */
 export async function compareWithRemoteStores(versions: Version[]): Promise<string> {
-  const rows = ['| store of the limit | server | median |', '| --- | --- | ---: |'];
-  const add = (store: string, medians: number[]) => {
-    for (const [i, { name }] of versions.entries()) rows.push(`| ${store} | ${name} | ${medians[i]?.toFixed(2)} ms |`);
-  };
-  add('PostgreSQL', await measure(versions, {}));
+  const rowsOf = (store: string, medians: number[]) =>
+    versions.map(({ name }, index) => [store, name, `${medians[index]?.toFixed(2)} ms`]);
+  const rows = rowsOf('PostgreSQL', await measure(versions, {}));
   if (hasRedis) {
     const redis = await startRedis();
     const proxy = await openToxicProxy(redis.port);
     proxy.behave('slow', DELAY_MS);
-    add('Redis', await measure(versions, { REDIS_URL: `redis://127.0.0.1:${proxy.port}` }));
+    rows.push(...rowsOf('Redis', await measure(versions, { REDIS_URL: proxy.through(redis.url) })));
     await proxy.close();
     await redis.kill();
   }
-  return rows.join('\n');
+  return table(['rate limit store', 'server', 'median'], rows, [0, 1]);
 }
 
+/** Returns the median of each version in milliseconds; `store` has the settings of the rate limit store. */
 async function measure(versions: Version[], store: Record<string, string>): Promise<number[]> {
   const measured = await Promise.all(
     versions.map(async ({ url, ...version }) => {
@@ -62,7 +63,7 @@ async function measure(versions: Version[], store: Record<string, string>): Prom
   return measured.map(({ times }) => quantiles(times).median);
 }
 
-/** Requests the first page from `address`, and returns the milliseconds until the end of its response. */
+/** Requests the first page as the client at `address`. Returns the milliseconds until the response has ended. */
 function timeOf(origin: string, agent: Agent, address: string): Promise<number> {
   return new Promise((resolve, reject) => {
     const start = performance.now();
