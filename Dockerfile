@@ -1,4 +1,4 @@
-# The service alone; PostgreSQL and Redis are others' containers (compose.yaml).
+# The service only; PostgreSQL and Redis run in separate containers (compose.yaml).
 FROM node:24-bookworm-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
@@ -10,7 +10,7 @@ RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
 
 FROM node:24-bookworm-slim
 ENV NODE_ENV=production
-# Where a container listens, others can reach it: AUTH has to be chosen when it is run.
+# Other machines can reach the service, so whoever runs the container must set AUTH.
 ENV HOST=0.0.0.0
 WORKDIR /app
 COPY --from=build /app/node_modules node_modules
@@ -22,11 +22,11 @@ COPY browser browser
 COPY demo demo
 COPY docs docs
 COPY clients clients
-# The user node, by number: so an orchestrator can see that it is not root.
+# The user `node`, by number: Kubernetes can't verify from a name that a user is not root.
 USER 1000:1000
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=2s --start-period=30s \
   CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
-# Without a shell in between, SIGTERM reaches the service.
+# No shell in between, so that SIGTERM reaches the service.
 ENTRYPOINT ["node", "dist/src/main.js"]
 CMD ["serve"]
