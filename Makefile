@@ -2,14 +2,14 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Installs the packages when the lock file has changed. No install script of a package is needed
-# (src/operator/embeddedPostgres/programs.ts). npm 12 runs none, and --ignore-scripts makes every npm install the same.
+# Reinstall the packages when the lock file changes. No install scripts: npm 12 runs none unless package.json allows them, and
+# the service needs none (src/operator/embeddedPostgres/programs.ts).
 INSTALLED := node_modules/.installed
 $(INSTALLED): package-lock.json package.json
 	npm ci --ignore-scripts
 	@touch $@
 
-# Builds the command when a source has changed.
+# Rebuild when a source changes.
 BUILT := dist/.built
 $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src generated/types -name '*.ts')
 	rm -rf dist
@@ -17,24 +17,24 @@ $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src genera
 	@chmod +x dist/src/main.js
 	@touch $@
 
-# The generator is a Java program. If there is no Java, it prints its own minified source.
-NEED_JAVA = @java -version >/dev/null 2>&1 || { echo 'Java 11 or later is needed; install it (Debian: apt install default-jre-headless; macOS: brew install openjdk)' >&2; exit 1; }
+# OpenAPI Generator is a Java program. Without Java, it only prints minified source code, so check for Java first.
+NEED_JAVA = @java -version >/dev/null 2>&1 || { echo 'Java 11 or later is required; install it (Debian: apt install default-jre-headless; macOS: brew install openjdk)' >&2; exit 1; }
 
 .PHONY: help start dev build test test-soak check format generate clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-start: $(BUILT) ## serve with demo data and Swagger UI, on http://127.0.0.1:3000/docs
+start: $(BUILT) ## serve demo data and Swagger UI on http://127.0.0.1:3000/docs
 	node dist/src/main.js serve --demo
 
-dev: $(INSTALLED) ## serve as make start does, from the sources, and restart when a file changes
+dev: $(INSTALLED) ## like make start, but run the sources and restart when a file changes
 	DRAIN_SECONDS=0 npx tsx watch --clear-screen=false --include 'openapi/*.yaml' --include 'drizzle/*.sql' \
 	  --include 'browser/*' --include 'generated/types/**/*.ts' src/main.ts serve --demo
 
-build: $(BUILT) ## build the command: npx branded-phone-numbers …
+build: $(BUILT) ## build the command, which npx branded-phone-numbers runs
 
-test: $(BUILT) ## test every feature, in three minutes on two cores
+test: $(BUILT) ## test every feature (three minutes on two cores)
 	npm run -s test
 
 SOAK := --project soak --project 'clock soak'
@@ -54,17 +54,17 @@ check: $(INSTALLED) ## check format, lint, types, unused code, generated files, 
 	npm run -s demo:numbers -- --check
 	scripts/check-generated
 
-format: $(INSTALLED) ## format, and fix lint errors that can be fixed automatically
+format: $(INSTALLED) ## format the code and apply automatic lint fixes
 	npm run -s format
 
-generate: $(INSTALLED) ## regenerate generated/types, the README's table, the Postman collection and openapi/openapi-3.0.json from openapi/openapi.yaml (needs Java 11 or later)
+generate: $(INSTALLED) ## regenerate generated/types, the README's table, the Postman collection and openapi/openapi-3.0.json from openapi/openapi.yaml (requires Java 11 or later)
 	$(NEED_JAVA)
 	npm run -s generate
 	npm run -s docs:table
 	npm run -s docs:postman
 	npm run -s docs:openapi-3.0
 
-clean: ## remove installed and built files, but no data
+clean: ## delete installed packages, build output and caches; keep data
 	rm -rf node_modules dist .cache
 
 include Makefile.maintainers
