@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// requestLimit ends a request whose response is not complete, unless the configuration's HTTPClient has its own Timeout.
-const requestLimit = 30 * time.Second
+// requestTimeout bounds a request and its complete response, unless the configuration's HTTPClient has a Timeout.
+const requestTimeout = 30 * time.Second
 
-// exchange sends a request without a body and decodes its response into result. A response other than the expected one
-// is a [*GenericOpenAPIError]; the response is returned with it, and its body can still be read.
+// exchange sends a request without a body and decodes its response into result. It returns a
+// [*GenericOpenAPIError] if the response is not the expected one, together with that response and its readable body.
 func (c *APIClient) exchange(ctx context.Context, path, method string, headers map[string]string, query url.Values, result any) (*http.Response, error) {
 	if c.cfg.HTTPClient.Timeout == 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, requestLimit)
+		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 	}
 	request, err := c.prepareRequest(ctx, path, method, nil, headers, query, url.Values{}, nil)
@@ -45,7 +45,7 @@ func (c *APIClient) exchange(ctx context.Context, path, method string, headers m
 	return response, nil
 }
 
-// errorOf reads the problem that the service sends.
+// errorOf returns the error for a response, with the problem in its body if there is one.
 func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
 	var problem Problem
 	if err := json.Unmarshal(body, &problem); err != nil {
@@ -55,7 +55,7 @@ func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
 	return &GenericOpenAPIError{body: body, error: message, model: problem}
 }
 
-// unexpected is what to call a response that is neither a page nor a problem: a proxy on the way may send anything.
+// unexpected describes a response that is neither a page nor a problem: a proxy may send anything.
 func unexpected(response *http.Response, body []byte) string {
 	if response.StatusCode == http.StatusNotModified {
 		return "Not Modified: PageIfChanged returns this as a value"
@@ -71,7 +71,7 @@ func unexpected(response *http.Response, body []byte) string {
 	return "Unexpected Response: " + found + " instead of application/problem+json"
 }
 
-// Problem returns what the service said, or nil if the response is not a problem, such as a proxy's.
+// Problem returns the problem that the service sent, or nil if the response is not a problem, such as one from a proxy.
 func (e GenericOpenAPIError) Problem() *Problem {
 	if problem, ok := e.model.(Problem); ok {
 		return &problem

@@ -1,5 +1,5 @@
-// Package brandedphonenumbers is a client of the Branded Phone Numbers API. [NewAPIClient] makes one, its
-// ListBrandedPhoneNumbers takes the filters, and [ApiListBrandedPhoneNumbersRequest.EachNumber] walks over all pages.
+// Package brandedphonenumbers is a client of the Branded Phone Numbers API. [NewAPIClient] creates a client.
+// ListBrandedPhoneNumbers creates a request with filters, and [ApiListBrandedPhoneNumbersRequest.EachNumber] reads all pages.
 package brandedphonenumbers
 
 import (
@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// EachNumber walks over every number that matches, page after page. After a 429, 502, 503, 504 or a broken connection it
-// waits and tries again; a page is requested at most five times. An error ends the walk, and so does the request's
-// context, even while it waits.
+// EachNumber iterates over every number that matches, page after page. It waits and retries after a 429, 502, 503, 504 or a
+// broken connection, and requests a page at most five times. It ends after any other error, or when the request's context is
+// done, even while it waits.
 func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNumber, error] {
 	return func(yield func(BrandedPhoneNumber, error) bool) {
 		request := r.Retry()
@@ -36,8 +36,8 @@ func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNu
 	}
 }
 
-// PageIfChanged returns a page with its ETag; or nil and the same etag if it is still the one with this etag ("304 Not
-// Modified"). With an empty etag it is always the page.
+// PageIfChanged returns a page and its ETag, or nil and the given etag if the page has not changed since it had that etag
+// (304 Not Modified). If etag is empty, it always returns the page.
 func (r ApiListBrandedPhoneNumbersRequest) PageIfChanged(etag string) (*BrandedPhoneNumberPage, string, error) {
 	r.ifNoneMatch = etag
 	page, response, err := r.Execute()

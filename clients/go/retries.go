@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// tries is how many times a request is sent before its error is returned.
-	tries       = 5
-	longestWait = time.Minute
+	// maxAttempts is how often a request is sent before its error is returned.
+	maxAttempts = 5
+	maxWait     = time.Minute
 )
 
-// retrying calls send, up to five times while it fails with a 429, 502, 503, 504 or a broken connection.
+// retrying calls send, and retries after a 429, 502, 503, 504 or a broken connection. It calls send at most five times.
 func retrying[T any](ctx context.Context, send func() (*T, *http.Response, error)) (*T, *http.Response, error) {
 	for attempt := 1; ; attempt++ {
 		result, response, err := send()
-		if err == nil || attempt == tries || !isPassing(response, err) {
+		if err == nil || attempt == maxAttempts || !isTransient(response, err) {
 			return result, response, err
 		}
 		select {
@@ -30,8 +30,8 @@ func retrying[T any](ctx context.Context, send func() (*T, *http.Response, error
 	}
 }
 
-// isPassing says whether the same request may succeed a little later.
-func isPassing(response *http.Response, err error) bool {
+// isTransient returns whether the same request may succeed soon.
+func isTransient(response *http.Response, err error) bool {
 	var broken *url.Error
 	if errors.As(err, &broken) {
 		return !broken.Timeout() && !errors.Is(err, context.Canceled)
@@ -46,8 +46,8 @@ func isPassing(response *http.Response, err error) bool {
 	return false
 }
 
-// waitAfter is how long to wait: as the service says, in seconds or as a date (RFC 9110 section 10.2.3), or half a
-// second, doubled with each attempt.
+// waitAfter returns how long to wait before the next attempt: until the time in Retry-After, which is in seconds or a date
+// (RFC 9110 section 10.2.3), or half a second, doubled with each attempt. It returns at most maxWait.
 func waitAfter(response *http.Response, attempt int) time.Duration {
 	wait := 500 * time.Millisecond << (attempt - 1)
 	if response != nil {
@@ -58,5 +58,5 @@ func waitAfter(response *http.Response, attempt int) time.Duration {
 			wait = time.Until(date)
 		}
 	}
-	return min(wait, longestWait)
+	return min(wait, maxWait)
 }

@@ -1,4 +1,4 @@
-"""What can go wrong."""
+"""The errors of this client."""
 
 from typing import Any, Mapping, NoReturn, Optional
 
@@ -29,13 +29,13 @@ class ApiException(OpenApiException):
     """A response other than a page; as text, ``<status> <title>: <detail>``."""
 
     status: int
-    """The status code of the response; 0 without a response."""
+    """The status code of the response; 0 if there was no response."""
     headers: Optional[Mapping[str, str]]
-    """The headers of the response, found in any case."""
+    """The headers of the response; names are case-insensitive."""
     body: Optional[str]
     """The body of the response."""
     problem: Optional[Problem]
-    """What the service said; ``None`` if the response is not a problem, such as a proxy's."""
+    """The problem that the service sent; ``None`` if the response is not a problem, such as one from a proxy."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class ApiException(OpenApiException):
 
 
 def _read_problem(body: Optional[str]) -> Optional[Problem]:
-    """A proxy on the way may send anything: HTML, other JSON, nothing."""
+    """Returns the problem in a body, or ``None`` if a proxy sent something else: HTML, other JSON, nothing."""
     try:
         return None if body is None else Problem.from_json(body)
     except (ValueError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""A request and its whole response, within a time limit."""
+"""Sends a request and reads its complete response within a time limit."""
 
 from threading import Timer
 from time import monotonic
@@ -11,7 +11,7 @@ from branded_phone_numbers_client.api_response import ApiResponse
 from branded_phone_numbers_client.exceptions import ApiException
 
 LIMIT = 30.0
-"""Seconds that a request may take unless the caller says otherwise."""
+"""The default time limit of a request, in seconds."""
 
 
 def exchange(
@@ -20,10 +20,10 @@ def exchange(
     types: Dict[str, Optional[str]],
     timeout: Union[None, float, Tuple[float, float]],
 ) -> ApiResponse[Any]:
-    """Sends a request once and reads its response as the type that its status has.
+    """Sends a request once and decodes its response as the type for its status.
 
-    ``client`` is an ``ApiClient``, whose methods have no types. A ``timeout`` of two numbers is for connecting and for
-    the response.
+    ``client`` is an ``ApiClient``; it is untyped because the methods of ``ApiClient`` are. ``timeout`` is in seconds; a pair
+    is the limits for connecting and for the response.
     """
     # By default, urllib3 would retry three times.
     client.rest_client.pool_manager.connection_pool_kw.setdefault("retries", False)
@@ -31,7 +31,7 @@ def exchange(
     seconds = sum(limit) if isinstance(limit, tuple) else limit
     end = monotonic() + seconds
     response = client.call_api(*request, _request_timeout=limit)
-    # urllib3's limit is for each chunk of the body; this one is for all of it.
+    # urllib3's limit applies to each chunk of the body; this one applies to the complete body.
     watch = Timer(end - monotonic(), response.response.shutdown)
     watch.daemon = True
     watch.start()
@@ -51,7 +51,7 @@ def exchange(
             raise ValueError("null")
     except (LookupError, TypeError, ValueError) as error:
         raise ApiException(http_resp=response) from error
-    # Not validated, which would make a dict of the headers: these are found in any case.
+    # Without validation, which would turn the case-insensitive headers into a dict.
     return ApiResponse[Any].model_construct(
         status_code=response.status, headers=response.headers, data=data, raw_data=body
     )

@@ -1,4 +1,4 @@
-"""Pages: all of them as one walk, at the pace that the service allows; and one, if it has changed."""
+"""Reads all pages within the rate limit, or one page if it has changed."""
 
 import time
 from copy import copy
@@ -23,19 +23,19 @@ def each_number(
     timeout: Optional[float] = None,
     **filters: Unpack[ListBrandedPhoneNumbers],
 ) -> Iterator[BrandedPhoneNumber]:
-    """Every number that matches the filters, page after page.
+    """Yields every number that matches the filters, page after page.
 
-    After a 429, 502, 503, 504 or a broken connection it waits and tries again; a page is requested at most five times.
-    The filters are those of ``api.list_branded_phone_numbers``. Walks over the same ``api`` share
-    ``requests_per_second``, the most requests in any one second; the service allows 10. A request takes at most
-    ``timeout`` seconds, by default 30.
+    Waits and retries after a 429, 502, 503, 504 or a broken connection, and requests a page at most five times. The filters
+    are those of ``api.list_branded_phone_numbers``. ``requests_per_second`` bounds the requests in any one second; all calls
+    with the same ``api`` share it. The service allows 10 by default. ``timeout`` bounds each request in seconds, by default
+    30.
     """
     once = copy(api)
     once.retry = False
     request: ListBrandedPhoneNumbers = {"size": 100, **filters}
 
     def send() -> BrandedPhoneNumberPage:
-        release = _take_turn(api, requests_per_second)
+        release = _take_slot(api, requests_per_second)
         try:
             return once.list_branded_phone_numbers(**request, _request_timeout=timeout)
         finally:
@@ -64,9 +64,9 @@ def page_if_changed(
     timeout: Optional[float] = None,
     **filters: Unpack[ListBrandedPhoneNumbers],
 ) -> Optional[TaggedPage]:
-    """A page with its ``etag``; or ``None`` if it is still the one with this ``etag`` ("304 Not Modified").
+    """Returns a page with its ``etag``, or ``None`` if it has not changed since it had this ``etag`` (304 Not Modified).
 
-    Without an ``etag`` it is always the page.
+    Without an ``etag``, always returns the page.
     """
     headers = {"If-None-Match": etag} if etag else {}
     try:
@@ -78,31 +78,31 @@ def page_if_changed(
     return TaggedPage(response.data, (response.headers or {}).get("ETag"))
 
 
-# For each client: when each of the turns that a second holds is free again.
-_turns: WeakKeyDictionary[BrandedPhoneNumbersApi, list[float]] = WeakKeyDictionary()
+# For each client: the time at which each slot becomes free; infinity while a request uses it.
+_slots: WeakKeyDictionary[BrandedPhoneNumbersApi, list[float]] = WeakKeyDictionary()
 _lock = Lock()
 
 
-def _take_turn(api: BrandedPhoneNumbersApi, per_second: int) -> Callable[[], None]:
-    """Waits for a turn and takes it; call what it returns when the response is there.
+def _take_slot(api: BrandedPhoneNumbersApi, per_second: int) -> Callable[[], None]:
+    """Waits for a slot, takes it, and returns a function that frees it. Call that when the response has arrived.
 
-    A turn is free again a second after the response, not after the request was sent: the service counts when a request
-    arrives, and that may be as late as the response.
+    A slot becomes free one second after the response, not after the request was sent: the service counts a request when it
+    arrives, which may be just before the response.
     """
     while True:
         with _lock:
             now = time.monotonic()
-            free = _turns.setdefault(api, [])
+            free = _slots.setdefault(api, [])
             free.extend([now] * (per_second - len(free)))
-            turn = next((turn for turn in range(per_second) if free[turn] <= now), None)
-            if turn is not None:
-                free[turn] = float("inf")
+            slot = next((slot for slot in range(per_second) if free[slot] <= now), None)
+            if slot is not None:
+                free[slot] = float("inf")
                 break
-            # Turns under way have no time yet; look again soon.
+            # It is unknown when running requests end, so check again soon.
             pause = min(0.05, *(at - now for at in free[:per_second]))
         time.sleep(pause)
 
     def release() -> None:
-        free[turn] = time.monotonic() + 1
+        free[slot] = time.monotonic() + 1
 
     return release

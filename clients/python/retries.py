@@ -1,4 +1,4 @@
-"""Requests that are sent again when they fail for a reason that passes."""
+"""Retries requests after transient failures."""
 
 import time
 from datetime import datetime, timezone
@@ -11,32 +11,33 @@ from branded_phone_numbers_client.exceptions import ApiException
 
 T = TypeVar("T")
 
-TRIES = 5
-"""How many times a request is sent before its error is raised."""
-LONGEST_WAIT = 60.0
-PASSING = (429, 502, 503, 504)
+MAX_ATTEMPTS = 5
+"""How often a request is sent before its error is raised."""
+MAX_WAIT = 60.0
+"""The longest wait before a retry, in seconds."""
+TRANSIENT_STATUSES = (429, 502, 503, 504)
 
 
 def retrying(send: Callable[[], T]) -> T:
-    """Calls ``send``, up to five times while it fails with a 429, 502, 503, 504 or a broken connection."""
+    """Calls ``send``, and retries after a 429, 502, 503, 504 or a broken connection. Calls it at most five times."""
     attempt = 1
     while True:
         wait: Optional[float] = None
         try:
             return send()
         except ApiException as error:
-            if attempt == TRIES or error.status not in PASSING:
+            if attempt == MAX_ATTEMPTS or error.status not in TRANSIENT_STATUSES:
                 raise
             wait = _retry_after(error)
         except (NewConnectionError, ProtocolError, ProxyError):
-            if attempt == TRIES:
+            if attempt == MAX_ATTEMPTS:
                 raise
-        time.sleep(min(0.5 * 2.0 ** (attempt - 1) if wait is None else wait, LONGEST_WAIT))
+        time.sleep(min(0.5 * 2.0 ** (attempt - 1) if wait is None else wait, MAX_WAIT))
         attempt += 1
 
 
 def _retry_after(error: ApiException) -> Optional[float]:
-    """Seconds, given as such or as a date (RFC 9110 section 10.2.3)."""
+    """Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns seconds, or ``None`` if it is neither."""
     value = (error.headers or {}).get("Retry-After", "")
     if value.isdecimal():
         return float(value)

@@ -1,11 +1,11 @@
-/** The generated operations, with a time limit for each request and errors that say what the service said. */
+/** The generated operations, with a time limit for each request, and errors that contain the service's problem. */
 import * as generated from './generated/index.js';
 import { retrying } from './retries.js';
 
 export interface ConfigurationParameters extends generated.ConfigurationParameters {
   /** How long a request may take until its response is complete, in milliseconds; 30,000 by default. */
   timeout?: number;
-  /** Whether every request is tried again as those of `eachNumber` are; false by default. */
+  /** Whether every request is retried, as those of `eachNumber` are; false by default. */
   retry?: boolean;
 }
 
@@ -26,7 +26,7 @@ export class Configuration extends generated.Configuration {
 
 /** A response other than a page. Its message is `<status> <title>: <detail>`. */
 export class ResponseError extends generated.ResponseError {
-  /** What the service said; undefined if the response is not a problem, such as a proxy's. */
+  /** The problem that the service sent; undefined if the response is not a problem, such as one from a proxy. */
   readonly problem?: generated.Problem;
 
   constructor(response: Response, body: string) {
@@ -34,12 +34,12 @@ export class ResponseError extends generated.ResponseError {
     const { title, detail } = problem ?? unexpected(response, body);
     super(response, `${response.status} ${title}: ${detail}`);
     if (problem) this.problem = problem;
-    // Printing it would bury the message in the members of a Response.
+    // Not enumerable: otherwise, printing the error would bury its message in the members of a Response.
     Object.defineProperty(this, 'response', { enumerable: false });
   }
 }
 
-/** What to call a response that is neither a page nor a problem: a proxy on the way may send anything. */
+/** Describes a response that is neither a page nor a problem: a proxy may send anything. */
 function unexpected({ status, ok, headers }: Response, body: string): { title: string; detail: string } {
   if (status === 304) return { title: 'Not Modified', detail: 'pageIfChanged returns this as a value' };
   const found = headers.get('Content-Type') ?? 'no Content-Type';
@@ -54,7 +54,7 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
     super(configuration);
   }
 
-  /** The same client, which sends a request once: for code that tries again itself. */
+  /** Returns a copy of the client that does not retry, for code that retries by itself. */
   withoutRetry(): BrandedPhoneNumbersApi {
     const once = this.withMiddleware<BrandedPhoneNumbersApi>();
     once.configuration = Object.create(this.configuration, { retry: { value: false } });
@@ -88,7 +88,7 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
         if (error instanceof generated.ResponseError) return error.response;
         throw error;
       });
-      // The body is read here, so that a connection that breaks in the middle of it is noticed here, too.
+      // Reads the body here, so that the code below also handles a connection that breaks in the middle of it.
       const body = await received.arrayBuffer();
       const response = new Response(body.byteLength ? body : null, received);
       const text = new TextDecoder().decode(body);
@@ -104,15 +104,15 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
   }
 }
 
-/** An empty array means no filter; it would be sent as `carrier=`, an empty value. */
+/** Removes empty arrays, which mean no filter: they would be sent as an empty value, `carrier=`. */
 const withoutEmpty = (query: generated.HTTPQuery): generated.HTTPQuery =>
   Object.fromEntries(Object.entries(query).filter(([, value]) => !(Array.isArray(value) && value.length === 0)));
 
-/** The text as what it should be; undefined if it is something else: HTML, other JSON, nothing. */
-function read<T>(text: string, isIt: (json: object) => boolean, from: (json: unknown) => T): T | undefined {
+/** Parses JSON of the expected type. Returns undefined for anything else: HTML, other JSON, nothing. */
+function read<T>(text: string, isExpected: (json: object) => boolean, from: (json: unknown) => T): T | undefined {
   try {
     const json = JSON.parse(text);
-    return isIt(json) ? from(json) : undefined;
+    return isExpected(json) ? from(json) : undefined;
   } catch {
     return undefined;
   }

@@ -1,18 +1,18 @@
-/** Pages: all of them as one walk, at the pace that the service allows; and one, if it has changed. */
+/** Reads all pages within the rate limit, or one page if it has changed. */
 import { type BrandedPhoneNumbersApi, ResponseError } from './api.js';
 import type { BrandedPhoneNumber, BrandedPhoneNumberPage, ListBrandedPhoneNumbersRequest } from './generated/index.js';
 import { retrying, sleep } from './retries.js';
 
 export interface WalkOptions {
-  /** The most requests in any one second; walks over the same `api` share it. The service allows 10. */
+  /** The most requests in any one second, for all calls with the same `api`. The service allows 10 by default. */
   requestsPerSecond?: number;
-  /** Ends the walk with an error, also while it waits. */
+  /** Ends the iteration with an error, even while it waits. */
   signal?: AbortSignal;
 }
 
 /**
- * Every number that matches `filters`, page after page. After a 429, 502, 503, 504 or a broken connection it waits and
- * tries again; a page is requested at most five times.
+ * Yields every number that matches `filters`, page after page. Waits and retries after a 429, 502, 503, 504 or a broken
+ * connection, and requests a page at most five times.
  */
 export async function* eachNumber(
   api: BrandedPhoneNumbersApi,
@@ -24,7 +24,7 @@ export async function* eachNumber(
   do {
     const request = { size: 100, ...filters, ...(page && { nextCursor: page.nextCursor }) };
     const send = async () => {
-      const release = await takeTurn(api, requestsPerSecond, signal);
+      const release = await takeSlot(api, requestsPerSecond, signal);
       try {
         return await once.listBrandedPhoneNumbers(request, signal ? { signal } : undefined);
       } finally {
@@ -44,8 +44,8 @@ export interface TaggedPage {
 }
 
 /**
- * A page with its `etag`; or undefined if it is still the one with this `etag` ("304 Not Modified"). Without an `etag`
- * it is always the page.
+ * Returns a page with its `etag`, or undefined if it has not changed since it had this `etag` (304 Not Modified). Without an
+ * `etag`, always returns the page.
  */
 export async function pageIfChanged(
   api: BrandedPhoneNumbersApi,
@@ -65,28 +65,28 @@ export async function pageIfChanged(
   }
 }
 
-/** For each client: when each of its turns is free again. It has as many turns as requests are allowed in a second. */
-const turns = new WeakMap<BrandedPhoneNumbersApi, number[]>();
+/** For each client: the time at which each of its slots becomes free; infinity while a request uses it. */
+const slots = new WeakMap<BrandedPhoneNumbersApi, number[]>();
 
 /**
- * Waits for a turn and takes it. It is free again a second after the response, not after the request was sent: the service
- * counts when a request arrives, and that may be as late as the response.
+ * Waits for a slot, takes it, and returns a function that frees it. A slot becomes free one second after the response, not
+ * after the request was sent: the service counts a request when it arrives, which may be just before the response.
  */
-async function takeTurn(api: BrandedPhoneNumbersApi, perSecond: number, signal?: AbortSignal): Promise<() => void> {
-  const free = turns.get(api) ?? [];
-  turns.set(api, free);
+async function takeSlot(api: BrandedPhoneNumbersApi, perSecond: number, signal?: AbortSignal): Promise<() => void> {
+  const free = slots.get(api) ?? [];
+  slots.set(api, free);
   for (;;) {
     signal?.throwIfAborted();
     const now = performance.now();
     while (free.length < perSecond) free.push(now);
-    const turn = free.findIndex((time, index) => time <= now && index < perSecond);
-    if (turn >= 0) {
-      free[turn] = Number.POSITIVE_INFINITY;
+    const slot = free.findIndex((time, index) => time <= now && index < perSecond);
+    if (slot >= 0) {
+      free[slot] = Number.POSITIVE_INFINITY;
       return () => {
-        free[turn] = performance.now() + 1000;
+        free[slot] = performance.now() + 1000;
       };
     }
-    // The turns of running requests have no time yet: look again soon.
+    // It is unknown when running requests end, so check again soon.
     await sleep(Math.min(50, ...free.slice(0, perSecond).map((time) => time - now)), signal);
   }
 }

@@ -1,29 +1,29 @@
-/** Requests that are sent again when they fail for a reason that passes. */
+/** Retries requests after transient failures. */
 import { FetchError, ResponseError } from './generated/index.js';
 
-/** How many times a request is sent before its error is thrown. */
-const TRIES = 5;
-const LONGEST_WAIT = 60_000;
-const PASSING = [429, 502, 503, 504];
+/** How often a request is sent before its error is thrown. */
+const MAX_ATTEMPTS = 5;
+const MAX_WAIT_MS = 60_000;
+const TRANSIENT_STATUSES = [429, 502, 503, 504];
 
-/** Calls `send`, up to five times while it fails with a 429, 502, 503, 504 or a broken connection. */
+/** Calls `send`, and retries after a 429, 502, 503, 504 or a broken connection. Calls it at most five times. */
 export async function retrying<T>(send: () => Promise<T>, signal: () => AbortSignal | null | undefined): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     let wait = 500 * 2 ** (attempt - 1);
     try {
       return await send();
     } catch (error) {
-      if (attempt === TRIES) throw error;
+      if (attempt === MAX_ATTEMPTS) throw error;
       if (error instanceof ResponseError) {
-        if (!PASSING.includes(error.response.status)) throw error;
+        if (!TRANSIENT_STATUSES.includes(error.response.status)) throw error;
         wait = retryAfter(error.response) ?? wait;
       } else if (!(error instanceof FetchError)) throw error;
     }
-    await sleep(Math.min(wait, LONGEST_WAIT), signal());
+    await sleep(Math.min(wait, MAX_WAIT_MS), signal());
   }
 }
 
-/** In milliseconds. It is sent in seconds, or as a date (RFC 9110 section 10.2.3). */
+/** Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns milliseconds, or undefined if it is neither. */
 function retryAfter({ headers }: Response): number | undefined {
   const value = headers.get('Retry-After') ?? '';
   const wait = /^\d+$/.test(value) ? 1000 * Number(value) : Date.parse(value) - Date.now();

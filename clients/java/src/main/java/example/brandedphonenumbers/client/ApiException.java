@@ -7,7 +7,7 @@ import javax.annotation.Nullable;
 
 /**
  * A request that failed. Its message is {@code <status> <title>: <detail>} if the service sent a problem.
- * Without any response, its cause is the {@link java.io.IOException}.
+ * If there was no response, its cause is the {@link java.io.IOException}.
  */
 public class ApiException extends RuntimeException {
   private static final long serialVersionUID = 1L;
@@ -18,9 +18,9 @@ public class ApiException extends RuntimeException {
   private final transient @Nullable Problem problem;
 
   /**
-   * A request without a response.
+   * Creates the error for a request that got no response.
    *
-   * @param cause why there was none
+   * @param cause why there was no response
    */
   public ApiException(Throwable cause) {
     super(cause);
@@ -31,7 +31,7 @@ public class ApiException extends RuntimeException {
   }
 
   /**
-   * A response other than a page.
+   * Creates the error for a response other than a page.
    *
    * @param code its status
    * @param responseHeaders its headers
@@ -51,7 +51,7 @@ public class ApiException extends RuntimeException {
     this.problem = problem;
   }
 
-  /** What to call a response that is neither a page nor a problem. */
+  /** Describes a response that is neither a page nor a problem. */
   private static String unexpected(int code, HttpHeaders headers, String body) {
     if (code == 304) return "Not Modified: pageIfChanged returns this as a value";
     if (code / 100 == 2) return "Unexpected Response: not a page of numbers: " + body.substring(0, Math.min(100, body.length()));
@@ -59,7 +59,7 @@ public class ApiException extends RuntimeException {
     return "Unexpected Response: " + found + " instead of application/problem+json";
   }
 
-  /** A proxy on the way may send anything: HTML, other JSON, nothing. */
+  /** Returns the problem in a body, or null if a proxy sent something else: HTML, other JSON, nothing. */
   private static @Nullable Problem problem(String body) {
     try {
       Problem read = ApiClient.createDefaultObjectMapper().readValue(body, Problem.class);
@@ -70,36 +70,36 @@ public class ApiException extends RuntimeException {
   }
 
   /**
-   * The status of the response.
+   * Returns the status of the response.
    *
-   * @return the status code, or 0 without a response
+   * @return the status code, or 0 if there was no response
    */
   public int getCode() {
     return code;
   }
 
   /**
-   * What the service said.
+   * Returns the problem that the service sent.
    *
-   * @return the problem, or null if there was no response, or one that is not a problem, such as a proxy's
+   * @return the problem, or null if there was no response, or if the response is not a problem, such as one from a proxy
    */
   public @Nullable Problem getProblem() {
     return problem;
   }
 
   /**
-   * The headers of the response.
+   * Returns the headers of the response.
    *
-   * @return the headers, or null without a response
+   * @return the headers, or null if there was no response
    */
   public @Nullable HttpHeaders getResponseHeaders() {
     return responseHeaders;
   }
 
   /**
-   * The body of the response.
+   * Returns the body of the response.
    *
-   * @return the text, or null without a response
+   * @return the text, or null if there was no response
    */
   public @Nullable String getResponseBody() {
     return responseBody;

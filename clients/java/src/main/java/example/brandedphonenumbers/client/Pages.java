@@ -17,18 +17,18 @@ import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 import javax.annotation.Nullable;
 
-/** Pages: all of them as one walk, at the pace that the service allows; and one, if it has changed. */
+/** Reads all pages, or one page if it has changed. */
 public final class Pages {
   private Pages() {}
 
   /**
-   * Every number that matches, page after page. After a 429, 502, 503, 504 or a broken connection it waits and tries
-   * again; a page is requested at most five times.
+   * Returns every number that matches, page after page. Waits and retries after a 429, 502, 503, 504 or a broken connection,
+   * and requests a page at most five times.
    *
-   * @param api where to ask
+   * @param api the client to use
    * @param request the filters, and optionally the size of a page and the cursor to start at
-   * @return the numbers, requested as they are read; an {@link ApiException} ends the walk, and closing the stream in
-   *     another thread ends a walk that waits, with a {@link CancellationException}
+   * @return the numbers; each page is requested when its first number is read. The stream throws an {@link ApiException} if a
+   *     request fails, and a {@link CancellationException} if another thread closes it while it waits
    */
   public static Stream<BrandedPhoneNumber> eachNumber(
       BrandedPhoneNumbersApi api, APIListBrandedPhoneNumbersRequest request) {
@@ -47,7 +47,7 @@ public final class Pages {
     }
 
     /**
-     * The page.
+     * Returns the page.
      *
      * @return the page
      */
@@ -56,7 +56,7 @@ public final class Pages {
     }
 
     /**
-     * Its {@code ETag}.
+     * Returns the {@code ETag} of the page.
      *
      * @return the tag, or null if a proxy has removed it
      */
@@ -66,13 +66,13 @@ public final class Pages {
   }
 
   /**
-   * A page with its {@code ETag}; or nothing if it is still the one with this {@code etag} ("304 Not Modified").
+   * Returns a page with its {@code ETag}, or nothing if it has not changed since it had this {@code etag} (304 Not Modified).
    *
-   * @param api where to ask
-   * @param etag the tag of the page at hand, or null for always the page
+   * @param api the client to use
+   * @param etag the tag of the page that the caller has, or null to always get the page
    * @param request the filters, the size and the cursor of that page
-   * @return the page, or nothing
-   * @throws ApiException if there was no response, or a problem
+   * @return the page, or an empty Optional if it has not changed
+   * @throws ApiException if the request fails
    */
   public static Optional<TaggedPage> pageIfChanged(
       BrandedPhoneNumbersApi api, @Nullable String etag, APIListBrandedPhoneNumbersRequest request) {

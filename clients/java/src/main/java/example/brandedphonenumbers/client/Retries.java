@@ -13,27 +13,27 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
-/** Requests that are sent again when they fail for a reason that passes. */
+/** Retries requests after transient failures. */
 final class Retries {
-  /** How many times a request is sent before its error is thrown. */
-  private static final int TRIES = 5;
+  /** How often a request is sent before its error is thrown. */
+  private static final int MAX_ATTEMPTS = 5;
 
-  private static final Duration LONGEST_WAIT = Duration.ofSeconds(60);
-  private static final Set<Integer> PASSING = Set.of(429, 502, 503, 504);
+  private static final Duration MAX_WAIT = Duration.ofSeconds(60);
+  private static final Set<Integer> TRANSIENT_STATUSES = Set.of(429, 502, 503, 504);
 
   private Retries() {}
 
   /**
-   * Sends a request, up to five times while it fails with a 429, 502, 503, 504 or a broken connection.
+   * Sends a request, and retries after a 429, 502, 503, 504 or a broken connection. Sends it at most five times.
    *
-   * @param closed ends the waiting
+   * @param closed cancels the wait before a retry when it reaches zero
    */
   static <T> T retrying(Supplier<T> send, CountDownLatch closed) {
     for (int attempt = 1; ; attempt++) {
       try {
         return send.get();
       } catch (ApiException e) {
-        if (attempt == TRIES || !isPassing(e)) throw e;
+        if (attempt == MAX_ATTEMPTS || !isTransient(e)) throw e;
         sleep(waitAfter(e, attempt), closed);
       }
     }
@@ -48,22 +48,22 @@ final class Retries {
     }
   }
 
-  /** Whether the same request may succeed a little later. */
-  private static boolean isPassing(ApiException error) {
+  /** Returns whether the same request may succeed soon. */
+  private static boolean isTransient(ApiException error) {
     Throwable cause = error.getCause();
-    if (cause == null) return PASSING.contains(error.getCode());
+    if (cause == null) return TRANSIENT_STATUSES.contains(error.getCode());
     return cause instanceof IOException && !(cause instanceof HttpTimeoutException);
   }
 
-  /** As long as the service says, or half a second, doubled with each attempt. */
+  /** Returns how long to wait: as Retry-After says, or half a second, doubled with each attempt; at most MAX_WAIT. */
   private static Duration waitAfter(ApiException error, int attempt) {
     Duration doubling = Duration.ofMillis(500L << (attempt - 1));
     if (error.getResponseHeaders() == null) return doubling;
     Duration wait = error.getResponseHeaders().firstValue("Retry-After").map(Retries::readRetryAfter).orElse(doubling);
-    return wait.compareTo(LONGEST_WAIT) > 0 ? LONGEST_WAIT : wait;
+    return wait.compareTo(MAX_WAIT) > 0 ? MAX_WAIT : wait;
   }
 
-  /** Seconds, or a date (RFC 9110 section 10.2.3); null if it is neither. */
+  /** Parses Retry-After: seconds or a date (RFC 9110 section 10.2.3). Returns null if it is neither. */
   private static Duration readRetryAfter(String value) {
     try {
       if (value.matches("\\d{1,9}")) return Duration.ofSeconds(Long.parseLong(value));
