@@ -1,12 +1,11 @@
 /**
- * The version of the contract that our clients are generated from, on standard output. It differs from
- * openapi/openapi.yaml where the generators need it:
+ * Prints the version of the contract that our clients are generated from. It differs from openapi/openapi.yaml:
  *
- * - The API is described in one line, since every generated file repeats that at its top.
- * - A parameter's description says its bounds, because editors show descriptions, not schemas.
+ * - The description of the API is one line, since every generated file begins with it.
+ * - A parameter's description states its bounds, because editors show descriptions, not schemas.
  * - `nextCursor` may be null, as on the last page, so that a loop over pages can pass on what it received.
- * - Only the successful response is listed: one piece of code in each client reads problems, whatever their status and
- *   whether the service or a proxy sent them.
+ * - Only the successful response is listed. Each client has its own code for error responses, because a proxy may send any
+ *   status and body.
  */
 import { valueWords } from '../browser/parameterWords.js';
 import { contract, type Parameter, resolve } from '../src/contract.js';
@@ -26,7 +25,10 @@ const paths = structuredClone<Record<string, unknown>>(contract.paths) as Record
 for (const operation of Object.values(paths).flatMap((operations) => Object.values(operations)))
   operation.responses = { 200: operation.responses[200] };
 
-const parameters = Object.entries(contract.components.parameters).map(([key, each]) => [key, forClients(each)]);
+const parameters = Object.entries(contract.components.parameters).map(([key, parameter]) => [
+  key,
+  forClients(parameter),
+]);
 const components = { ...contract.components, parameters: Object.fromEntries(parameters) };
 
 const info = { ...contract.info, description: contract.info.summary };

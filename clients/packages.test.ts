@@ -1,4 +1,4 @@
-/** What the checkers of each language say about its package, and about wrong programs that use it. */
+/** Runs the linters and type checkers of each language on its package, and on invalid programs that use it. */
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -15,7 +15,7 @@ const installed = (client: string, ...path: string[]) => join(CACHE, 'installed'
 const packed = (ending: string) => join(packages, readdirSync(packages).find((file) => file.endsWith(ending)) ?? '');
 const checker = (name: string) => join(CACHE, 'checks', 'node_modules', '.bin', name);
 
-/** Runs a command; if it fails, what it printed is the reason. */
+/** Runs a command and returns its output. @throws Error with the output if it fails */
 async function run(command: string, options: string[], folder = CACHE): Promise<string> {
   try {
     return (await execute(command, options, { cwd: folder, maxBuffer: 1 << 26 })).stdout;
@@ -25,14 +25,14 @@ async function run(command: string, options: string[], folder = CACHE): Promise<
   }
 }
 
-/** A new folder, for this test alone. */
+/** Creates a folder that is deleted after the test. */
 async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-packages-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   return folder;
 }
 
-/** A file with `code` in `folder`, or in a new one. */
+/** Writes a file with `code` into `folder` or, by default, a temporary one. Returns its path. */
 async function file(name: string, code: string, folder?: string): Promise<string> {
   const path = join(folder ?? (await temporaryFolder()), name);
   await writeFile(path, code);
@@ -50,11 +50,11 @@ describe.runIf(CLIENTS.includes('typescript'))('The npm package', () => {
     await run(checker('attw'), [packed('.tgz')]);
   });
 
-  it('has nothing for publint to say', async () => {
+  it('passes publint', async () => {
     await run(checker('publint'), ['--strict', packed('.tgz')]);
   });
 
-  it('says what each parameter is, and its bounds, where an editor looks', async () => {
+  it('documents each parameter and its bounds for editors', async () => {
     const dist = installed('typescript', 'node_modules', 'branded-phone-numbers-client', 'dist', 'esm');
     const api = await readFile(join(dist, 'generated', 'apis', 'BrandedPhoneNumbersApi.d.ts'), 'utf8');
     expect(api).toMatch(/\* The most numbers in a page.* Page size, 1 to 100, default 25\.\n +\*\/\n +size\?: number;/);
@@ -68,7 +68,7 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
   const program = sample('python', 'python', 'http://127.0.0.1:4000');
   const tests = join(import.meta.dirname, 'python', 'test_client.py');
 
-  /** The modules that are ours, or made from our templates; the others are the generator's. */
+  /** The modules that are hand-written or generated from our templates. */
   const modules = ['exceptions', 'exchange', 'filters', 'pages', 'retries', 'api.branded_phone_numbers_api'];
   const path = async (module: string) => {
     const code = 'import branded_phone_numbers_client as c; print(c.__path__[0])';
@@ -81,30 +81,30 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
     expect(await run(python, ['-c', code])).toContain(license);
   });
 
-  it('lets mypy --strict and pyright find nothing in what uses it', async () => {
+  it('passes mypy --strict and pyright in programs that use it', async () => {
     const files = [await file('sample.py', program), tests];
     await Promise.all([mypy(...files), pyright(...files)]);
   });
 
-  it('lets mypy --strict and pyright find nothing in our part of it', async () => {
+  it('passes mypy --strict and pyright in the hand-written modules', async () => {
     const named = modules.flatMap((module) => ['-m', `branded_phone_numbers_client.${module}`]);
     await mypy('--follow-imports=silent', ...named);
     await pyright(...(await Promise.all(modules.map(path))));
   });
 
-  it('lets mypy --strict and pyright find an unknown filter, an unknown status, and a string instead of a list', async () => {
+  it('makes mypy --strict and pyright report an unknown filter, an unknown status, and a string instead of a list', async () => {
     const wrong = [
       await file('filter.py', program.replace('carrier=', 'carrrier=')),
       await file('status.py', program.replace('"approved"', '"aproved"')),
       await file('text.py', program.replace('["AT&T"]', '"AT&T"')),
     ];
     for (const check of [mypy, pyright]) {
-      const said = await check(...wrong).catch((error) => String(error));
-      for (const name of wrong) expect(said).toMatch(new RegExp(`/${basename(name)}:.* error`));
+      const output = await check(...wrong).catch((error) => String(error));
+      for (const name of wrong) expect(output).toMatch(new RegExp(`/${basename(name)}:.* error`));
     }
   });
 
-  it('says what each parameter is, and its bounds, where an editor looks', async () => {
+  it('documents each parameter and its bounds for editors', async () => {
     expect(await readFile(await path('filters'), 'utf8')).toMatch(
       / size: Optional\[int\]\n +""".* Page size, 1 to 100, default 25\."""/,
     );
@@ -133,7 +133,7 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
     expect(await readFile(join(folder, 'META-INF', 'LICENSE'), 'utf8')).toBe(license);
   });
 
-  it('has nothing for javadoc to say', async () => {
+  it('passes javadoc', async () => {
     const pages = await temporaryFolder();
     const packages = ['-sourcepath', sources, '-subpackages', 'example'];
     await run('javadoc', [
@@ -151,7 +151,7 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
     expect(await readFile(join(page, request), 'utf8')).toContain('Page size, 1 to 100, default 25.');
   });
 
-  it('compiles with a program, but not with an unknown filter', async () => {
+  it('compiles a valid program, but not one with an unknown filter', async () => {
     await compile(program);
     await expect(compile(program.replace('.carrier(', '.carrrier('))).rejects.toThrow('cannot find symbol');
   });
@@ -166,21 +166,21 @@ describe.runIf(CLIENTS.includes('go'))('The Go module', () => {
     expect(await readFile(join(versions, version, 'LICENSE'), 'utf8')).toBe(license);
   });
 
-  it('has nothing for go vet and staticcheck to say', async () => {
+  it('passes go vet and staticcheck', async () => {
     await run('go', ['vet', './...'], made);
-    // These two find things in client.go, which is the generator's.
+    // Excludes two checks that report problems in the generated client.go.
     await run(join(CACHE, 'checks', 'staticcheck'), ['-checks', 'inherit,-ST1005,-SA4006', './...'], made);
     await run('go', ['vet', '.'], installed('go'));
   });
 
-  it('compiles with a program, but not with an unknown filter', async () => {
+  it('compiles a valid program, but not one with an unknown filter', async () => {
     const program = sample('go', 'go', 'http://127.0.0.1:4000');
     const compile = async (code: string) => run('go', ['vet', await file('wrong.go', code)], installed('go'));
     await compile(program);
     await expect(compile(program.replace('Carrier(', 'Carrrier('))).rejects.toThrow('Carrrier undefined');
   });
 
-  it('says what each parameter is, and its bounds, where an editor looks', async () => {
+  it('documents each parameter and its bounds for editors', async () => {
     const doc = await run('go', ['doc', 'ApiListBrandedPhoneNumbersRequest.Size'], made);
     expect(doc.replace(/\s+/g, ' ')).toContain(
       'The most numbers in a page, in plain decimal digits. Page size, 1 to 100',

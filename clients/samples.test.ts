@@ -1,6 +1,6 @@
 /**
- * The sample in each client's README, run word for word with the package that `make clients` made, against a service that
- * answers 503 and 429 now and then.
+ * Runs the sample program of each client's README, with the package that `make clients` built, against a service that
+ * sometimes responds with 503 and 429.
  */
 import { execFile } from 'node:child_process';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -11,22 +11,22 @@ import { sample } from './live/samples.js';
 
 const execute = promisify(execFile);
 
-/** Ends what it runs before the test's own time is over, so that nothing is left behind. */
+/** Runs a program. Kills it before the test times out, so that no process is left. */
 const run = (program: string, options: string[], { cwd }: { cwd: string }) =>
   execute(program, options, { cwd, timeout: 115_000 });
 
 const { SERVICE_URL = '', FAILING_URL = '', CACHE = '', CLIENTS = '' } = process.env;
 
-/** What every sample prints: the numbers with an entry at AT&T whose overall status is approved. */
+/** Returns the output that every sample must print: the approved numbers with a carrier status of AT&T. */
 async function expected(): Promise<string> {
   const query = 'size=100&carrier=AT%26T&status=approved';
-  const answer = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?${query}`);
-  const { items } = (await answer.json()) as { items: { phoneNumber: string }[] };
+  const response = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?${query}`);
+  const { items } = (await response.json()) as { items: { phoneNumber: string }[] };
   expect(items).toHaveLength(56);
   return items.map(({ phoneNumber }) => `${phoneNumber} approved\n`).join('');
 }
 
-/** How a user runs a file in the language, and where its package is installed. */
+/** For each client: the language of its sample, the file that it is saved as, and the command that runs it in a folder. */
 const runs: Record<string, { language: string; file: string; run(folder: string): Promise<{ stdout: string }> }> = {
   typescript: {
     language: 'js',
@@ -50,14 +50,17 @@ const runs: Record<string, { language: string; file: string; run(folder: string)
   },
 };
 
-/** Runs the sample of a client with its package, asking the service at this address below the one that fails. */
+/** Runs the sample of a client against the failing proxy with these steps (live/failing.ts). */
 async function runSample(client: string, steps: string): Promise<{ stdout: string }> {
-  const how = runs[client];
-  if (!how) throw new Error(`nobody knows how to run ${client}`);
+  const runner = runs[client];
+  if (!runner) throw new Error(`unknown client: ${client}`);
   const folder = join(CACHE, 'installed', client);
   await mkdir(join(folder, 'sample'), { recursive: true });
-  await writeFile(join(folder, how.file), sample(client, how.language, `${FAILING_URL}/sample-${client}/${steps}`));
-  return how.run(folder);
+  await writeFile(
+    join(folder, runner.file),
+    sample(client, runner.language, `${FAILING_URL}/sample-${client}/${steps}`),
+  );
+  return runner.run(folder);
 }
 
 describe('The sample of the README prints every number that matches', () => {
@@ -66,13 +69,13 @@ describe('The sample of the README prints every number that matches', () => {
   });
 });
 
-describe.concurrent('The sample of the README waits a minute where it should wait an hour, and 30 seconds for an answer', () => {
+describe.concurrent('The sample of the README waits a minute if Retry-After is an hour, and 30 seconds for a response', () => {
   it.each(CLIENTS.split(' '))('in the %s client', async (client) => {
     const started = performance.now();
-    const why = /[Tt]ime(d )?out|deadline exceeded|within 30 seconds/;
-    await expect(runSample(client, '503-3600,silent')).rejects.toThrow(why);
-    const took = performance.now() - started;
-    expect(took).toBeGreaterThan(89_500);
-    expect(took).toBeLessThan(115_000);
+    const timeoutMessage = /[Tt]ime(d )?out|deadline exceeded|within 30 seconds/;
+    await expect(runSample(client, '503-3600,silent')).rejects.toThrow(timeoutMessage);
+    const elapsed = performance.now() - started;
+    expect(elapsed).toBeGreaterThan(89_500);
+    expect(elapsed).toBeLessThan(115_000);
   });
 });

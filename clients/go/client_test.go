@@ -1,4 +1,4 @@
-// The module, fetched as `go get` would, run against the live service.
+// Tests the installed module against a running service.
 package client_test
 
 import (
@@ -45,7 +45,7 @@ func list(service *client.BrandedPhoneNumbersAPIService) client.ApiListBrandedPh
 	return service.ListBrandedPhoneNumbers(context.Background())
 }
 
-// walk collects all pages of a walk without the helper, of the largest size.
+// walk returns the numbers of all pages, requested without the helper, with the largest page size.
 func walk(t *testing.T, request client.ApiListBrandedPhoneNumbersRequest) []string {
 	t.Helper()
 	numbers := []string{}
@@ -99,16 +99,18 @@ func TestListsTheRightNumbersForEveryShape(t *testing.T) {
 	}
 }
 
-// firstPage sends the request as the specification writes it, without the client.
+// firstPage sends a request for the first page without the client.
 func firstPage(t *testing.T, query string) []string {
 	t.Helper()
-	answer, err := http.Get(os.Getenv("SERVICE_URL") + "/v1/brandedPhoneNumbers?size=100&" + query)
+	response, err := http.Get(os.Getenv("SERVICE_URL") + "/v1/brandedPhoneNumbers?size=100&" + query)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	var page struct{ Items []struct{ PhoneNumber string } }
-	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {
+	defer response.Body.Close()
+	var page struct {
+		Items []struct{ PhoneNumber string }
+	}
+	if err := json.NewDecoder(response.Body).Decode(&page); err != nil {
 		t.Fatal(err)
 	}
 	numbers := []string{}
@@ -124,7 +126,7 @@ func TestSendsAnEmptySliceAsNoFilter(t *testing.T) {
 	}
 }
 
-func TestReadsTimesAndWhatIsNotKnown(t *testing.T) {
+func TestReadsTimesAndNullMembers(t *testing.T) {
 	page, _, err := list(service()).PhoneNumber("+14155550003").Execute()
 	if err != nil {
 		t.Fatal(err)
@@ -144,10 +146,10 @@ func TestReadsTimesAndWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestReturnsARefusedRequestAsAnErrorThatCarriesTheProblem(t *testing.T) {
-	_, answer, err := list(service()).NextCursor("damaged").Execute()
+func TestReturnsAnErrorWithTheProblemIfTheRequestIsRejected(t *testing.T) {
+	_, response, err := list(service()).NextCursor("damaged").Execute()
 	var refused *client.GenericOpenAPIError
-	if !errors.As(err, &refused) || answer.StatusCode != 400 {
+	if !errors.As(err, &refused) || response.StatusCode != 400 {
 		t.Fatalf("no such error: %v", err)
 	}
 	problem := refused.Problem()
@@ -159,7 +161,7 @@ func TestReturnsARefusedRequestAsAnErrorThatCarriesTheProblem(t *testing.T) {
 	}
 }
 
-func TestReturnsAPageOfAProxyAsAnErrorThatSaysWhatItIs(t *testing.T) {
+func TestReturnsAnErrorWithTheContentTypeIfAProxyResponds(t *testing.T) {
 	_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/html")).Execute()
 	var refused *client.GenericOpenAPIError
 	if !errors.As(err, &refused) || refused.Problem() != nil || !strings.Contains(string(refused.Body()), "Bad Gateway") {
@@ -170,7 +172,7 @@ func TestReturnsAPageOfAProxyAsAnErrorThatSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestReturnsA200ThatIsNoPageAsAnErrorThatShowsItsBeginning(t *testing.T) {
+func TestReturnsAnErrorWithTheBeginningOfA200ThatIsNotAPage(t *testing.T) {
 	for step, start := range map[string]string{"login": "<h1>Log in</h1>" + strings.Repeat(".", 85), "other": `{"ok":true}`} {
 		_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
 		if err == nil || err.Error() != "200 Unexpected Response: not a page of numbers: "+start {
@@ -179,7 +181,7 @@ func TestReturnsA200ThatIsNoPageAsAnErrorThatShowsItsBeginning(t *testing.T) {
 	}
 }
 
-func TestTakesAnAddressWithASlashAtItsEnd(t *testing.T) {
+func TestAcceptsABaseURLThatEndsWithASlash(t *testing.T) {
 	for _, url := range []string{os.Getenv("SERVICE_URL") + "/", os.Getenv("FAILING_URL") + "/go/ok/"} {
 		if page, _, err := list(api(url)).Size(1).Execute(); err != nil || len(page.Items) != 1 {
 			t.Errorf("%s: %v", url, err)
@@ -202,26 +204,26 @@ func TestSendsAKey(t *testing.T) {
 	}
 }
 
-func TestTriesAgainOnlyIfToldTo(t *testing.T) {
+func TestRetriesOnlyIfConfigured(t *testing.T) {
 	steps := "503,break,502,504"
-	if page, _, err := list(api(badDay(steps))).Retry().Execute(); err != nil || len(page.Items) != 25 {
+	if page, _, err := list(api(failingUrl(steps))).Retry().Execute(); err != nil || len(page.Items) != 25 {
 		t.Error(err)
 	}
-	if _, _, err := list(api(badDay(steps))).Execute(); err == nil || err.Error() != "503 Bad Day: Try again." {
+	if _, _, err := list(api(failingUrl(steps))).Execute(); err == nil || err.Error() != "503 Unavailable: Try again." {
 		t.Error(err)
 	}
 }
 
 func TestFindsHeadersInAnyCase(t *testing.T) {
 	for _, name := range []string{"etag", "Etag", "ETag"} {
-		_, answer, err := list(api(os.Getenv("FAILING_URL") + "/go/" + name)).Execute()
-		if err != nil || !strings.HasPrefix(answer.Header.Get("ETag"), "W/") {
+		_, response, err := list(api(os.Getenv("FAILING_URL") + "/go/" + name)).Execute()
+		if err != nil || !strings.HasPrefix(response.Header.Get("ETag"), "W/") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestPageIfChangedGivesAPageWithItsETagAndNilWhileItHasNotChanged(t *testing.T) {
+func TestPageIfChangedReturnsAPageWithItsETagAndNilIfItHasNotChanged(t *testing.T) {
 	for _, name := range []string{"etag", "Etag", "ETag"} {
 		proxied := api(os.Getenv("FAILING_URL") + "/go/" + name)
 		held, etag, err := list(proxied).Size(2).PageIfChanged("")
@@ -240,7 +242,7 @@ func TestPageIfChangedGivesAPageWithItsETagAndNilWhileItHasNotChanged(t *testing
 	}
 }
 
-// hasty is a service whose requests end after 300 milliseconds.
+// hasty returns a client whose requests time out after 300 milliseconds.
 func hasty(url string) *client.BrandedPhoneNumbersAPIService {
 	configuration := client.NewConfiguration()
 	configuration.Servers = client.ServerConfigurations{{URL: url}}
@@ -248,7 +250,7 @@ func hasty(url string) *client.BrandedPhoneNumbersAPIService {
 	return client.NewAPIClient(configuration).BrandedPhoneNumbersAPI
 }
 
-func TestEndsARequestInTime(t *testing.T) {
+func TestTimesOut(t *testing.T) {
 	for _, step := range []string{"silent", "stall"} {
 		_, _, err := list(hasty(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
 		var timeout interface{ Timeout() bool }
@@ -263,12 +265,12 @@ func TestReturnsA429AtOnceWithRetryAfter(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 	started := time.Now()
 	for i := 1; i <= 11; i++ {
-		_, answer, err := list(limited).Size(1).Execute()
+		_, response, err := list(limited).Size(1).Execute()
 		if i <= 10 && err != nil {
 			t.Fatal(err)
 		}
-		if i == 11 && (err == nil || answer.StatusCode != 429 || answer.Header.Get("Retry-After") != "1") {
-			t.Errorf("the eleventh answer is %v", answer)
+		if i == 11 && (err == nil || response.StatusCode != 429 || response.Header.Get("Retry-After") != "1") {
+			t.Errorf("the eleventh response is %v", response)
 		}
 	}
 	if elapsed := time.Since(started); elapsed > time.Second {
@@ -276,7 +278,7 @@ func TestReturnsA429AtOnceWithRetryAfter(t *testing.T) {
 	}
 }
 
-func TestIsNotBrokenByMembersAndValuesThatAreNewerThanIt(t *testing.T) {
+func TestAcceptsNewMembersAndValues(t *testing.T) {
 	page, _, err := list(api(os.Getenv("GROWN_URL"))).PhoneNumber("+14155550001").Execute()
 	if err != nil {
 		t.Fatal(err)
@@ -293,25 +295,25 @@ func TestIsNotBrokenByMembersAndValuesThatAreNewerThanIt(t *testing.T) {
 	}
 }
 
-// badDay is an address of the service on a bad day.
-func badDay(steps string) string {
+// failingUrl is a base URL of the failing proxy (clients/live/failing.ts).
+func failingUrl(steps string) string {
 	return fmt.Sprintf("%s/go-%d/%s", os.Getenv("FAILING_URL"), time.Now().UnixNano(), steps)
 }
 
-// waits returns the pauses between the requests to the address, in milliseconds.
+// waits returns the milliseconds between the requests to this URL.
 func waits(t *testing.T, url string) []float64 {
 	t.Helper()
-	answer, err := http.Get(url + "/asked")
+	response, err := http.Get(url + "/times")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	var asked, waits []float64
-	if err := json.NewDecoder(answer.Body).Decode(&asked); err != nil {
+	defer response.Body.Close()
+	var times, waits []float64
+	if err := json.NewDecoder(response.Body).Decode(&times); err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i < len(asked); i++ {
-		waits = append(waits, asked[i]-asked[i-1])
+	for i := 1; i < len(times); i++ {
+		waits = append(waits, times[i]-times[i-1])
 	}
 	return waits
 }
@@ -341,8 +343,8 @@ func TestEachNumberYieldsEveryNumberOnceInOrderOverAllPages(t *testing.T) {
 	}
 }
 
-func TestEachNumberEndsWhereItsReaderDoes(t *testing.T) {
-	url := badDay("ok")
+func TestEachNumberEndsWhenTheLoopBreaks(t *testing.T) {
+	url := failingUrl("ok")
 	for range list(api(url)).Size(10).EachNumber() {
 		break
 	}
@@ -358,8 +360,8 @@ func TestEachNumberWaitsOutTheRateLimit(t *testing.T) {
 	}
 }
 
-func TestEachNumberAsksAgainAfterABrokenConnectionA502503Or504And429sOnAnyPage(t *testing.T) {
-	url := badDay("size=80,etag,break,503,429,429-1,ok,half,504,html")
+func TestEachNumberRetriesOnAnyPageAfterABrokenConnection429502503And504(t *testing.T) {
+	url := failingUrl("size=80,etag,break,503,429,429-1,ok,half,504,html")
 	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
 		t.Fatalf("%v, %v", numbers, err)
 	}
@@ -370,8 +372,8 @@ func TestEachNumberAsksAgainAfterABrokenConnectionA502503Or504And429sOnAnyPage(t
 	}
 }
 
-func TestEachNumberWaitsHalfASecondThenOneWhereNobodySaysHowLong(t *testing.T) {
-	url := badDay("503-,503-")
+func TestEachNumberWaitsHalfASecondThenOneWithoutRetryAfter(t *testing.T) {
+	url := failingUrl("503-,503-")
 	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
 		t.Fatalf("%v, %v", numbers, err)
 	}
@@ -380,8 +382,8 @@ func TestEachNumberWaitsHalfASecondThenOneWhereNobodySaysHowLong(t *testing.T) {
 	}
 }
 
-func TestEachNumberWaitsUntilTheTimeThatTheAnswerSays(t *testing.T) {
-	url := badDay("503-date")
+func TestEachNumberWaitsUntilTheDateInRetryAfter(t *testing.T) {
+	url := failingUrl("503-date")
 	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
 		t.Fatalf("%v, %v", numbers, err)
 	}
@@ -391,9 +393,9 @@ func TestEachNumberWaitsUntilTheTimeThatTheAnswerSays(t *testing.T) {
 }
 
 func TestEachNumberGivesUpAfterFiveRequestsForAPage(t *testing.T) {
-	url := badDay("ok,503*")
+	url := failingUrl("ok,503*")
 	numbers, err := collect(list(api(url)).EachNumber())
-	if len(numbers) != 100 || err == nil || err.Error() != "503 Bad Day: Try again." {
+	if len(numbers) != 100 || err == nil || err.Error() != "503 Unavailable: Try again." {
 		t.Errorf("%d numbers, then %v", len(numbers), err)
 	}
 	if waited := waits(t, url); len(waited) != 5 {
@@ -401,20 +403,20 @@ func TestEachNumberGivesUpAfterFiveRequestsForAPage(t *testing.T) {
 	}
 }
 
-func TestEachNumberReturnsAtOnceWhatAskingAgainDoesNotHelp(t *testing.T) {
+func TestEachNumberReturnsPermanentErrorsAtOnce(t *testing.T) {
 	for _, step := range []string{"500", "login", "silent"} {
-		url := badDay(step)
+		url := failingUrl(step)
 		if _, err := collect(list(hasty(url)).EachNumber()); err == nil || len(waits(t, url)) != 0 {
 			t.Errorf("%s: %v after %v", step, err, waits(t, url))
 		}
 	}
 }
 
-func TestEachNumberEndsWhileItWaitsWhenItsContextDoes(t *testing.T) {
+func TestEachNumberEndsWhileItWaitsIfItsContextIsCanceled(t *testing.T) {
 	context, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	started := time.Now()
-	_, err := collect(api(badDay("503-60")).ListBrandedPhoneNumbers(context).EachNumber())
+	_, err := collect(api(failingUrl("503-60")).ListBrandedPhoneNumbers(context).EachNumber())
 	if err == nil || time.Since(started) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(started))
 	}

@@ -1,6 +1,6 @@
 /**
- * The service as it may be in a few years: passes every request to the real one and adds to its answers what the
- * deprecation policy allows without notice. It must not break today's clients.
+ * A proxy that simulates a later version of the service: it adds to each response what the deprecation policy allows
+ * without notice. Current clients must not fail.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -9,11 +9,14 @@ import type { BrandedPhoneNumber, BrandedPhoneNumberPage } from '../../generated
 
 export async function startGrown(serviceUrl: string): Promise<{ url: string; close(): void }> {
   const server = createServer(async (request, response) => {
-    const answer = await fetch(serviceUrl + request.url);
-    const body = (await answer.json()) as BrandedPhoneNumberPage;
-    response.writeHead(answer.status, { 'Content-Type': answer.headers.get('Content-Type') ?? '', 'X-Region': 'us-1' });
+    const forwarded = await fetch(serviceUrl + request.url);
+    const body = (await forwarded.json()) as BrandedPhoneNumberPage;
+    response.writeHead(forwarded.status, {
+      'Content-Type': forwarded.headers.get('Content-Type') ?? '',
+      'X-Region': 'us-1',
+    });
     response.end(
-      JSON.stringify(answer.ok ? { ...body, total: 240, items: body.items.map(grow) } : { ...body, region: 'us-1' }),
+      JSON.stringify(forwarded.ok ? { ...body, total: 240, items: body.items.map(grow) } : { ...body, region: 'us-1' }),
     );
   });
   server.listen(0, '127.0.0.1');
@@ -24,7 +27,7 @@ export async function startGrown(serviceUrl: string): Promise<{ url: string; clo
   };
 }
 
-/** New members at every level, and a new value in each list of values. */
+/** Adds new members at every level, and a new value to each list of values. */
 const grow = (number: BrandedPhoneNumber) => ({
   ...number,
   status: 'on hold',

@@ -1,4 +1,4 @@
-/** The numbers that the clients are tested with: everything that is hard to send or to read, on several pages. */
+/** The numbers that the clients are tested with: several pages, with values that are hard to encode or decode. */
 import type { CarrierStatus } from '../../generated/types/models/index.js';
 
 const PROFILES = [
@@ -17,7 +17,7 @@ const STATUSES = [
 
 const createdAt = '2026-02-03T16:49:02.748Z';
 
-/** 240 lines of an import. Number i is +1415555 and i in four digits; each cycle above has a different length. */
+/** The 240 lines of an import. The phone number of line i is +1415555 and i in four digits. */
 export const lines = Array.from({ length: 240 }, (_, i) =>
   JSON.stringify({
     phoneNumber: `+1415555${String(i).padStart(4, '0')}`,
@@ -31,7 +31,7 @@ export const lines = Array.from({ length: 240 }, (_, i) =>
   }),
 );
 
-/** Every sixth number has none. */
+/** Returns the carrier statuses of line i; every sixth line has none. */
 function entries(i: number): CarrierStatus[] {
   if (i % 6 === 5) return [];
   const branded: CarrierStatus = {

@@ -1,6 +1,6 @@
 /**
- * Runs what the command line names against the live service: the clients, each installed from its package and
- * tested in its own language, or Schemathesis. The service is the built one, on its own PostgreSQL.
+ * Tests the clients that the command line names against a running service, each installed from its package and tested in
+ * its language; or runs Schemathesis. The service uses a temporary embedded PostgreSQL.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -25,14 +25,14 @@ const root = join(import.meta.dirname, '..', '..');
 const cache = join(root, '.cache', 'clients');
 const packages = join(cache, 'packages');
 
-/** The package with this `ending` that `make clients` made. */
+/** Returns the path of the package that `make clients` built, by the end of its name. */
 function packed(ending: string): string {
   const name = readdirSync(packages).find((file) => file.endsWith(ending));
   if (!name) throw new Error(`there is no ${ending} in ${packages}: run make clients`);
   return join(packages, name);
 }
 
-/** An empty folder, as the project of a user who installs the package of `client`. */
+/** Creates an empty folder, like the project of a user who installs the package of `client`. */
 function emptyProject(client: string): string {
   const folder = join(cache, 'installed', client);
   rmSync(folder, { recursive: true, force: true });
@@ -40,7 +40,7 @@ function emptyProject(client: string): string {
   return folder;
 }
 
-/** Installs a client and returns the command that tests it, and a pattern for how many tests passed. */
+/** Functions that install a client. They return the command that tests it, and a pattern for the number of passed tests. */
 const clients: Record<string, () => Omit<Run, 'name'>> = {
   typescript() {
     const project = emptyProject('typescript');
@@ -69,7 +69,7 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   go() {
     const project = emptyProject('go');
     cpSync(join(root, 'clients', 'go', 'client_test.go'), join(project, 'client_test.go'));
-    // Go caches a module's version permanently, with its files, but this one is rebuilt under the same version.
+    // Go caches each version of a module permanently, but this one is rebuilt with the same version.
     emptyProject('go-modules');
     Object.assign(process.env, {
       GOPROXY: `file://${join(packages, 'go')}`,
@@ -85,15 +85,15 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   },
 };
 
-/** What `make test-clients` has prepared, which needs no installation. */
-const others: Record<string, () => Omit<Run, 'name'>> = {
+/** Clients that `make test-clients` has already prepared. */
+const prepared: Record<string, () => Omit<Run, 'name'>> = {
   'openapi-fetch': () => ({ command: vitest('openapi-fetch'), passed: /Tests .*?(\d+) passed/g }),
   'openapi-python-client': () => {
     const made = join(cache, 'openapi-python-client');
     return {
       command: [
         ...[join(made, 'bin', 'python'), '-m', 'pytest', '-p', 'no:cacheprovider'],
-        // pytest splits it as a shell does.
+        // Quoted, because pytest splits this option as a shell does.
         ...['-o', `pythonpath='${join(made, 'generated')}'`, 'clients/generators/openapi-python-client'],
       ],
       passed: /(\d+) passed/g,
@@ -119,14 +119,14 @@ const others: Record<string, () => Omit<Run, 'name'>> = {
     ],
     // One assertion for each request.
     passed: /assertions │ +(\d+)/g,
-    // The service that asks for a key, since the collection always sends one, and that refuses most of what newman sends.
+    // This service requires a key, which the collection always sends, and has a low rate limit.
     options: ({ BUSY_URL, API_KEY }) => ['--env-var', `baseUrl=${BUSY_URL}`, '--env-var', `apiKey=${API_KEY}`],
   }),
 };
 
 const vitest = (...files: string[]) => ['node_modules/.bin/vitest', 'run', '--project', 'clients', ...files];
 
-/** Runs a command, shows what it prints and returns it. */
+/** Runs a command. Shows its output, and returns it with the exit status. */
 async function run([program = '', ...options]: string[], folder: string, environment: NodeJS.ProcessEnv) {
   const child = spawn(program, options, { cwd: folder, env: environment, stdio: ['ignore', 'pipe', 'inherit'] });
   child.stdout.pipe(process.stdout, { end: false });
@@ -137,7 +137,7 @@ async function run([program = '', ...options]: string[], folder: string, environ
   return { output, status };
 }
 
-/** The service with the tests' numbers, with and without its rate limit, on a bad day, and as it may be in a few years. */
+/** Runs `use` with the addresses of several services with the same numbers, in environment variables. */
 async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clients-'));
   const postgres = await openEmbeddedPostgres(join(folder, 'postgres'));
@@ -182,17 +182,17 @@ const results: string[] = [];
 interface Run {
   name: string;
   command: string[];
-  /** Finds how many tests passed in what the command prints, all at once or one by one. */
+  /** Matches the number of passed tests in the output, or each passed test. */
   passed: RegExp;
   folder?: string;
-  /** More arguments, which depend on where the service is. */
+  /** Returns further arguments, which depend on the address of the service. */
   options?: (environment: NodeJS.ProcessEnv) => string[];
-  /** For generated tests, whose number varies: the command is run again until this many have passed in all. */
-  least?: number;
+  /** The command is repeated until this many tests have passed in total; used for generated tests. */
+  minPassed?: number;
 }
 
 async function test(
-  { name, command, passed, folder = root, options = () => [], least = 1 }: Run,
+  { name, command, passed, folder = root, options = () => [], minPassed = 1 }: Run,
   environment: NodeJS.ProcessEnv,
 ) {
   console.log(`== ${name}`);
@@ -202,10 +202,10 @@ async function test(
       ...environment,
     });
     const plain = stripVTControlCharacters(output);
-    const more = [...plain.matchAll(passed)].reduce((sum, [, number]) => sum + Number(number ?? 1), 0);
-    count += more;
-    const isGood = status === 0 && more > 0;
-    if (isGood && count < least) continue;
+    const newlyPassed = [...plain.matchAll(passed)].reduce((sum, [, number]) => sum + Number(number ?? 1), 0);
+    count += newlyPassed;
+    const isGood = status === 0 && newlyPassed > 0;
+    if (isGood && count < minPassed) continue;
     results.push(`${name}: ${isGood ? '' : `failed with status ${status}, `}${count} tests passed`);
     if (!isGood) process.exitCode = 1;
     return;
@@ -213,13 +213,13 @@ async function test(
 }
 
 const names = process.argv.slice(2);
-// Before the service runs in this process: during an installation, it would answer nobody and appear to be gone.
+// Install before the services start: installing blocks this process, so they could not respond meanwhile.
 const runs = names
   .filter((name) => name !== 'schemathesis')
   .map((name) => {
-    const prepare = clients[name] ?? others[name];
-    if (!prepare) throw new Error(`there is no client ${name}`);
-    return { name, ...prepare() };
+    const prepareRun = clients[name] ?? prepared[name];
+    if (!prepareRun) throw new Error(`unknown client: ${name}`);
+    return { name, ...prepareRun() };
   });
 await withService(async (environment) => {
   if (names[0] === 'schemathesis') {
@@ -228,12 +228,15 @@ await withService(async (environment) => {
       ...['--config-file', join(root, 'clients', 'schemathesis', 'schemathesis.toml')],
       ...['run', join(root, 'openapi', 'openapi.yaml'), '--url', environment.SERVICE_URL ?? ''],
     ];
-    // It leaves files for its next run in its working directory.
+    // Schemathesis writes files for its next run into its working directory.
     const folder = join(cache, 'schemathesis');
-    await test({ name: 'schemathesis', command, folder, passed: /generated, (\d+) passed/g, least: 1500 }, environment);
+    await test(
+      { name: 'schemathesis', command, folder, passed: /generated, (\d+) passed/g, minPassed: 1500 },
+      environment,
+    );
     return;
   }
-  for (const each of runs) await test(each, environment);
+  for (const clientRun of runs) await test(clientRun, environment);
   const packaged = names.filter((name) => name in clients).join(' ');
   if (!packaged) return;
   const passed = /Tests .*?(\d+) passed/g;

@@ -1,4 +1,4 @@
-/** A mock of the service, as a partner runs it from the contract: `prism mock --dynamic`, with random responses. */
+/** Tests Prism's mock server for the contract with random responses: `prism mock --dynamic`. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { freePort } from '../../test/support/port.js';
 
 const root = join(import.meta.dirname, '..', '..');
-/** The bounds of the schemas alone would allow pages of 19 MB. */
+/** Without examples in the contract, the bounds of its schemas would allow pages of 19 MB. */
 const MAX_BYTES = 50_000;
 const MAX_ITEMS = 3;
 
@@ -28,7 +28,7 @@ beforeAll(async () => {
 });
 afterAll(() => mock.kill());
 
-it('a mock answers with pages of a believable size', async () => {
+it('the mock responds with pages of a realistic size', async () => {
   for (let i = 0; i < 20; i++) {
     const response = await fetch(`${url}?carrier=Verizon&size=100`);
     const body = await response.text();
@@ -43,6 +43,6 @@ it('a mock answers with pages of a believable size', async () => {
   }
 });
 
-it('a mock refuses what the contract does not allow', async () => {
+it('the mock rejects a request that the contract does not allow', async () => {
   expect((await fetch(`${url}?size=101`)).status).toBe(400);
 });

@@ -1,4 +1,4 @@
-"""The wheel, installed and run against the live service."""
+"""Tests the installed wheel against a running service."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def snake(name: str) -> str:
 
 
 def walk(**filters: Any) -> Iterator[BrandedPhoneNumber]:
-    """All pages of a walk without the helper, of the largest size."""
+    """Returns the numbers of all pages, requested without the helper, with the largest page size."""
     page = api.list_branded_phone_numbers(size=100, **filters)
     yield from page.items
     while page.next_cursor is not None:
@@ -59,8 +59,8 @@ def walk(**filters: Any) -> Iterator[BrandedPhoneNumber]:
 def test_lists_the_right_numbers(shape: dict[str, Any]) -> None:
     numbers = [item.phone_number for item in walk(**{snake(k): v for k, v in shape["arguments"].items()})]
     assert len(numbers) == shape["count"]
-    with urlopen(f"{SERVICE_URL}/v1/brandedPhoneNumbers?size=100&{shape['query']}") as answer:
-        first = json.load(answer)
+    with urlopen(f"{SERVICE_URL}/v1/brandedPhoneNumbers?size=100&{shape['query']}") as response:
+        first = json.load(response)
     assert numbers[:100] == [item["phoneNumber"] for item in first["items"]]
 
 
@@ -68,7 +68,7 @@ def test_sends_an_empty_list_as_no_filter() -> None:
     assert len(list(walk(carrier=[], status=[], feature=[]))) == 240
 
 
-def test_reads_times_as_datetimes_and_what_is_not_known_as_none() -> None:
+def test_reads_times_as_datetimes_and_null_as_none() -> None:
     page = api.list_branded_phone_numbers(phone_number="+14155550003")
     assert page.next_cursor is None
     [number] = page.items
@@ -77,7 +77,7 @@ def test_reads_times_as_datetimes_and_what_is_not_known_as_none() -> None:
     assert (number.internal_name, number.branding_name_short, number.branding_name_long) == (None, "Café & Co", None)
 
 
-def test_raises_a_refused_request_as_an_error_that_carries_the_problem() -> None:
+def test_raises_an_error_with_the_problem_if_the_request_is_rejected() -> None:
     with pytest.raises(ApiException) as raised:
         api.list_branded_phone_numbers(next_cursor="damaged")
     assert raised.value.status == 400
@@ -86,7 +86,7 @@ def test_raises_a_refused_request_as_an_error_that_carries_the_problem() -> None
     assert str(raised.value) == f"400 Invalid Cursor: {problem.detail}"
 
 
-def test_raises_a_page_of_a_proxy_as_an_error_that_says_what_it_is() -> None:
+def test_raises_an_error_with_the_content_type_if_a_proxy_responds() -> None:
     with pytest.raises(ApiException) as raised:
         client(f"{FAILING_URL}/python/html").list_branded_phone_numbers()
     assert str(raised.value) == "502 Unexpected Response: text/html instead of application/problem+json"
@@ -95,13 +95,13 @@ def test_raises_a_page_of_a_proxy_as_an_error_that_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize("step, start", [("login", "<h1>Log in</h1>" + 85 * "."), ("other", '{"ok":true}')])
-def test_raises_a_200_that_is_no_page_as_an_error_that_shows_its_beginning(step: str, start: str) -> None:
+def test_raises_an_error_with_the_beginning_of_a_200_that_is_not_a_page(step: str, start: str) -> None:
     with pytest.raises(ApiException) as raised:
         client(f"{FAILING_URL}/python/{step}").list_branded_phone_numbers()
     assert str(raised.value) == f"200 Unexpected Response: not a page of numbers: {start}"
 
 
-def test_takes_an_address_with_a_slash_at_its_end() -> None:
+def test_accepts_a_base_url_that_ends_with_a_slash() -> None:
     for url in (f"{SERVICE_URL}/", f"{FAILING_URL}/python/ok/"):
         assert len(client(url).list_branded_phone_numbers(size=1).items) == 1
 
@@ -117,11 +117,11 @@ def test_sends_a_key() -> None:
         client(KEYED_URL).list_branded_phone_numbers()
 
 
-def test_tries_again_only_if_told_to() -> None:
-    day = BadDay("503", "break", "502", "504")
+def test_retries_only_if_configured() -> None:
+    day = FailingUrl("503", "break", "502", "504")
     assert len(BrandedPhoneNumbersApi(day.api.api_client, retry=True).list_branded_phone_numbers().items) == 25
-    with pytest.raises(ApiException, match="^503 Bad Day: Try again.$"):
-        BadDay("503").api.list_branded_phone_numbers()
+    with pytest.raises(ApiException, match="^503 Unavailable: Try again.$"):
+        FailingUrl("503").api.list_branded_phone_numbers()
 
 
 def test_works_with_asyncio() -> None:
@@ -139,16 +139,16 @@ def test_works_with_asyncio() -> None:
 
 @pytest.mark.parametrize("name", ["etag", "Etag", "ETag"])
 def test_finds_headers_in_any_case(name: str) -> None:
-    answer = client(f"{FAILING_URL}/python/{name}").list_branded_phone_numbers_with_http_info()
-    assert answer.headers is not None
-    assert answer.headers["ETag"] == answer.headers["etag"] == answer.headers.get("Etag")
+    response = client(f"{FAILING_URL}/python/{name}").list_branded_phone_numbers_with_http_info()
+    assert response.headers is not None
+    assert response.headers["ETag"] == response.headers["etag"] == response.headers.get("Etag")
     with pytest.raises(ApiException) as raised:
         client(f"{FAILING_URL}/python/{name},503-1*").list_branded_phone_numbers()
     assert raised.value.headers is not None and raised.value.headers["Retry-After"] == "1"
 
 
 @pytest.mark.parametrize("name", ["etag", "Etag", "ETag"])
-def test_page_if_changed_gives_a_page_with_its_etag_and_none_while_it_has_not_changed(name: str) -> None:
+def test_page_if_changed_returns_a_page_with_its_etag_and_none_if_it_has_not_changed(name: str) -> None:
     proxied = client(f"{FAILING_URL}/python/{name}")
     held = page_if_changed(proxied, None, size=2)
     assert held is not None and [number.phone_number for number in held.page.items] == ALL[:2]
@@ -160,14 +160,14 @@ def test_page_if_changed_gives_a_page_with_its_etag_and_none_while_it_has_not_ch
 
 
 @pytest.mark.parametrize("step", ["silent", "stall"])
-def test_ends_a_request_in_time(step: str) -> None:
+def test_times_out(step: str) -> None:
     started = time.monotonic()
     with pytest.raises(TimeoutError):
         client(f"{FAILING_URL}/python/{step}").list_branded_phone_numbers(_request_timeout=0.3)
     assert time.monotonic() - started < 5
 
 
-def test_takes_literals_and_tuples_for_a_list_of_values() -> None:
+def test_accepts_literals_and_tuples_for_a_list_of_values() -> None:
     literal = api.list_branded_phone_numbers(status=["approved"], feature=("brandedCallerId",))
     assert literal == api.list_branded_phone_numbers(status=[StatusFilter.APPROVED], feature=[Feature.BRANDEDCALLERID])
 
@@ -185,7 +185,7 @@ def test_raises_a_429_at_once_with_retry_after() -> None:
     assert raised.value.problem is not None and raised.value.problem.message == "Rate Limit Exceeded"
 
 
-def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
+def test_accepts_new_members_and_values() -> None:
     [number] = client(GROWN_URL).list_branded_phone_numbers(phone_number="+14155550001").items
     assert number.status == "on hold"
     assert number.carrier_statuses[0].feature == "voicemailGreeting"
@@ -194,18 +194,18 @@ def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
 
 
 def observed(monkeypatch: pytest.MonkeyPatch) -> tuple[BrandedPhoneNumbersApi, list[float], list[int]]:
-    """A client of the limited service that records when it asked and how it was answered."""
-    limited, asked, statuses = client(LIMITED_URL), [], []
+    """Returns a client of the service with a rate limit, and lists that record the time and the status of each request."""
+    limited, times, statuses = client(LIMITED_URL), [], []
     send: Callable[..., Any] = limited.api_client.rest_client.request
 
     def request(*arguments: Any, **options: Any) -> Any:
-        asked.append(time.monotonic())
-        answer = send(*arguments, **options)
-        statuses.append(answer.status)
-        return answer
+        times.append(time.monotonic())
+        response = send(*arguments, **options)
+        statuses.append(response.status)
+        return response
 
     monkeypatch.setattr(limited.api_client.rest_client, "request", request)
-    return limited, asked, statuses
+    return limited, times, statuses
 
 
 def quiet_second() -> None:
@@ -220,24 +220,24 @@ def test_each_number_keeps_the_filters_on_every_page() -> None:
     assert len(list(each_number(api, size=9, carrier=["AT&T"], status=["approved"]))) == 56
 
 
-def test_each_number_never_asks_more_than_ten_times_in_a_second_and_so_is_never_refused(
+def test_each_number_sends_at_most_ten_requests_per_second_and_is_never_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     quiet_second()
-    limited, asked, statuses = observed(monkeypatch)
+    limited, times, statuses = observed(monkeypatch)
     assert [number.phone_number for number in each_number(limited, size=10)] == ALL
     assert statuses == [200] * 24
-    assert all(sum(at <= other < at + 1 for other in asked) <= 10 for at in asked)
+    assert all(sum(at <= other < at + 1 for other in times) <= 10 for at in times)
 
 
-def test_each_number_waits_out_a_429_by_its_retry_after_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_number_waits_for_retry_after_and_continues_after_a_429(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet_second()
     for _ in range(10):
         client(LIMITED_URL).list_branded_phone_numbers(size=1)
-    limited, asked, statuses = observed(monkeypatch)
+    limited, times, statuses = observed(monkeypatch)
     assert [number.phone_number for number in each_number(limited)] == ALL
     assert statuses == [429, 200, 200, 200]
-    assert asked[1] - asked[0] >= 0.99
+    assert times[1] - times[0] >= 0.99
 
 
 def test_each_number_raises_any_other_error() -> None:
@@ -246,22 +246,22 @@ def test_each_number_raises_any_other_error() -> None:
     assert raised.value.status == 400
 
 
-class BadDay:
-    """An address of the service on a bad day."""
+class FailingUrl:
+    """A base URL of the failing proxy (clients/live/failing.ts)."""
 
     def __init__(self, *steps: str) -> None:
         self.url = f"{FAILING_URL}/python-{uuid4()}/{','.join(steps)}"
         self.api = client(self.url)
 
     def waits(self) -> list[float]:
-        """The pauses between its requests, in seconds."""
-        with urlopen(f"{self.url}/asked") as answer:
-            asked = json.load(answer)
-        return [(later - earlier) / 1000 for earlier, later in zip(asked, asked[1:])]
+        """Returns the seconds between the requests to this URL."""
+        with urlopen(f"{self.url}/times") as response:
+            times = json.load(response)
+        return [(later - earlier) / 1000 for earlier, later in zip(times, times[1:])]
 
 
-def test_each_number_asks_again_after_a_broken_connection_a_502_503_or_504_and_429s_on_any_page() -> None:
-    day = BadDay("size=80", "etag", "break", "503", "429", "429-1", "ok", "half", "504", "html")
+def test_each_number_retries_on_any_page_after_a_broken_connection_429_502_503_and_504() -> None:
+    day = FailingUrl("size=80", "etag", "break", "503", "429", "429-1", "ok", "half", "504", "html")
     assert [number.phone_number for number in each_number(day.api)] == ALL
     broken, unavailable, refused, limited, _, half, timeout, html, _ = day.waits()
     assert min(broken, half) >= 0.49
@@ -270,30 +270,30 @@ def test_each_number_asks_again_after_a_broken_connection_a_502_503_or_504_and_4
     assert html >= 1.99
 
 
-def test_each_number_waits_half_a_second_then_one_where_nobody_says_how_long() -> None:
-    day = BadDay("503-", "503-")
+def test_each_number_waits_half_a_second_then_one_without_retry_after() -> None:
+    day = FailingUrl("503-", "503-")
     assert [number.phone_number for number in each_number(day.api)] == ALL
     first, second, *_ = day.waits()
     assert first >= 0.49
     assert second >= 0.99
 
 
-def test_each_number_waits_until_the_time_that_the_answer_says() -> None:
-    day = BadDay("503-date")
+def test_each_number_waits_until_the_date_in_retry_after() -> None:
+    day = FailingUrl("503-date")
     assert [number.phone_number for number in each_number(day.api)] == ALL
     assert day.waits()[0] >= 0.99
 
 
 def test_each_number_gives_up_after_five_requests_for_a_page() -> None:
-    day = BadDay("ok", "503*")
-    with pytest.raises(ApiException, match="^503 Bad Day: Try again.$"):
+    day = FailingUrl("ok", "503*")
+    with pytest.raises(ApiException, match="^503 Unavailable: Try again.$"):
         list(each_number(BrandedPhoneNumbersApi(day.api.api_client, retry=True)))
     assert len(day.waits()) == 5
 
 
 @pytest.mark.parametrize("step", ["500", "login", "silent"])
-def test_each_number_raises_at_once_what_asking_again_does_not_help(step: str) -> None:
-    day = BadDay(step)
+def test_each_number_raises_permanent_errors_at_once(step: str) -> None:
+    day = FailingUrl(step)
     with pytest.raises((ApiException, TimeoutError)):
         list(each_number(day.api, timeout=0.3))
     assert day.waits() == []

@@ -1,4 +1,4 @@
-/** A client that was generated for the public reference, run against the service: existing clients keep working. */
+/** Tests a client that is generated for the public reference, since such clients must keep working with this service. */
 import { Configuration, ReferenceApi, type ResponseError } from 'reference-client';
 import { describe, expect, it } from 'vitest';
 
@@ -6,7 +6,7 @@ const { SERVICE_URL = '', LIMITED_URL = '' } = process.env;
 const api = new ReferenceApi(new Configuration({ basePath: SERVICE_URL }));
 
 describe('A client of the public reference', () => {
-  it('walks all pages by nextCursor, with a size that it sends as a string', async () => {
+  it('reads all pages by nextCursor, with a size that it sends as a string', async () => {
     const seen: string[] = [];
     let nextCursor: string | null | undefined;
     do {

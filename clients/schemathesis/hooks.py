@@ -1,7 +1,8 @@
-"""Cursors are opaque and bound to their filters: none can be made up, and a real one needs the filters it came with.
+"""Makes generated requests use valid cursors.
 
-So of a request that is meant to be right, a cursor that the service has given goes with its own filters, and must be
-accepted; any other is left out. What is meant to be wrong is sent as it is.
+A cursor is valid only if the service returned it and the request has the same filters. In requests that are meant to be
+valid, a cursor from an earlier response therefore gets the filters of that request, and any other cursor is removed.
+Requests that are meant to be invalid are sent unchanged.
 """
 
 import schemathesis
@@ -11,7 +12,7 @@ FILTERS_OF_CURSOR: dict[str, dict] = {}
 
 
 def with_exact_patterns(node):
-    """What the service takes; the published patterns are what every language reads of it."""
+    """Returns the schema with the patterns that the service checks, which are stricter than the published ones."""
     if isinstance(node, list):
         return [with_exact_patterns(child) for child in node]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-// What oapi-codegen makes of the contract, run against the live service.
+// Tests the client that oapi-codegen generates from the contract against a running service.
 package client
 
 import (
@@ -15,14 +15,14 @@ func list(t *testing.T, url string, params ListBrandedPhoneNumbersParams) *ListB
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := client.ListBrandedPhoneNumbersWithResponse(context.Background(), &params)
+	response, err := client.ListBrandedPhoneNumbersWithResponse(context.Background(), &params)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answer
+	return response
 }
 
-// walk collects the numbers of all pages of a walk.
+// walk returns the numbers of all pages.
 func walk(t *testing.T, params ListBrandedPhoneNumbersParams) []string {
 	t.Helper()
 	size, numbers := int32(50), []string{}
@@ -30,7 +30,7 @@ func walk(t *testing.T, params ListBrandedPhoneNumbersParams) []string {
 	for {
 		page := list(t, os.Getenv("SERVICE_URL"), params).JSON200
 		if page == nil {
-			t.Fatal("the answer is no page")
+			t.Fatal("the response is no page")
 		}
 		for _, item := range page.Items {
 			numbers = append(numbers, item.PhoneNumber)
@@ -42,7 +42,7 @@ func walk(t *testing.T, params ListBrandedPhoneNumbersParams) []string {
 	}
 }
 
-func TestWalksOverAllPages(t *testing.T) {
+func TestReadsAllPages(t *testing.T) {
 	all := make([]string, 240)
 	for i := range all {
 		all[i] = fmt.Sprintf("+1415555%04d", i)
@@ -52,7 +52,7 @@ func TestWalksOverAllPages(t *testing.T) {
 	}
 }
 
-func TestEncodesWhatAURLNeedsEncodedAndRepeatsParameters(t *testing.T) {
+func TestEncodesAndRepeatsParameters(t *testing.T) {
 	phone := "+14155550007"
 	for _, test := range []struct {
 		params ListBrandedPhoneNumbersParams
@@ -69,25 +69,25 @@ func TestEncodesWhatAURLNeedsEncodedAndRepeatsParameters(t *testing.T) {
 	}
 }
 
-func TestReadsEveryFaultOfARefusedRequest(t *testing.T) {
+func TestReadsEveryFaultOfARejectedRequest(t *testing.T) {
 	size, phone := int32(0), "14155550007"
-	answer := list(t, os.Getenv("SERVICE_URL"), ListBrandedPhoneNumbersParams{Size: &size, PhoneNumber: &phone})
-	problem := answer.ApplicationproblemJSON400
+	response := list(t, os.Getenv("SERVICE_URL"), ListBrandedPhoneNumbersParams{Size: &size, PhoneNumber: &phone})
+	problem := response.ApplicationproblemJSON400
 	if problem == nil || problem.Errors == nil || len(*problem.Errors) != 2 {
-		t.Fatalf("the answer is %s", answer.Body)
+		t.Fatalf("the response is %s", response.Body)
 	}
 }
 
 func TestReadsA429AndItsRetryAfter(t *testing.T) {
 	for range 30 {
-		answer := list(t, os.Getenv("LIMITED_URL"), ListBrandedPhoneNumbersParams{})
-		if answer.StatusCode() != 429 {
+		response := list(t, os.Getenv("LIMITED_URL"), ListBrandedPhoneNumbersParams{})
+		if response.StatusCode() != 429 {
 			continue
 		}
-		if answer.ApplicationproblemJSON429.Message != "Rate Limit Exceeded" {
-			t.Errorf("the answer is %s", answer.Body)
+		if response.ApplicationproblemJSON429.Message != "Rate Limit Exceeded" {
+			t.Errorf("the response is %s", response.Body)
 		}
-		if after := answer.HTTPResponse.Header.Get("Retry-After"); after != "1" {
+		if after := response.HTTPResponse.Header.Get("Retry-After"); after != "1" {
 			t.Errorf("Retry-After is %q", after)
 		}
 		return
@@ -95,7 +95,7 @@ func TestReadsA429AndItsRetryAfter(t *testing.T) {
 	t.Error("30 requests in a row were all answered")
 }
 
-func TestIsNotBrokenByMembersAndValuesThatAreNewerThanIt(t *testing.T) {
+func TestAcceptsNewMembersAndValues(t *testing.T) {
 	phone := "+14155550001"
 	page := list(t, os.Getenv("GROWN_URL"), ListBrandedPhoneNumbersParams{PhoneNumber: &phone}).JSON200
 	if page == nil || page.Items[0].Status != "on hold" {

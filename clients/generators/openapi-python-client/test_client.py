@@ -1,4 +1,4 @@
-"""What openapi-python-client makes of the contract, run against the live service."""
+"""Tests the client that openapi-python-client generates from the contract against a running service."""
 
 import os
 
@@ -12,7 +12,7 @@ GROWN_URL = os.environ["GROWN_URL"]
 
 
 def walk(**filters: object) -> list[str]:
-    """The numbers of all pages of a walk."""
+    """Returns the numbers of all pages."""
     client, numbers = Client(base_url=SERVICE_URL), []
     while True:
         page = sync_detailed(client=client, size=50, **filters).parsed
@@ -23,33 +23,33 @@ def walk(**filters: object) -> list[str]:
         filters["next_cursor"] = page.next_cursor
 
 
-def test_walks_over_all_pages() -> None:
+def test_reads_all_pages() -> None:
     assert walk() == [f"+1415555{i:04}" for i in range(240)]
 
 
-def test_encodes_what_a_url_needs_encoded_and_repeats_parameters() -> None:
+def test_encodes_and_repeats_parameters() -> None:
     assert walk(phone_number="+14155550007") == ["+14155550007"]
     assert len(walk(carrier=["AT&T"], status=[StatusOrDetailedStatus.APPROVED])) == 56
     assert len(walk(internal_name=["Billing & Payments", "A+B, 100%"])) == 120
     assert len(walk(status=[StatusOrDetailedStatus.SUBMITTED_FOR_REVIEW])) == 80
 
 
-def test_reads_every_fault_of_a_refused_request() -> None:
-    answer = sync_detailed(client=Client(base_url=SERVICE_URL), size=0, phone_number="14155550007")
-    assert answer.status_code == 400
-    assert isinstance(answer.parsed, Problem)
-    assert sorted(fault.parameter for fault in answer.parsed.errors) == ["phoneNumber", "size"]
+def test_reads_every_fault_of_a_rejected_request() -> None:
+    response = sync_detailed(client=Client(base_url=SERVICE_URL), size=0, phone_number="14155550007")
+    assert response.status_code == 400
+    assert isinstance(response.parsed, Problem)
+    assert sorted(fault.parameter for fault in response.parsed.errors) == ["phoneNumber", "size"]
 
 
 def test_reads_a_429_and_its_retry_after() -> None:
     client = Client(base_url=LIMITED_URL)
-    answers = [sync_detailed(client=client, size=1) for _ in range(30)]
-    refused = next(answer for answer in answers if answer.status_code == 429)
+    responses = [sync_detailed(client=client, size=1) for _ in range(30)]
+    refused = next(response for response in responses if response.status_code == 429)
     assert refused.parsed.message == "Rate Limit Exceeded"
     assert refused.headers["Retry-After"] == "1"
 
 
-def test_is_not_broken_by_members_and_values_that_are_newer_than_it() -> None:
+def test_accepts_new_members_and_values() -> None:
     page = sync_detailed(client=Client(base_url=GROWN_URL), phone_number="+14155550001").parsed
     [number] = page.items
     assert number.status == "on hold"

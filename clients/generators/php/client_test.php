@@ -1,5 +1,5 @@
 <?php
-// What openapi-generator makes of the contract for PHP, run against the live service.
+// Tests the PHP client that openapi-generator generates from the contract against a running service.
 require 'GuzzleHttp/autoload.php';
 
 use OpenAPI\Client\Api\BrandedPhoneNumbersApi;
@@ -18,7 +18,7 @@ function api(string $url): BrandedPhoneNumbersApi
     return new BrandedPhoneNumbersApi(null, (new Configuration())->setHost(getenv($url)));
 }
 
-/** The numbers of all pages of a walk. */
+/** Returns the numbers of all pages. */
 function walk(mixed ...$filters): array
 {
     $numbers = [];
@@ -36,7 +36,7 @@ function same(mixed $right, mixed $found): void
 }
 
 $tests = [
-    'walks over all pages' => function () {
+    'reads all pages' => function () {
         same(array_map(fn ($i) => sprintf('+1415555%04d', $i), range(0, 239)), walk());
     },
     'encodes what a URL needs encoded and repeats parameters' => function () {
@@ -49,7 +49,7 @@ $tests = [
         same('Café & Co', $page->getItems()[0]->getBrandingNameShort());
         same('Été', (new BusinessProfile())->setBusinessName('Été')->getBusinessName());
     },
-    'reads the fault of a refused request' => function () {
+    'reads the fault of a rejected request' => function () {
         try {
             api('SERVICE_URL')->listBrandedPhoneNumbers(internal_name: ["a\u{85}b"]);
         } catch (ApiException $error) {

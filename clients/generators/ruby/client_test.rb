@@ -1,4 +1,4 @@
-# What openapi-generator makes of the contract for Ruby, run against the live service.
+# Tests the Ruby client that openapi-generator generates from the contract against a running service.
 require "minitest/autorun"
 require "uri"
 require "openapi_client"
@@ -9,13 +9,13 @@ class ClientTest < Minitest::Test
     configuration = OpenapiClient::Configuration.new do |made|
       made.scheme = address.scheme
       made.host = "#{address.host}:#{address.port}"
-      # By default it sends carrier[0]=…
+      # By default, the client sends carrier[0]=…
       made.params_encoding = :multi
     end
     OpenapiClient::BrandedPhoneNumbersApi.new(OpenapiClient::ApiClient.new(configuration))
   end
 
-  # The numbers of all pages of a walk.
+  # Returns the numbers of all pages.
   def walk(**filters)
     numbers = []
     loop do
@@ -26,11 +26,11 @@ class ClientTest < Minitest::Test
     end
   end
 
-  def test_walks_over_all_pages
+  def test_reads_all_pages
     assert_equal((0...240).map { |i| format("+1415555%04d", i) }, walk)
   end
 
-  def test_encodes_what_a_url_needs_encoded_and_repeats_parameters
+  def test_encodes_and_repeats_parameters
     assert_equal ["+14155550007"], walk(phone_number: "+14155550007")
     assert_equal 56, walk(carrier: ["AT&T"], status: ["approved"]).length
     assert_equal 120, walk(internal_name: ["Billing & Payments", "A+B, 100%", "Été"]).length
@@ -43,7 +43,7 @@ class ClientTest < Minitest::Test
     assert_equal "Été", OpenapiClient::BusinessProfile.new(profile).business_name
   end
 
-  def test_reads_the_fault_of_a_refused_request
+  def test_reads_the_fault_of_a_rejected_request
     error = assert_raises(OpenapiClient::ApiError) do
       api("SERVICE_URL").list_branded_phone_numbers(internal_name: ["a\u0085b"])
     end
@@ -53,7 +53,7 @@ class ClientTest < Minitest::Test
     assert_includes fault["detail"], "name without control characters"
   end
 
-  def test_is_not_broken_by_members_and_values_that_are_newer_than_it
+  def test_accepts_new_members_and_values
     page = api("GROWN_URL").list_branded_phone_numbers(phone_number: "+14155550001")
     assert_equal "on hold", page.items.first.status
     assert_equal "voicemailGreeting", page.items.first.carrier_statuses.first.feature

@@ -1,4 +1,4 @@
-/** The packed client, installed and run against the live service. */
+/** Tests the installed package against a running service. */
 import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import type { BrandedPhoneNumber, ListBrandedPhoneNumbersRequest, Problem } from 'branded-phone-numbers-client';
@@ -25,7 +25,7 @@ const client = (basePath: string, timeout?: number) =>
   new BrandedPhoneNumbersApi(new Configuration({ basePath, ...(timeout && { timeout }) }));
 const api = client(SERVICE_URL);
 
-/** All pages of a walk without the helper, of the largest size. */
+/** Returns the numbers of all pages, requested without the helper, with the largest page size. */
 async function walk(request: ListBrandedPhoneNumbersRequest): Promise<BrandedPhoneNumber[]> {
   const items: BrandedPhoneNumber[] = [];
   let nextCursor: string | null = null;
@@ -41,8 +41,8 @@ describe('The TypeScript client', () => {
   it.each(shapes)('lists the right numbers for $title', async ({ arguments: request, query, count }) => {
     const numbers = await walk(request);
     expect(numbers).toHaveLength(count);
-    const answer = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?size=100&${query}`);
-    const first = (await answer.json()) as { items: { phoneNumber: string }[] };
+    const response = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?size=100&${query}`);
+    const first = (await response.json()) as { items: { phoneNumber: string }[] };
     expect(numbers.slice(0, 100).map((number) => number.phoneNumber)).toEqual(
       first.items.map((item) => item.phoneNumber),
     );
@@ -61,7 +61,7 @@ describe('The TypeScript client', () => {
     expect(number).toMatchObject({ internalName: null, brandingNameShort: 'Café & Co', brandingNameLong: null });
   });
 
-  it('throws a refused request as an error that carries the problem', async () => {
+  it('throws an error with the problem if the request is rejected', async () => {
     const error = await api.listBrandedPhoneNumbers({ nextCursor: 'damaged' }).catch((thrown) => thrown);
     expect(error).toBeInstanceOf(ResponseError);
     const problem: Problem | undefined = (error as ResponseError).problem;
@@ -74,7 +74,7 @@ describe('The TypeScript client', () => {
     expect(printed.length, inspect(error)).toBeLessThan(20);
   });
 
-  it("throws a proxy's page as an error that says what it is", async () => {
+  it('throws an error with the content type if a proxy responds', async () => {
     const error = await client(`${FAILING_URL}/typescript/html`)
       .listBrandedPhoneNumbers()
       .catch((thrown) => thrown);
@@ -95,7 +95,7 @@ describe('The TypeScript client', () => {
     expect(error.message).toBe(`200 Unexpected Response: not a page of numbers: ${start}`);
   });
 
-  it('takes an address with a slash at its end', async () => {
+  it('accepts a base URL that ends with a slash', async () => {
     for (const url of [`${SERVICE_URL}/`, `${FAILING_URL}/typescript/ok/`])
       expect((await client(url).listBrandedPhoneNumbers({ size: 1 })).items).toHaveLength(1);
   });
@@ -106,21 +106,21 @@ describe('The TypeScript client', () => {
     await expect(client(KEYED_URL).listBrandedPhoneNumbers()).rejects.toThrow('401 Unauthorized');
   });
 
-  it('tries again only if told to', async () => {
+  it('retries only if configured', async () => {
     const url = () => `${FAILING_URL}/typescript-${crypto.randomUUID()}/503,break,502,504`;
     const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url(), retry: true }));
     expect((await retrying.listBrandedPhoneNumbers()).items).toHaveLength(25);
-    await expect(client(url()).listBrandedPhoneNumbers()).rejects.toThrow('503 Bad Day: Try again.');
+    await expect(client(url()).listBrandedPhoneNumbers()).rejects.toThrow('503 Unavailable: Try again.');
   });
 
-  it.each(['silent', 'stall'])('ends a request in time when the answer is %s', async (step) => {
+  it.each(['silent', 'stall'])('times out if the response is %s', async (step) => {
     const started = performance.now();
     const asking = client(`${FAILING_URL}/typescript/${step}`, 300).listBrandedPhoneNumbers();
     await expect(asking).rejects.toMatchObject({ name: 'TimeoutError' });
     expect(performance.now() - started).toBeLessThan(5000);
   });
 
-  it('says that there was no answer', async () => {
+  it('throws an error if there is no response', async () => {
     await expect(client('http://127.0.0.1:1').listBrandedPhoneNumbers()).rejects.toMatchObject({
       name: 'FetchError',
       message: expect.stringMatching(/^fetch failed: /),
@@ -128,10 +128,10 @@ describe('The TypeScript client', () => {
   });
 
   it('throws a 429 at once, with Retry-After', async () => {
-    const answers = await Promise.allSettled(
+    const responses = await Promise.allSettled(
       Array.from({ length: 15 }, () => client(LIMITED_URL).listBrandedPhoneNumbers({ size: 1 })),
     );
-    const refused = answers.filter((answer) => answer.status === 'rejected').map((answer) => answer.reason);
+    const refused = responses.filter((response) => response.status === 'rejected').map((response) => response.reason);
     expect(refused).toHaveLength(5);
     for (const { response } of refused as ResponseError[]) {
       expect(response.status).toBe(429);
@@ -139,7 +139,7 @@ describe('The TypeScript client', () => {
     }
   });
 
-  it('accepts members and values that it does not know', async () => {
+  it('accepts new members and values', async () => {
     const { items } = await client(GROWN_URL).listBrandedPhoneNumbers({ phoneNumber: '+14155550001' });
     expect(items[0]).toMatchObject({
       status: 'on hold',
@@ -149,7 +149,7 @@ describe('The TypeScript client', () => {
 });
 
 describe('pageIfChanged', () => {
-  it('gives a page with its ETag, and nothing while it has not changed', async () => {
+  it('returns a page with its ETag, and undefined if it has not changed', async () => {
     const held = await pageIfChanged(api, undefined, { size: 2 });
     expect(held?.page.items.map((number) => number.phoneNumber)).toEqual(['+14155550000', '+14155550001']);
     expect(await pageIfChanged(api, held?.etag, { size: 2 })).toBeUndefined();
@@ -163,7 +163,7 @@ describe('pageIfChanged', () => {
     expect(await pageIfChanged(proxied, held?.etag)).toBeUndefined();
   });
 
-  it('keeps the key, retries if told to, and ends when its signal is aborted', async () => {
+  it('sends the key, retries if configured, and ends when its signal is aborted', async () => {
     const keyed = new BrandedPhoneNumbersApi(new Configuration({ basePath: KEYED_URL, accessToken: API_KEY }));
     const held = await pageIfChanged(keyed, 'W/"old"');
     expect(await pageIfChanged(keyed, held?.etag)).toBeUndefined();
@@ -179,20 +179,20 @@ describe('pageIfChanged', () => {
 });
 
 describe('eachNumber', () => {
-  /** A client of the limited service that records when it asked and how it was answered. */
+  /** Returns a client of the service with a rate limit, and arrays that record the time and the status of each request. */
   function observed() {
-    const asked: number[] = [];
+    const times: number[] = [];
     const statuses: number[] = [];
     const configuration = new Configuration({
       basePath: LIMITED_URL,
       fetchApi: async (input, init) => {
-        asked.push(performance.now());
+        times.push(performance.now());
         const response = await fetch(input, init);
         statuses.push(response.status);
         return response;
       },
     });
-    return { api: new BrandedPhoneNumbersApi(configuration), asked, statuses };
+    return { api: new BrandedPhoneNumbersApi(configuration), times, statuses };
   }
 
   async function collect(numbers: AsyncIterable<BrandedPhoneNumber>): Promise<string[]> {
@@ -212,23 +212,23 @@ describe('eachNumber', () => {
     expect(await collect(eachNumber(api, { size: 9, carrier: ['AT&T'], status: ['approved'] }))).toHaveLength(56);
   });
 
-  it('never asks more than ten times in a second, so it is never refused', async () => {
+  it('sends at most ten requests per second, so none is rejected', async () => {
     await quietSecond();
-    const { api: limited, asked, statuses } = observed();
+    const { api: limited, times, statuses } = observed();
     const walks = [eachNumber(limited, { size: 20 }), eachNumber(limited, { size: 20 })];
     expect(await Promise.all(walks.map(collect))).toEqual([all, all]);
     expect(statuses).toEqual(Array(24).fill(200));
-    for (const [i, at] of asked.entries())
-      expect(asked.filter((b) => b >= at && b < at + 1000).length, `${i}`).toBeLessThanOrEqual(10);
+    for (const [i, at] of times.entries())
+      expect(times.filter((b) => b >= at && b < at + 1000).length, `${i}`).toBeLessThanOrEqual(10);
   });
 
-  it('waits out a 429 by its Retry-After and goes on', async () => {
+  it('waits for Retry-After after a 429, then continues', async () => {
     await quietSecond();
     await Promise.all(Array.from({ length: 10 }, () => client(LIMITED_URL).listBrandedPhoneNumbers({ size: 1 })));
-    const { api: limited, asked, statuses } = observed();
+    const { api: limited, times, statuses } = observed();
     expect(await collect(eachNumber(limited))).toEqual(all);
     expect(statuses).toEqual([429, 200, 200, 200]);
-    expect((asked[1] ?? 0) - (asked[0] ?? 0)).toBeGreaterThanOrEqual(990);
+    expect((times[1] ?? 0) - (times[0] ?? 0)).toBeGreaterThanOrEqual(990);
   });
 
   it('throws any other error', async () => {
@@ -242,20 +242,20 @@ describe('eachNumber', () => {
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
-  /** An address of the service on a bad day, and the pauses between its requests, in milliseconds. */
-  function badDay(...steps: string[]) {
+  /** Returns a base URL of the failing proxy, and a function that returns the milliseconds between its requests. */
+  function failingUrl(...steps: string[]) {
     const url = `${FAILING_URL}/typescript-${crypto.randomUUID()}/${steps}`;
     return {
       url,
       async waits() {
-        const asked = (await (await fetch(`${url}/asked`)).json()) as number[];
-        return asked.slice(1).map((time, i) => time - (asked[i] ?? 0));
+        const times = (await (await fetch(`${url}/times`)).json()) as number[];
+        return times.slice(1).map((time, i) => time - (times[i] ?? 0));
       },
     };
   }
 
-  it('waits and tries again after a broken connection, a 502, 503 or 504 and 429s, on any page', async () => {
-    const { url, waits } = badDay('size=80', 'etag', 'break', '503', '429', '429-1', 'ok', 'half', '504', 'html');
+  it('waits and retries on any page after a broken connection, a 429, 502, 503 or 504', async () => {
+    const { url, waits } = failingUrl('size=80', 'etag', 'break', '503', '429', '429-1', 'ok', 'half', '504', 'html');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     const [broken = 0, unavailable = 0, refused = 0, limited = 0, , half = 0, timeout = 0, html = 0] = await waits();
     expect(Math.min(broken, half)).toBeGreaterThanOrEqual(490);
@@ -265,35 +265,35 @@ describe('eachNumber', () => {
     expect(await waits()).toHaveLength(9);
   });
 
-  it('waits half a second, then one, if the answer does not say how long', async () => {
-    const { url, waits } = badDay('503-', '503-');
+  it('waits half a second, then one, without Retry-After', async () => {
+    const { url, waits } = failingUrl('503-', '503-');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     const [first = 0, second = 0] = await waits();
     expect(first).toBeGreaterThanOrEqual(490);
     expect(second).toBeGreaterThanOrEqual(990);
   });
 
-  it('waits until the time that the answer says', async () => {
-    const { url, waits } = badDay('503-date');
+  it('waits until the date in Retry-After', async () => {
+    const { url, waits } = failingUrl('503-date');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     expect((await waits())[0]).toBeGreaterThanOrEqual(990);
   });
 
   it('gives up after five requests for a page', async () => {
-    const { url, waits } = badDay('ok', '503*');
+    const { url, waits } = failingUrl('ok', '503*');
     const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url, retry: true }));
-    await expect(collect(eachNumber(retrying))).rejects.toThrow('503 Bad Day: Try again.');
+    await expect(collect(eachNumber(retrying))).rejects.toThrow('503 Unavailable: Try again.');
     expect(await waits()).toHaveLength(5);
   });
 
   it.each(['500', 'login', 'silent'])('throws at once where retrying does not help: %s', async (step) => {
-    const { url, waits } = badDay(step);
+    const { url, waits } = failingUrl(step);
     await expect(collect(eachNumber(client(url, 300)))).rejects.toThrow();
     expect(await waits()).toHaveLength(0);
   });
 
   it('ends while it waits for a service that is down, when its signal is aborted', async () => {
-    const { url } = badDay('503-60');
+    const { url } = failingUrl('503-60');
     const walk = collect(eachNumber(client(url), {}, { signal: AbortSignal.timeout(200) }));
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });

@@ -43,7 +43,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 
-/** The client, run against the live service. */
+/** Tests the client against a running service. */
 class ClientTest {
   static final ObjectMapper JSON = new ObjectMapper();
   static final String SERVICE_URL = System.getenv("SERVICE_URL");
@@ -89,7 +89,7 @@ class ClientTest {
         .map(value -> read.apply(value.asText())).collect(Collectors.toList());
   }
 
-  /** All pages of a walk, of the largest size. */
+  /** Returns the numbers of all pages, with the largest page size. */
   List<String> walk(APIListBrandedPhoneNumbersRequest.Builder request) throws ApiException {
     var numbers = new ArrayList<String>();
     BrandedPhoneNumberPage page;
@@ -101,11 +101,11 @@ class ClientTest {
     return numbers;
   }
 
-  /** Asks as the specification writes it, without the client. */
+  /** Sends a request without the client. */
   static List<String> firstPage(String query) throws Exception {
     var uri = URI.create(SERVICE_URL + "/v1/brandedPhoneNumbers?size=100&" + query);
-    var answer = HttpClient.newHttpClient().send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString());
-    return StreamSupport.stream(JSON.readTree(answer.body()).get("items").spliterator(), false)
+    var response = HttpClient.newHttpClient().send(HttpRequest.newBuilder(uri).build(), BodyHandlers.ofString());
+    return StreamSupport.stream(JSON.readTree(response.body()).get("items").spliterator(), false)
         .map(item -> item.get("phoneNumber").asText()).collect(Collectors.toList());
   }
 
@@ -115,7 +115,7 @@ class ClientTest {
   }
 
   @Test
-  void readsTimesAndWhatIsNotKnown() throws Exception {
+  void readsTimesAndNullMembers() throws Exception {
     var page = api.listBrandedPhoneNumbers(request().phoneNumber("+14155550003").build());
     assertNull(page.getNextCursor());
     var number = page.getItems().get(0);
@@ -128,7 +128,7 @@ class ClientTest {
   }
 
   @Test
-  void throwsARefusedRequestAsAnErrorThatCarriesTheProblem() throws Exception {
+  void throwsAnErrorWithTheProblemIfTheRequestIsRejected() throws Exception {
     var error = assertThrows(ApiException.class,
         () -> api.listBrandedPhoneNumbers(request().nextCursor("damaged").build()));
     assertEquals(400, error.getCode());
@@ -137,7 +137,7 @@ class ClientTest {
   }
 
   @Test
-  void throwsAPageOfAProxyAsAnErrorThatSaysWhatItIs() {
+  void throwsAnErrorWithTheContentTypeIfAProxyResponds() {
     var error = assertThrows(ApiException.class,
         () -> client(FAILING_URL + "/java/html").listBrandedPhoneNumbers(request().build()));
     assertEquals("502 Unexpected Response: text/html instead of application/problem+json", error.getMessage());
@@ -149,15 +149,15 @@ class ClientTest {
   Stream<DynamicTest> throwsA200ThatIsNoPageAsAnErrorThatShowsItsBeginning() {
     var starts = Map.of("login", "<h1>Log in</h1>" + ".".repeat(85), "other", "{\"ok\":true}");
     return starts.entrySet().stream().map(each -> DynamicTest.dynamicTest(each.getKey(), () -> {
-      var asked = client(FAILING_URL + "/java/" + each.getKey());
-      var error = assertThrows(ApiException.class, () -> asked.listBrandedPhoneNumbers(request().build()));
+      var failing = client(FAILING_URL + "/java/" + each.getKey());
+      var error = assertThrows(ApiException.class, () -> failing.listBrandedPhoneNumbers(request().build()));
       assertEquals("200 Unexpected Response: not a page of numbers: " + each.getValue(), error.getMessage());
       assertEquals(200, error.getCode());
     }));
   }
 
   @Test
-  void takesAnAddressWithASlashAtItsEnd() {
+  void acceptsABaseUrlThatEndsWithASlash() {
     for (var url : List.of(SERVICE_URL + "/", FAILING_URL + "/java/ok/"))
       assertEquals(1, client(url).listBrandedPhoneNumbers(request().size(1).build()).getItems().size());
   }
@@ -171,11 +171,11 @@ class ClientTest {
   }
 
   @Test
-  void triesAgainOnlyIfToldTo() {
+  void retriesOnlyIfConfigured() {
     var steps = "503,break,502,504";
-    assertEquals(25, client(badDay(steps)).withRetry().listBrandedPhoneNumbers(request().build()).getItems().size());
-    var error = assertThrows(ApiException.class, () -> client(badDay(steps)).listBrandedPhoneNumbers(request().build()));
-    assertEquals("503 Bad Day: Try again.", error.getMessage());
+    assertEquals(25, client(failingUrl(steps)).withRetry().listBrandedPhoneNumbers(request().build()).getItems().size());
+    var error = assertThrows(ApiException.class, () -> client(failingUrl(steps)).listBrandedPhoneNumbers(request().build()));
+    assertEquals("503 Unavailable: Try again.", error.getMessage());
   }
 
   @TestFactory
@@ -204,7 +204,7 @@ class ClientTest {
     }));
   }
 
-  /** A client whose requests end after 300 milliseconds. */
+  /** Returns a client whose requests time out after 300 milliseconds. */
   static BrandedPhoneNumbersApi hasty(String url) {
     var client = new ApiClient().setReadTimeout(Duration.ofMillis(300));
     client.updateBaseUri(url);
@@ -234,7 +234,7 @@ class ClientTest {
   }
 
   @Test
-  void isNotBrokenByMembersAndValuesThatAreNewerThanIt() throws Exception {
+  void acceptsNewMembersAndValues() throws Exception {
     var page = client(System.getenv("GROWN_URL"))
         .listBrandedPhoneNumbers(request().phoneNumber("+14155550001").build());
     var number = page.getItems().get(0);
@@ -253,17 +253,17 @@ class ClientTest {
   static final List<String> ALL =
       IntStream.range(0, 240).mapToObj(i -> String.format("+1415555%04d", i)).collect(Collectors.toList());
 
-  /** An address of the service on a bad day. */
-  static String badDay(String steps) {
+  /** A base URL of the failing proxy (clients/live/failing.ts). */
+  static String failingUrl(String steps) {
     return FAILING_URL + "/java-" + UUID.randomUUID() + "/" + steps;
   }
 
-  /** How long the address was left alone between the requests, in milliseconds. */
+  /** Returns the milliseconds between the requests to this URL. */
   static List<Double> waits(String url) throws Exception {
-    var asking = HttpRequest.newBuilder(URI.create(url + "/asked")).build();
-    var asked = JSON.readTree(HttpClient.newHttpClient().send(asking, BodyHandlers.ofString()).body());
-    return IntStream.range(1, asked.size())
-        .mapToObj(i -> asked.get(i).asDouble() - asked.get(i - 1).asDouble()).collect(Collectors.toList());
+    var request = HttpRequest.newBuilder(URI.create(url + "/times")).build();
+    var times = JSON.readTree(HttpClient.newHttpClient().send(request, BodyHandlers.ofString()).body());
+    return IntStream.range(1, times.size())
+        .mapToObj(i -> times.get(i).asDouble() - times.get(i - 1).asDouble()).collect(Collectors.toList());
   }
 
   @Test
@@ -272,8 +272,8 @@ class ClientTest {
   }
 
   @Test
-  void eachNumberAsksForNoPageThatNobodyReads() throws Exception {
-    var url = badDay("ok");
+  void eachNumberRequestsAPageOnlyWhenItIsRead() throws Exception {
+    var url = failingUrl("ok");
     assertEquals(ALL.get(0), Pages.eachNumber(client(url), request().size(10).build()).findFirst().get().getPhoneNumber());
     assertEquals(List.of(), waits(url));
   }
@@ -284,8 +284,8 @@ class ClientTest {
   }
 
   @Test
-  void eachNumberAsksAgainAfterABrokenConnectionA502503Or504And429sOnAnyPage() throws Exception {
-    var url = badDay("size=80,etag,break,503,429,429-1,ok,half,504,html");
+  void eachNumberRetriesOnAnyPageAfterABrokenConnection429502503And504() throws Exception {
+    var url = failingUrl("size=80,etag,break,503,429,429-1,ok,half,504,html");
     assertEquals(ALL, collect(client(url), request()));
     var waits = waits(url);
     assertEquals(9, waits.size());
@@ -295,31 +295,31 @@ class ClientTest {
   }
 
   @Test
-  void eachNumberWaitsHalfASecondThenOneWhereNobodySaysHowLong() throws Exception {
-    var url = badDay("503-,503-");
+  void eachNumberWaitsHalfASecondThenOneWithoutRetryAfter() throws Exception {
+    var url = failingUrl("503-,503-");
     assertEquals(ALL, collect(client(url), request()));
     assertTrue(waits(url).get(0) >= 490 && waits(url).get(1) >= 990, waits(url).toString());
   }
 
   @Test
-  void eachNumberWaitsUntilTheTimeThatTheAnswerSays() throws Exception {
-    var url = badDay("503-date");
+  void eachNumberWaitsUntilTheDateInRetryAfter() throws Exception {
+    var url = failingUrl("503-date");
     assertEquals(ALL, collect(client(url), request()));
     assertTrue(waits(url).get(0) >= 990, waits(url).toString());
   }
 
   @Test
   void eachNumberGivesUpAfterFiveRequestsForAPage() throws Exception {
-    var url = badDay("ok,503*");
+    var url = failingUrl("ok,503*");
     var error = assertThrows(ApiException.class, () -> collect(client(url).withRetry(), request()));
-    assertEquals("503 Bad Day: Try again.", error.getMessage());
+    assertEquals("503 Unavailable: Try again.", error.getMessage());
     assertEquals(5, waits(url).size());
   }
 
   @TestFactory
   Stream<DynamicTest> eachNumberThrowsAtOnceWhatAskingAgainDoesNotHelp() {
     return Stream.of("500", "login", "silent").map(step -> DynamicTest.dynamicTest(step, () -> {
-      var url = badDay(step);
+      var url = failingUrl(step);
       assertThrows(ApiException.class, () -> collect(hasty(url), request()));
       assertEquals(List.of(), waits(url));
     }));
@@ -327,7 +327,7 @@ class ClientTest {
 
   @Test
   void eachNumberEndsWhileItWaitsWhenItsStreamIsClosed() {
-    var numbers = Pages.eachNumber(client(badDay("503-60")), request().build());
+    var numbers = Pages.eachNumber(client(failingUrl("503-60")), request().build());
     CompletableFuture.runAsync(numbers::close, CompletableFuture.delayedExecutor(200, TimeUnit.MILLISECONDS));
     assertTimeout(Duration.ofSeconds(5), () -> assertThrows(CancellationException.class, numbers::count));
   }
