@@ -2,8 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-# Reinstall the packages when the lock file changes. No install scripts: npm 12 runs none unless package.json allows them, and
-# the service needs none (src/operator/embeddedPostgres/programs.ts).
+# Reinstall the packages when the lock file changes. No install scripts: npm 12 runs none unless package.json allows
+# them, and the service needs none (src/operator/embeddedPostgres/programs.ts).
 INSTALLED := node_modules/.installed
 $(INSTALLED): package-lock.json package.json
 	npm ci --ignore-scripts

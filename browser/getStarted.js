@@ -1,4 +1,4 @@
-/** The section at the top of /docs: how to get access, and a first program in each language. */
+/** Creates the section at the top of /docs: how to get access, and a first program in each language. */
 const LANGUAGES = ['curl', 'TypeScript', 'Python', 'Java', 'Go'];
 const LINKS = { Clients: 'clients/README.md', Changes: 'docs/api-changelog.md', Deprecation: 'docs/deprecation.md' };
 
@@ -8,18 +8,21 @@ export const createGetStarted = ({ React: { createElement: h, useState }, specSe
   const curl = (path) =>
     `\`\`\`sh\ncurl ${needsKey() ? '--header "Authorization: Bearer $KEY" ' : ''}'${root}${path}?size=5'\n\`\`\``;
 
-  /** Returns the first program of a client's README and, if a key is needed, the list item after it, which says how to set it. */
+  /**
+   * Returns the first program of a client's README and, if the service requires a key, the next list item, which tells
+   * how to set it.
+   */
   async function firstProgram(client) {
     const readme = await (await fetch(`clients/${client}/README.md`)).text();
     const [program, key] = readme.slice(readme.indexOf('```')).split('\n- ');
     return (needsKey() ? `${program}\n${key}` : program).replaceAll('http://localhost:3000', root);
   }
 
-  /** `access` is the paragraph of the document about keys and the limit, `path` the path of the operation. */
+  /** `access` is the document's paragraph about keys and the rate limit; `path` is the operation's path. */
   return function GetStarted({ access, path, Markdown }) {
-    const [{ language, source }, setShown] = useState({ language: 'curl', source: curl(path) });
-    const choose = async (chosen) =>
-      setShown({ language: chosen, source: chosen === 'curl' ? curl(path) : await firstProgram(chosen.toLowerCase()) });
+    const [{ language, source }, setSample] = useState({ language: 'curl', source: curl(path) });
+    const choose = async (name) =>
+      setSample({ language: name, source: name === 'curl' ? curl(path) : await firstProgram(name.toLowerCase()) });
     return h(
       'section',
       { className: 'start info wrapper', 'aria-labelledby': 'start-title' },

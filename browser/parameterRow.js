@@ -1,9 +1,12 @@
-/** A row of Swagger UI's parameter table: the allowed values, and a field; an empty field omits the parameter. */
+/**
+ * Replaces the rows of Swagger UI's parameter table. A row shows the allowed values and a field; if empty, the
+ * parameter is omitted.
+ */
 import { timesWords, valueWords } from './parameterWords.js';
 
 /**
- * Returns the component that replaces Swagger UI's own row. That one fills in the first example of every parameter, so the
- * first request would have all filters at once, and its fields have no labels.
+ * Returns the component for a row. Swagger UI's row fills in the first example of every parameter, so that the first
+ * request would have all filters, and its fields have no labels.
  */
 export const createParameterRow = ({ React: { createElement: h, useState } }) => {
   function ParameterRow({ param, rawParam, onChange, getComponent }) {
@@ -54,11 +57,11 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
     });
   }
 
-  /** A field with one value per line: no value contains a line break. */
+  /** A field with one value per line, since no value contains a line break. */
   function Lines({ id, value = [], set }) {
     const values = value ?? [];
     const [typed, setTyped] = useState('');
-    // Keep the text as typed: an empty line is not a value yet.
+    // Keeps empty lines that are being typed: they are not values yet.
     const text = sameLines(valuesIn(typed), values) ? typed : values.join('\n');
     return h('textarea', {
       id,
@@ -122,7 +125,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
   return ParameterRow;
 };
 
-/** Returns an example's value as text, or as an array of texts. */
+/** Returns an example's value as a string, or as an array of strings. */
 export function asEntered(value) {
   return Array.isArray(value) ? value.map(String) : String(value);
 }

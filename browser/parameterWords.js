@@ -1,6 +1,6 @@
 /**
- * Describes the values of a parameter in words, for the README's table and for /docs. The `$ref`s of the schemas here are
- * resolved.
+ * Describes the values of a parameter in words, for the README's table and for /docs. The schemas must
+ * not contain `$ref`.
  */
 
 /**

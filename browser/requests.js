@@ -1,15 +1,18 @@
-/** Buttons that send a request: those of the contract's `x-requests`, and "Next page". */
+/** Buttons that send requests: one for each of the contract's `x-requests`, and "Next page". */
 import { createGetStarted } from './getStarted.js';
 import { asEntered } from './parameterRow.js';
 
-/** Returns the only operation with its path and method; undefined until the document has been read. */
+/** Returns the document's only operation, with its path and method; undefined until the document is loaded. */
 function operationOf({ specSelectors }) {
   const [path] = specSelectors.paths().keySeq();
   const operation = specSelectors.specResolvedSubtree(['paths', path, 'get']);
   return operation && { path, method: 'get', operation };
 }
 
-/** Sets the parameters to `values`, empties the rest, and sends the request; asks for an API key first if one is needed. */
+/**
+ * Sets the parameters to `values`, clears the rest, and sends the request; or shows the API key dialog if a key is
+ * missing.
+ */
 function send({ authActions, authSelectors, specActions }, { path, method, operation }, values) {
   const schemes = authSelectors.definitionsToAuthorize();
   if (schemes?.size > 0 && !authSelectors.authorized().size) return authActions.showDefinitions(schemes);
@@ -19,7 +22,7 @@ function send({ authActions, authSelectors, specActions }, { path, method, opera
   specActions.execute({ path, method, operation });
 }
 
-/** Shows the first section, the buttons that send a request, and the rest of the document's description. */
+/** Shows the section "Get started", the buttons that send a request, and the rest of the document's description. */
 export const createRequests = (system, description) => {
   const { createElement: h } = system.React;
   const GetStarted = createGetStarted(system);
@@ -58,7 +61,7 @@ export const createRequests = (system, description) => {
   };
 };
 
-/** Shows a button that requests the next page, with the same filters, unless the page shown is the last. */
+/** Shows a button that requests the next page with the same filters, unless the current page is the last one. */
 export const createNextPage = (system) => {
   const { createElement: h } = system.React;
 

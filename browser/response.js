@@ -9,7 +9,7 @@ export const createLiveResponse = (Original, system) => {
   return function LiveResponse(props) {
     const { response } = props;
     const section = useRef(null);
-    // Swagger UI passes a new object each time, even for the same response; only its headers stay the same object.
+    // For the same response, Swagger UI passes a new object each time, but the same headers object.
     const headers = response.get('headers');
     useEffect(() => {
       section.current.focus({ preventScroll: true });
@@ -24,7 +24,7 @@ export const createLiveResponse = (Original, system) => {
   };
 };
 
-/** The responses that every client gets; the rest are collapsed. */
+/** The responses that are shown expanded; the rest are collapsed. */
 const COMMON_STATUSES = ['200', '400', '429'];
 
 export const createResponse = (Original, { React: { createElement: h } }) =>
@@ -55,7 +55,7 @@ export const createExamplesSelect = (Original, { React: { createElement: h } }) 
     return h('label', null, h('span', { className: 'visually-hidden' }, 'Example'), h(Original, props));
   };
 
-/** Shows JSON or a command: values have a different color than names, and the type of a problem is a link. */
+/** Shows JSON or a command. Colors values, and makes the type of a problem a link. */
 export const createCode = (_Original, { React: { createElement: h } }) =>
   function Code({ className = '', children }) {
     const parts = String(children).split(/("(?:[^"\\]|\\.)*")/);

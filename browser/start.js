@@ -9,31 +9,32 @@ const description = { access: '', rest: '' };
 
 function adaptDocument(text) {
   const contract = JSON.parse(text);
-  // Requests go to the host and path of this page, also behind a path prefix.
+  // Requests go to the host and path prefix of this page.
   contract.servers = [{ url: new URL('.', document.baseURI).pathname }];
   const [purpose, access, ...rest] = contract.info.description.split('\n\n');
   Object.assign(description, { access, rest: [purpose, ...rest].join('\n\n') });
-  // The license is shown only in the document itself, to leave the top of the page to the first steps.
+  // The license is omitted here, so that "Get started" is at the top of the page.
   Object.assign(contract.info, { description: undefined, license: undefined });
   return JSON.stringify(contract);
 }
 
 const Hidden = () => () => null;
 
-const ours = (system) => ({
+const plugin = (system) => ({
   statePlugins: {
     spec: {
       wrapActions: { updateSpec: (original) => (text) => original(adaptDocument(text)) },
-      // Not validated here: the service reports the faults of a request in its response, as to any client.
+      // No validation in the browser: the response of the service shows the faults of a request.
       wrapSelectors: { validateBeforeExecute: () => () => true, validationErrors: () => () => [] },
     },
   },
   wrapComponents: {
-    // There is only one server and one operation to choose, "Try it out" is always on, and our header has the links.
+    // Not needed: there is one server and one operation, "Try it out" is always on, and the page's header has the
+    // links.
     ServersContainer: Hidden,
     InfoUrl: Hidden,
     TryItOutButton: Hidden,
-    // Swagger UI's headings below are of level 4 and ours above of level 2, so this one is of level 3.
+    // A heading of level 3, between the page's headings of level 2 and Swagger UI's headings of level 4.
     OperationTag:
       (_Original, { React: { createElement: h, Fragment } }) =>
       ({ children }) =>
@@ -43,7 +44,7 @@ const ours = (system) => ({
     response: createResponse,
     liveResponse: createLiveResponse,
     ExamplesSelect: createExamplesSelect,
-    // Without aria-label, a button's accessible name is its text.
+    // Removes aria-label, so that a button's accessible name is its text.
     Button:
       (Original, { React }) =>
       (props) =>
@@ -64,18 +65,19 @@ followSystem();
 
 SwaggerUIBundle({
   dom_id: '#swagger-ui',
-  // Relative to the page, so that it is also found behind a path prefix.
+  // Relative to the page, so that it works behind a path prefix.
   url: new URL('openapi.json', document.baseURI).href,
-  // Without the standalone preset there is no field for other documents, and without a validator no request to another host.
+  // No standalone preset, since it adds a field for the URL of a document. No validator, since it would call another
+  // host.
   presets: [SwaggerUIBundle.presets.apis],
-  plugins: [ours],
+  plugins: [plugin],
   validatorUrl: null,
   docExpansion: 'full',
   defaultModelsExpandDepth: 0,
   displayRequestDuration: true,
-  // Swagger UI's highlighting has too little contrast, and its blocks can't be reached with the keyboard.
+  // Swagger UI's highlighting has too little contrast, and its code blocks can't be focused with the keyboard.
   syntaxHighlight: { activated: false },
   tryItOutEnabled: true,
-  // A key is a secret: it does not outlive the page.
+  // The key is a secret: forget it when the page is closed.
   persistAuthorization: false,
 });

@@ -4,8 +4,8 @@
  * - The description of the API is one line, since every generated file begins with it.
  * - A parameter's description states its bounds, because editors show descriptions, not schemas.
  * - `nextCursor` may be null, as on the last page, so that a loop over pages can pass on what it received.
- * - Only the successful response is listed. Each client has its own code for error responses, because a proxy may send any
- *   status and body.
+ * - Only the successful response is listed. Each client has its own code for error responses, because a proxy may send
+ *   any status and body.
  */
 import { valueWords } from '../browser/parameterWords.js';
 import { contract, type Parameter, resolve } from '../src/contract.js';

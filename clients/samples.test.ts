@@ -26,7 +26,9 @@ async function expected(): Promise<string> {
   return items.map(({ phoneNumber }) => `${phoneNumber} approved\n`).join('');
 }
 
-/** For each client: the language of its sample, the file that it is saved as, and the command that runs it in a folder. */
+/**
+ * For each client: the language of its sample, the file that it is saved as, and the command that runs it in a folder.
+ */
 const runs: Record<string, { language: string; file: string; run(folder: string): Promise<{ stdout: string }> }> = {
   typescript: {
     language: 'js',

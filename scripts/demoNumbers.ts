@@ -1,6 +1,6 @@
 /**
- * `npm run demo:numbers` generates the demo data: a few hundred fictitious numbers. Every status and every feature
- * fills more than a page, and no filter matches all numbers. The file is the same on every machine.
+ * `npm run demo:numbers` generates the demo data: 300 fictitious numbers, the same on every machine. Every status and
+ * every feature matches more than one page of numbers, and no filter matches all numbers.
  */
 
 import type { BrandedPhoneNumber, CarrierStatus, DetailedStatus, Feature } from '../generated/types/models/index.js';
@@ -29,7 +29,7 @@ function shuffle<T>(list: readonly T[]): T[] {
     .map(([, element]) => element);
 }
 
-/** Values and the weights with which they are drawn; '' stands for none. */
+/** The relative frequency of each value; '' stands for null. */
 type Weights = Record<string, number>;
 
 interface Company {
@@ -205,10 +205,10 @@ function idOf(milliseconds: number): string {
   return `${timestamp.slice(0, 8)}-${timestamp.slice(8)}-7${hex(3)}-${anyOf(['8', '9', 'a', 'b'])}${hex(3)}-${hex(6)}${hex(6)}`;
 }
 
-/** A line of an import, without the status, which is derived. */
+/** A line of an import; it has no status, which is derived. */
 type Line = Omit<BrandedPhoneNumber, 'status'>;
 
-/** The number of the contract's examples. It comes first, so the examples show the response to `size=1`. */
+/** The number in the contract's examples. It sorts first, so the examples match the response to `size=1`. */
 const shown: Line = {
   id: '0192f1c0-5b7e-7c3a-9d52-3f1f8a6e0b11',
   phoneNumber: '+14155550123',

@@ -7,8 +7,7 @@ import { contract } from '../src/contract.js';
 import { writeOrCheck } from './generatedFile.js';
 
 const converted = new Converter(structuredClone(contract)).convert();
-// The converter keeps the summary, which 3.0 does not have, and sets no URL for the license, which 3.0 has instead of
-// an id.
+// OpenAPI 3.0 has no summary, and a license has a URL instead of an identifier; the converter handles neither.
 delete converted.info.summary;
 converted.info.license.url = `https://spdx.org/licenses/${contract.info.license.identifier}`;
 writeOrCheck('openapi/openapi-3.0.json', `${JSON.stringify(converted, null, 2)}\n`, 'docs:openapi-3.0');

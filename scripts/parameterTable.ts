@@ -1,4 +1,4 @@
-/** `npm run docs:table` generates the parameter table of the README from the contract, between its two markers. */
+/** `npm run docs:table` generates the parameter table in the README, between two markers, from the contract. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';

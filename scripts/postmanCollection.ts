@@ -2,8 +2,8 @@
  * `npm run docs:postman` generates the Postman collection from the contract: a request for each example of a parameter,
  * and a walk through all pages.
  *
- * openapi-to-postmanv2 is no alternative: it makes a single request with all examples at once, Postman then sends their
- * values unencoded, including `+` and `&`, and its output differs each time.
+ * openapi-to-postmanv2 is not usable: it generates a single request with all examples, whose values Postman sends
+ * unencoded, including `+` and `&`, and its output differs each time.
  */
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../src/contract.js';
@@ -23,7 +23,7 @@ type Value = string | number | (string | number)[];
 const entriesOf = (name: string, value: Value): QueryEntry[] =>
   [value].flat().map((single) => ({ key: name, value: encodeURIComponent(single) }));
 
-/** The cursor, which has no example: its value is a variable that the request for the previous page sets. */
+/** The cursor has no example: its value is a variable, which the request for the previous page sets. */
 const CURSOR: QueryEntry = { key: 'nextCursor', value: '{{nextCursor}}' };
 
 /** Returns the rows in `enabled` and, for each parameter that they leave out, a disabled row with an example. */
@@ -51,7 +51,10 @@ function request(name: string, parameters: QueryEntry[], description?: string) {
 
 const test = (code: string) => ({ listen: 'test', script: { type: 'text/javascript', exec: code.trim().split('\n') } });
 
-/** A collection is sent faster than the rate limit allows, so rejected requests are retried after `Retry-After`. */
+/**
+ * Postman sends a collection faster than the rate limit allows, so a rejected request is sent again after
+ * `Retry-After`.
+ */
 const RETRIES = `
 const tries = (pm.variables.get('tries') ?? 0) + 1;
 if ([429, 503].includes(pm.response.code) && tries < 5) {

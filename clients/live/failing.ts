@@ -1,19 +1,20 @@
 /**
- * A proxy in front of the service that fails as its URL says. A client gets a base URL `/<name>/<steps>`. `<steps>` is a
- * comma-separated list: the first request is handled by the first step, and so on. Requests after the last step are
+ * A proxy in front of the service that fails as its URL says. A client gets a base URL `/<name>/<steps>`. `<steps>` is
+ * a comma-separated list: the first request is handled by the first step, and so on. Requests after the last step are
  * forwarded. `/<name>/<steps>/times` lists when requests arrived, in milliseconds.
  *
  * Steps; the last one may end with `*`, and then handles all further requests:
  *
  * - `ok` forwards the request.
- * - `503`, `429` and so on respond with that status and `Retry-After: 0`; `503-1` with `Retry-After: 1`; `503-date` with a
- *   date one to two seconds later; `503-` without `Retry-After`.
+ * - `503`, `429` and so on respond with that status and `Retry-After: 0`; `503-1` with `Retry-After: 1`; `503-date`
+ *   with a date one to two seconds later; `503-` without `Retry-After`.
  * - `break` and `half` close the connection in the status line and in the body.
  * - `silent` sends no response, and `stall` half of one.
- * - `html` responds as a proxy does, with 502 and HTML; `login` and `other` respond with 200 and HTML, and with other JSON.
+ * - `html` responds as a proxy does, with 502 and HTML; `login` and `other` respond with 200 and HTML, and with other
+ *   JSON.
  *
- * Settings, which may stand anywhere among the steps: `size=20` sets the size of all pages; `etag`, `Etag` or `ETag` sets
- * the spelling of all header names, as HAProxy, Caddy and the service write them.
+ * Settings, which may stand anywhere among the steps: `size=20` sets the size of all pages; `etag`, `Etag` or `ETag`
+ * sets the spelling of all header names, as HAProxy, Caddy and the service write them.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';

@@ -1,6 +1,6 @@
 /**
- * Tests the clients that the command line names against a running service, each installed from its package and tested in
- * its language; or runs Schemathesis. The service uses a temporary embedded PostgreSQL.
+ * Tests the clients that the command line names against a running service, each installed from its package and tested
+ * in its language; or runs Schemathesis. The service uses a temporary embedded PostgreSQL.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -40,7 +40,9 @@ function emptyProject(client: string): string {
   return folder;
 }
 
-/** Functions that install a client. They return the command that tests it, and a pattern for the number of passed tests. */
+/**
+ * Functions that install a client. They return the command that tests it, and a pattern for the number of passed tests.
+ */
 const clients: Record<string, () => Omit<Run, 'name'>> = {
   typescript() {
     const project = emptyProject('typescript');

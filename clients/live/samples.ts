@@ -2,7 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Returns the code block in `language` from the README of `client`, with the address of the service replaced by `url`. */
+/**
+ * Returns the code block in `language` from the README of `client`, with the address of the service replaced by `url`.
+ */
 export function sample(client: string, language: string, url: string): string {
   const readme = readFileSync(join(import.meta.dirname, '..', client, 'README.md'), 'utf8');
   const [, code] = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\``, 'ms').exec(readme) ?? [];
