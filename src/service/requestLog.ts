@@ -21,7 +21,7 @@ declare global {
   }
 }
 
-/** Load balancers send these all the time; successful ones would be most of the log. */
+/** Load balancers request these every few seconds; logging the successful requests would fill the log. */
 const HEALTH_ROUTES = ['/healthz', '/readyz'];
 
 /** Returns a function that gives a request its id, and logs and measures it when its response is closed. */
@@ -51,7 +51,7 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
   };
 }
 
-/** Returns a function that logs a bug of the service, for which a request gets a 500. */
+/** Returns a function that logs an unexpected error, to which the service responds with a 500. */
 export function failureLog(log: Log): (error: unknown, request: Request) => void {
   return (error, request) => log.error({ err: withoutValues(causeOf(error)), requestId: request.id }, 'request failed');
 }

@@ -25,7 +25,7 @@ interface Change {
   run(files: InputFiles, onProgress: (progress: Progress) => void): Promise<{ lines: number; summary: string }>;
 }
 
-/** Makes a change from the lines of files. Reports on the standard streams, and sets the exit status. */
+/** Runs a change on the lines of files. Reports on the standard streams, and sets the exit status. */
 export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, run }: Change): Promise<void> {
   const files = await openInputFiles(fileNames);
   const bar = new ProgressBar(files.size);

@@ -14,8 +14,8 @@ import { abortable, type Stop } from './stop.js';
 
 /**
  * Reads the settings from the environment, and warns on standard error of variables that look like misspelled settings.
- * Removes libpq's variables (`PG*`), which the driver and PostgreSQL's programs would read, too: DATABASE_URL alone
- * says which database is used.
+ * Removes libpq's variables (`PG*`), which the driver and PostgreSQL's programs would read: only DATABASE_URL may
+ * select the database.
  */
 export function readSettings(): Config {
   for (const name of Object.keys(process.env)) if (/^PG/i.test(name)) delete process.env[name];
@@ -29,8 +29,8 @@ interface Access {
 }
 
 /**
- * Names the database on standard error, and runs `use` with its URL. That is DATABASE_URL, which may be unreachable or
- * not migrated yet, or the URL of an embedded PostgreSQL, which runs until `use` ends.
+ * Names the database on standard error, and runs `use` with its URL. The URL is DATABASE_URL, which this function does
+ * not connect to, or that of an embedded PostgreSQL, which runs until `use` ends.
  */
 export async function withDatabaseUrl(
   config: Config,
@@ -59,7 +59,7 @@ export async function withDatabaseUrl(
     const failure = new UserError(`The embedded PostgreSQL closed its connections; see ${embedded.log}`, {
       cause: error,
     });
-    // The message of Unfinished says how many numbers are done.
+    // Keeps the message of Unfinished, which says how many numbers are done.
     throw error instanceof Unfinished ? new Unfinished(error.message, { cause: failure }) : failure;
   } finally {
     await embedded.close();
@@ -76,12 +76,12 @@ export async function withDatabase(url: string, use: (database: Database) => Pro
   }
 }
 
-/** Runs `use` with a connection pool for the configured database, migrated. The first signal abandons it. */
+/** Migrates the configured database, and runs `use` with a connection pool for it. The first signal abandons `use`. */
 export function withConfiguredDatabase(stop: Stop, use: (database: Database) => Promise<void>): Promise<void> {
   return withMigratedUrl(readSettings(), stop, (url) => abortable(stop.requested, withDatabase(url, use)));
 }
 
-/** Runs `use` as withConfiguredDatabase does, but hands it the first signal; only the second one abandons it. */
+/** Runs `use` as {@link withConfiguredDatabase} does, but passes it the first signal; the second one abandons `use`. */
 export function withStoppableDatabase(
   stop: Stop,
   use: (database: Database, signal: AbortSignal) => Promise<void>,

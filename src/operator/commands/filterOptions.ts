@@ -22,7 +22,7 @@ export function addFilterOptions(command: Command): void {
 }
 
 /**
- * Returns the filter that a command's options give.
+ * Returns the filter that a command's options specify.
  * @throws {UserError} with a line for each invalid value
  */
 export async function readFilter(options: Record<string, string[] | undefined>): Promise<Filter> {

@@ -23,8 +23,8 @@ export function createProgram(stop: Stop): Command {
 }
 
 /**
- * Ends argument errors with a pointer to the help: the whole help would push the message off the screen. Escapes
- * invisible characters of the arguments that a message repeats.
+ * Adds "see … --help" to argument errors, since the whole help would push the message off the screen. Escapes invisible
+ * characters in arguments that a message quotes.
  */
 function pointToHelp(command: Command, path = command.name()): void {
   command.configureOutput({ outputError: (text, write) => write(text.replace(/.+/g, printable)) });

@@ -81,7 +81,7 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
   if (!stop.requested.aborted) await once(stop.requested, 'abort');
   const { signal } = stop.requested.reason as Stopped;
   log.info(`${signal}: closing`);
-  // The other signals come from a terminal: no load balancer has to notice first.
+  // SIGTERM comes from an orchestrator: load balancers need time to notice. The other signals come from a terminal.
   const delay = signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0;
   await abortable(stop.forced, service.close(delay));
 }

@@ -1,5 +1,5 @@
 /**
- * The signals that end a command: SIGINT, SIGTERM and SIGHUP (the terminal was closed). The first asks for a clean
+ * The signals that end a command: SIGINT, SIGTERM and SIGHUP (the terminal was closed). The first requests a clean
  * shutdown, the second ends the command at once. Neither leaves an embedded PostgreSQL running.
  */
 import { addAbortListener } from 'node:events';
@@ -47,7 +47,7 @@ export function listenForSignals(): Stop {
   return { requested: first.signal, forced: second.signal };
 }
 
-/** Settles as `work` does, or rejects with the signal's reason as soon as it is aborted; `work` is then abandoned. */
+/** Settles as `work` does, or rejects with the signal's reason when the signal is aborted; `work` is then abandoned. */
 export function abortable<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const listener = addAbortListener(signal, () => reject(signal.reason));

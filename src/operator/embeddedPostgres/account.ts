@@ -1,4 +1,7 @@
-/** The user that runs PostgreSQL's programs: the current user or, because PostgreSQL rejects root, another one. */
+/**
+ * The user that runs PostgreSQL's programs: the current user, or a different one if that is root, which PostgreSQL
+ * rejects.
+ */
 import { spawn } from 'node:child_process';
 import { addAbortListener, once } from 'node:events';
 import { statSync } from 'node:fs';
@@ -9,7 +12,7 @@ export interface Account {
   environment: Record<string, string>;
   /** Set if we are root: the user that owns the data and runs the programs. */
   owner?: { uid: number; gid: number };
-  /** A command that runs a program as the owner if `spawn` can't, with its arguments; otherwise empty. */
+  /** If `spawn` can't run a program as the owner: the command that can, with its arguments. Otherwise empty. */
   prefix: string[];
 }
 

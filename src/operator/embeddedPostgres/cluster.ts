@@ -14,8 +14,8 @@ const POLL_INTERVAL_MS = 20;
 /** The size in bytes above which the log is emptied at the next start. */
 const MAX_LOG_BYTES = 10 * 2 ** 20;
 /**
- * The port in the socket's name. No server listens on the TCP port with this number, but version 1.0.0 sends it the
- * password, so it is one on which only root can listen.
+ * The port in the socket's name. Version 1.0.0 would send the password to the TCP port with this number, so it is a
+ * port on which only root can listen.
  */
 const SOCKET_PORT = 1;
 const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;
@@ -24,7 +24,10 @@ const MAX_SOCKET_PATH_BYTES = process.platform === 'darwin' ? 103 : 107;
 /** The range of ephemeral ports. If the chosen one is in use, the start is retried with another. */
 const PORTS = [49_152, 65_536] as const;
 
-/** Matches failures that pass: another process was faster or has the port, or children of a killed server still run. */
+/**
+ * Matches failures that a retry may solve: another process was faster or uses the port, or children of a killed server
+ * are still running.
+ */
 const TRANSIENT_FAILURE = /postmaster\.pid|could not create any TCP|shared memory block .* still in use/;
 
 /** A cluster, and what is needed to start its server and connect to it. */
@@ -64,7 +67,7 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
   }
 }
 
-/** Removes drafts beside a cluster, left by processes that were killed or slower. */
+/** Removes drafts that killed or slower processes left next to a cluster. */
 export async function removeDrafts(home: string): Promise<void> {
   for (const name of await readdir(dirname(home))) {
     if (!name.startsWith(basename(draftOf(home)))) continue;
@@ -88,7 +91,10 @@ export function socketUrls({ home, password }: Cluster): UrlOf | undefined {
   return (database) => `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
 }
 
-/** Returns the URLs on a port of 127.0.0.1 if the server runs: after a crash, another user may have taken the port. */
+/**
+ * Returns the URLs of databases on a port of 127.0.0.1; undefined if the server is not running, since another user may
+ * have taken its port.
+ */
 export async function tcpUrls(cluster: Cluster): Promise<UrlOf | undefined> {
   const { pid, port } = await lastPostmaster(cluster);
   if (!port || port === SOCKET_PORT || !sendSignal(0, pid)) return undefined;

@@ -17,17 +17,17 @@ import { openSession, type Session } from './session.js';
 const NEVER = new AbortController().signal;
 /** The longest start: after a kill -9, PostgreSQL replays its log first, which takes seconds, not minutes. */
 const START_TIMEOUT_SECONDS = 60;
-/** Milliseconds after which a failure that usually passes is reported. */
+/** Milliseconds for which a transient failure is retried before it is reported. */
 const TRANSIENT_FAILURE_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
 /** Error codes if the server is not running: connection refused, no socket, or another program on the port. */
 const NOT_RUNNING = /^(ECONNREFUSED|ENOENT|SCRAM_NOT_OFFERED)$/;
 
 /**
- * Joins or starts the PostgreSQL whose data is in `folder`, and creates the data if there is none. It has a random
- * password, and listens on a Unix socket in `folder` that only the owner can reach or, if the socket's path is too
- * long, on a port of 127.0.0.1 that may change with each start. If a process that uses it is killed (-9), it keeps
- * running for the next one.
+ * Joins or starts the PostgreSQL whose data is in `folder`, and creates the data if there is none. The server has a
+ * random password, and listens on a Unix socket in `folder` that only the owner can reach or, if the socket's path is
+ * too long, on a port of 127.0.0.1 that may change with each start. If the last process that uses the
+ * server is killed with SIGKILL, the server keeps running, and the next process joins it.
  * @param folder created if missing; if we are root, `nobody` owns what is created inside, since PostgreSQL rejects root
  * @param stop aborts the start: its reason is thrown, and PostgreSQL is stopped unless other processes use it
  * @param hurry makes a stop immediate, without waiting for sessions; the next start then replays the log
@@ -53,7 +53,9 @@ export async function openEmbeddedPostgres(
     url: session.url,
     /** The path of its log. */
     log: cluster.log,
-    /** Stops PostgreSQL unless other processes use it. Takes 21 s if PostgreSQL hangs. Can be called repeatedly. */
+    /**
+     * Stops PostgreSQL unless other processes use it. Takes up to 21 s if PostgreSQL hangs. Can be called repeatedly.
+     */
     close: () => (closed ??= leave()),
   };
 }

@@ -1,6 +1,6 @@
 /**
- * The session by which a process shows other processes that it uses the folder's PostgreSQL. The session of a killed
- * process disappears from pg_stat_activity, so there is nothing to clean up.
+ * The session that tells other processes that this process uses the folder's PostgreSQL. When a process is killed, its
+ * session disappears from pg_stat_activity, so there is nothing to clean up.
  */
 import postgres from 'postgres';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
@@ -8,7 +8,9 @@ import { createSockets } from '../../database/sockets.js';
 import { withDeadline } from '../../deadline.js';
 import type { UrlOf } from './cluster.js';
 
-/** The names of the database and of sessions by state. All versions that share a folder must use the same ones. */
+/**
+ * The name of the database, and the application names of sessions. All versions that share a folder use the same names.
+ */
 const DATABASE = 'branded_phone_numbers';
 const USING = 'branded-phone-numbers user';
 const LEAVING = 'branded-phone-numbers leaving';

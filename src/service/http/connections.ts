@@ -1,6 +1,7 @@
 /**
- * Limits client connections so that no single client can use up the limit: a new one beyond it closes an older one.
- * Node's own `maxConnections` closes the new one, so one client with enough idle connections could shut out all other clients.
+ * Limits client connections so that no single client can use up the limit: a new connection beyond it closes an older
+ * one. Node's `maxConnections` closes the new connection, so one client with enough idle connections could shut out all
+ * other clients.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import type { Server } from 'node:http';
@@ -10,9 +11,14 @@ import { networkOf } from '../../keys/network.js';
 import type { Log } from '../../log.js';
 import { UserError } from '../../userError.js';
 
-/** A connection that has been idle for this long may be closed for a new one; before that, a request may be on its way. */
+/**
+ * A connection that has been idle for this long may be closed for a new one; before that, a request may be on its way.
+ */
 const IDLE_GRACE_MS = 1000;
-/** Files that are opened after the count: 2 listening sockets, the limit's store, clients of METRICS_PORT, host name look-ups. */
+/**
+ * Files that are opened after the count: 2 listening sockets, the rate limit store, clients of METRICS_PORT, host name
+ * look-ups.
+ */
 const LATER_FILES = 14;
 
 interface Connection {
@@ -24,8 +30,8 @@ interface Connection {
 }
 
 /**
- * Returns MAX_CONNECTIONS, or fewer, with a warning in the log, if the system allows too few open files: beyond its limit, it
- * would refuse every new connection. Call it at the start, before the database is opened.
+ * Returns MAX_CONNECTIONS, or fewer, with a warning in the log, if the system allows too few open files: beyond its
+ * limit, it would refuse every new connection. Call it at the start, before the database is opened.
  * @throws {UserError} if the limit leaves room for no connection
  */
 export function maxConnections({ MAX_CONNECTIONS, DATABASE_CONNECTIONS }: Config, log: Log): number {
@@ -44,7 +50,9 @@ export function maxConnections({ MAX_CONNECTIONS, DATABASE_CONNECTIONS }: Config
   return max;
 }
 
-/** Returns how many files this process may open, and has open. Without /proc the limit is unknown; on macOS it is ample. */
+/**
+ * Returns how many files this process may open, and has open. Without /proc the limit is unknown; on macOS it is ample.
+ */
 function openFiles(): { limit: number; open: number } {
   try {
     const limits = readFileSync('/proc/self/limits', 'latin1');
@@ -55,7 +63,10 @@ function openFiles(): { limit: number; open: number } {
   }
 }
 
-/** Keeps `server` at `max` connections: each new one beyond that closes the `connectionToClose`, which may be the new one. */
+/**
+ * Keeps `server` at `max` connections: each new one beyond that closes the `connectionToClose`, which may be the new
+ * one.
+ */
 export function limitConnections(server: Server, max: number): void {
   // In the order of `changedAt`: the first idle one has been idle longest, and the first busy one busy longest.
   const connections = new Map<Socket, Connection>();
@@ -84,8 +95,8 @@ export function limitConnections(server: Server, max: number): void {
 }
 
 /**
- * Returns the connection that has been idle longest, if for at least `IDLE_GRACE_MS`. Otherwise returns a connection of the
- * network with the most connections: an idle one if there is one, or else the one that has been busy longest.
+ * Returns the connection that has been idle longest, if for at least `IDLE_GRACE_MS`. Otherwise returns a connection of
+ * the network with the most connections: an idle one if there is one, or else the one that has been busy longest.
  */
 function connectionToClose(connections: ReadonlyMap<Socket, Connection>): Socket {
   const now = performance.now();

@@ -14,8 +14,9 @@ import { encodeBody } from './compression.js';
 export const notFound: RequestHandler = (_request, _response, next) => next({ status: 404 });
 
 /**
- * Returns the error handler that sends the problem of an error. An error that is not a problem becomes a 500; it is passed to
- * `report`, and the client does not see it. `publicPath` is prepended to the problem's type, which is the address of its page.
+ * Returns the error handler that sends the problem of an error. An error that is not a problem becomes a 500; it is
+ * passed to `report`, and the client does not see it. `publicPath` is prepended to the problem's type, which is the
+ * address of its page.
  */
 export function problemHandler(
   report: (error: unknown, request: Request) => void,
@@ -44,7 +45,7 @@ function problemOf(error: unknown, request: Request, publicPath: string): Proble
   return undefined;
 }
 
-/** A phone number after the operation's path, where other APIs have it. */
+/** A phone number appended to the operation's path, as in other APIs. */
 const NUMBER_IN_PATH = new RegExp(`^${operation.path}/(?:[+]|%2B)?([1-9]\\d{1,14})$`, 'i');
 
 function noSuchPath(request: Request, publicPath: string): ProblemError {
@@ -72,7 +73,9 @@ function withTypeBelow(publicPath: string, body: Problem): Problem {
   return { ...body, type: `${publicPath}${body.type}` };
 }
 
-/** Returns a whole response with a problem, for the socket of a request that is too broken to have a response object. */
+/**
+ * Returns a whole response with a problem, for the socket of a request that is too broken to have a response object.
+ */
 export function rawProblem(publicPath: string, name: ProblemName, status: number, detail: string): string {
   const body = JSON.stringify(withTypeBelow(publicPath, problem(name, detail, { status }).problem));
   return [

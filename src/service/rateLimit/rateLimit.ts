@@ -11,7 +11,7 @@ import { openRedisStore } from './redisStore.js';
 
 export type RateLimit = Pick<RateLimiter, 'count' | 'headersOf' | 'refusalOf' | 'warmUp' | 'close'>;
 
-/** Creates the limit of the settings, with a store in Redis if REDIS_URL is set, else in PostgreSQL. */
+/** Creates the rate limit, with a store in Redis if REDIS_URL is set, or else in PostgreSQL. */
 export function createRateLimit(
   { RATE_LIMIT_PER_SECOND: points, REDIS_URL }: Pick<Config, 'RATE_LIMIT_PER_SECOND' | 'REDIS_URL'>,
   databaseUrl: string,
@@ -30,12 +30,12 @@ export function createRateLimit(
 
 const ALLOWED: Decision = { allowed: true, remaining: Number.POSITIVE_INFINITY, waitMs: 0 };
 
-/** The limit if RATE_LIMIT_PER_SECOND is 0: none. */
+/** Used if RATE_LIMIT_PER_SECOND is 0: allows every request. */
 const unlimited: RateLimit = {
   count: () => ({ isLikelyAllowed: true, decision: Promise.resolve(ALLOWED) }),
   headersOf: () => ({}),
   refusalOf() {
-    throw new Error('without a limit, no request is refused');
+    throw new Error('without a limit, no request is rejected');
   },
   async warmUp() {},
   async close() {},

@@ -2,7 +2,7 @@
  * The cursor: the phone number at which a page ended, and the filter of that page. It contains only what the page
  * itself shows, so it needs no secret. Its checksum guards against damage, not against forgery: every request is
  * authenticated and filtered, so a forged cursor grants nothing, and its phone number is checked like the parameter
- * `phoneNumber`. It names a phone number, not a row, so it outlives the row.
+ * `phoneNumber`. It names a phone number, not a row, so it stays valid if the row is deleted.
  */
 import { hash } from 'node:crypto';
 import { parameters } from '../../contract.js';
