@@ -1,4 +1,4 @@
-# Everything starts here. `make` lists the targets.
+# Run `make` to list the targets.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
@@ -32,9 +32,9 @@ dev: $(INSTALLED) ## like make start, but run the sources and restart when a fil
 	DRAIN_SECONDS=0 npx tsx watch --clear-screen=false --include 'openapi/*.yaml' --include 'drizzle/*.sql' \
 	  --include 'browser/*' --include 'generated/types/**/*.ts' src/main.ts serve --demo
 
-build: $(BUILT) ## build the command, which npx branded-phone-numbers runs
+build: $(BUILT) ## build the command; run it with npx branded-phone-numbers
 
-test: $(BUILT) ## test every feature (three minutes on two cores)
+test: $(BUILT) ## run the tests of every feature (three minutes on two cores)
 	npm run -s test
 
 SOAK := --project soak --project 'clock soak'
