@@ -10,7 +10,7 @@ from branded_phone_numbers_client.api_client import RequestSerialized
 from branded_phone_numbers_client.api_response import ApiResponse
 from branded_phone_numbers_client.exceptions import ApiException
 
-LIMIT = 30.0
+DEFAULT_TIMEOUT = 30.0
 """The default time limit of a request, in seconds."""
 
 
@@ -27,7 +27,7 @@ def exchange(
     """
     # By default, urllib3 would retry three times.
     client.rest_client.pool_manager.connection_pool_kw.setdefault("retries", False)
-    limit = timeout or LIMIT
+    limit = timeout or DEFAULT_TIMEOUT
     seconds = sum(limit) if isinstance(limit, tuple) else limit
     end = monotonic() + seconds
     response = client.call_api(*request, _request_timeout=limit)
