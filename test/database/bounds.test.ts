@@ -28,24 +28,28 @@ describe('the tables reject', () => {
     ['a phone number that begins with +0', addPhone(`'+0123'`), 'phone_number_is_e164'],
     ['a phone number of 1 digit', addPhone(`'+1'`), 'phone_number_is_e164'],
     ['a phone number of 16 digits', addPhone(`'+1234567890123456'`), 'phone_number_is_e164'],
-    ['a phone number with a line feed behind', addPhone(`E'+123\\n'`), 'phone_number_is_e164'],
+    ['a phone number followed by a line feed', addPhone(`E'+123\\n'`), 'phone_number_is_e164'],
     ['a short branding name of 16 characters', setNumber('branding_name_short', `repeat('x', 16)`), 'is_name'],
     ['a long branding name of 33 characters', setNumber('branding_name_long', `repeat('x', 33)`), 'is_name'],
-    ['an empty name', setNumber('internal_name', `''`), 'internal_name_is_name'],
-    ['a group of 256 characters', setNumber('reporting_group', `repeat('x', 256)`), 'reporting_group_is_name'],
+    ['an empty internal name', setNumber('internal_name', `''`), 'internal_name_is_name'],
+    [
+      'a reporting group of 256 characters',
+      setNumber('reporting_group', `repeat('x', 256)`),
+      'reporting_group_is_name',
+    ],
     ['a carrier of 256 characters', addEntry({ carrier: `repeat('x', 256)` }), 'carrier_is_name'],
     ['a control character', setNumber('reporting_group', `E'a\\nb'`), 'reporting_group_is_name'],
-    ['a control character of Latin-1', setNumber('reporting_group', `E'a\\u0085b'`), 'reporting_group_is_name'],
+    ['a control character above U+007F', setNumber('reporting_group', `E'a\\u0085b'`), 'reporting_group_is_name'],
     ['a business profile without a name', addProfile(`''`), 'business_name_is_name'],
     [
       'a number of a business profile that does not exist',
       setNumber('business_profile_id', 'gen_random_uuid()'),
       'has_business_profile',
     ],
-    ['an entry of a number that is not there', addEntry({ phone_number: `'+199'` }), 'carrier_status_has_number'],
-    ['a second entry for one carrier and feature', `${addEntry()}; ${addEntry()}`, 'carrier_statuses_pkey'],
-    ['a detailed status that is not listed', addEntry({ detailed_status: `'lost'` }), 'detailed_status'],
-    ['a feature that is not listed', addEntry({ feature: `'fax'` }), 'feature'],
+    ['an entry of a number that does not exist', addEntry({ phone_number: `'+199'` }), 'carrier_status_has_number'],
+    ['a second entry for the same carrier and feature', `${addEntry()}; ${addEntry()}`, 'carrier_statuses_pkey'],
+    ['an unknown detailed status', addEntry({ detailed_status: `'lost'` }), 'detailed_status'],
+    ['an unknown feature', addEntry({ feature: `'fax'` }), 'feature'],
   ])('%s', async (_what, statement, reason) => {
     await expect(sql.unsafe(statement)).rejects.toThrow(reason);
   });
@@ -79,15 +83,16 @@ describe('the tables accept', () => {
   });
 
   it('the longest texts that the contract allows', async () => {
-    const widest = 'ü'.repeat(255);
+    const longest = 'ü'.repeat(255);
     await addNumber(sql, '+123456789012345');
     await sql`
-      UPDATE branded_phone_numbers SET internal_name = ${widest}, reporting_group = ${widest}, branding_name_short = ${'x'.repeat(15)}, branding_name_long = ${'😀'.repeat(32)}`;
-    await sql.unsafe(addEntry({ phone_number: `'+123456789012345'`, carrier: `'${widest}'` }));
+      UPDATE branded_phone_numbers SET internal_name = ${longest}, reporting_group = ${longest},
+        branding_name_short = ${'x'.repeat(15)}, branding_name_long = ${'😀'.repeat(32)}`;
+    await sql.unsafe(addEntry({ phone_number: `'+123456789012345'`, carrier: `'${longest}'` }));
     await expectDerivedToAgree(sql);
   });
 
-  it('the characters that the exact pattern of a name matches', async () => {
+  it('exactly the characters that the contract’s pattern of a name matches', async () => {
     const exact = new RegExp(String(contract.components.schemas.Name?.['x-exact-pattern']), 'u');
     const characters = Array.from({ length: 0x17f }, (_, i) => String.fromCodePoint(i + 1));
     const accepted = await Promise.all(
@@ -98,14 +103,14 @@ describe('the tables accept', () => {
         ),
       ),
     );
-    expect(characters.filter((_, i) => accepted[i])).toEqual(characters.filter((each) => exact.test(each)));
+    expect(characters.filter((_, i) => accepted[i])).toEqual(characters.filter((character) => exact.test(character)));
   });
 
   it.each([
     ['status', Status],
     ['detailed_status', DetailedStatus],
     ['feature', Feature],
-  ])('as %s the values that the contract lists', async (type, listed) => {
+  ])('as %s exactly the values that the contract lists', async (type, listed) => {
     const rows = await sql.unsafe(`SELECT unnest(enum_range(NULL::${type}))::text AS value`);
     expect(rows.map(({ value }) => value)).toEqual(Object.values(listed));
   });

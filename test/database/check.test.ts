@@ -1,4 +1,4 @@
-/** The command `check`: what it finds in a wrong read model, and what it repairs. */
+/** `check` reports each difference between the read model and its sources, and repairs it with `--repair`. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
@@ -37,20 +37,16 @@ const readModel = () =>
     SELECT items::text AS row FROM items UNION ALL SELECT terms::text FROM terms UNION ALL SELECT postings::text FROM postings
     ORDER BY row`;
 
-const RIGHT = 'OK: the read model matches its sources\n';
+const OK = 'OK: the read model matches its sources\n';
 const differ = (numbers: string[], count = numbers.length) =>
   `${count} numbers differ from their sources: ${numbers.slice(0, 5).join(', ')}${count > 5 ? ', …' : ''}\n`;
 const stray = (numbers: string[]) => `${numbers.length} numbers have stale index entries: ${numbers.join(', ')}\n`;
-const phones = (...digits: number[]) => digits.map((digit) => `+1415555010${digit}`);
+const phoneNumbersAt = (...digits: number[]) => digits.map((digit) => `+1415555010${digit}`);
 
 describe('check', () => {
-  it('finds nothing if the read model matches its sources', async () => {
-    expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: RIGHT, stderr: '' });
-  });
-
   it.each([
     [
-      'items that were changed, deleted or added',
+      'changed, missing and surplus items',
       [
         `UPDATE items SET item_tail = '' WHERE ${at(1)}`,
         `DELETE FROM items WHERE ${at(2)}`,
@@ -59,10 +55,10 @@ describe('check', () => {
         `UPDATE items SET status = 'rejected' WHERE ${at(4)}`,
         `UPDATE items SET updated_at = '2020-01-01' WHERE ${at(5)}`,
       ],
-      differ([...phones(1, 2, 4, 5), '+19']),
+      differ([...phoneNumbersAt(1, 2, 4, 5), '+19']),
     ],
     [
-      'an index that was changed',
+      'changed and missing index entries',
       [
         `UPDATE items SET reporting_group = 'x' WHERE ${at(1)}`,
         `UPDATE items SET term_ids = '{}' WHERE ${at(2)}`,
@@ -72,20 +68,20 @@ describe('check', () => {
         `UPDATE terms SET carrier = 'x' WHERE carrier = 'Carrier 6'`,
         `UPDATE items SET business_profile_id = gen_random_uuid() WHERE ${at(9)}`,
       ],
-      differ(phones(1, 2, 3, 4, 5), 7),
+      differ(phoneNumbersAt(1, 2, 3, 4, 5), 7),
     ],
     [
-      'numbers in the index that should not be there',
+      'stale index entries',
       [
         `INSERT INTO postings SELECT 99, phone_number, id FROM items WHERE ${at(1)} OR ${at(2)}`,
         `INSERT INTO postings SELECT term_id, '+19', business_profile_id FROM postings WHERE ${at(3)}`,
       ],
-      stray([...phones(1, 2), '+19']),
+      stray([...phoneNumbersAt(1, 2), '+19']),
     ],
-    ['a truncated read model', ['TRUNCATE items, terms, postings'], differ(PHONE_NUMBERS, 9)],
-    ['a truncated index', ['TRUNCATE terms, postings'], differ(PHONE_NUMBERS, 9)],
+    ['items missing after a TRUNCATE', ['TRUNCATE items, terms, postings'], differ(PHONE_NUMBERS, 9)],
+    ['index entries missing after a TRUNCATE', ['TRUNCATE terms, postings'], differ(PHONE_NUMBERS, 9)],
     [
-      'sources that were written without triggers',
+      'sources that changed without their triggers',
       [
         'SET session_replication_role = replica',
         `UPDATE carrier_statuses SET carrier = 'x' WHERE ${at(1)}`,
@@ -93,9 +89,9 @@ describe('check', () => {
         `DELETE FROM branded_phone_numbers WHERE ${at(9)}`,
         'RESET session_replication_role',
       ],
-      differ(phones(1, 2, 9)),
+      differ(phoneNumbersAt(1, 2, 9)),
     ],
-  ])('finds %s, changes nothing, and repairs it with --repair', async (_what, statements, found) => {
+  ])('reports %s, and corrects them only with --repair', async (_what, statements, found) => {
     for (const statement of statements) await sql().unsafe(statement);
     const before = await readModel();
     const checked = await command.run(['check']);
@@ -105,17 +101,20 @@ describe('check', () => {
     const repaired = await command.run(['check', '--repair']);
     expect(repaired).toMatchObject({ code: 0, stderr: '' });
     expect(repaired.stdout).toContain(`repaired: ${found}`);
-    expect(repaired.stdout.endsWith(RIGHT)).toBe(true);
+    expect(repaired.stdout.endsWith(OK)).toBe(true);
     await expectDerivedToAgree(sql());
   });
 
-  it('gives five examples, from whichever batches', async () => {
+  it('shows five examples, also if they are in different batches, and repairs the numbers of all batches', async () => {
     await sql()`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
       SELECT '+1500' || 1000000 + i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, 20001) AS i`;
     const missing = ['+15001000001', '+15001000002', '+15001010000', '+15001020000', '+15001020001'];
     await sql().unsafe(`DELETE FROM items WHERE phone_number = ANY ('{${missing}}')`);
     expect(await command.run(['check'])).toMatchObject({ code: 1, stderr: differ(missing) });
+    const stdout = `repaired: ${differ(missing)}${OK}`;
+    expect(await command.run(['check', '--repair'])).toMatchObject({ code: 0, stdout });
+    expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: OK, stderr: '' });
   });
 
   it('deletes stale postings in batches', async () => {
@@ -123,7 +122,7 @@ describe('check', () => {
     const found = stray(PHONE_NUMBERS);
     const shown = found.replace(/(, \+\d+){4}\n$/, ', …\n');
     expect(await command.run(['check'])).toMatchObject({ code: 1, stderr: shown });
-    expect(await command.run(['check', '--repair'])).toMatchObject({ code: 0, stdout: `repaired: ${shown}${RIGHT}` });
+    expect(await command.run(['check', '--repair'])).toMatchObject({ code: 0, stdout: `repaired: ${shown}${OK}` });
     await expectDerivedToAgree(sql());
   });
 });

@@ -1,3 +1,4 @@
+/** Two sessions that write the same numbers at the same time. */
 import type { Sql } from 'postgres';
 import { describe, expect, it } from 'vitest';
 import { expectDerivedToAgree, items } from '../support/derived.js';
@@ -8,91 +9,66 @@ const PHONE = '+14155550123';
 
 useSessions();
 
-const writeNumber = (sql: Sql) => addNumber(sql, PHONE);
-const writeEntry = (sql: Sql) =>
-  sql`INSERT INTO carrier_statuses VALUES (${PHONE}, 'AT&T', 'brandedCallerId', 'rejected.optIn')`;
-/** Until `sql`'s statement waits for a lock of another session. */
-const untilWaiting = (sql: Sql) =>
-  until(async () => {
+const addEntry = (sql: Sql, carrier: string, phoneNumber = PHONE) =>
+  sql`INSERT INTO carrier_statuses VALUES (${phoneNumber}, ${carrier}, 'brandedCallerId', 'rejected.optIn')`;
+
+/** Runs the second session's statement while the first has an open transaction; commits that once the statement waits. */
+async function commitWhileWaiting(statement: ReturnType<typeof addEntry>): Promise<void> {
+  const running = statement.execute();
+  await until(async () => {
     // Within a transaction, PostgreSQL would keep showing what it showed first.
-    await sql`SELECT pg_stat_clear_snapshot()`;
-    const rows = await sql`
+    await first`SELECT pg_stat_clear_snapshot()`;
+    const rows = await first`
       SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     return rows.length === 1;
-  }, 'the other session waits for a lock');
+  }, 'the second session waits for a lock');
+  await first`COMMIT`;
+  await running;
+}
 
-describe('an entry without its number', () => {
-  it('is rejected at once', async () => {
-    await second`BEGIN`;
-    await expect(writeEntry(second)).rejects.toThrow('carrier_status_has_number');
+describe.each(['REPEATABLE READ', 'SERIALIZABLE'])('a %s transaction whose snapshot is old', (isolation) => {
+  it('cannot add an entry to a number that was committed after its snapshot', async () => {
+    await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
+    await second`TABLE branded_phone_numbers`;
+    await addNumber(first, PHONE);
+    await expect(addEntry(second, 'AT&T')).rejects.toThrow('carrier_status_has_number');
     await second`ROLLBACK`;
-  });
-
-  it.each(['REPEATABLE READ', 'SERIALIZABLE'])(
-    'is refused if the number was committed after the snapshot of a %s transaction',
-    async (isolation) => {
-      await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
-      await second`TABLE branded_phone_numbers`;
-      await writeNumber(first);
-      await expect(writeEntry(second)).rejects.toThrow('carrier_status_has_number');
-      await second`ROLLBACK`;
-      await expectDerivedToAgree(first);
-    },
-  );
-});
-
-describe('entries of one number that two sessions write', () => {
-  it('both appear', async () => {
-    await writeNumber(first);
-    await first`BEGIN`;
-    await writeEntry(first);
-    const adding = second`INSERT INTO carrier_statuses VALUES (${PHONE}, 'Verizon', 'brandedCallerId', 'approved.optIn')`;
-    const added = adding.execute();
-    await untilWaiting(first);
-    await first`COMMIT`;
-    await added;
-    expect(await items(first)).toMatchObject([{ carrierStatuses: [{ carrier: 'AT&T' }, { carrier: 'Verizon' }] }]);
     await expectDerivedToAgree(first);
   });
 
-  it.each(['REPEATABLE READ', 'SERIALIZABLE'])('are refused to the one with an old snapshot: %s', async (isolation) => {
-    await writeNumber(first);
+  it('cannot add an entry to a number that got another entry after its snapshot', async () => {
+    await addNumber(first, PHONE);
     await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
     await second`TABLE carrier_statuses`;
-    await writeEntry(first);
-    const adding = second`INSERT INTO carrier_statuses VALUES (${PHONE}, 'Verizon', 'brandedCallerId', 'approved.optIn')`;
-    await expect(adding).rejects.toMatchObject({ code: '40001' });
+    await addEntry(first, 'AT&T');
+    await expect(addEntry(second, 'Verizon')).rejects.toMatchObject({ code: '40001' });
     await second`ROLLBACK`;
     await expectDerivedToAgree(first);
   });
 });
 
-describe('a number that is written while another session deletes it', () => {
-  it('has no entry of the deleted number', async () => {
-    await writeNumber(first);
-    await first`INSERT INTO carrier_statuses VALUES (${PHONE}, 'AT&T', 'brandedCallerId', 'rejected.optIn')`;
-    await first`BEGIN`;
-    await first`DELETE FROM branded_phone_numbers WHERE phone_number = ${PHONE}`;
-    const writing = writeNumber(second).execute();
-    await untilWaiting(first);
-    await first`COMMIT`;
-    await writing;
-    expect(await items(first)).toMatchObject([{ phoneNumber: PHONE, status: 'unregistered', carrierStatuses: [] }]);
-    await expectDerivedToAgree(first);
-  });
-});
-
-describe('a new term that two sessions use', () => {
-  it('is added once', async () => {
-    await writeNumber(first);
+describe('two concurrent sessions', () => {
+  it.each([
+    ['add two entries of one number', PHONE, 'Verizon'],
+    ['add two entries with the same new term', '+19', 'AT&T'],
+  ])('can %s', async (_what, phoneNumber, carrier) => {
+    await addNumber(first, PHONE);
     await addNumber(first, '+19');
     await first`BEGIN`;
-    await writeEntry(first);
-    const adding =
-      second`INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'rejected.optIn')`.execute();
-    await untilWaiting(first);
-    await first`COMMIT`;
-    await adding;
+    await addEntry(first, 'AT&T');
+    await commitWhileWaiting(addEntry(second, carrier, phoneNumber));
+    const entries = (await items(first)).flatMap(({ carrierStatuses }) => carrierStatuses);
+    expect(entries.map((entry) => entry.carrier)).toEqual(['AT&T', carrier]);
+    await expectDerivedToAgree(first);
+  });
+
+  it('can delete a number and add it again, which leaves it without entries', async () => {
+    await addNumber(first, PHONE);
+    await addEntry(first, 'AT&T');
+    await first`BEGIN`;
+    await first`DELETE FROM branded_phone_numbers WHERE phone_number = ${PHONE}`;
+    await commitWhileWaiting(addNumber(second, PHONE));
+    expect(await items(first)).toMatchObject([{ phoneNumber: PHONE, status: 'unregistered', carrierStatuses: [] }]);
     await expectDerivedToAgree(first);
   });
 });

@@ -1,10 +1,13 @@
-/** Every command and the list behave the same, no matter which settings a database or a role has as its defaults. */
+/** Every command and the list behave the same, whatever settings a database or a role has as its defaults. */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import request from 'supertest';
 import { afterAll, expect, inject, test } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
+import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { inTransaction } from '../../src/database/transaction.js';
 import { openLog } from '../../src/log.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/service/server.js';
@@ -12,7 +15,7 @@ import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
 
-/** Without default_transaction_read_only, by which an operator forbids writing. */
+/** All but default_transaction_read_only, with which an operator forbids writing. */
 const SETTINGS: Record<string, string> = {
   array_nulls: 'off',
   backslash_quote: 'off',
@@ -63,7 +66,7 @@ const RUNS = 3 * inject('tries');
 const admin = connectTo(inject('postgresUrl'));
 afterAll(() => admin.end());
 
-/** Runs the commands and reads the list on a new database with these settings. */
+/** Returns what the commands and the list do on a new database with these settings. */
 async function outcome(settings: string[]) {
   const { url, drop } = await createDatabase({ isEmpty: true });
   for (const name of settings) {
@@ -94,11 +97,27 @@ async function outcome(settings: string[]) {
   return { commands, status, numbers: body.items.length };
 }
 
-test('Defaults of a database or a role change nothing', async () => {
+test('the commands and the list behave the same with any defaults of a database', async () => {
   const expected = await outcome([]);
   for (const { command, code, stderr } of expected.commands) expect([command, code], stderr).toEqual([command, 0]);
   expect(expected.status).toBe(200);
   const names = Object.keys(SETTINGS);
-  const some = fc.sample(fc.shuffledSubarray(names, { minLength: 5, maxLength: 12 }), RUNS - 1);
-  for (const settings of [names, ...some]) expect(await outcome(settings), settings.join()).toEqual(expected);
+  const randomly = fc.sample(fc.shuffledSubarray(names, { minLength: 5, maxLength: 12 }), RUNS - 1);
+  for (const settings of [names, ...randomly]) expect(await outcome(settings), settings.join()).toEqual(expected);
+});
+
+test('a transaction of a command outlasts the transaction_timeout of its database', async () => {
+  const { url, drop } = await createDatabase();
+  const [server] = await admin`SELECT current_setting('server_version_num')::int AS version`;
+  // PostgreSQL has this setting since version 17.
+  if (server?.version >= 170_000)
+    await admin.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '1s'`);
+  const database = openDatabase(url);
+  const outcome = await inTransaction(database, 'READ COMMITTED', async (sql) => {
+    await sleep(1100);
+    return sql`SELECT 1 AS one`;
+  });
+  expect(outcome).toEqual([{ one: 1 }]);
+  await closeDatabase(database);
+  await drop();
 });

@@ -6,8 +6,8 @@ import { describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createDatabase } from '../support/database.js';
 
-describe('sockets', () => {
-  it('reject the statements in progress and open new connections when they are cut', async () => {
+describe('the sockets of a pool', () => {
+  it('reject the statements in progress when they are cut, and then connect again', async () => {
     const { url, drop } = await createDatabase();
     const database = openDatabase(url);
     const statements = Promise.allSettled(Array.from({ length: 10 }, () => database.$client`SELECT pg_sleep(30)`));
@@ -20,7 +20,7 @@ describe('sockets', () => {
     await drop();
   });
 
-  it('report an error and do not reconnect in a loop if the host closes every connection', async () => {
+  it('reject each statement after one attempt if the host closes every connection', async () => {
     let connections = 0;
     const host = createServer((client) => {
       connections++;

@@ -1,7 +1,7 @@
 /** The overall status of a number: its value for given entries, and how it changes as carriers decide on them. */
 import { eq, sql } from 'drizzle-orm';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { CarrierStatus, DetailedStatus, Status } from '../../generated/types/models/index.js';
+import type { DetailedStatus, Status } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers, carrierStatuses, items } from '../../src/database/schema.js';
 import { DETAILED_STATUSES, entryWith, numberWith, write } from '../support/numbers.js';
 import { overallStatus } from '../support/reference.js';
@@ -15,128 +15,90 @@ const statusNow = async () => {
   return row?.status;
 };
 
-const decide = (detailedStatus: DetailedStatus, carrier?: string) =>
-  service.database
-    .update(carrierStatuses)
-    .set({ detailedStatus })
-    .where(carrier ? eq(carrierStatuses.carrier, carrier) : sql`TRUE`);
-
 beforeEach(async () => {
   await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
 });
 
-describe('the status of a number (specification 3.2)', () => {
-  const rows: [string, DetailedStatus[], Status][] = [
+/** Writes the number with an entry of each carrier. */
+async function writeEntries(detailedStatuses: [carrier: string, DetailedStatus][]) {
+  const entries = detailedStatuses.map(([carrier, status]) => entryWith(carrier, 'brandedCallerId', status));
+  await write(service.database, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
+  return entries;
+}
+
+describe('the status of a number (specification 3.2) is', () => {
+  it.each<[Status, string, DetailedStatus[]]>([
     [
-      'is submitted for review while any opt-in is pending',
+      'submitted for review',
+      'while an opt-in is pending',
       ['approved.optIn', 'rejected.optIn', 'pending.initialOptIn'],
-      'submitted for review',
     ],
-    [
-      'is submitted for review while any opt-out is pending',
-      ['approved.optIn', 'pending.optOut'],
-      'submitted for review',
-    ],
-    [
-      'is submitted for review while any entry is at its carrier',
-      ['approved.optOut', 'submitted.optOut'],
-      'submitted for review',
-    ],
-    [
-      'is rejected when a single carrier rejected it',
-      ['approved.optIn', 'approved.optIn', 'rejected.optIn'],
-      'rejected',
-    ],
-    ['is rejected when an opt-out was rejected', ['approved.optIn', 'rejected.optOut'], 'rejected'],
-    ['is approved when all opt-ins are approved', ['approved.optIn', 'approved.optIn'], 'approved'],
-    ['is approved when one opt-in is left beside approved opt-outs', ['approved.optIn', 'approved.optOut'], 'approved'],
-    ['is unregistered when all entries are approved opt-outs', ['approved.optOut', 'approved.optOut'], 'unregistered'],
-    ['is unregistered without entries', [], 'unregistered'],
-  ];
-  it.each(rows)('%s', async (_name, detailedStatuses, expected) => {
-    const entries = detailedStatuses.map((detailedStatus, i) =>
-      entryWith(`Carrier ${i}`, 'brandedCallerId', detailedStatus),
-    );
-    await write(service.database, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
+    ['submitted for review', 'while an opt-out is pending', ['approved.optIn', 'pending.optOut']],
+    ['submitted for review', 'while a carrier has an entry to decide on', ['approved.optOut', 'submitted.optOut']],
+    ['rejected', 'if a single carrier rejected it', ['approved.optIn', 'approved.optIn', 'rejected.optIn']],
+    ['rejected', 'if an opt-out was rejected', ['approved.optIn', 'rejected.optOut']],
+    ['approved', 'if all opt-ins are approved', ['approved.optIn', 'approved.optIn']],
+    ['approved', 'if one opt-in remains beside approved opt-outs', ['approved.optIn', 'approved.optOut']],
+    ['unregistered', 'if all entries are approved opt-outs', ['approved.optOut', 'approved.optOut']],
+    ['unregistered', 'without entries', []],
+  ])('%s %s', async (expected, _condition, detailedStatuses) => {
+    const entries = await writeEntries(detailedStatuses.map((status, i) => [`Carrier ${i}`, status]));
     expect(await statusNow()).toBe(expected);
     expect(overallStatus(entries)).toBe(expected);
   });
 
-  it.each(DETAILED_STATUSES)('is the one that the table gives if %s is its only entry', async (detailedStatus) => {
-    const entries: CarrierStatus[] = [entryWith('AT&T', 'spamRemediation', detailedStatus)];
-    await write(service.database, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
+  it.each(DETAILED_STATUSES)('the one in its table if %s is the only entry', async (detailedStatus) => {
+    const entries = await writeEntries([['AT&T', detailedStatus]]);
     expect(await statusNow()).toBe(overallStatus(entries));
   });
 });
 
-describe('a number (specification 3.3)', () => {
-  const submit = (detailedStatus: DetailedStatus) =>
-    write(service.database, [
-      numberWith({
-        phoneNumber: PHONE,
-        carrierStatuses: [
-          entryWith('AT&T', 'brandedCallerId', detailedStatus),
-          entryWith('Verizon', 'brandedCallerId', detailedStatus),
-        ],
-      }),
-    ]);
-
-  it.each<[string, DetailedStatus, [DetailedStatus, carrier?: string][], Status]>([
+describe('a number with entries of AT&T and Verizon (specification 3.3)', () => {
+  /** A change sets all entries to a detailed status, or those of the carrier before the colon. */
+  it.each<[Status, string, DetailedStatus, changes: string[]]>([
     [
-      'is submitted for review until the last decision',
+      'submitted for review',
+      'until the last decision',
       'pending.initialOptIn',
-      [['submitted.optIn'], ['approved.optIn', 'AT&T']],
-      'submitted for review',
+      ['submitted.optIn', 'AT&T: approved.optIn'],
     ],
-    ['becomes approved when all carriers have approved it', 'submitted.optIn', [['approved.optIn']], 'approved'],
+    ['approved', 'once all carriers have approved it', 'submitted.optIn', ['approved.optIn']],
     [
-      'becomes rejected when one carrier rejects it and none is left to decide',
+      'rejected',
+      'once all have decided and one rejected it',
       'submitted.optIn',
-      [
-        ['approved.optIn', 'AT&T'],
-        ['rejected.optIn', 'Verizon'],
-      ],
-      'rejected',
+      ['AT&T: approved.optIn', 'Verizon: rejected.optIn'],
     ],
     [
-      'goes from approved back to submitted for review when it is deregistered',
-      'approved.optIn',
-      [
-        ['pending.optOut', 'AT&T'],
-        ['submitted.optOut', 'AT&T'],
-      ],
       'submitted for review',
-    ],
-    [
-      'goes from rejected back to submitted for review when it is deregistered',
-      'rejected.optIn',
-      [['pending.optOut', 'AT&T']],
-      'submitted for review',
-    ],
-    [
-      'ends approved when only some carriers were opted out of',
+      'again while an approved one is deregistered',
       'approved.optIn',
-      [
-        ['submitted.optOut', 'AT&T'],
-        ['approved.optOut', 'AT&T'],
-      ],
+      ['AT&T: pending.optOut', 'AT&T: submitted.optOut'],
+    ],
+    ['submitted for review', 'again while a rejected one is deregistered', 'rejected.optIn', ['AT&T: pending.optOut']],
+    [
       'approved',
+      'after an opt-out of only one carrier',
+      'approved.optIn',
+      ['AT&T: submitted.optOut', 'AT&T: approved.optOut'],
     ],
     [
-      'ends rejected when a carrier rejects the opt-out',
-      'approved.optIn',
-      [['submitted.optOut'], ['approved.optOut', 'AT&T'], ['rejected.optOut', 'Verizon']],
       'rejected',
-    ],
-    [
-      'ends unregistered when it is opted out of every carrier and feature',
+      'after a carrier rejected an opt-out',
       'approved.optIn',
-      [['submitted.optOut'], ['approved.optOut']],
-      'unregistered',
+      ['submitted.optOut', 'AT&T: approved.optOut', 'Verizon: rejected.optOut'],
     ],
-  ])('%s', async (_what, submitted, decisions, expected) => {
-    await submit(submitted);
-    for (const [detailedStatus, carrier] of decisions) await decide(detailedStatus, carrier);
+    ['unregistered', 'after an opt-out of every carrier', 'approved.optIn', ['submitted.optOut', 'approved.optOut']],
+  ])('is %s %s', async (expected, _condition, atFirst, changes) => {
+    await writeEntries([
+      ['AT&T', atFirst],
+      ['Verizon', atFirst],
+    ]);
+    for (const change of changes) {
+      const [detailedStatus, carrier] = change.split(': ').reverse() as [DetailedStatus, string?];
+      const isChanged = carrier ? eq(carrierStatuses.carrier, carrier) : sql`TRUE`;
+      await service.database.update(carrierStatuses).set({ detailedStatus }).where(isChanged);
+    }
     expect(await statusNow()).toBe(expected);
   });
 });

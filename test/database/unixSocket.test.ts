@@ -1,4 +1,4 @@
-/** PostgreSQL through a Unix-domain socket, as on one machine and through the proxies of managed services. */
+/** PostgreSQL at a Unix-domain socket, as on the same machine or through the proxy of a managed service. */
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect, createServer, type Server, type Socket } from 'node:net';
@@ -6,23 +6,23 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../src/service/server.js';
-import { createDatabase } from '../support/database.js';
+import { useDatabase } from '../support/database.js';
 import { listenOn } from '../support/listening.js';
 
 let folder: string;
 let socketFile: string;
-let databaseUrl: URL;
-let drop: () => Promise<void>;
 let listener: Server;
-const passed = new Set<Socket>();
+const connections = new Set<Socket>();
+const database = useDatabase();
 
-/** Passes what comes through the socket on to the test run's PostgreSQL. */
+/** Listens on the socket and forwards each connection to the test run's PostgreSQL. */
 async function openSocket(): Promise<void> {
   listener = createServer((client) => {
-    const server = connect(Number(databaseUrl.port), databaseUrl.hostname);
+    const { port, hostname } = new URL(database.url);
+    const server = connect(Number(port), hostname);
     for (const socket of [client, server]) {
-      passed.add(socket);
-      socket.on('error', () => {}).on('close', () => [client, server].map((each) => each.destroy()));
+      connections.add(socket);
+      socket.on('error', () => {}).on('close', () => [client, server].map((end) => end.destroy()));
     }
     client.pipe(server).pipe(client);
   }).listen(socketFile);
@@ -31,21 +31,17 @@ async function openSocket(): Promise<void> {
 
 async function closeSocket(): Promise<void> {
   listener.close();
-  for (const socket of passed) socket.destroy();
-  passed.clear();
+  for (const socket of connections) socket.destroy();
+  connections.clear();
 }
 
 beforeAll(async () => {
-  const { url, drop: dropDatabase } = await createDatabase();
-  databaseUrl = new URL(url);
-  drop = dropDatabase;
   folder = await mkdtemp(join(tmpdir(), 'bpn-'));
   socketFile = join(folder, '.s.PGSQL.5433');
   await openSocket();
 });
 afterAll(async () => {
   await closeSocket();
-  await drop();
   await rm(folder, { recursive: true });
 });
 
@@ -53,9 +49,9 @@ describe('a database at a Unix-domain socket', () => {
   it.each([
     ['as the host', (user: string) => `postgres://${user}@${encodeURIComponent(folder)}:5433`, ''],
     ['as a parameter', (user: string) => `postgres://${user}@`, `?host=${'{folder}'}&port=5433`],
-  ])('is used if its folder is given %s, and again after the socket was removed', async (_name, begin, end) => {
-    const user = `${databaseUrl.username}:${databaseUrl.password}`;
-    const DATABASE_URL = `${begin(user)}${databaseUrl.pathname}${end.replace('{folder}', folder)}`;
+  ])('is used if DATABASE_URL has its folder %s, also after it was unavailable', async (_where, begin, end) => {
+    const { username, password, pathname } = new URL(database.url);
+    const DATABASE_URL = `${begin(`${username}:${password}`)}${pathname}${end.replace('{folder}', folder)}`;
     const service = await listenOn(DATABASE_URL, { DATABASE_URL });
     try {
       expect(await statusOf(service)).toBe(200);

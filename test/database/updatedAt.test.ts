@@ -1,6 +1,6 @@
+/** When updatedAt of a number changes, and to which time. */
 import type { Sql } from 'postgres';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { CarrierStatus } from '../../generated/types/models/index.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith, PROFILES, write } from '../support/numbers.js';
 import { useService } from '../support/service.js';
@@ -11,39 +11,38 @@ const BEFORE = '2026-02-03T16:49:02.748Z';
 const LATER = '2126-02-03T16:49:02.748Z';
 
 const sql = () => service.database.$client as unknown as Sql;
-/** The one number. */
+/** The item of the only number, with its version in the table. */
 const row = async () => {
   const [found] = await sql()`
     SELECT rfc3339(updated_at) AS time, xmin, ctid FROM items`;
   return found as { time: string; xmin: string; ctid: string };
 };
 
-async function writeOne(carrierStatuses: CarrierStatus[]): Promise<void> {
+beforeEach(async () => {
   await sql()`TRUNCATE branded_phone_numbers, business_profiles CASCADE`;
+  const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')];
   await write(service.database, [numberWith({ phoneNumber: PHONE, updatedAt: BEFORE, carrierStatuses })]);
   expect((await row()).time).toBe(BEFORE);
-}
+});
 
-beforeEach(() => writeOne([entryWith('AT&T', 'brandedCallerId', 'approved.optIn')]));
-
-describe('updatedAt moves forward, no matter which program writes,', () => {
+describe('updatedAt moves forward, whichever program writes,', () => {
   it.each([
     ['an entry changes its status', `UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`],
     ['an entry changes its time', `UPDATE carrier_statuses SET created_at = '2026-01-01T00:00:00Z'`],
     [
-      'an entry comes',
+      'an entry is added',
       `INSERT INTO carrier_statuses VALUES ('${PHONE}', 'Verizon', 'brandedCallerId', 'approved.optIn')`,
     ],
-    ['an entry goes', 'DELETE FROM carrier_statuses'],
-    ['all entries go', 'TRUNCATE carrier_statuses'],
+    ['an entry is deleted', 'DELETE FROM carrier_statuses'],
+    ['all entries are truncated', 'TRUNCATE carrier_statuses'],
     ['the internal name changes', `UPDATE branded_phone_numbers SET internal_name = 'New'`],
-    ['a branding name goes', 'UPDATE branded_phone_numbers SET branding_name_short = NULL'],
+    ['a branding name is removed', 'UPDATE branded_phone_numbers SET branding_name_short = NULL'],
     ['the reporting group changes', `UPDATE branded_phone_numbers SET reporting_group = 'New'`],
-    ['it gets another business profile', `UPDATE branded_phone_numbers SET business_profile_id = '${PROFILES[1]?.id}'`],
+    ['its business profile is replaced', `UPDATE branded_phone_numbers SET business_profile_id = '${PROFILES[1]?.id}'`],
     ['the id changes', 'UPDATE branded_phone_numbers SET id = gen_random_uuid()'],
     ['createdAt changes', `UPDATE branded_phone_numbers SET created_at = '2026-01-01T00:00:00Z'`],
     [
-      'a writer gives an earlier time with another name',
+      'a writer sets a new name and an earlier time',
       `UPDATE branded_phone_numbers SET internal_name = 'New', updated_at = '2020-01-01T00:00:00Z'`,
     ],
   ])('when %s', async (_what, statement) => {
@@ -61,7 +60,7 @@ describe('updatedAt moves forward, no matter which program writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('but never past the latest allowed time; the number can still be changed', async () => {
+  it('but not past the latest allowed time, at which the number can still be changed', async () => {
     const LATEST = '9999-12-31T23:59:59.999Z';
     await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATEST}`;
     await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
@@ -71,7 +70,7 @@ describe('updatedAt moves forward, no matter which program writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('and never back, even if a write repairs rows that were written without the triggers', async () => {
+  it('and not back, even if a write repairs an item that was changed without the triggers', async () => {
     await sql().begin(async (transaction) => {
       await transaction`SET LOCAL session_replication_role = replica`;
       await transaction`UPDATE items SET status = 'rejected'`;
@@ -81,19 +80,22 @@ describe('updatedAt moves forward, no matter which program writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('and a later time that the writer gives is kept', async () => {
+  it('to the later time that a writer sets', async () => {
     await sql()`UPDATE branded_phone_numbers SET internal_name = 'New', updated_at = ${LATER}`;
     expect((await row()).time).toBe(LATER);
     await expectDerivedToAgree(sql());
   });
 });
 
-describe('the item is not written', () => {
+describe('an item is not written', () => {
   it.each([
-    ['when a number is written as it is', 'UPDATE branded_phone_numbers SET internal_name = internal_name'],
-    ['when a writer gives an earlier time', `UPDATE branded_phone_numbers SET updated_at = '2020-01-01T00:00:00Z'`],
-    ['when an entry is written as it is', 'UPDATE carrier_statuses SET carrier = carrier'],
-    ['when its business profile changes', `UPDATE business_profiles SET business_name = 'New'`],
+    [
+      'when a number is updated to the values that it has',
+      'UPDATE branded_phone_numbers SET internal_name = internal_name',
+    ],
+    ['when a writer sets an earlier time', `UPDATE branded_phone_numbers SET updated_at = '2020-01-01T00:00:00Z'`],
+    ['when an entry is updated to the values that it has', 'UPDATE carrier_statuses SET carrier = carrier'],
+    ['when the name of its business profile changes', `UPDATE business_profiles SET business_name = 'New'`],
   ])('%s', async (_what, statement) => {
     const before = await row();
     await sql().unsafe(statement);
