@@ -14,10 +14,11 @@ import { deriveAll } from '../../src/operator/numbers/check.js';
 import { deleteNumbers } from '../../src/operator/numbers/delete.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { InputError } from '../../src/operator/numbers/lines.js';
-import { manyNumbers, ndjson } from '../operator/numbers/importing.js';
+import { manyNumbers } from '../operator/numbers/importing.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
+import { ndjson } from '../support/ndjson.js';
 import { DETAILED_STATUSES, FEATURES, PROFILES } from '../support/numbers.js';
 
 /** On a slow machine, the time limit ends the test before all its runs, but after the fewest. */

@@ -1,13 +1,14 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { BrandedPhoneNumber } from '../../../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { InputError } from '../../../src/operator/numbers/lines.js';
 import { filterOf } from '../../../src/page/filter.js';
 import { useDatabase } from '../../support/database.js';
+import { expectDerivedToAgree } from '../../support/derived.js';
+import { itemsOf } from '../../support/ndjson.js';
 import { numbers, numberWith, write } from '../../support/numbers.js';
 import { byBytes } from '../../support/reference.js';
 
@@ -23,28 +24,26 @@ beforeEach(clear);
 
 const deleteLines = (...lines: string[]) => deleteNumbers(database, Readable.from([lines.join('\n')]));
 
-async function listed(): Promise<BrandedPhoneNumber[]> {
+/** Returns all numbers, as an export has them. */
+async function remaining() {
   let text = '';
   await exportNumbers(database, filterOf({}), async (lines) => {
     text += lines;
   });
-  return text
-    .split('\n')
-    .slice(0, -1)
-    .map((line) => JSON.parse(line));
+  return itemsOf(text);
 }
 
-/** The faults of the lines, after checking that nothing was deleted. */
+/** Returns the faults of the lines; fails if anything was deleted. */
 async function faultsOf(...lines: string[]) {
-  const before = await listed();
+  const before = await remaining();
   const error = await deleteLines(...lines).catch((thrown) => thrown);
-  expect(await listed()).toEqual(before);
+  expect(await remaining()).toEqual(before);
   if (!(error instanceof InputError)) throw error;
   return error.faults;
 }
 
 describe('delete', () => {
-  it('deletes the given numbers with their derived rows, and no others', async () => {
+  it('deletes only the given numbers, with their entries and items', async () => {
     await fc.assert(
       fc.asyncProperty(numbers, fc.infiniteStream(fc.boolean()), async (list, choice) => {
         await clear();
@@ -53,12 +52,8 @@ describe('delete', () => {
         const { deleted } = await deleteLines(...given.map(({ phoneNumber }) => phoneNumber));
         expect(deleted).toBe(given.length);
         const left = list.filter((number) => !given.includes(number));
-        expect(await listed()).toEqual(left.sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber)));
-        const [orphan] = await database.$client`
-          SELECT phone_number FROM postings WHERE phone_number <> ALL (SELECT phone_number FROM branded_phone_numbers)
-          UNION ALL
-          SELECT phone_number FROM carrier_statuses WHERE phone_number <> ALL (SELECT phone_number FROM branded_phone_numbers)`;
-        expect(orphan).toBeUndefined();
+        expect(await remaining()).toEqual(left.sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber)));
+        await expectDerivedToAgree(database.$client);
       }),
       { numRuns: 15 },
     );
@@ -70,7 +65,7 @@ describe('delete', () => {
     expect(await deleteLines(`\ufeff${one}\r`, '', `  ${two}\t`, '\r')).toEqual({ lines: 2, deleted: 2 });
   });
 
-  it('deletes nothing and reports every faulty line if there are any', async () => {
+  it('deletes nothing and reports every faulty line if a line is faulty', async () => {
     await write(database, [numberWith({ phoneNumber: '+14155550101' })]);
     const faults = await faultsOf(
       '+14155550101',
@@ -94,9 +89,9 @@ describe('delete', () => {
   });
 
   it.each([
-    ['no phone number', 'x'],
-    ['unknown', '+14155550199'],
-  ])('reports the first hundred lines of many that are %s', async (_what, line) => {
+    ['not phone numbers', 'x'],
+    ['numbers that do not exist', '+14155550199'],
+  ])('reports only the first hundred lines that are %s', async (_what, line) => {
     const faults = await faultsOf(...Array.from({ length: 300 }, (_, i) => `${line}${i}`));
     expect(faults.map((fault) => fault.line)).toEqual(Array.from({ length: 100 }, (_, i) => i + 1));
   });

@@ -1,18 +1,18 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { BrandedPhoneNumber } from '../../../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { filterOf } from '../../../src/page/filter.js';
 import { createDatabase } from '../../support/database.js';
+import { itemsOf, ndjson } from '../../support/ndjson.js';
 import { entryWith, numbers, numberWith, write } from '../../support/numbers.js';
 import { byBytes } from '../../support/reference.js';
 
 const ALL = filterOf({});
 
-/** Two databases: what is exported from one is imported into the other. */
+/** Numbers are exported from the first database, and imported into the other. */
 let database: Database;
 let other: Database;
 const closing: (() => Promise<void>)[] = [];
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all(closing.map((close) => close())));
 
-const clear = (which: Database) => which.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+const clear = ({ $client: sql }: Database) => sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
 beforeEach(() => Promise.all([clear(database), clear(other)]));
 
 async function exported(from: Database): Promise<{ text: string; counts: object }> {
@@ -39,12 +39,6 @@ async function exported(from: Database): Promise<{ text: string; counts: object 
   });
   return { text, counts };
 }
-
-const itemsOf = (text: string): BrandedPhoneNumber[] =>
-  text
-    .split('\n')
-    .slice(0, -1)
-    .map((line) => JSON.parse(line));
 
 describe('export', () => {
   it('writes all items in order, and the same bytes after an import into another database', async () => {
@@ -63,7 +57,7 @@ describe('export', () => {
     );
   });
 
-  it('splits items correctly if their texts look like the boundary between two', async () => {
+  it('splits items correctly if their texts look like the boundary between two items', async () => {
     const tricky = ['},{"id":"', ',{"id":"', '"detailedStatus":', '\\","detailedStatus":"', 'a\\'];
     const list = tricky.map((internalName, i) =>
       numberWith({
@@ -83,12 +77,10 @@ describe('export', () => {
     expect(await exported(database)).toEqual({ text: '', counts: { numbers: 0, carrierStatuses: 0 } });
   });
 
-  it('writes one snapshot, page by page, whatever other programs write meanwhile', async () => {
+  it('writes one snapshot page by page, although other programs write meanwhile', async () => {
     const phoneNumbers = Array.from({ length: 3500 }, (_, i) => `+1${2_000_000_000 + i}`);
     const lines = (list: string[]) =>
-      Readable.from(
-        list.map((phoneNumber) => `${JSON.stringify({ ...numberWith({ phoneNumber }), id: undefined })}\n`),
-      );
+      Readable.from([ndjson(list.map((phoneNumber) => ({ ...numberWith({ phoneNumber }), id: undefined })))]);
     await importNumbers(database, lines(phoneNumbers));
     const { text: before } = await exported(database);
     let writes = 0;

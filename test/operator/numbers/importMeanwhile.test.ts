@@ -1,4 +1,4 @@
-/** What other imports and readers see while an import runs. */
+/** Imports beside other imports, other writers and an operator's triggers. */
 import { describe, expect, test } from 'vitest';
 import { connectTo } from '../../support/connection.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
@@ -21,40 +21,44 @@ test('two concurrent imports write each number as a whole', async () => {
   expect(rows).toHaveLength(1000);
   for (const [i, { internal_name: name, reporting_group: group, carrier_statuses: entries }] of rows.entries()) {
     expect(group).toBe(name);
-    const ofSecond = second.find(({ phoneNumber }) => phoneNumber === rows[i]?.phone_number)?.carrierStatuses ?? [];
-    expect(entries).toHaveLength(name === 'First' ? 0 : ofSecond.length);
+    const { carrierStatuses = [] } = second.find(({ phoneNumber }) => phoneNumber === rows[i]?.phone_number) ?? {};
+    expect(entries).toHaveLength(name === 'First' ? 0 : carrierStatuses.length);
   }
   await expectDerivedToAgree(database.$client);
 });
 
-describe('beside a transaction that holds some numbers, an import', () => {
+describe('an import beside an open transaction', () => {
   const HELD = ['+10', '+11'];
   const items = Array.from({ length: 50 }, (_, i) => number({ phoneNumber: `+1${i}0`.replace(/0$/, '') }));
 
   test.each([
     [
-      'has changed them',
+      'changed two numbers',
       `UPDATE branded_phone_numbers SET internal_name = 'Held' WHERE phone_number = ANY ('{${HELD}}')`,
     ],
-    ['has changed an entry', `UPDATE carrier_statuses SET carrier = 'Held' WHERE phone_number = ANY ('{${HELD}}')`],
-    ['has locked them', `SELECT FROM branded_phone_numbers WHERE phone_number = ANY ('{${HELD}}') FOR UPDATE`],
+    ['changed their entries', `UPDATE carrier_statuses SET carrier = 'Held' WHERE phone_number = ANY ('{${HELD}}')`],
+    ['locked them', `SELECT FROM branded_phone_numbers WHERE phone_number = ANY ('{${HELD}}') FOR UPDATE`],
     [
-      'has put off deriving an added entry',
+      'added entries, with deriving deferred',
       `SET LOCAL branded_phone_numbers.defer = 'on';
        INSERT INTO carrier_statuses SELECT unnest('{${HELD}}'::text[]), 'Held', 'spamRemediation', 'approved.optIn'`,
     ],
-  ])('that %s writes the rest, lets it go on, and writes them when it is over', async (_what, statement) => {
+  ])('that %s writes all other numbers, then waits for the transaction', async (_what, statement) => {
     await run(items);
     const writer = connectTo(databaseUrl);
     await writer`BEGIN`;
     await writer.unsafe(statement);
     const importing = run(items.map((item) => ({ ...item, internalName: 'Imported' })));
-    const left = async () =>
+    const notImported = async () =>
       (
         await database.$client`SELECT phone_number FROM branded_phone_numbers WHERE internal_name <> 'Imported' ORDER BY 1`
-      ).map(({ phone_number: left }) => left);
-    await until(async () => (await left()).length === HELD.length, 'the import has written the rest', 30_000);
-    expect(await left()).toEqual(HELD);
+      ).map((row) => row.phone_number);
+    await until(
+      async () => (await notImported()).length === HELD.length,
+      'the import has written all other numbers',
+      30_000,
+    );
+    expect(await notImported()).toEqual(HELD);
     await writer.unsafe(
       `UPDATE branded_phone_numbers SET internal_name = 'New' WHERE phone_number = ANY ('{${HELD}}')`,
     );
@@ -64,13 +68,13 @@ describe('beside a transaction that holds some numbers, an import', () => {
     await writer`COMMIT`;
     await writer.end();
     await importing;
-    expect(await left()).toEqual([]);
+    expect(await notImported()).toEqual([]);
     expect((await stored()).flatMap(({ carrier_statuses: entries }) => entries)).toHaveLength(items.length);
     await expectDerivedToAgree(database.$client);
   });
 });
 
-test('an import fires the triggers of an operator, and leaves disabled ones disabled', async () => {
+test('an import fires triggers that an operator added, except disabled ones', async () => {
   const sql = database.$client;
   await sql.unsafe(`
     CREATE TABLE fired (name text);
@@ -84,7 +88,7 @@ test('an import fires the triggers of an operator, and leaves disabled ones disa
 });
 
 test.each(['DISABLE', 'ENABLE ALWAYS', 'ENABLE REPLICA'])(
-  'An import beside triggers that change other numbers, with the deriving ones set to %s, leaves the list right',
+  'an import derives the read model with its triggers set to %s, beside triggers that change other numbers',
   async (setting) => {
     await run([number({ phoneNumber: '+18' }), number({ phoneNumber: '+17' })]);
     const sql = database.$client;

@@ -1,4 +1,4 @@
-/** What an import or a delete leaves behind if it ends early, and how it is finished. */
+/** What an import or a delete leaves behind if it ends early, and how the same command finishes it. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -14,11 +14,12 @@ import { migrationsFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
+import { ndjson } from '../../support/ndjson.js';
 import { type PostgresServer, startPostgres } from '../../support/postgresServer.js';
 import { until } from '../../support/until.js';
-import { manyNumbers, ndjson } from './importing.js';
+import { manyNumbers } from './importing.js';
 
-/** Some four steps, two at a time. */
+/** About four steps, two at a time. */
 const COUNT = 800;
 const before = manyNumbers(COUNT).map((item) => ({ ...item, internalName: 'Before' }));
 const file = before.map((item, i) => ({
@@ -51,8 +52,8 @@ async function withDatabase<T>(work: (database: ReturnType<typeof openDatabase>)
   return work(database).finally(() => closeDatabase(database));
 }
 
-/** How many numbers are as the file has them; the rest are as before, each as a whole. */
-async function written(): Promise<number> {
+/** Returns how many numbers are as in the file; fails unless each of the rest is wholly as before. */
+async function countWritten(): Promise<number> {
   const rows = await sql`
     SELECT internal_name AS name, phone_number, (
       SELECT count(*)::int FROM carrier_statuses AS entry WHERE entry.phone_number = number.phone_number
@@ -66,22 +67,21 @@ async function written(): Promise<number> {
   return rows.filter(({ name }) => name === 'After').length;
 }
 
-/** Starts the import as a process, and waits until it has written some numbers. */
+/** Starts the import as a process, and waits until it has written some numbers; it cannot finish until `holder` ends. */
 async function startImport() {
-  // The import meets a number that it can't have yet at its end.
   const holder = connectTo(server.url);
   await holder`BEGIN`;
   await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${file[COUNT - 1]?.phoneNumber ?? ''} FOR UPDATE`;
   const running = command.start(['import', 'file.ndjson'], environment());
-  const some = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = 'After' LIMIT 1`;
-  await until(async () => (await some()).length > 0, 'the import writes', 60_000);
+  const firstWritten = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = 'After' LIMIT 1`;
+  await until(async () => (await firstWritten()).length > 0, 'the import writes', 60_000);
   return { ...running, holder };
 }
 
-async function expectTheSameToFinishIt(): Promise<void> {
+async function expectSameImportToFinish(): Promise<void> {
   const { code, stdout } = await command.run(['import', 'file.ndjson'], '', { environment: environment() });
   expect([code, stdout]).toEqual([0, expect.stringContaining(`imported ${COUNT} numbers, `)]);
-  expect(await written()).toBe(COUNT);
+  expect(await countWritten()).toBe(COUNT);
 }
 
 describe('an import whose input fails', () => {
@@ -92,25 +92,25 @@ describe('an import whose input fails', () => {
     }
     const importing = withDatabase((database) => importNumbers(database, Readable.from(failing())));
     await expect(importing).rejects.toThrow('the disk is gone');
-    expect(await written()).toBe(0);
+    expect(await countWritten()).toBe(0);
   });
 });
 
 describe('an import that ends while writing', () => {
   it.each(['SIGINT', 'SIGTERM'] as const)(
-    'reports how many numbers are done, and is finished by the same import, after %s',
+    'reports how many numbers it imported, and is finished by the same import, after %s',
     async (signal) => {
       const { child, finished, holder } = await startImport();
       child.kill(signal);
       const { code, stdout, stderr } = await finished;
       await holder.end();
-      const done = await written();
+      const done = await countWritten();
       expect([code, stdout]).toEqual([1, '']);
       expect(stderr).toBe(
         `stopped by ${signal}\nimported ${done} of ${COUNT} numbers; run the same import again to finish it\n`,
       );
       expect(done).toBeGreaterThan(0);
-      await expectTheSameToFinishIt();
+      await expectSameImportToFinish();
     },
   );
 
@@ -121,11 +121,11 @@ describe('an import that ends while writing', () => {
     await holder.end();
     const sessions = () => sql`SELECT FROM pg_stat_activity WHERE application_name LIKE ${`% ${child.pid}`}`;
     await until(async () => (await sessions()).length === 0, 'its sessions end', 30_000);
-    expect(await written()).toBeLessThan(COUNT);
-    await expectTheSameToFinishIt();
+    expect(await countWritten()).toBeLessThan(COUNT);
+    await expectSameImportToFinish();
   });
 
-  it('reports the error if PostgreSQL has one that persists, such as a full disk', async () => {
+  it('reports an error of PostgreSQL that persists, such as a full disk', async () => {
     await sql.unsafe(`
       CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
@@ -136,25 +136,25 @@ describe('an import that ends while writing', () => {
     expect([code, stdout, stderr]).toEqual([
       1,
       '',
-      `could not extend file: No space left on device\nimported ${await written()} of ${COUNT} numbers; run the same import again to finish it\n`,
+      `could not extend file: No space left on device\nimported ${await countWritten()} of ${COUNT} numbers; run the same import again to finish it\n`,
     ]);
-    await expectTheSameToFinishIt();
+    await expectSameImportToFinish();
   });
 });
 
 describe('an import that loses PostgreSQL while writing', () => {
-  it('continues after its sessions were terminated', async () => {
+  it('continues after its sessions are terminated', async () => {
     const { child, finished, holder } = await startImport();
     const end = () =>
       sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE ${`% ${child.pid}`}`;
     expect((await end()).length).toBeGreaterThan(0);
     await holder.end();
     expect(await finished).toMatchObject({ code: 0, stderr: '' });
-    expect(await written()).toBe(COUNT);
+    expect(await countWritten()).toBe(COUNT);
   });
 
   it.each(['SIGINT', 'SIGKILL'] as const)(
-    'continues after PostgreSQL was stopped by %s and started again',
+    'continues after PostgreSQL is stopped by %s and started again',
     async (signal) => {
       const { finished, holder } = await startImport();
       await server.stop(signal);
@@ -163,13 +163,13 @@ describe('an import that loses PostgreSQL while writing', () => {
       await server.start();
       sql = connectTo(server.url);
       expect(await finished).toMatchObject({ code: 0, stderr: '' });
-      expect(await written()).toBe(COUNT);
+      expect(await countWritten()).toBe(COUNT);
     },
   );
 });
 
 describe('steps', () => {
-  it('give up after a minute of reconnecting to a server that takes no writes', async () => {
+  it('give up after a minute of reconnecting to a server that accepts no writes', async () => {
     const now = performance.now.bind(performance);
     let skipped = 0;
     const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
@@ -190,7 +190,7 @@ describe('steps', () => {
 });
 
 describe('a delete that ends while writing', () => {
-  it('reports how many numbers are done, and is finished with --if-exists', async () => {
+  it('reports how many numbers it deleted, and is finished by the same delete with --if-exists', async () => {
     const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
     const stop = new AbortController();
     const deleting = withDatabase((database) =>

@@ -1,26 +1,24 @@
-/** Importing into the test's own database, and looking at what is there. */
+/** Imports into a database of the test file, and reads what they stored. */
 import { Readable } from 'node:stream';
 import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
 import { DetailedStatus, Feature } from '../../../generated/types/models/index.js';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { InputError, sentence } from '../../../src/operator/numbers/lines.js';
-import { createDatabase } from '../../support/database.js';
+import { useDatabase as useNewDatabase } from '../../support/database.js';
+import { ndjson } from '../../support/ndjson.js';
 
 export let database: Database;
 export let databaseUrl: string;
 
-/** A database without numbers for each test of a file. */
+/** Empties the database before each test. */
 export function useDatabase(): void {
-  let drop: () => Promise<void>;
-  beforeAll(async () => {
-    ({ url: databaseUrl, drop } = await createDatabase());
+  const created = useNewDatabase();
+  beforeAll(() => {
+    databaseUrl = created.url;
     database = openDatabase(databaseUrl);
   });
-  afterAll(async () => {
-    await closeDatabase(database);
-    await drop();
-  });
+  afterAll(() => closeDatabase(database));
   beforeEach(() => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`);
 }
 
@@ -46,7 +44,7 @@ export const entry = (changes: object = {}) => ({
 export const without = (item: object, member: string) =>
   Object.fromEntries(Object.entries(item).filter(([name]) => name !== member));
 
-/** A file of many numbers, of every shape: 0 to 7 entries, all statuses, awkward names. */
+/** Returns numbers with 0 to 7 entries, all detailed statuses, and names that need escapes. */
 export const manyNumbers = (count: number) =>
   Array.from({ length: count }, (_, i) =>
     number({
@@ -67,9 +65,7 @@ export const manyNumbers = (count: number) =>
     }),
   );
 
-export const ndjson = (items: unknown[]) => items.map((item) => `${JSON.stringify(item)}\n`).join('');
-
-/** Imports text (or bytes, or items as lines), in chunks that cut lines and characters anywhere. */
+/** Imports text, bytes or items, in chunks that end anywhere in a line or character. */
 export const run = (file: string | Buffer | object[], options = {}, chunkLength = 1000) => {
   const bytes = Buffer.from(Array.isArray(file) ? ndjson(file) : file);
   const chunks = Array.from({ length: Math.ceil(bytes.length / chunkLength) }, (_, i) =>
@@ -78,10 +74,10 @@ export const run = (file: string | Buffer | object[], options = {}, chunkLength 
   return importNumbers(database, Readable.from(chunks), options);
 };
 
-/** What the import says is wrong with the file. */
+/** Returns the faults of a file, each after its line's number; fails if the import stores anything. */
 export const faultsOf = async (file: string | Buffer | object[]) => {
   const error = await run(file).then(
-    () => expect.fail('the import took the file'),
+    () => expect.fail('the import accepted the file'),
     (thrown: unknown) => thrown,
   );
   if (!(error instanceof InputError)) throw error;
@@ -90,7 +86,7 @@ export const faultsOf = async (file: string | Buffer | object[]) => {
 };
 export const faultOf = async (item: unknown) => (await faultsOf(`${JSON.stringify(item)}\n`)).join('\n');
 
-/** All numbers, as a response shows them. */
+/** Returns all numbers with what a response shows of them. */
 export const stored = () => database.$client`
   SELECT phone_number, number.id, profile.business_name, profile.status AS profile_status, number.internal_name,
     branding_name_short, branding_name_long, number.reporting_group, items.status,
@@ -100,9 +96,9 @@ export const stored = () => database.$client`
   JOIN items USING (phone_number)
   JOIN business_profiles AS profile ON profile.id = number.business_profile_id
   ORDER BY phone_number`;
-export const one = async () => (await stored())[0] ?? expect.fail('nothing is stored');
+export const storedNumber = async () => (await stored())[0] ?? expect.fail('nothing is stored');
 
-/** Every row of every table with its version: equal only if nothing was written between. */
+/** Returns every row of every table with its version, which each write changes. */
 export const versions = async () => {
   const tables = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses', 'items', 'terms', 'postings'];
   return Promise.all(

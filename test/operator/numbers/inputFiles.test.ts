@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { openInputFiles } from '../../../src/operator/numbers/inputFiles.js';
 import { UserError } from '../../../src/userError.js';
 
-test('input files are read to their end if they grow, and rejected if they are truncated meanwhile', async () => {
+test('an input file is read to its current end if it grows, and rejected if it is truncated', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-input-'));
   const name = join(folder, 'numbers.ndjson');
   await writeFile(name, 'first\nsecond\n');
