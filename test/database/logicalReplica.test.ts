@@ -1,4 +1,4 @@
-/** A logical replica after the switch-over: triggers did not run there, and sequences were not copied. */
+/** A logical replica that takes over: its triggers did not run, and its sequences were not copied. */
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -38,15 +38,15 @@ afterAll(async () => {
   await Promise.all([publisher?.remove(), subscriber?.remove()]);
 });
 
-/** A migrated database of the subscriber that was a replica of `what` for a copy and a change. */
-async function replicaOf(name: string, what: string): Promise<{ url: string; sql: Sql }> {
+/** Makes a database of the subscriber that has replicated the existing rows of `tables`, and a change. */
+async function replicaOf(name: string, tables: string): Promise<{ url: string; sql: Sql }> {
   const admin = connectTo(subscriber.url);
   await admin.unsafe(`CREATE DATABASE ${name}`);
   await admin.end();
   const url = subscriber.url.replace(/[^/]*$/, name);
   await migrateDatabase(url, migrationsFolder);
   const sql = connectTo(url);
-  await onPublisher.unsafe(`CREATE PUBLICATION ${name} FOR ${what}`);
+  await onPublisher.unsafe(`CREATE PUBLICATION ${name} FOR ${tables}`);
   await sql.unsafe(
     `CREATE SUBSCRIPTION ${name} CONNECTION 'host=127.0.0.1 port=${publisher.port} user=postgres' PUBLICATION ${name}`,
   );
@@ -55,15 +55,15 @@ async function replicaOf(name: string, what: string): Promise<{ url: string; sql
   await onPublisher`UPDATE branded_phone_numbers SET internal_name = ${name} WHERE phone_number = '+14155550110'`;
   const changed = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = ${name}`;
   await until(async () => (await changed()).length === 1, 'a change is replicated', 30_000);
-  // What was sent before is applied by then.
+  // Earlier changes have been applied as well.
   await sql.unsafe(`DROP SUBSCRIPTION ${name}`);
   return { url, sql };
 }
 
-async function takesWrites({ url, sql }: { url: string; sql: Sql }): Promise<void> {
+async function expectToAcceptWrites({ url, sql }: { url: string; sql: Sql }): Promise<void> {
   await expectDerivedToAgree(sql);
   await sql`UPDATE carrier_statuses SET carrier = 'Verizon'`;
-  const line = JSON.stringify({ ...numberWith({ phoneNumber: '+14155550113', carrierStatuses }) });
+  const line = JSON.stringify(numberWith({ phoneNumber: '+14155550113', carrierStatuses }));
   expect(await runOn(url, ['import', '-'], line)).toMatchObject({
     code: 0,
     stdout: 'imported 1 number, 1 carrier status\n',
@@ -72,7 +72,7 @@ async function takesWrites({ url, sql }: { url: string; sql: Sql }): Promise<voi
   await sql.end();
 }
 
-test('A logical replica of the sources is right once check --repair has run, and takes writes', async () => {
+test('a logical replica of the sources is right after check --repair, and accepts writes', async () => {
   const replica = await replicaOf('sources', 'TABLE business_profiles, branded_phone_numbers, carrier_statuses');
   const check = (...options: string[]) => runOn(replica.url, ['check', ...options]);
   const found = '3 numbers differ from their sources: +14155550110, +14155550111, +14155550112\n';
@@ -81,9 +81,9 @@ test('A logical replica of the sources is right once check --repair has run, and
     code: 0,
     stdout: `repaired: ${found}OK: the read model matches its sources\n`,
   });
-  await takesWrites(replica);
+  await expectToAcceptWrites(replica);
 });
 
-test('A logical replica of the whole schema is right as it is, and takes writes', async () => {
-  await takesWrites(await replicaOf('whole', 'TABLES IN SCHEMA public'));
+test('a logical replica of the whole schema is right without a repair, and accepts writes', async () => {
+  await expectToAcceptWrites(await replicaOf('whole', 'TABLES IN SCHEMA public'));
 });

@@ -1,8 +1,8 @@
 /**
- * Upgrades: from the first release on, migrations only add, and the data of every release is right after `migrate`.
+ * Upgrades: `migrate` upgrades a database of any release and keeps its data.
  *
- * releases.json has the migrations of each release, with the SHA-256 of each file, which PostgreSQL records when it runs. A
- * release adds its own, and never changes those that are there.
+ * releases.json has the migrations of each release with the SHA-256 of each file. A release adds its own; migrations of
+ * earlier releases never change.
  */
 import { createHash } from 'node:crypto';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -19,6 +19,7 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { UserError } from '../../src/userError.js';
 import { createDatabase } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
+import { entryWith, numberWith } from '../support/numbers.js';
 import releases from './releases.json' with { type: 'json' };
 
 interface Journal {
@@ -46,7 +47,7 @@ afterEach(async () => {
   await drop();
 });
 
-/** A folder with the first `count` migrations, followed by the `added` ones, each a statement. */
+/** Makes a folder of the first `count` migrations and the `added` ones, each of a statement. */
 async function folderOf(name: string, count: number, added: string[] = []): Promise<string> {
   const path = join(folder, name);
   await cp(migrationsFolder, path, { recursive: true });
@@ -68,16 +69,8 @@ const nextVersion = () =>
   ]);
 
 const importOne = (phoneNumber: string) => {
-  const item = {
-    phoneNumber,
-    businessProfile: { id: '6513270e-269e-4d37-b2a7-4de452e6b438', businessName: 'Circle Bank', status: 'approved' },
-    internalName: 'Main Line',
-    brandingNameShort: null,
-    brandingNameLong: null,
-    reportingGroup: null,
-    carrierStatuses: [{ carrier: 'AT&T', feature: 'brandedCallerId', detailedStatus: 'rejected.optIn' }],
-  };
-  return importNumbers(database, Readable.from([Buffer.from(JSON.stringify(item))]));
+  const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'rejected.optIn')];
+  return importNumbers(database, Readable.from([JSON.stringify(numberWith({ phoneNumber, carrierStatuses }))]));
 };
 
 async function expectAllToBeRight(phoneNumbers: string[]): Promise<void> {
@@ -86,23 +79,26 @@ async function expectAllToBeRight(phoneNumbers: string[]): Promise<void> {
   expect(await deriveAll(database, { keep: false })).toEqual([]);
 }
 
-it('each migration is newer than the previous one, or it would be skipped', async () => {
+it('each migration is newer than the previous one; otherwise Drizzle would skip it', async () => {
   const times = (await readJournal(migrationsFolder)).entries.map(({ when }) => when);
   expect(times).toEqual([...new Set(times)].sort((a, b) => a - b));
 });
 
-describe.each(Object.entries(releases))('Release %s', (version, { migrations }) => {
-  it('keeps its migrations unchanged: changes are new migrations', async () => {
+describe.each(Object.entries(releases))('release %s', (version, { migrations }) => {
+  it('has the migrations with which it was released', async () => {
     const { entries } = await readJournal(migrationsFolder);
     const tags = Object.keys(migrations);
     expect(entries.slice(0, tags.length).map(({ tag }) => tag)).toEqual(tags);
     for (const [tag, hash] of Object.entries(migrations)) {
       const file = await readFile(join(migrationsFolder, `${tag}.sql`));
-      expect(createHash('sha256').update(file).digest('hex'), `drizzle/${tag}.sql was changed`).toBe(hash);
+      expect(
+        createHash('sha256').update(file).digest('hex'),
+        `drizzle/${tag}.sql was changed: add a migration instead`,
+      ).toBe(hash);
     }
   });
 
-  it('is upgraded and keeps its data', async () => {
+  it('is upgraded, with its data', async () => {
     await migrateDatabase(url, await folderOf(version, Object.keys(migrations).length));
     database = openDatabase(url);
     await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
@@ -114,7 +110,7 @@ describe.each(Object.entries(releases))('Release %s', (version, { migrations }) 
   });
 });
 
-it('the next version upgrades a database, keeps its data and may change the members of an item', async () => {
+it('a later version can change data and add columns', async () => {
   await migrateDatabase(url, migrationsFolder);
   database = openDatabase(url);
   await importOne('+18');
@@ -123,7 +119,7 @@ it('the next version upgrades a database, keeps its data and may change the memb
   await expectAllToBeRight(['+18']);
 });
 
-it('an older version leaves a newer schema unchanged, and can import and check', async () => {
+it('an older version leaves a newer schema unchanged, imports and checks', async () => {
   const next = await nextVersion();
   await migrateDatabase(url, next);
   await migrateDatabase(url, migrationsFolder);
@@ -133,9 +129,11 @@ it('an older version leaves a newer schema unchanged, and can import and check',
   await expectAllToBeRight(['+18']);
 });
 
-it('older and newer versions that migrate at once end with the newest schema', async () => {
+it('an older and a newer version that migrate at the same time leave the newer schema', async () => {
   const next = await nextVersion();
-  await Promise.all([migrationsFolder, next, migrationsFolder, next].map((each) => migrateDatabase(url, each)));
+  await Promise.all(
+    [migrationsFolder, next, migrationsFolder, next].map((migrations) => migrateDatabase(url, migrations)),
+  );
   database = openDatabase(url);
   expect(await sql()`SELECT FROM drizzle.__drizzle_migrations`).toHaveLength((await readJournal(next)).entries.length);
   await importOne('+18');
@@ -144,7 +142,7 @@ it('older and newer versions that migrate at once end with the newest schema', a
 
 describe('a database of which only one schema was restored', () => {
   it.each(['DROP SCHEMA drizzle CASCADE', 'DELETE FROM drizzle.__drizzle_migrations'])(
-    'is left as it is, and said to lack the record of the migrations: %s',
+    'is not changed if the record of its migrations is missing, which is reported: %s',
     async (loss) => {
       await migrateDatabase(url, migrationsFolder);
       database = openDatabase(url);
@@ -162,7 +160,7 @@ describe('a database of which only one schema was restored', () => {
     },
   );
 
-  it('is reported to lack the tables, and can be emptied and used again', async () => {
+  it('is usable after the reported statement if its tables are missing', async () => {
     await migrateDatabase(url, migrationsFolder);
     database = openDatabase(url);
     await sql()`DROP SCHEMA public CASCADE`;

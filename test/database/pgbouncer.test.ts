@@ -1,4 +1,4 @@
-/** PgBouncer in front of PostgreSQL, as a provider may run it. */
+/** A PgBouncer with its defaults in front of PostgreSQL, as a provider may run it. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
@@ -26,7 +26,7 @@ describe.runIf(isInstalled('pgbouncer'))('a connection that PgBouncer refuses', 
   });
   afterAll(() => Promise.all(stops.map((stop) => stop())));
 
-  /** Starts it with its defaults but for `settings`; returns the address of its one database. */
+  /** Starts a PgBouncer with these settings and otherwise its defaults; returns the URL of its only database. */
   async function startPgbouncer(settings: string): Promise<string> {
     const { hostname, port, username, password, pathname } = new URL(database.url);
     const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-pgbouncer-'));
@@ -48,7 +48,7 @@ ${settings.replace('users', join(folder, 'users'))}
     const child = spawn('pgbouncer', ['-q', ...user, join(folder, 'pgbouncer.ini')], { stdio: 'ignore' });
     stops.push(async () => {
       const gone = once(child, 'exit');
-      // If it ended by itself, nothing is left to wait for.
+      // kill returns false if it has already exited.
       if (child.kill('SIGKILL')) await gone;
       await rm(folder, { recursive: true });
     });
@@ -64,7 +64,7 @@ ${settings.replace('users', join(folder, 'users'))}
     ],
     ['to an unknown database', () => ignoring.replace(/numbers$/, 'none'), /^no such database: none\n$/],
     ['with a wrong password', () => ignoring.replace('right', 'wrong'), /^SASL authentication failed\n$/],
-  ])('ends a command with the reason if it rejects a connection %s', async (_what, address, reason) => {
+  ])('makes a command exit with the reason: %s', async (_what, address, reason) => {
     const { code, stdout, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL: address() } });
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(reason)]);
   });

@@ -1,4 +1,4 @@
-/** Starts, pages and walks on a replica: a real primary and its streaming replica. */
+/** The service and the commands on a streaming replica. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -39,12 +39,12 @@ describe('a replica', () => {
   const serve = (DATABASE_URL: string, environment: Record<string, string> = {}) =>
     runProgram(['serve'], '', { environment: { DATABASE_URL, PORT: '0', ...environment } });
 
-  it('is not migrated, but checked to be up to date', async () => {
+  it('is not migrated; migrate checks that it is up to date', async () => {
     expect(await migrateDatabase(replica.url, migrationsFolder)).toBe('replica');
     expect(await migrateDatabase(primary.url, migrationsFolder)).toBe('primary');
   });
 
-  it('with an older schema is waited for by serve until its primary is migrated', async () => {
+  it('with an older schema makes serve wait until the primary is migrated', async () => {
     const url = replica.url.replace(/postgres$/, 'not_migrated');
     await expect(migrateDatabase(url, migrationsFolder)).rejects.toThrow(
       /^DATABASE_URL is a replica, and only its primary can be migrated/,
@@ -53,31 +53,31 @@ describe('a replica', () => {
     await service.untilAlive();
     const isWaiting = async () =>
       (await service.get('/readyz'))?.body.includes('until the primary is migrated') ?? false;
-    await until(isWaiting, 'it says what it waits for');
+    await until(isWaiting, '/readyz says what it waits for');
     await migrateDatabase(primary.url.replace(/postgres$/, 'not_migrated'), migrationsFolder);
     await service.untilReady();
     service.stop();
     expect(await service.end()).toBe(0);
   });
 
-  it('stops the start if REDIS_URL is not set', async () => {
+  it('makes serve exit if REDIS_URL is not set', async () => {
     expect(await serve(replica.url)).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^set REDIS_URL: DATABASE_URL is a read-only replica[^\n]*\n$/),
     });
   });
 
-  it('is not checked, since that locks rows', async () => {
+  it('is rejected by check, which locks rows', async () => {
     expect(await runProgram(['check'], '', { environment: { DATABASE_URL: replica.url } })).toMatchObject({
       code: 1,
       stderr: 'DATABASE_URL is a read-only replica: run check on its primary\n',
     });
   });
 
-  it('serves walks that return every existing number once, while replay stops and resumes and some pages come from the primary', async () => {
+  it('serves walks that return every number once, while its replay pauses and the primary serves some pages', async () => {
     const profile = PROFILES[0]?.id ?? '';
     await onPrimary`INSERT INTO business_profiles VALUES (${profile}, 'Circle Bank', 'approved')`;
-    // The numbers with an even end stay; the others come and go.
+    // Even numbers stay; odd ones are added and deleted meanwhile.
     await onPrimary`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id, reporting_group)
       SELECT '+1' || 2000 + i, ${profile}, 'Group ' || i % 2 FROM generate_series(0, 398, 2) AS i`;
@@ -86,7 +86,7 @@ describe('a replica', () => {
     const seen: string[] = [];
     let cursor: string | null = '';
     for (let page = 0; cursor !== null; page++) {
-      // Three pages while it replays, three while it lags; every fifth comes from the primary.
+      // Replay pauses and resumes every three pages; the primary serves every fifth.
       if (page % 3 === 0) await onReplica.unsafe(`SELECT pg_wal_replay_${page % 2 ? 'resume' : 'pause'}()`);
       const odd = 2001 + ((page * 38) % 398);
       await onPrimary`INSERT INTO branded_phone_numbers (phone_number, business_profile_id) VALUES (${`+1${odd}`}, ${profile})`;
@@ -103,7 +103,7 @@ describe('a replica', () => {
     expect(new Set(seen).size).toBe(seen.length);
   });
 
-  it('serves pages and is ready, even while its primary is down and as soon as it is promoted', async () => {
+  it('serves pages and is ready while its primary is down, and after its promotion', async () => {
     const { url } = services.replica;
     const statuses = () =>
       Promise.all(['/v1/brandedPhoneNumbers', '/readyz'].map(async (path) => (await fetch(url + path)).status));

@@ -18,7 +18,8 @@ if (!hasPrograms && process.env.SKIP_NOTHING) throw new Error('pg_dump is not in
 const VERSIONS =
   /^POSTGRES_VERSIONS := (.*)$/m.exec(readFileSync('Makefile.maintainers', 'utf8'))?.[1]?.split(' ') ?? [];
 const programsOf = (major: number) => {
-  const version = VERSIONS.find((each) => each.startsWith(`${major}.`)) ?? expect.fail(`no PostgreSQL ${major}`);
+  const version =
+    VERSIONS.find((candidate) => candidate.startsWith(`${major}.`)) ?? expect.fail(`no PostgreSQL ${major}`);
   return join(packageFolder, '.cache', 'postgres', version, 'package.json');
 };
 
@@ -32,54 +33,42 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
     const source = urlOf(15);
     await migrateDatabase(source, migrationsFolder);
     expect((await run(['import', join(packageFolder, 'demo', 'numbers.ndjson')], source)).code).toBe(0);
-    // Items that are later than their sources, and one without entries.
+    // Items whose updatedAt is later than in their sources, and numbers without entries.
     const sql = connectTo(source);
     await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE phone_number LIKE '%7'`;
     await sql`DELETE FROM carrier_statuses WHERE phone_number LIKE '%11'`;
     await sql.end();
     execFileSync('pg_dump', ['--format=custom', `--file=${join(folder, 'whole')}`, source]);
-    execFileSync('pg_dump', [
-      '--format=custom',
-      '--data-only',
-      ...SOURCES.map((table) => `--table=${table}`),
-      `--file=${join(folder, 'sources')}`,
-      source,
-    ]);
+    const tables = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses'].map((name) => `--table=${name}`);
+    const options = ['--format=custom', '--data-only', ...tables, `--file=${join(folder, 'sources')}`];
+    execFileSync('pg_dump', [...options, source]);
   });
   afterAll(async () => {
     for (const server of Object.values(servers)) await server.remove();
     await rm(folder, { recursive: true, force: true });
   });
 
-  it.each([15, 18])(
-    'is dumped and restored whole into PostgreSQL %i without an error, and exports the same bytes',
-    async (major) => {
-      const restored = await newDatabase(major, 'whole');
-      execFileSync('pg_restore', ['--exit-on-error', `--dbname=${restored}`, join(folder, 'whole')]);
-      expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
-      expect(await run(['check'], restored)).toMatchObject({
-        code: 0,
-        stdout: 'OK: the read model matches its sources\n',
-      });
-      const sql = connectTo(restored);
-      await sql`UPDATE carrier_statuses SET detailed_status = 'pending.optIn'`;
-      await expectDerivedToAgree(sql);
-      await sql.end();
-    },
-  );
+  it.each([15, 18])('is restored from its whole dump into PostgreSQL %i, and exports the same bytes', async (major) => {
+    const restored = await newDatabase(major, 'whole');
+    execFileSync('pg_restore', ['--exit-on-error', `--dbname=${restored}`, join(folder, 'whole')]);
+    expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
+    expect(await run(['check'], restored)).toMatchObject({
+      code: 0,
+      stdout: 'OK: the read model matches its sources\n',
+    });
+    const sql = connectTo(restored);
+    await sql`UPDATE carrier_statuses SET detailed_status = 'pending.optIn'`;
+    await expectDerivedToAgree(sql);
+    await sql.end();
+  });
 
   it.each([15, 18])(
-    'is right in PostgreSQL %i after its sources were restored without triggers, once check --repair has run',
+    'is right in PostgreSQL %i after a restore of its sources without triggers, and check --repair',
     async (major) => {
       const restored = await newDatabase(major, 'sources');
       await migrateDatabase(restored, migrationsFolder);
-      execFileSync('pg_restore', [
-        '--exit-on-error',
-        '--data-only',
-        '--disable-triggers',
-        `--dbname=${restored}`,
-        join(folder, 'sources'),
-      ]);
+      const options = ['--exit-on-error', '--data-only', '--disable-triggers', `--dbname=${restored}`];
+      execFileSync('pg_restore', [...options, join(folder, 'sources')]);
       const found = /^\d+ numbers differ from their sources: (\+\d+, ){5}…\n$/;
       const checked = await run(['check'], restored);
       expect(checked).toMatchObject({ code: 1, stdout: '' });
@@ -95,9 +84,9 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
   );
 
   it.each([
-    ['the database that was dumped', async () => urlOf(15)],
+    ['the original database', async () => urlOf(15)],
     [
-      'an empty one that was migrated',
+      'a newly migrated database',
       async () => {
         const url = await newDatabase(15, 'empty');
         await migrateDatabase(url, migrationsFolder);
@@ -105,7 +94,7 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
       },
     ],
   ])(
-    'that was restored without the schema drizzle is right once its record was copied from %s',
+    'that was restored without the schema drizzle is right after that schema is copied from %s',
     async (from, urlFrom) => {
       const restored = await newDatabase(15, `public_${from.length}`);
       const shell = (line: string, variables: Record<string, string>) =>
@@ -119,15 +108,13 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
       shell(line, { SOURCE: await urlFrom(), RESTORED: restored });
       expect(await run(['check'], restored)).toMatchObject({
         code: 0,
-        // The log of `serve` may write its line as late as now.
+        // The log of serve may write a line after serve has exited.
         stdout: expect.stringContaining('OK: the read model matches its sources\n'),
       });
       expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
     },
   );
 });
-
-const SOURCES = ['business_profiles', 'branded_phone_numbers', 'carrier_statuses'];
 
 const urlOf = (major: number) => servers[major]?.url ?? expect.fail();
 

@@ -1,4 +1,4 @@
-/** The privileges that docs/operations.md lists are sufficient, and each role has no others. */
+/** The privileges in docs/operations.md are sufficient for each role, and no role has more. */
 import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
@@ -13,7 +13,7 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/service/server.js';
 import { runProgram, useCommand } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
-import { createDatabase } from '../support/database.js';
+import { createDatabase, useDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
 import { until } from '../support/until.js';
@@ -22,32 +22,15 @@ const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.p
 const PASSWORD = 'few rights';
 
 const command = useCommand();
-const database = { url: '' };
+const database = useDatabase();
 let owner: Sql;
-let drop: () => Promise<void>;
 const urlOf = {} as Record<keyof typeof ROLES, string>;
 
 beforeAll(async () => {
-  const created = await createDatabase();
-  owner = connectTo(created.url);
-  database.url = created.url;
-  drop = async () => {
-    try {
-      for (const role of Object.values(ROLES)) {
-        if ((await owner`SELECT FROM pg_roles WHERE rolname = ${role}`).length === 0) continue;
-        await owner.unsafe(`DROP OWNED BY ${role}`);
-        await owner.unsafe(`DROP ROLE ${role}`);
-      }
-    } finally {
-      await owner.end();
-      await created.drop();
-    }
-  };
+  owner = connectTo(database.url);
   for (const [name, role] of Object.entries(ROLES) as [keyof typeof ROLES, string][]) {
     await owner.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'`);
-    const url = new URL(created.url);
-    [url.username, url.password] = [role, PASSWORD];
-    urlOf[name] = url.href;
+    urlOf[name] = Object.assign(new URL(database.url), { username: role, password: PASSWORD }).href;
   }
   const operations = await readFile('docs/operations.md', 'utf8');
   const grants =
@@ -56,7 +39,10 @@ beforeAll(async () => {
     grants.replace(/\bTO (server|importer);/g, (_to, name: keyof typeof ROLES) => `TO ${ROLES[name]};`),
   );
 });
-afterAll(() => drop());
+afterAll(async () => {
+  for (const role of Object.values(ROLES)) await owner.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+  await owner.end();
+});
 
 const numberOf = (detailedStatus: 'approved.optIn' | 'rejected.optIn') => {
   const carrierStatuses = [
@@ -66,11 +52,11 @@ const numberOf = (detailedStatus: 'approved.optIn' | 'rejected.optIn') => {
   return numberWith({ phoneNumber: '+14155550123', carrierStatuses });
 };
 
-test('The owner is not warned of roles that were granted what docs/operations.md lists, nor the roles themselves', async () => {
+test('migrate warns neither the owner nor these roles of the privileges in docs/operations.md', async () => {
   for (const url of [database.url, ...Object.values(urlOf)]) expect(await findForeignRoles(url)).toEqual([]);
 });
 
-test('migrate and serve name each role that got rights on new tables by default, and the statements against it', async () => {
+test('migrate and serve name each other role with privileges, such as default ones, and the statements that revoke them', async () => {
   const { url, drop: dropDatabase } = await createDatabase({ isEmpty: true });
   const sql = connectTo(url);
   const anon = `"anon ${process.pid}"`;
@@ -82,11 +68,11 @@ test('migrate and serve name each role that got rights on new tables by default,
   const migrate = () => runProgram(['migrate'], '', { environment: { DATABASE_URL: url } });
   try {
     const { code, stderr } = await migrate();
-    const all = [
+    const warnings = [
       ...stderr.matchAll(/^the role (\S+|".*") may read and write (.*); unless that is intended, run (.*)$/gm),
     ];
-    expect([code, all.map(([, role]) => role)]).toEqual([0, [anon, ROLES.server]]);
-    const [, , names] = all[0] ?? [];
+    expect([code, warnings.map(([, role]) => role)]).toEqual([0, [anon, ROLES.server]]);
+    const [, , names] = warnings[0] ?? [];
     const tables =
       await sql`SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'`;
     expect(names?.split(', ').sort()).toEqual([...tables.map(({ relname }) => relname), 'FUNCTION derive'].sort());
@@ -98,7 +84,7 @@ test('migrate and serve name each role that got rights on new tables by default,
     child.kill('SIGINT');
     expect((await finished).stdout).toContain(JSON.stringify(`the role ${anon} may read and write `).slice(1, -1));
 
-    for (const [, , , statements = ''] of all) await sql.unsafe(statements);
+    for (const [, , , statements = ''] of warnings) await sql.unsafe(statements);
     await sql.unsafe(`GRANT SELECT ON items TO ${anon}`);
     expect(await migrate()).toMatchObject({ code: 0, stderr: '' });
     await sql`CREATE TABLE later ()`;
@@ -116,7 +102,7 @@ test('migrate and serve name each role that got rights on new tables by default,
   }
 });
 
-test('A role that owns nothing imports numbers, new ones and changed ones', async () => {
+test('the role importer, which owns nothing, imports new and changed numbers', async () => {
   await migrateDatabase(urlOf.importer, migrationsFolder);
   const database = openDatabase(urlOf.importer);
   for (const detailedStatus of ['approved.optIn', 'rejected.optIn'] as const) {
@@ -131,7 +117,7 @@ test('A role that owns nothing imports numbers, new ones and changed ones', asyn
   expect(await owner`SELECT status FROM items`).toEqual([{ status: 'rejected' }]);
 });
 
-test('A role that may only read serves pages, keys and the limit of a database that another role migrated', async () => {
+test('the role server, which may only read numbers, serves pages and counts requests for the rate limit', async () => {
   await migrateDatabase(urlOf.server, migrationsFolder);
   const config = readConfig({ LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '2' });
   const { server, warmUp, close } = openService(config, urlOf.server, openLog(config));
@@ -157,7 +143,7 @@ test.each([
   ['importer', `SELECT derive('{+19}')`],
   ['importer', 'DELETE FROM deferred'],
   ['importer', 'SELECT FROM api_keys'],
-] as const)('The role %s may not: %s', async (role, statement) => {
+] as const)('the role %s may not: %s', async (role, statement) => {
   const sql = connectTo(urlOf[role]);
   try {
     await expect(sql.unsafe(statement)).rejects.toThrow('permission denied');
@@ -166,7 +152,7 @@ test.each([
   }
 });
 
-test('A writer cannot make the triggers read one of its own tables', async () => {
+test('the triggers do not read a temporary table of the writer', async () => {
   const sql = connectTo(urlOf.importer);
   await sql`CREATE TEMPORARY TABLE carrier_statuses (LIKE public.carrier_statuses)`;
   await sql`UPDATE branded_phone_numbers SET internal_name = 'New'`;
@@ -174,7 +160,7 @@ test('A writer cannot make the triggers read one of its own tables', async () =>
   await expectDerivedToAgree(owner);
 });
 
-test('Functions and operators that fit better than those of PostgreSQL are not called with the rights of the owner', async () => {
+test('the triggers do not call functions and operators in public that match better than those of PostgreSQL', async () => {
   await owner.unsafe(`
     CREATE FUNCTION trap(text, text DEFAULT '') RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$;
     CREATE FUNCTION to_json(text) RETURNS json LANGUAGE sql AS $$ SELECT public.trap($1)::json $$;

@@ -1,4 +1,4 @@
-/** Which database a command uses, and what it does if there is none. */
+/** Which database a command uses, and what the command reports if it cannot use it. */
 import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -17,7 +17,7 @@ const run = (url: string, ...args: string[]) =>
 const GONE = /^PostgreSQL can't be reached, or has ended the connection \([^)]+\)\. .*run this again once .*\n$/;
 
 describe('the database in use', () => {
-  it('is named by every command, without its password', async () => {
+  it('is named by a command, without the password', async () => {
     const secret = new URL(command.databaseUrl);
     secret.searchParams.set('application_name', 'hidden');
     const { database } = await run(secret.href, 'keys', 'list');
@@ -25,26 +25,26 @@ describe('the database in use', () => {
   });
 
   it.each([[['keys', 'create', '--name', 'x']], [['keys', 'list']], [['migrate']]])(
-    'is not made by %j in a folder that has none',
+    'is not created by %j in a folder without one',
     async (args) => {
-      const other = await mkdtemp(join(command.folder, 'another-'));
-      const { code, stdout, stderr } = await command.run(args, '', { environment: {}, folder: other });
+      const folder = await mkdtemp(join(command.folder, 'another-'));
+      const { code, stdout, stderr } = await command.run(args, '', { environment: {}, folder });
       expect([code, stdout]).toEqual([1, '']);
       expect(stderr).toMatch(/^There is no database in .*another-\w+\/\.data\. .*DATABASE_URL.*\n$/);
-      expect(await readdir(other)).toEqual([]);
+      expect(await readdir(folder)).toEqual([]);
     },
   );
 
-  it.each([['migrate'], ['serve'], ['import', '-'], ['export'], ['delete'], ['check'], ['keys', 'list']])(
-    'is refused by %s where its encoding is not UTF8',
-    async (...args) => {
-      const { url, drop } = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
-      const { code, stdout, stderr } = await run(url, ...args);
-      await drop();
-      expect([code, stdout]).toEqual([1, '']);
+  it('is rejected by every command if its encoding is not UTF8', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
+    // serve comes last: its log may write a line after it has exited.
+    for (const args of ['migrate', 'import -', 'export', 'delete', 'check', 'keys list', 'serve']) {
+      const { code, stdout, stderr } = await run(url, ...args.split(' '));
+      expect([code, stdout], args).toEqual([1, '']);
       expect(stderr).toMatch(/^The encoding of the database test_\w+ is LATIN1, but it must be UTF8: .*\n$/);
-    },
-  );
+    }
+    await drop();
+  });
 
   it.each(['migrate', 'serve', 'import -'])('is rejected by %s if anyone may create functions', async (args) => {
     const { url, drop } = await createDatabase({ isEmpty: true });
@@ -58,7 +58,7 @@ describe('the database in use', () => {
     await drop();
   });
 
-  it('is in the schema public, even if the role has a schema of its own name, or another search_path', async () => {
+  it('is in the schema public, even if a schema is named after the role, and with any search_path', async () => {
     const { url, drop } = await createDatabase({ isEmpty: true });
     const sql = connectTo(url);
     await sql.unsafe(`CREATE SCHEMA AUTHORIZATION CURRENT_USER`);
@@ -75,27 +75,23 @@ describe('the database in use', () => {
 
   it.each([
     ['DATABASE_URL', () => ({ DATABASE_URL: command.databaseUrl })],
-    ['no DATABASE_URL: the embedded one', () => ({})],
-  ])('is that of %s, whatever PG* variables say', async (_which, given) => {
-    const names = [
-      'PGDATA',
-      'PGDATABASE',
-      'PGHOST',
-      'PGOPTIONS',
-      'PGPASSWORD',
-      'PGPORT',
-      'PGSERVICE',
-      'PGSSLMODE',
-      'PGUSER',
-    ];
-    const others = ['PGTARGETSESSIONATTRS', 'PGIDLE_TIMEOUT', 'PGMAX_LIFETIME', 'PGTZ', 'PGCLIENTENCODING'];
-    const variables = Object.fromEntries([...names, ...others].map((name) => [name, 'nonsense']));
+    ['the embedded PostgreSQL, without DATABASE_URL', () => ({})],
+  ])('is that of %s, whatever the PG* variables say', async (_which, environment) => {
+    const names = `
+      PGDATA PGDATABASE PGHOST PGOPTIONS PGPASSWORD PGPORT PGSERVICE PGSSLMODE PGUSER
+      PGTARGETSESSIONATTRS PGIDLE_TIMEOUT PGMAX_LIFETIME PGTZ PGCLIENTENCODING`;
+    const variables = Object.fromEntries(
+      names
+        .trim()
+        .split(/\s+/)
+        .map((name) => [name, 'nonsense']),
+    );
     const input = join(packageFolder, 'demo', 'numbers.ndjson');
-    const { finished } = command.start(['import', input], { ...given(), ...variables });
+    const { finished } = command.start(['import', input], { ...environment(), ...variables });
     expect(await finished).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/^imported /) });
   });
 
-  it('ends the command with a message if it closes every connection', async () => {
+  it('makes the command exit with the reason if it closes every connection', async () => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     proxy.behave('refusing');
     const ended = await run(proxy.through(command.databaseUrl), 'keys', 'list');
@@ -104,9 +100,9 @@ describe('the database in use', () => {
   });
 
   it.each([
-    ['an import reads a slow file', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
-    ['a check waits for others', '$command check', 'phone_number AS row'],
-  ])('ends the command with a message if it goes away while %s', async (_when, line, statement) => {
+    ['an import waits for input', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
+    ['a check waits for a lock', '$command check', 'phone_number AS row'],
+  ])('makes the command exit with the reason if it disappears while %s', async (_when, line, statement) => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     const sql = connectTo(command.databaseUrl);
     await sql`BEGIN`;
@@ -118,16 +114,15 @@ describe('the database in use', () => {
         SELECT FROM pg_stat_activity
         WHERE datname = current_database() AND query LIKE ${`%${statement}%`} AND state = 'active' AND pid <> pg_backend_pid()`;
       return active.length === 1;
-    }, `the command is at its ${statement}`);
+    }, `the command runs ${statement}`);
     proxy.behave('refusing');
     expect(await finished).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(GONE) });
     await sql.end();
     await proxy.close();
   });
 
-  it('is not named as the cause if a reader closes the pipe', () => {
-    expect(
-      isConnectionBroken(new OutputError('', { cause: Object.assign(new Error('write EPIPE'), { code: 'EPIPE' }) })),
-    ).toBe(false);
+  it('is not blamed if the reader of the output closes the pipe', () => {
+    const cause = Object.assign(new Error('write EPIPE'), { code: 'EPIPE' });
+    expect(isConnectionBroken(new OutputError('', { cause }))).toBe(false);
   });
 });

@@ -5,9 +5,10 @@ import type { BrandedPhoneNumber } from '../../../generated/types/models/index.j
 import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
+import { itemsOf } from '../../support/ndjson.js';
 
 const command = useCommand();
-/** What each export of all numbers says at its end. */
+/** What an export of all numbers prints at its end. */
 let summary: string;
 
 beforeAll(async () => {
@@ -15,11 +16,6 @@ beforeAll(async () => {
   summary = stdout.replace('imported', 'exported');
 });
 
-const itemsOf = (text: string): BrandedPhoneNumber[] =>
-  text
-    .split('\n')
-    .slice(0, -1)
-    .map((line) => JSON.parse(line));
 const inFolder = (name: string) => join(command.folder, name);
 
 describe('export', () => {
@@ -39,13 +35,14 @@ describe('export', () => {
     expect(items.length).toBeGreaterThan(0);
     for (const { status, carrierStatuses } of items) {
       expect(['rejected', 'approved']).toContain(status);
-      expect(carrierStatuses.some((entry) => entry.carrier === 'AT&T' && entry.feature === 'brandedCallerId')).toBe(
-        true,
+      const matching = carrierStatuses.filter(
+        ({ carrier, feature }) => `${carrier} ${feature}` === 'AT&T brandedCallerId',
       );
+      expect(matching).toHaveLength(1);
     }
-    const one = items[0] as BrandedPhoneNumber;
-    const narrow = ['--phone-number', one.phoneNumber, '--business-profile-id', one.businessProfile.id.toUpperCase()];
-    expect(itemsOf((await command.run(['export', ...narrow])).stdout)).toEqual([one]);
+    const [{ phoneNumber, businessProfile }] = items as [BrandedPhoneNumber];
+    const narrow = ['--phone-number', phoneNumber, '--business-profile-id', businessProfile.id.toUpperCase()];
+    expect(itemsOf((await command.run(['export', ...narrow])).stdout)).toEqual([items[0]]);
   });
 
   it('reports every invalid value of a filter, without opening a database', async () => {
@@ -74,8 +71,8 @@ describe('export', () => {
     expect(help).not.toMatch(/--(next-cursor|size)/);
   });
 
-  it('replaces a file once everything is written, and keeps its permissions', async () => {
-    await writeFile(inFolder('kept.ndjson'), 'as before');
+  it('replaces a file after everything is written, and keeps its permissions', async () => {
+    await writeFile(inFolder('kept.ndjson'), 'before');
     await chmod(inFolder('kept.ndjson'), 0o640);
     expect(await command.run(['export', 'kept.ndjson'])).toMatchObject({ code: 0, stdout: '', stderr: summary });
     expect(itemsOf(await readFile(inFolder('kept.ndjson'), 'utf8'))).toHaveLength(300);
@@ -97,9 +94,9 @@ describe('export', () => {
 
   it('leaves no temporary file after a signal', async () => {
     await mkdir(inFolder('stopped'));
-    const other = connectTo(command.databaseUrl);
-    const { code, stderr } = await other.begin(async (sql) => {
-      // The export waits for this, its file open.
+    const locking = connectTo(command.databaseUrl);
+    const { code, stderr } = await locking.begin(async (sql) => {
+      // The export waits for this lock after it has opened its file.
       await sql`LOCK TABLE business_profiles`;
       return command.shell(`
         $command export stopped/numbers.ndjson & child=$!
@@ -107,7 +104,7 @@ describe('export', () => {
         [ -n "$(ls -A stopped)" ] || { kill $child; exit 99; }
         kill $child; wait $child`);
     });
-    await other.end();
+    await locking.end();
     expect(code, stderr).toBe(143);
     expect(await readdir(inFolder('stopped'))).toEqual([]);
   });
@@ -116,15 +113,15 @@ describe('export', () => {
     ['a folder', 'a-folder', /^EISDIR: illegal operation on a directory.*'a-folder'\n$/],
     ['a file in no folder', 'none/numbers.ndjson', /^ENOENT: no such file or directory.*'none\//],
     ['a full device', '/dev/full', /^ENOSPC: no space left on device.*\n$/],
-    ['control characters', '\u001b[2J\n/x', /^ENOENT: no such file or directory.*'\\u001b\[2J\\n\//],
-  ])('reports in one line why it cannot write to %s', async (_what, name, said) => {
+    ['a name with control characters', '\u001b[2J\n/x', /^ENOENT: no such file or directory.*'\\u001b\[2J\\n\//],
+  ])('reports in one line why it cannot write to %s', async (_what, name, reason) => {
     await mkdir(inFolder('a-folder'), { recursive: true });
     const { code, stdout, stderr } = await command.run(['export', name]);
-    expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(said)]);
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(reason)]);
     expect(stderr.trim().split('\n')).toHaveLength(1);
   });
 
-  it('writes directly to a pipe or a device', async () => {
+  it('writes to a pipe or a device without a temporary file', async () => {
     expect(await command.run(['export', '/dev/null'])).toMatchObject({ code: 0, stderr: summary });
     expect((await stat('/dev/null')).isCharacterDevice()).toBe(true);
     const piped = await command.shell('$command export /dev/stdout | cat');

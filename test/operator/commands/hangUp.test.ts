@@ -1,4 +1,4 @@
-/** A command whose terminal is closed, such as by the end of an ssh session. */
+/** A command after its terminal was closed, such as by the end of an ssh session. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -12,12 +12,13 @@ import { numberWith } from '../../support/numbers.js';
 import { until } from '../../support/until.js';
 
 const command = useCommand();
-const [typed = ''] = /^setsid branded-phone-numbers import .*$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
+const [documented = ''] =
+  /^setsid branded-phone-numbers import .*$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
 
 it.skipIf(process.platform !== 'linux').each([
-  ['goes on, as the manual says', typed, 'imported 1 number'],
-  ['does not', typed.replace('setsid', 'nohup'), 'stopped by SIGHUP'],
-])('a command without a terminal %s: %s', async (_what, line, said) => {
+  ['continues if it was started as documented', documented, 'imported 1 number'],
+  ['stops if it was started with nohup', documented.replace('setsid', 'nohup'), 'stopped by SIGHUP'],
+])('a command whose terminal is closed %s', async (_what, line, expected) => {
   const folder = await mkdtemp(join(command.folder, 'terminal-'));
   await mkdir(join(folder, 'bin'));
   await symlink(join(packageFolder, 'dist/src/main.js'), join(folder, 'bin', 'branded-phone-numbers'));
@@ -37,9 +38,9 @@ it.skipIf(process.platform !== 'linux').each([
   const shell = Number(await content('shell'));
   await until(() => !isAlive(shell), 'the shell has ended');
 
-  const isSaid = async () => (await content('import.log')).includes(said);
-  if (line !== typed) await until(isSaid, said, 30_000);
+  const isLogged = async () => (await content('import.log')).includes(expected);
+  if (line !== documented) await until(isLogged, expected, 30_000);
   await numbers.write(`${JSON.stringify(numberWith({ phoneNumber: '+19' }))}\n`);
   await numbers.close();
-  await until(isSaid, said, 30_000);
+  await until(isLogged, expected, 30_000);
 });

@@ -1,53 +1,49 @@
-/** What `--help` of each command shows, and what an argument error does. */
+/** What `--help` of each command shows, and what a command prints if its arguments are wrong. */
 import { describe, expect, it } from 'vitest';
 import { runProgram as run } from '../../support/command.js';
 
-const LEAVES = ['serve', 'migrate', 'import', 'export', 'delete', 'check', 'keys create', 'keys list', 'keys revoke'];
+const COMMANDS = ['serve', 'migrate', 'import', 'export', 'delete', 'check', 'keys create', 'keys list', 'keys revoke'];
 
-/** The commands that the help of `name` lists. */
+/** Returns the commands that the help of `name` lists. */
 async function listedBy(name: string): Promise<string[]> {
   const { stdout } = await run([...name.split(' ').filter(Boolean), '--help']);
   const [, list = ''] = stdout.split('Commands:\n');
-  return [...list.matchAll(/^ {2}(\w+)/gm)].map(([, each = '']) => `${name} ${each}`.trim());
+  return [...list.matchAll(/^ {2}(\w+)/gm)].map(([, command = '']) => `${name} ${command}`.trim());
 }
 
 describe('the help', () => {
   it('lists every command', async () => {
     const listed = [...(await listedBy('')), ...(await listedBy('keys'))];
-    expect(listed.filter((name) => !/help$|^keys$/.test(name)).sort()).toEqual([...LEAVES].sort());
+    expect(listed.filter((name) => !/help$|^keys$/.test(name)).sort()).toEqual([...COMMANDS].sort());
   });
 
-  it.each(LEAVES)('of %s has examples with valid options', async (name) => {
+  it.each(COMMANDS)('of %s has examples with valid options', async (name) => {
     const { code, stdout } = await run([...name.split(' '), '--help']);
     const [description = '', examples = ''] = stdout.split('\nExamples:\n');
     expect(code).toBe(0);
-    const own = examples.split('\n').filter((line) => line.includes(`branded-phone-numbers ${name}`));
-    expect(own).not.toEqual([]);
-    for (const line of own) {
-      const [, ownPart = ''] = line.split(`branded-phone-numbers ${name}`);
-      for (const [option] of (ownPart.split('|')[0] ?? '').matchAll(/(?<= )--[a-z-]+/g)) {
+    const [, ...argumentsOfExamples] = examples.split(`branded-phone-numbers ${name}`);
+    expect(argumentsOfExamples).not.toEqual([]);
+    for (const line of argumentsOfExamples) {
+      const [args = ''] = line.split(/[|\n]/);
+      for (const [option] of args.matchAll(/(?<= )--[a-z-]+/g)) {
         expect(description.split(/[ ,]+/)).toContain(option);
       }
     }
   });
 });
 
-describe('an argument error takes two lines, the second of which names the help:', () => {
+describe('wrong arguments are reported in one line, followed by one that names the help:', () => {
   it.each([
     ['', 'imprt numbers.ndjson', "error: unknown command 'imprt'"],
     ['import', 'import', "error: missing required argument 'file'"],
     ['import', 'import --alow-empty x', "error: unknown option '--alow-empty'"],
     ['keys create', 'keys create', "error: required option '--name <name>' not specified"],
-    [
-      'keys create',
-      'keys create --name x --expires soon',
-      "error: option '--expires <when>' argument 'soon' is invalid",
-    ],
+    ['keys create', 'keys create --name x --expires soon', "option '--expires <when>' argument 'soon' is invalid"],
     ['keys', 'keys crate', "error: unknown command 'crate'"],
-  ])('%s: %s', async (name, args, said) => {
+  ])('%s: %s', async (name, args, reason) => {
     const { code, stdout, stderr } = await run(args.split(' '));
     const lines = stderr.trimEnd().split('\n');
-    expect([code, stdout, lines[0]]).toEqual([1, '', expect.stringContaining(said)]);
+    expect([code, stdout, lines[0]]).toEqual([1, '', expect.stringContaining(reason)]);
     expect(lines.at(-1)).toBe(`see ${['branded-phone-numbers', ...name.split(' ').filter(Boolean)].join(' ')} --help`);
     expect(lines.filter((line) => !line.startsWith('(Did you mean'))).toHaveLength(2);
   });

@@ -36,7 +36,7 @@ const listed = async () =>
     .map((line) => JSON.parse(line));
 
 describe('keys create', () => {
-  it('prints a key that works, and that no command prints again', async () => {
+  it('prints a valid key, which no command prints again', async () => {
     const { code, stdout, stderr } = await command.run(['keys', 'create', '--name', 'Circle Bank']);
     expect([code, stderr]).toEqual([0, expect.stringMatching(/^key [0-9a-f-]{36} can't be shown again\n$/)]);
     const key = stdout.trim();
@@ -46,7 +46,7 @@ describe('keys create', () => {
     expect((await command.run(['keys', 'list'])).stdout).not.toContain(key);
   });
 
-  it('accepts an expiry as a time or as days or hours, and business profiles', async () => {
+  it('accepts business profiles, and an expiry that is a time, a day or a number of days', async () => {
     const create = async (...args: string[]) =>
       JSON.parse((await command.run(['keys', 'create', '--json', ...args])).stdout);
     const byTime = await create('--name', 'by time', '--expires', '2199-01-31T01:00:00+01:00');
@@ -64,16 +64,16 @@ describe('keys create', () => {
     ['an empty name', ['--name', ''], /the name must have 1 to 255 characters, and no control characters/],
     ['an expiry in the past', ['--name', 'late', '--expires', '2020-01-01T00:00:00Z'], /expiry must be in the future/],
     ['a day in the past', ['--name', 'late', '--expires', '2026-01-01'], /expiry must be in the future/],
-    ['an expiry that is no time', ['--name', 'x', '--expires', 'tomorrow'], /days or hours: 90d, 12h/],
-    ['a day that no calendar has', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
+    ['an expiry that is not a time', ['--name', 'x', '--expires', 'tomorrow'], /days or hours: 90d, 12h/],
+    ['a day that does not exist', ['--name', 'x', '--expires', '2027-02-30T00:00:00Z'], /days or hours: 90d, 12h/],
     ['a time after the year 9999', ['--name', 'x', '--expires', '9999-12-31T23:59:59-05:00'], /the years 1 to 9999/],
     ['a time before the year 1', ['--name', 'x', '--expires', '0000-01-01T00:00:00Z'], /the years 1 to 9999/],
     ['a profile that is not a UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
-  ])('rejects %s and creates nothing', async (_what, args, said) => {
+  ])('rejects %s and creates no key', async (_what, args, reason) => {
     const before = await database.$count(apiKeys);
     const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
     expect([code, stdout]).toEqual([1, '']);
-    expect(stderr).toMatch(said);
+    expect(stderr).toMatch(reason);
     expect(stderr).not.toContain('    at ');
     expect(await database.$count(apiKeys)).toBe(before);
   });
@@ -133,7 +133,7 @@ describe('keys list', () => {
     const before = today();
     await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`).expect(200);
     const shown = async () => (await listed()).find(({ id }) => id === created.id).lastUsedOn;
-    await until(async () => (await shown()) !== '2020-02-29', 'the use is noted', 30_000);
+    await until(async () => (await shown()) !== '2020-02-29', 'the use is recorded', 30_000);
     expect([before, today()]).toContain(await shown());
     expect((await command.run(['keys', 'list'])).stdout).toMatch(
       new RegExp(`^${created.id} .* ${before.slice(0, 8)}`, 'm'),
@@ -142,7 +142,7 @@ describe('keys list', () => {
 });
 
 describe('keys revoke', () => {
-  it('revokes active keys, and fails for other ids', async () => {
+  it('revokes active keys, and fails for ids of no active key', async () => {
     const { id } = (await createApiKey(database, 'short-lived')).created;
     const none = '00000000-0000-4000-8000-000000000000';
     const { code, stdout, stderr } = await command.run(['keys', 'revoke', none, id]);

@@ -6,7 +6,7 @@ import { packageFolder } from '../../../src/packageFolder.js';
 it.each([
   ['a promise that never settles', 'new Promise(() => {})'],
   ['a timer without a reference', 'new Promise((end) => setTimeout(end, 100).unref())'],
-])('a command reports a bug and exits with 1, not silently, if all it awaits is %s', async (_what, work) => {
+])('a command that waits for nothing but %s reports a bug and exits with status 1', async (_what, work) => {
   const program = `
     import { runCommand } from ${JSON.stringify(join(packageFolder, 'dist/src/operator/commands/failure.js'))};
     await runCommand(() => ${work});`;

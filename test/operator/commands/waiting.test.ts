@@ -1,4 +1,4 @@
-/** Commands beside other writers: they begin in their turn, lock nobody out once they have ended, and say for whom they wait. */
+/** Commands beside other writers: they start, hold no locks after they have ended, and report which session blocks them. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
@@ -10,10 +10,11 @@ import { until } from '../../support/until.js';
 
 const command = useCommand();
 const LINE = JSON.stringify(numberWith({ phoneNumber: '+19' }));
-const OTHERS = 24;
+/** Of numbers, and of writers that each write one of them. */
+const COUNT = 24;
 
-/** Until a session of a command runs, or last ran, a statement like this one. */
-const untilAsked = (sql: Sql, statement: string, waits = false) =>
+/** Waits until a command's last statement contains this text, and is finished, or waits for a lock if `waits`. */
+const untilSent = (sql: Sql, statement: string, waits = false) =>
   until(async () => {
     await sql`SELECT pg_stat_clear_snapshot()`;
     const rows = await sql`
@@ -35,7 +36,7 @@ beforeEach(() =>
     for (const { id } of PROFILES) await sql`INSERT INTO business_profiles VALUES (${id}, 'Before', 'approved')`;
     await sql`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
-      SELECT '+1' || i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, ${OTHERS}) AS i`;
+      SELECT '+1' || i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, ${COUNT}) AS i`;
     await sql`
       INSERT INTO carrier_statuses
       SELECT phone_number, 'AT&T', 'brandedCallerId', 'approved.optIn' FROM branded_phone_numbers`;
@@ -45,7 +46,7 @@ beforeEach(() =>
 describe('a command', () => {
   it('starts beside many writers of short transactions', async () => {
     let isOver = false;
-    const writers = Array.from({ length: OTHERS }, (_, i) =>
+    const writers = Array.from({ length: COUNT }, (_, i) =>
       withSession(async (sql) => {
         while (!isOver) {
           await sql.begin(async (transaction) => {
@@ -64,26 +65,26 @@ describe('a command', () => {
     ['import line.ndjson', 'SIGTERM', 'COMMIT'],
     ['delete gone.txt', 'SIGINT', 'COMMIT'],
     ['check', 'SIGKILL', 'FROM derive'],
-  ] as const)('releases its locks soon: %s, ended by %s while writing', async (line, signal, statement) => {
+  ] as const)('holds no locks after it has ended: %s, after %s while it writes', async (line, signal, statement) => {
     await writeFile(join(command.folder, 'line.ndjson'), LINE);
     await writeFile(join(command.folder, 'gone.txt'), '+11');
     await withSession(async (sql) => {
       await sql`BEGIN`;
-      // The command waits for this in the middle of its writing.
+      // The command waits for this lock while it writes.
       await sql`LOCK TABLE postings IN ACCESS EXCLUSIVE MODE`;
       const { child, finished } = command.start(line.split(' '), { DATABASE_URL: command.databaseUrl });
-      await untilAsked(sql, statement, true);
+      await untilSent(sql, statement, true);
       child.kill(signal);
       await finished;
       await until(async () => {
         await sql`SELECT pg_stat_clear_snapshot()`;
-        const others = await sql`
+        const sessions = await sql`
           SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ${`% ${child.pid}`}`;
-        return others.length === 0;
-      }, 'its statement ends');
+        return sessions.length === 0;
+      }, 'its sessions end');
       await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE NOWAIT`;
       await sql`COMMIT`;
-      expect(await sql`SELECT FROM items`).toHaveLength(OTHERS);
+      expect(await sql`SELECT FROM items`).toHaveLength(COUNT);
     });
   });
 
@@ -94,7 +95,7 @@ describe('a command', () => {
       await sql`BEGIN`;
       await sql`UPDATE carrier_statuses SET carrier = 'AT&T' WHERE phone_number = '+11'`;
       const checking = command.run(['check']);
-      await untilAsked(sql, 'pg_blocking_pids');
+      await untilSent(sql, 'pg_blocking_pids');
       await sql`COMMIT`;
       const { code, stderr } = await checking;
       expect([code, stderr]).toEqual([

@@ -1,4 +1,4 @@
-/** The embedded PostgreSQL when it or its users are killed, hang, or come and go at the same moment. */
+/** The embedded PostgreSQL when it or its processes are killed, hang, or open and close it at the same moment. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFile, chown, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
@@ -19,8 +19,8 @@ import { isRoot } from './asNobody.js';
 
 useFolder();
 
-/** What an initdb that did not come to its end would leave beside the data. */
-const drafts = async () => (await readdir(folder)).filter((name) => name.startsWith('postgres.'));
+/** Returns the folders beside the data that an unfinished initdb left. */
+const unfinishedFolders = async () => (await readdir(folder)).filter((name) => name.startsWith('postgres.'));
 
 describe('the embedded PostgreSQL', () => {
   it('empties its log at a start only if it is large', async () => {
@@ -36,12 +36,12 @@ describe('the embedded PostgreSQL', () => {
     expect(log).toContain('starting PostgreSQL');
   });
 
-  it('lets processes open an empty folder, and leave, at the same moment', async () => {
+  it('can be opened by several processes at the same moment, in an empty folder, and closed by them', async () => {
     const users = await Promise.all([user(), user(), user()]);
     expect(new Set(users.map(({ url }) => url)).size).toBe(1);
     await Promise.all(users.map(({ close }) => close()));
     expect(await postmasterPid()).toBeUndefined();
-    expect(await drafts()).toEqual([]);
+    expect(await unfinishedFolders()).toEqual([]);
   });
 
   it('can be opened while the last process closes it', async () => {
@@ -75,15 +75,15 @@ describe('the embedded PostgreSQL', () => {
     ],
     ['is empty', () => ''],
   ])(
-    'refuses to start where a hard restart has left a postmaster.pid that %s, and says what to do',
+    'does not start if a postmaster.pid that a hard restart left %s, and says what to do',
     async (_what, contentWith) => {
       await (await openEmbeddedPostgres(folder)).close();
       const { uid, gid } = await stat(inside('data'));
-      // PostgreSQL itself ignores processes of other users, and those that have started it.
-      const another = spawn('sleep', ['60'], { uid, gid });
+      // PostgreSQL ignores the pid of another user's process, and of its own parents.
+      const unrelated = spawn('sleep', ['60'], { uid, gid });
       const lockFile = inside('data/postmaster.pid');
       try {
-        await writeFile(lockFile, contentWith(another.pid ?? 0), { mode: 0o600 });
+        await writeFile(lockFile, contentWith(unrelated.pid ?? 0), { mode: 0o600 });
         await chown(lockFile, uid, gid);
         await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
           /postmaster\.pid.*If no PostgreSQL uses this folder.*, delete .*\/postmaster\.pid, or set DATABASE_URL/s,
@@ -93,12 +93,12 @@ describe('the embedded PostgreSQL', () => {
         await query(url, 'select 1');
         await close();
       } finally {
-        another.kill();
+        unrelated.kill();
       }
     },
   );
 
-  it('can be closed quickly after it was killed', async () => {
+  it('can be closed within 10 seconds after it was killed', async () => {
     const { close } = await openEmbeddedPostgres(folder);
     process.kill((await postmasterPid()) ?? 0, 'SIGKILL');
     const begin = performance.now();
@@ -106,7 +106,7 @@ describe('the embedded PostgreSQL', () => {
     expect(performance.now() - begin).toBeLessThan(10_000);
   });
 
-  it('can be closed in limited time while it hangs', async () => {
+  it('can be closed within 25 seconds while it hangs', async () => {
     const { close } = await openEmbeddedPostgres(folder);
     const pid = (await postmasterPid()) ?? 0;
     process.kill(pid, 'SIGSTOP');
@@ -116,7 +116,7 @@ describe('the embedded PostgreSQL', () => {
     process.kill(pid, 'SIGCONT');
   });
 
-  it('starts after a kill -9 in the middle of its first start', async () => {
+  it('starts after a kill -9 during its first start', async () => {
     for (const delay of [0, 150]) {
       const killed = spawnUser();
       await until(async () => (await readdir(folder).catch(() => [])).some((name) => name.startsWith('postgres.')));
@@ -128,10 +128,10 @@ describe('the embedded PostgreSQL', () => {
     const { url, close } = await openEmbeddedPostgres(folder);
     await query(url, 'select 1');
     await close();
-    expect(await drafts()).toEqual([]);
+    expect(await unfinishedFolders()).toEqual([]);
   });
 
-  it.runIf(isRoot)('works for root without most of its powers, as in a container', async () => {
+  it.runIf(isRoot)('works for root with only the capabilities of a container', async () => {
     const docker = '-all,+chown,+dac_override,+fowner,+setgid,+setuid,+setpcap,+kill';
     const { close } = await user({ command: ['setpriv', `--bounding-set=${docker}`, '--inh-caps=-all'] });
     await close();

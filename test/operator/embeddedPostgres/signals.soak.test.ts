@@ -1,4 +1,4 @@
-/** Signals to the command while it starts, serves and stops: at any moment, no PostgreSQL is left behind. */
+/** Signals to `serve` at any moment of its start, its service and its stop leave no process behind. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
@@ -12,7 +12,7 @@ import { until } from '../../support/until.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
 const SERVE = `'${process.execPath}' '${MAIN}' serve --demo`;
-/** Tries of random signals. */
+/** How often random signals are tried. */
 const ROUNDS = 20;
 
 let folder: string;
@@ -25,16 +25,16 @@ afterEach(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
 });
 
-describe('after signals at random times', () => {
+describe('signals at random times', () => {
   const signal = fc.constantFrom('SIGINT' as const, 'SIGTERM' as const, 'SIGHUP' as const);
   const round = fc.record({
-    /** A Ctrl-C goes to the whole group, and make passes SIGTERM on to its child as well. */
+    /** Ctrl-C signals the whole group, and make also forwards SIGTERM to its child. */
     way: fc.constantFrom('to the process', 'to its group', 'to the group of make'),
     isFirstStart: fc.boolean(),
     signals: fc.array(fc.tuple(fc.integer({ min: 0, max: 3000 }), signal), { minLength: 1, maxLength: 3 }),
   });
 
-  it('no process is left, and the data is usable', { timeout: ROUNDS * 60_000 }, async () => {
+  it('leave no process behind, and usable data', { timeout: ROUNDS * 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(round, async ({ way, isFirstStart, signals }) => {
         if (isFirstStart) await rm(join(folder, '.data'), { recursive: true, force: true });
@@ -49,22 +49,21 @@ describe('after signals at random times', () => {
       }),
       { numRuns: ROUNDS, endOnFailure: true },
     );
-    const { code, stderr } = await finished(
-      start(`'${process.execPath}' '${MAIN}' import '${join(packageFolder, 'demo/numbers.ndjson')}'`),
-    );
+    const demo = join(packageFolder, 'demo/numbers.ndjson');
+    const { code, stderr } = await finished(start(`'${process.execPath}' '${MAIN}' import '${demo}'`));
     expect(code, stderr()).toBe(0);
   });
 });
 
-describe('a service', () => {
+describe('serve', () => {
   it('stops when its terminal closes', async () => {
     const terminal = start(`script --quiet --command "${SERVE}" /dev/null`);
     await isServing(terminal);
     terminal.kill('SIGKILL');
-    await until(async () => (await processesIn(folder)).length === 0, 'nothing runs', 20_000);
+    await until(async () => (await processesIn(folder)).length === 0, 'no process is left', 20_000);
   });
 
-  it('counts the same signal twice at once, as make sends it, as one', async () => {
+  it('treats two equal signals at once, as make sends them, as one', async () => {
     const child = start(SERVE, { DRAIN_SECONDS: '2' });
     await isServing(child);
     const begin = performance.now();
@@ -79,7 +78,7 @@ describe('a service', () => {
   it('exits at once after a second signal, with an immediate shutdown of PostgreSQL', async () => {
     const child = start(SERVE, { DRAIN_SECONDS: '60' });
     await isServing(child);
-    // A session that a fast shutdown has to wait for: a stopped process does not take part in it.
+    // A stopped process, for which a fast shutdown has to wait.
     const [backend = 0] = await backendsOf(folder);
     process.kill(backend, 'SIGSTOP');
     child.kill('SIGTERM');
@@ -112,7 +111,7 @@ function send(child: ChildProcess, signal: NodeJS.Signals, isForProcess: boolean
   try {
     if (child.pid) process.kill(isForProcess ? child.pid : -child.pid, signal);
   } catch {
-    // it has ended
+    // The process has ended.
   }
 }
 
@@ -130,11 +129,12 @@ async function isServing(child: ChildProcess): Promise<void> {
   await until(async () => output.includes('listening on'), 'it listens', 30_000);
 }
 
-/** A group that was signalled ends its processes side by side: make may be the first that is gone. */
+/** Waits, since make may exit before the other processes of a signalled group. */
 async function expectNothingLeft(): Promise<void> {
   await until(async () => (await processesIn(folder)).length === 0, 'no process is left', 15_000);
 }
 
+/** Returns the processes whose working folder or command line has this folder. */
 async function processesIn(parent: string): Promise<number[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number);
   const isInside = await Promise.all(
