@@ -36,9 +36,6 @@ describe('a replica', () => {
     await Promise.all([replica?.remove(), primary?.remove()]);
   });
 
-  const serve = (DATABASE_URL: string, environment: Record<string, string> = {}) =>
-    runProgram(['serve'], '', { environment: { DATABASE_URL, PORT: '0', ...environment } });
-
   it('is not migrated; migrate checks that it is up to date', async () => {
     expect(await migrateDatabase(replica.url, migrationsFolder)).toBe('replica');
     expect(await migrateDatabase(primary.url, migrationsFolder)).toBe('primary');
@@ -61,7 +58,7 @@ describe('a replica', () => {
   });
 
   it('makes serve exit if REDIS_URL is not set', async () => {
-    expect(await serve(replica.url)).toMatchObject({
+    expect(await runProgram(['serve'], '', { environment: { DATABASE_URL: replica.url, PORT: '0' } })).toMatchObject({
       code: 1,
       stderr: expect.stringMatching(/^set REDIS_URL: DATABASE_URL is a read-only replica[^\n]*\n$/),
     });

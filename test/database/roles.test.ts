@@ -80,7 +80,7 @@ test('migrate and serve name each other role with privileges, such as default on
     const { child, finished } = command.start(['serve'], { DATABASE_URL: url, PORT: '0' });
     let log = '';
     child.stdout?.on('data', (data) => (log += data));
-    await until(async () => log.includes(ROLES.server), 'serve has logged the roles');
+    await until(async () => log.includes(ROLES.server), 'serve has logged the roles', 30_000);
     child.kill('SIGINT');
     expect((await finished).stdout).toContain(JSON.stringify(`the role ${anon} may read and write `).slice(1, -1));
 

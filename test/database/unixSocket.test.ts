@@ -46,12 +46,12 @@ afterAll(async () => {
 });
 
 describe('a database at a Unix-domain socket', () => {
-  it.each([
-    ['as the host', (user: string) => `postgres://${user}@${encodeURIComponent(folder)}:5433`, ''],
-    ['as a parameter', (user: string) => `postgres://${user}@`, `?host=${'{folder}'}&port=5433`],
-  ])('is used if DATABASE_URL has its folder %s, also after it was unavailable', async (_where, begin, end) => {
+  it.each(['host', 'parameter'])('is used if its folder is the %s, also after it was unavailable', async (part) => {
     const { username, password, pathname } = new URL(database.url);
-    const DATABASE_URL = `${begin(`${username}:${password}`)}${pathname}${end.replace('{folder}', folder)}`;
+    const isHost = part === 'host';
+    const host = isHost ? `${encodeURIComponent(folder)}:5433` : '';
+    const parameters = isHost ? '' : `?host=${folder}&port=5433`;
+    const DATABASE_URL = `postgres://${username}:${password}@${host}${pathname}${parameters}`;
     const service = await listenOn(DATABASE_URL, { DATABASE_URL });
     try {
       expect(await statusOf(service)).toBe(200);

@@ -9,6 +9,7 @@ const service = useService();
 const PHONE = '+14155550123';
 const BEFORE = '2026-02-03T16:49:02.748Z';
 const LATER = '2126-02-03T16:49:02.748Z';
+const LATEST = '9999-12-31T23:59:59.999Z';
 
 const sql = () => service.database.$client as unknown as Sql;
 /** The item of the only number, with its version in the table. */
@@ -53,36 +54,23 @@ describe('updatedAt moves forward, whichever program writes,', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('even if it is already in the future', async () => {
-    await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATER}`;
-    await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
-    expect((await row()).time).toBe('2126-02-03T16:49:02.749Z');
-    await expectDerivedToAgree(sql());
-  });
-
-  it('but not past the latest allowed time, at which the number can still be changed', async () => {
-    const LATEST = '9999-12-31T23:59:59.999Z';
-    await sql()`UPDATE branded_phone_numbers SET updated_at = ${LATEST}`;
-    await sql()`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
-    await sql()`UPDATE branded_phone_numbers SET internal_name = 'New'`;
-    expect((await row()).time).toBe(LATEST);
-    expect((await sql()`SELECT internal_name FROM items`)[0]).toEqual({ internal_name: 'New' });
-    await expectDerivedToAgree(sql());
-  });
-
-  it('and not back, even if a write repairs an item that was changed without the triggers', async () => {
-    await sql().begin(async (transaction) => {
-      await transaction`SET LOCAL session_replication_role = replica`;
-      await transaction`UPDATE items SET status = 'rejected'`;
-    });
-    await sql()`UPDATE branded_phone_numbers SET updated_at = '2020-01-01T00:00:00Z'`;
-    expect((await row()).time).toBe(BEFORE);
-    await expectDerivedToAgree(sql());
-  });
-
-  it('to the later time that a writer sets', async () => {
-    await sql()`UPDATE branded_phone_numbers SET internal_name = 'New', updated_at = ${LATER}`;
-    expect((await row()).time).toBe(LATER);
+  const SET_STATUS = `UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
+  const SET_NAME = `UPDATE branded_phone_numbers SET internal_name = 'New'`;
+  const setTime = (time: string) => `UPDATE branded_phone_numbers SET updated_at = '${time}'`;
+  const withoutTriggers = (statement: string) =>
+    `BEGIN; SET LOCAL session_replication_role = replica; ${statement}; COMMIT`;
+  it.each([
+    ['by a millisecond if it is in the future', [setTime(LATER), SET_STATUS], '2126-02-03T16:49:02.749Z'],
+    ['at most to the latest allowed time', [setTime(LATEST), SET_STATUS, SET_NAME], LATEST],
+    ['to a later time that a writer sets', [`${SET_NAME}, updated_at = '${LATER}'`], LATER],
+    [
+      'never back, even if a write repairs an item that was changed without the triggers',
+      [withoutTriggers(`UPDATE items SET status = 'rejected'`), setTime('2020-01-01T00:00:00Z')],
+      BEFORE,
+    ],
+  ])('%s', async (_what, statements, expected) => {
+    for (const statement of statements) await sql().unsafe(statement);
+    expect((await row()).time).toBe(expected);
     await expectDerivedToAgree(sql());
   });
 });

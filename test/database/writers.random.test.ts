@@ -16,7 +16,7 @@ import { importNumbers } from '../../src/operator/numbers/import.js';
 import { InputError } from '../../src/operator/numbers/lines.js';
 import { manyNumbers } from '../operator/numbers/importing.js';
 import { connectTo } from '../support/connection.js';
-import { createDatabase } from '../support/database.js';
+import { useDatabase } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { ndjson } from '../support/ndjson.js';
 import { DETAILED_STATUSES, FEATURES, PROFILES } from '../support/numbers.js';
@@ -121,16 +121,14 @@ const write = fc.record({
 
 type Write = { writer: number; statement: string };
 
-let url: string;
+const created = useDatabase();
 let database: Database;
 let observer: Sql;
 let writers: { session: Sql; pid: number }[];
-let drop: () => Promise<void>;
 
 beforeAll(async () => {
-  ({ url, drop } = await createDatabase());
-  database = openDatabase(url);
-  const connect = () => connectTo(url);
+  database = openDatabase(created.url);
+  const connect = () => connectTo(created.url);
   observer = connect();
   writers = await Promise.all(
     [connect(), connect()].map(async (session) => {
@@ -143,7 +141,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all([observer, ...writers.map(({ session }) => session)].map((session) => session.end()));
   await closeDatabase(database);
-  await drop();
 });
 
 /** Removes all rows, and adds the business profiles. */
@@ -247,7 +244,7 @@ async function writeBesideCommands(scenario: Scenario): Promise<Record<string, n
   let isOver = false;
 
   const connect = async () => {
-    const session = connectTo(url);
+    const session = connectTo(created.url);
     await session`SELECT set_config('deadlock_timeout', ${deadlockTimeout}, false)`;
     return session;
   };

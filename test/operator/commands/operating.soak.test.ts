@@ -7,10 +7,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type BrandedPhoneNumber, DetailedStatus, Feature } from '../../../generated/types/models/index.js';
+import {
+  type BrandedPhoneNumber,
+  DetailedStatus,
+  Feature,
+  type BrandedPhoneNumberPage as Page,
+} from '../../../generated/types/models/index.js';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { connectTo } from '../../support/connection.js';
-import { createDatabase } from '../../support/database.js';
+import { useDatabase } from '../../support/database.js';
 import { dice, phoneNumberAt, profileId } from '../../support/generatedNumbers.js';
 import { type Server, startServer } from '../../support/measuredServer.js';
 import { randomFilters } from '../../support/randomFilters.js';
@@ -35,8 +40,9 @@ interface Operation {
   unfinished: number;
 }
 
+const database = useDatabase();
+
 test(`commands on ${COUNT} numbers use little memory, and delay neither pages nor writes`, async () => {
-  const database = await createDatabase();
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-operating-'));
   try {
     for (const { what, seconds, memory, write, unfinished } of await operate(database.url, COUNT, folder)) {
@@ -48,7 +54,6 @@ test(`commands on ${COUNT} numbers use little memory, and delay neither pages no
     }
   } finally {
     await rm(folder, { recursive: true, force: true });
-    await database.drop();
   }
 }, 3_600_000);
 
@@ -228,11 +233,6 @@ async function writer(url: string) {
     },
     end: () => sql.end(),
   };
-}
-
-interface Page {
-  items: BrandedPhoneNumber[];
-  nextCursor: string | null;
 }
 
 /** A client that walks through up to 20 pages of one random filter after another, and compares them with the reference. */

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../../src/packageFolder.js';
+import { listeningUrl } from '../../support/listeningUrl.js';
 import { until } from '../../support/until.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
@@ -58,14 +59,14 @@ describe('signals at random times', () => {
 describe('serve', () => {
   it('stops when its terminal closes', async () => {
     const terminal = start(`script --quiet --command "${SERVE}" /dev/null`);
-    await isServing(terminal);
+    await listeningUrl(terminal.stdout);
     terminal.kill('SIGKILL');
     await until(async () => (await processesIn(folder)).length === 0, 'no process is left', 20_000);
   });
 
   it('treats two equal signals at once, as make sends them, as one', async () => {
     const child = start(SERVE, { DRAIN_SECONDS: '2' });
-    await isServing(child);
+    await listeningUrl(child.stdout);
     const begin = performance.now();
     child.kill('SIGTERM');
     await sleep(50);
@@ -77,7 +78,7 @@ describe('serve', () => {
 
   it('exits at once after a second signal, with an immediate shutdown of PostgreSQL', async () => {
     const child = start(SERVE, { DRAIN_SECONDS: '60' });
-    await isServing(child);
+    await listeningUrl(child.stdout);
     // A stopped process, for which a fast shutdown has to wait.
     const [backend = 0] = await backendsOf(folder);
     process.kill(backend, 'SIGSTOP');
@@ -93,7 +94,7 @@ describe('serve', () => {
   });
 });
 
-function start(command: string, environment: Record<string, string> = {}): ChildProcess {
+function start(command: string, environment: Record<string, string> = {}) {
   return spawn('sh', ['-c', `exec ${command}`], {
     cwd: folder,
     env: { ...process.env, PORT: '0', HOME: folder, MAKEFLAGS: '', ...environment },
@@ -102,7 +103,7 @@ function start(command: string, environment: Record<string, string> = {}): Child
   });
 }
 
-async function startWithMake(): Promise<ChildProcess> {
+async function startWithMake() {
   await writeFile(join(folder, 'Makefile'), `start:\n\t${SERVE}\n`);
   return start('make start');
 }
@@ -121,12 +122,6 @@ async function finished(child: ChildProcess) {
   child.stderr?.on('data', (data) => (stderr += data));
   if (child.exitCode === null && child.signalCode === null) await once(child, 'close');
   return { code: child.exitCode, stderr: () => stderr };
-}
-
-async function isServing(child: ChildProcess): Promise<void> {
-  let output = '';
-  child.stdout?.on('data', (data) => (output += data));
-  await until(async () => output.includes('listening on'), 'it listens', 30_000);
 }
 
 /** Waits, since make may exit before the other processes of a signalled group. */

@@ -5,7 +5,7 @@ import { closeDatabase, type Database, openDatabase } from '../../../src/databas
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { filterOf } from '../../../src/page/filter.js';
-import { createDatabase } from '../../support/database.js';
+import { useDatabase } from '../../support/database.js';
 import { itemsOf, ndjson } from '../../support/ndjson.js';
 import { entryWith, numbers, numberWith, write } from '../../support/numbers.js';
 import { byBytes } from '../../support/reference.js';
@@ -15,19 +15,12 @@ const ALL = filterOf({});
 /** Numbers are exported from the first database, and imported into the other. */
 let database: Database;
 let other: Database;
-const closing: (() => Promise<void>)[] = [];
+const [source, target] = [useDatabase(), useDatabase()];
 
-beforeAll(async () => {
-  [database, other] = (await Promise.all(
-    [1, 2].map(async () => {
-      const { url, drop } = await createDatabase();
-      const opened = openDatabase(url);
-      closing.push(() => closeDatabase(opened).then(drop));
-      return opened;
-    }),
-  )) as [Database, Database];
+beforeAll(() => {
+  [database, other] = [openDatabase(source.url), openDatabase(target.url)];
 });
-afterAll(() => Promise.all(closing.map((close) => close())));
+afterAll(() => Promise.all([closeDatabase(database), closeDatabase(other)]));
 
 const clear = ({ $client: sql }: Database) => sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
 beforeEach(() => Promise.all([clear(database), clear(other)]));
