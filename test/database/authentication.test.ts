@@ -33,7 +33,7 @@ describe('require_auth=scram-sha-256', () => {
   });
 
   it.each(['require_auth=md5', 'require_auth=scram-sha-256&sslmode=require'])(
-    'is the only value, and excludes sslmode: rejects %s',
+    'is the only setting of its kind that is accepted: rejects %s',
     (parameters) => {
       expect(() => readConfig({ DATABASE_URL: `postgres://host/some?${parameters}` })).toThrow(
         /^DATABASE_URL may only have/,

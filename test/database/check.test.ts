@@ -31,7 +31,7 @@ beforeEach(async () => {
   );
 });
 
-/** Every row of the read model. */
+/** Returns every row of the read model. */
 const readModel = () =>
   sql()`
     SELECT items::text AS row FROM items UNION ALL SELECT terms::text FROM terms UNION ALL SELECT postings::text FROM postings
@@ -105,7 +105,7 @@ describe('check', () => {
     await expectDerivedToAgree(sql());
   });
 
-  it('shows five examples, also if they are in different batches, and repairs the numbers of all batches', async () => {
+  it('shows five examples and repairs all numbers if they are in different batches', async () => {
     await sql()`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
       SELECT '+1500' || 1000000 + i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, 20001) AS i`;

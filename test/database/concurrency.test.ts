@@ -26,7 +26,7 @@ async function commitWhileWaiting(statement: ReturnType<typeof addEntry>): Promi
   await running;
 }
 
-describe.each(['REPEATABLE READ', 'SERIALIZABLE'])('a %s transaction whose snapshot is old', (isolation) => {
+describe.each(['REPEATABLE READ', 'SERIALIZABLE'])('a %s transaction with an old snapshot', (isolation) => {
   it('cannot add an entry to a number that was committed after its snapshot', async () => {
     await second.unsafe(`BEGIN ISOLATION LEVEL ${isolation}`);
     await second`TABLE branded_phone_numbers`;

@@ -151,7 +151,7 @@ describe('a database of which only one schema was restored', () => {
     },
   );
 
-  it('is usable after the reported statement if its tables are missing', async () => {
+  it('can be migrated after the statement in the error message if its tables are missing', async () => {
     await migrateDatabase(url, migrationsFolder);
     database = openDatabase(url);
     await sql()`DROP SCHEMA public CASCADE`;

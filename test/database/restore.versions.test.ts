@@ -33,7 +33,7 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
     const source = urlOf(15);
     await migrateDatabase(source, migrationsFolder);
     expect((await run(['import', join(packageFolder, 'demo', 'numbers.ndjson')], source)).code).toBe(0);
-    // Items whose updatedAt is later than in their sources, and numbers without entries.
+    // Items with a later updatedAt than in their sources, and numbers without entries.
     const sql = connectTo(source);
     await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE phone_number LIKE '%7'`;
     await sql`DELETE FROM carrier_statuses WHERE phone_number LIKE '%11'`;

@@ -56,7 +56,7 @@ test('migrate warns neither the owner nor these roles of the privileges in docs/
   for (const url of [database.url, ...Object.values(urlOf)]) expect(await findForeignRoles(url)).toEqual([]);
 });
 
-test('migrate and serve name each other role with privileges, such as default ones, and the statements that revoke them', async () => {
+test('migrate and serve name every further role that has privileges, and the statements that revoke them', async () => {
   const { url, drop: dropDatabase } = await createDatabase({ isEmpty: true });
   const sql = connectTo(url);
   const anon = `"anon ${process.pid}"`;

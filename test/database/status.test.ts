@@ -47,7 +47,7 @@ describe('the status of a number (specification 3.2) is', () => {
     expect(overallStatus(entries)).toBe(expected);
   });
 
-  it.each(DETAILED_STATUSES)('the one in its table if %s is the only entry', async (detailedStatus) => {
+  it.each(DETAILED_STATUSES)('the one in the specification’s table if %s is the only entry', async (detailedStatus) => {
     const entries = await writeEntries([['AT&T', detailedStatus]]);
     expect(await statusNow()).toBe(overallStatus(entries));
   });

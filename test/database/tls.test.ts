@@ -93,7 +93,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ['ip', '127.0.0.1', 'sslmode=verify_full', /not trusted .*sslrootcert/],
     ['ip', '127.0.0.1', 'sslmode=verify-full', /not trusted .*sslrootcert/],
     ['plain', '127.0.0.1', 'sslmode=require', /PostgreSQL at .* does not support TLS, but sslmode in .* requires it/],
-  ] as const)('is refused to the server "%s" at %s with "%s"', async (server, host, query, reason) => {
+  ] as const)('rejects the server "%s" at %s with "%s"', async (server, host, query, reason) => {
     const DATABASE_URL = urlOf(server, host, query);
     const { code, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL } });
     expect([code, stderr]).toEqual([1, expect.stringMatching(reason)]);
@@ -114,7 +114,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     await closeDatabase(database, 0);
   });
 
-  it('is turned on as the command advises if the server requires it', async () => {
+  it('is advised by a command if the server requires it', async () => {
     const url = servers.ip.url.replace('postgres@', 'encrypted@');
     const run = (DATABASE_URL: string) => runProgram(['migrate'], '', { environment: { DATABASE_URL } });
     expect((await run(url)).stderr).toMatch(
@@ -128,7 +128,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ['sslmode=verify-full&sslrootcert=FOLDER/nonsense.pem', /certificates that can't be used/],
     ['sslmode=require&sslcert=FOLDER/nonsense.pem&sslkey=OWN/client.key', /certificates that can't be used/],
     ['sslmode=require&sslcert=OWN/ip.pem&sslkey=OWN/client.key', /certificates that can't be used/],
-  ])('is rejected before a start if a file cannot be used: %s', (query, reason) => {
+  ])('needs certificate files that can be used: rejects %s', (query, reason) => {
     const read = () => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) });
     expect(read).toThrow(UserError);
     expect(read).toThrow(reason);

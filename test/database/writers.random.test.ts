@@ -224,7 +224,7 @@ interface Scenario {
   /** How soon PostgreSQL ends a writer that is in a deadlock. */
   deadlockTimeout: string;
   statementOf(writer: number): fc.Arbitrary<string>;
-  /** Commands that run again and again; throws or rejects with what is wrong. */
+  /** Commands to repeat; each rejects if something is wrong. */
   commands: Record<string, (i: number) => Promise<unknown>>;
   /** Returns whether a transaction of this isolation, or a command if none is given, may fail with this error. */
   mayFail(error: unknown, isolation?: Isolation): boolean;
@@ -232,7 +232,7 @@ interface Scenario {
   isKilling?: boolean;
 }
 
-/** Runs the transactions of the writers beside the commands, fails unless all is right, and returns what was done how often. */
+/** Runs the transactions of the writers beside the commands, fails on any other error or a wrong read model, and returns counts. */
 async function writeBesideCommands(scenario: Scenario): Promise<Record<string, number>> {
   const { writers, transactions, deadlockTimeout, statementOf, commands, mayFail, isKilling } = scenario;
   const seed = Date.now();

@@ -16,9 +16,9 @@ const [documented = ''] =
   /^setsid branded-phone-numbers import .*$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
 
 it.skipIf(process.platform !== 'linux').each([
-  ['continues if it was started as documented', documented, 'imported 1 number'],
-  ['stops if it was started with nohup', documented.replace('setsid', 'nohup'), 'stopped by SIGHUP'],
-])('a command whose terminal is closed %s', async (_what, line, expected) => {
+  ['that was started as documented continues', documented, 'imported 1 number'],
+  ['that was started with nohup stops', documented.replace('setsid', 'nohup'), 'stopped by SIGHUP'],
+])('a command %s after its terminal is closed', async (_what, line, expected) => {
   const folder = await mkdtemp(join(command.folder, 'terminal-'));
   await mkdir(join(folder, 'bin'));
   await symlink(join(packageFolder, 'dist/src/main.js'), join(folder, 'bin', 'branded-phone-numbers'));

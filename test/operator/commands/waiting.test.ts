@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 
 const command = useCommand();
 const LINE = JSON.stringify(numberWith({ phoneNumber: '+19' }));
-/** Of numbers, and of writers that each write one of them. */
+/** How many numbers there are, and writers that write one number each. */
 const COUNT = 24;
 
 /** Waits until a command's last statement contains this text, and is finished, or waits for a lock if `waits`. */

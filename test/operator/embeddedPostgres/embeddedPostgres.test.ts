@@ -93,7 +93,7 @@ describe('the embedded PostgreSQL', () => {
     return `postgres://postgres:${password}@127.0.0.1:${port}/branded_phone_numbers`;
   };
 
-  /** A folder whose path is too long for a socket. */
+  /** A folder with too long a path for a socket. */
   const LONG = 'x'.repeat(110);
   it.each([
     ['a server of version 1.0.0', '', async () => void (await startOldServer())],

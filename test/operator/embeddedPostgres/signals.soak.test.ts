@@ -129,7 +129,7 @@ async function expectNothingLeft(): Promise<void> {
   await until(async () => (await processesIn(folder)).length === 0, 'no process is left', 15_000);
 }
 
-/** Returns the processes whose working folder or command line has this folder. */
+/** Returns the processes with this folder as their working folder or in their command line. */
 async function processesIn(parent: string): Promise<number[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number);
   const isInside = await Promise.all(

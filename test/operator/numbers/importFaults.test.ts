@@ -154,7 +154,7 @@ describe('a faulty line', () => {
     expect(await faultsOf(Buffer.concat([line, broken]))).toEqual(['2: is not valid UTF-8']);
   });
 
-  test('is reported if it is too long, and so are the lines after it', async () => {
+  test('is reported if it is too long, and the next lines are read', async () => {
     const long = JSON.stringify(number({ internalName: 'x'.repeat(5 * 1024 * 1024) }));
     expect(await faultsOf(`${long}\n\n7\n`)).toEqual([
       '1: is longer than 4 MiB',

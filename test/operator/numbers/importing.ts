@@ -11,7 +11,7 @@ import { ndjson } from '../../support/ndjson.js';
 export let database: Database;
 export let databaseUrl: string;
 
-/** Empties the database before each test. */
+/** Opens a database for all tests of a file, and empties it before each. */
 export function useDatabase(): void {
   const created = useNewDatabase();
   beforeAll(() => {
