@@ -1,6 +1,6 @@
 /**
- * The command: mostly in this process, on a database and in a folder of its own; as a real process, of the built program,
- * where a test needs what only a process has (signals, pipes, limits). Each of those takes half a second of a core to start.
+ * The command, on a new database and in a new folder. It runs in this process, unless a test needs signals, pipes or limits:
+ * then it is a process of the built program, which takes half a second of CPU time to start.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,16 +13,16 @@ import { afterAll, beforeAll, vi } from 'vitest';
 import { runCommand } from '../../src/operator/commands/failure.js';
 import { createProgram } from '../../src/operator/commands/program.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { createDatabase } from './database.js';
+import { useDatabase } from './database.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
 
 interface Finished {
   code: number | null;
   stdout: string;
-  /** Without the first line, in which each command names the database. */
+  /** Without its first line, which names the database. */
   stderr: string;
-  /** That line. */
+  /** The first line of standard error. */
   database: string;
 }
 
@@ -32,23 +32,23 @@ interface Running {
 }
 
 interface Around {
-  /** All variables that it sees; its database unless given. */
+  /** All its variables; by default only DATABASE_URL. */
   environment?: Record<string, string>;
-  /** Where it runs; in the commands' folder unless given. */
+  /** Its working directory; by default the folder of `Commands`. */
   folder?: string;
-  /** What stands in for standard output. */
+  /** Replaces standard output. */
   stdout?: Writable;
 }
 
 export interface Commands {
-  /** Where the commands run. */
+  /** The working directory of the commands. */
   folder: string;
   databaseUrl: string;
-  /** Runs the command to its end in this process, with `input` as standard input; one at a time. */
+  /** Runs the command in this process, with `input` as standard input; only one at a time. */
   run(args: string[], input?: string | Readable, around?: Around): Promise<Finished>;
-  /** Starts it as a process with nothing but `environment`, without the test's database. */
+  /** Starts a process with no variables but `environment`, so without DATABASE_URL. */
   start(args: string[], environment?: Record<string, string>): Running;
-  /** Runs a line of bash to its end, in which `$command` is the command. */
+  /** Runs a line of bash, in which `$command` is the command. */
   shell(line: string): Promise<Finished>;
 }
 
@@ -59,7 +59,7 @@ const finishedWith = (code: number | null, stdout: string, stderr: string): Fini
 
 const NEVER = new AbortController().signal;
 
-/** Runs a command line to its end in this process. */
+/** Runs a command line in this process. */
 export async function runProgram(
   args: string[],
   input: string | Readable = '',
@@ -109,11 +109,11 @@ export async function runProgram(
   }
 }
 
-/** The command on a migrated database without numbers, for all tests of a file. */
+/** Returns the command on a migrated database without numbers, for all tests of a file. */
 export function useCommand(): Commands {
   const commands = {} as Commands;
   const running = new Set<ChildProcess>();
-  let drop: () => Promise<void>;
+  const database = useDatabase();
 
   function start(program: string, args: string[], given: Record<string, string>): Running {
     const child = spawn(program, args, {
@@ -139,10 +139,8 @@ export function useCommand(): Commands {
   }
 
   beforeAll(async () => {
-    const database = await createDatabase();
-    drop = database.drop;
     const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-command-'));
-    // For bash: a path without spaces, wherever the checkout is.
+    // bash splits at spaces, which the checkout's path may have.
     await symlink(MAIN, join(folder, 'main.js'));
     const own = { DATABASE_URL: database.url };
     Object.assign(commands, {
@@ -157,7 +155,6 @@ export function useCommand(): Commands {
   });
   afterAll(async () => {
     for (const child of running) child.kill('SIGKILL');
-    await drop();
     await rm(commands.folder, { recursive: true, force: true });
   });
   return commands;

@@ -1,4 +1,4 @@
-/** A service whose reads from the database are counted, on the test's own database. */
+/** A service that counts its reads from the database. */
 import { createServer } from 'node:http';
 import request from 'supertest';
 import { afterAll, afterEach, beforeAll } from 'vitest';
@@ -10,7 +10,7 @@ import { createMetrics } from '../../src/metrics.js';
 import { createApp } from '../../src/service/app.js';
 import { createRateLimit } from '../../src/service/rateLimit/rateLimit.js';
 import { warmUpValidator } from '../../src/service/request/validator.js';
-import { createDatabase } from './database.js';
+import { useDatabase } from './database.js';
 import { watchStore } from './withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -18,7 +18,7 @@ const log = openLog({ LOG_LEVEL: 'silent' });
 
 class CountingReader extends Reader {
   reads = 0;
-  /** What happened, in order: a read, or a count to which the store did not respond in time. */
+  /** Reads, and counts to which the store did not respond in time, in order. */
   readonly events: ('read' | 'late count')[] = [];
   override async read<T>(...[query, ...rest]: Parameters<Reader['read']>): Promise<T> {
     this.reads++;
@@ -29,9 +29,9 @@ class CountingReader extends Reader {
 
 interface CountedService {
   reader: CountingReader;
-  /** Asks for the first page, as the client at the address `from`. */
+  /** Requests the first page as the client with the address `from`. */
   get(from: string, search?: string): request.Test;
-  /** Listens, for clients that keep their connections. */
+  /** Listens and returns the URL of the list, for clients that keep their connections. */
   listen(): Promise<string>;
 }
 
@@ -43,11 +43,8 @@ export function useCountedServices() {
     databaseUrl: string;
     open(environment?: Record<string, string>): Promise<CountedService>;
   };
-  let drop: () => Promise<void>;
-
-  beforeAll(async () => {
-    const created = await createDatabase();
-    drop = created.drop;
+  const created = useDatabase();
+  beforeAll(() => {
     use.databaseUrl = created.url;
     use.database = openDatabase(created.url);
     use.open = (environment = {}) => open(created.url, environment);
@@ -55,10 +52,7 @@ export function useCountedServices() {
   afterEach(async () => {
     await Promise.all(closing.splice(0).map((close) => close()));
   });
-  afterAll(async () => {
-    await closeDatabase(use.database);
-    await drop();
-  });
+  afterAll(() => closeDatabase(use.database));
   return use;
 
   async function open(url: string, environment: Record<string, string>): Promise<CountedService> {

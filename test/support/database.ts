@@ -1,10 +1,10 @@
-/** A database without numbers on the test run's PostgreSQL. */
+/** New databases on the PostgreSQL of the test run. */
 import { afterAll, beforeAll, inject } from 'vitest';
 import { connectTo } from './connection.js';
 
 let created = 0;
 
-/** Creates a database; `url` leads to it and `drop` removes it, even while others are connected. */
+/** Creates a migrated database without numbers, or an empty one; `drop` also closes its connections. */
 export async function createDatabase({
   isEmpty = false,
   encoding = 'UTF8',
@@ -22,13 +22,13 @@ export async function createDatabase({
   return { url: url.href, drop: () => administer(`DROP DATABASE ${name} WITH (FORCE)`) };
 }
 
-/** A database for all tests of a file or a suite: `url` leads to it once they have begun, and it is removed after all else. */
+/** Creates a database for all tests of a file or a suite; `url` is set before its first test. */
 export function useDatabase(): { url: string } {
   const database = { url: '' };
   let drop: () => Promise<void>;
   beforeAll(async () => {
     ({ url: database.url, drop } = await createDatabase());
   });
-  afterAll(() => drop());
+  afterAll(() => drop?.());
   return database;
 }

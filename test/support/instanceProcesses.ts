@@ -1,4 +1,4 @@
-/** Instances as processes of the built command, and clients that ask them. */
+/** Instances as processes of the built command, and their clients. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { Agent, get, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { listeningUrl } from './listeningUrl.js';
 import { numberWith, write } from './numbers.js';
+import { endWithThisProcess } from './process.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 
@@ -15,15 +16,13 @@ export interface Instance {
   child: ChildProcess;
 }
 
-/** Starts an instance, and waits until it listens. */
+/** Starts an instance, and returns it once it listens. */
 export async function startInstance(environment: Record<string, string>): Promise<Instance> {
   const child = spawn(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve'], {
     env: { PATH: process.env.PATH ?? '', PORT: '0', TRUST_PROXY: '1', ...environment },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  const end = () => void child.kill('SIGKILL');
-  process.once('exit', end);
-  child.once('exit', () => process.off('exit', end));
+  endWithThisProcess(child);
   return { url: await listeningUrl(child.stdout), child };
 }
 
@@ -45,7 +44,7 @@ export interface Outcome {
   status: number | undefined;
 }
 
-/** A client: one address, on connections that it keeps. */
+/** A client with one address and persistent connections. */
 export class Client {
   readonly address: string;
   readonly #agent = new Agent({ keepAlive: true });
@@ -54,7 +53,7 @@ export class Client {
     this.address = address;
   }
 
-  /** Never rejects: what goes wrong is part of the response. */
+  /** Sends a request; an error is an outcome without a status, not a rejection. */
   ask(instance: Instance): Promise<Outcome> {
     const outcome: Outcome = { sent: performance.now(), came: 0, status: undefined };
     return new Promise((resolve) => {
@@ -67,7 +66,7 @@ export class Client {
     });
   }
 
-  /** Asks the instances that `choose` names, at a pace that does not depend on the responses, for `seconds`. */
+  /** Sends `rate` requests a second for `seconds`, without waiting for responses, each to the instance that `choose` returns. */
   async askFor(seconds: number, rate: number, choose: (i: number) => Instance | undefined): Promise<Outcome[]> {
     const outcomes: Promise<Outcome>[] = [];
     const begin = performance.now();
@@ -84,7 +83,7 @@ export class Client {
   }
 }
 
-/** How many of the responses have each status; those that never began count as `none`. */
+/** Counts the outcomes by status; those without a status count as `none`. */
 export function countByStatus(outcomes: readonly Outcome[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const { status = 'none' } of outcomes) counts[status] = (counts[status] ?? 0) + 1;

@@ -1,9 +1,9 @@
-/** The service as in production, with its ports. */
+/** The service as in production, listening on its ports. */
 import { afterAll, beforeAll } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { type Log, openLog } from '../../src/log.js';
 import { type Service, startService } from '../../src/service/server.js';
-import { createDatabase } from './database.js';
+import { useDatabase } from './database.js';
 import { watchStore } from './withinASecond.js';
 
 export interface ListeningService {
@@ -12,7 +12,7 @@ export interface ListeningService {
   databaseUrl: string;
 }
 
-/** Starts a service on a database: silent, and without a rate limit, unless `environment` or `log` say otherwise. */
+/** Starts a service on a database; by default without a log and without a rate limit. */
 export async function listenOn(
   databaseUrl: string,
   environment: Record<string, string> = {},
@@ -34,27 +34,23 @@ export async function listenOn(
   };
 }
 
-/** A service on a database of its own, for all tests of a file. */
+/** Starts one service on a new database for all tests of a file. */
 export function useListeningService(environment: Record<string, string> = {}): ListeningService {
   const listening = {} as ListeningService;
-  let close: () => Promise<void>;
+  const database = useDatabase();
+  let service: Service;
   beforeAll(async () => {
-    const { url: databaseUrl, drop } = await createDatabase();
-    const service = await listenOn(databaseUrl, environment);
-    Object.assign(listening, { databaseUrl, url: service.url, metricsUrl: service.metricsUrl });
-    close = async () => {
-      await service.close();
-      await drop();
-    };
+    service = await listenOn(database.url, environment);
+    Object.assign(listening, { databaseUrl: database.url, url: service.url, metricsUrl: service.metricsUrl });
   });
-  afterAll(() => close?.());
+  afterAll(() => service?.close());
   return listening;
 }
 
-/** All metrics of a service, as Prometheus gets them. */
+/** Returns all metrics of a service in Prometheus's text format. */
 export const metricsOf = async ({ metricsUrl }: { metricsUrl?: string | undefined }): Promise<string> =>
   (await fetch(`${metricsUrl}/metrics`)).text();
 
-/** The value of a metric of a service; NaN where it has none. */
+/** Returns the value of a service's metric, or NaN if it has none. */
 export const metricOf = async (service: { metricsUrl?: string | undefined }, name: string): Promise<number> =>
   Number(new RegExp(`^${name}(?:{[^}]*})? (\\S+)$`, 'm').exec(await metricsOf(service))?.[1]);

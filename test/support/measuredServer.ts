@@ -1,20 +1,15 @@
-/** Servers to be measured, each in its own process. */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+/** Servers that the bench measures, each in its own process. */
+import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from './port.js';
+import { endProcess, endWithThisProcess } from './process.js';
+import { until } from './until.js';
 
 export interface Server {
   url: string;
   pid: number;
   stop(): Promise<void>;
 }
-
-/** A bench that fails leaves nothing behind. */
-const running = new Set<ChildProcess>();
-process.once('exit', () => {
-  for (const child of running) child.kill();
-});
 
 /** Starts `node …command` on a free port and waits until `path` responds. */
 export async function startServer(
@@ -27,23 +22,21 @@ export async function startServer(
     env: { ...process.env, ...environment, PORT: String(port), NODE_ENV: 'production' },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
-  running.add(child);
+  endWithThisProcess(child, 'SIGTERM');
   const url = `http://127.0.0.1:${port}`;
-  for (let tries = 0; tries < 150; tries++) {
+  const isReady = async () => {
     const response = await fetch(url + path).catch(() => undefined);
     await response?.arrayBuffer();
-    if (response?.ok) return { url, pid: child.pid ?? 0, stop: () => stop(child) };
-    if (child.exitCode !== null) break;
-    await sleep(200);
-  }
-  await stop(child);
-  throw new Error(`${command.join(' ')} does not respond ${path}`);
-}
-
-async function stop(child: ChildProcess): Promise<void> {
-  running.delete(child);
-  if (child.exitCode !== null) return;
-  child.kill('SIGTERM');
-  await Promise.race([once(child, 'exit'), sleep(5000)]);
-  if (child.exitCode === null) child.kill('SIGKILL');
+    return response?.ok || child.exitCode !== null;
+  };
+  const stop = async () => {
+    await Promise.race([endProcess(child, 'SIGTERM'), sleep(5000)]);
+    await endProcess(child);
+  };
+  await until(isReady, `${command.join(' ')} responds at ${path}`, 30_000).catch(async (error) => {
+    await stop();
+    throw error;
+  });
+  if (child.exitCode !== null) throw new Error(`${command.join(' ')} exited with ${child.exitCode}`);
+  return { url, pid: child.pid ?? 0, stop };
 }

@@ -1,13 +1,13 @@
 /** Ports of 127.0.0.1. */
 import { randomInt } from 'node:crypto';
 import { connect, createServer } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { until } from './until.js';
 
-/** Below the ports that systems give to outgoing connections, which could take one before its server does. */
+/** Below the ephemeral ports: an outgoing connection could take one of those before the test's server listens. */
 const FIRST_PORT = 15_000;
 const LAST_PORT = 32_000;
 
-/** A port that nobody listens on. */
+/** Returns a free port. */
 export async function freePort(): Promise<number> {
   const port = randomInt(FIRST_PORT, LAST_PORT);
   return (await isFree(port)) ? port : freePort();
@@ -24,14 +24,14 @@ async function isFree(port: number): Promise<boolean> {
 }
 
 /** Waits until something listens on the port. */
-export async function isListening(port: number, limit = 10_000): Promise<void> {
-  for (const end = Date.now() + limit; Date.now() < end; await sleep(20)) {
+export function isListening(port: number, timeoutMs = 10_000): Promise<void> {
+  const connects = async () => {
     const socket = connect(port, '127.0.0.1');
-    const isThere = await new Promise((resolve) => {
+    const isThere = await new Promise<boolean>((resolve) => {
       socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
     });
     socket.destroy();
-    if (isThere) return;
-  }
-  throw new Error(`nothing listens on ${port}`);
+    return isThere;
+  };
+  return until(connects, `port ${port} is open`, timeoutMs);
 }

