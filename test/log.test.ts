@@ -1,4 +1,4 @@
-/** The log of the built command: readable lines on a terminal, JSON for programs elsewhere. */
+/** The log of the built command: readable lines on a terminal, JSON otherwise. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -11,6 +11,7 @@ import { packageFolder } from '../src/packageFolder.js';
 import { useDatabase } from './support/database.js';
 import { until } from './support/until.js';
 
+const MAIN = join(packageFolder, 'dist/src/main.js');
 const CTRL_C = '\x03';
 
 const database = useDatabase();
@@ -18,16 +19,16 @@ let child: ChildProcess;
 afterEach(() => child.kill('SIGKILL'));
 
 it('the log is readable on a terminal, with one line per event', async () => {
-  // Without exec, some shells stay, and are ended by the Ctrl-C that they receive as well.
-  const serve = `exec '${process.execPath}' '${join(packageFolder, 'dist/src/main.js')}' serve`;
+  // Without exec, some shells keep running and receive the Ctrl-C, too.
+  const serve = `exec '${process.execPath}' '${MAIN}' serve`;
   const output = start('script', ['--quiet', '--return', '--command', serve, '/dev/null']);
-  await ask(await listening(output));
+  await requestList(await listening(output));
   await until(() => output().includes('"status":200'), 'the request is logged');
   child.stdin?.write(CTRL_C);
   expect(await once(child, 'close')).toEqual([0, null]);
 
   const lines = stripVTControlCharacters(output())
-    .replace('^C', '') // the terminal shows it before what follows
+    .replace('^C', '') // the terminal echoes it before the next line
     .split('\r\n')
     .filter((line) => /\b(INFO|WARN|ERROR)\b/.test(line));
   expect(lines.filter((line) => !/^\[\d\d:\d\d:\d\d\.\d{3}\] (INFO|WARN): /.test(line))).toEqual([]);
@@ -40,11 +41,11 @@ it('the log is readable on a terminal, with one line per event', async () => {
   );
 });
 
-it('the log is JSON elsewhere, without lines for successful health checks', async () => {
-  const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
+it('the log is JSON without a terminal, and omits successful health checks', async () => {
+  const output = start(process.execPath, [MAIN, 'serve']);
   const url = await listening(output);
   for (const path of ['/healthz', '/readyz']) expect((await fetch(url + path)).status).toBe(200);
-  await ask(url);
+  await requestList(url);
   await until(() => output().includes('"status":200'), 'the request is logged');
   child.kill('SIGINT');
   await once(child, 'close');
@@ -63,6 +64,15 @@ it('the log is JSON elsewhere, without lines for successful health checks', asyn
 });
 
 describe('a log reader that hangs', () => {
+  /** Starts the service, stops reading its log and sends requests. */
+  async function hang(requests: number): Promise<{ url: string; output: () => string }> {
+    const output = start(process.execPath, [MAIN, 'serve']);
+    const url = await listening(output);
+    child.stdout?.pause();
+    await flood(url, requests);
+    return { url, output };
+  }
+
   /** Sends requests, and waits for their responses. */
   async function flood(url: string, requests: number): Promise<void> {
     const { hostname, port } = new URL(url);
@@ -72,24 +82,21 @@ describe('a log reader that hangs', () => {
     let responses = 0;
     let text = '';
     for await (const chunk of socket) {
-      // The last characters again, since a status line may be in two chunks.
+      // Keep the last characters: a status line may be split between two chunks.
       text = text.slice(-11) + chunk;
       responses += text.split('HTTP/1.1 404').length - 1;
       if (responses === requests) break;
     }
   }
 
-  it('loses lines beyond the buffer, whose number is logged when it reads again', async () => {
-    const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
-    const url = await listening(output);
-    child.stdout?.pause();
-    await flood(url, 20_000);
+  it('loses the lines beyond the buffer, and their number is logged once it reads again', async () => {
+    const { url, output } = await hang(20_000);
     expect((await fetch(`${url}/healthz`)).status).toBe(200);
     child.stdout?.resume();
-    await until(() => /"lostLines":\d+/.test(output()), 'it says how many lines are lost');
+    await until(() => /"lostLines":\d+/.test(output()), 'the number of lost lines is logged');
     const lost = Number(/"lostLines":(\d+)/.exec(output())?.[1]);
     const kept = () => output().split('"status":404').length - 1;
-    await until(() => kept() + lost >= 20_000, 'all others are there');
+    await until(() => kept() + lost >= 20_000, 'all other lines are read');
     expect(kept() + lost).toBe(20_000);
     expect(output().length).toBeLessThan(6_000_000);
   });
@@ -98,17 +105,14 @@ describe('a log reader that hangs', () => {
     ['with 0 after SIGTERM', 1, 0],
     ['after a second SIGTERM', 2, 128 + constants.signals.SIGTERM],
   ])('does not keep the process from exiting %s', async (_name, signals, code) => {
-    const output = start(process.execPath, [join(packageFolder, 'dist/src/main.js'), 'serve']);
-    const url = await listening(output);
-    child.stdout?.pause();
-    await flood(url, 3000);
+    await hang(3000);
     child.kill('SIGTERM');
     for (let i = 1; i < signals; i++) await sleep(400).then(() => child.kill('SIGTERM'));
     expect(await once(child, 'exit')).toEqual([code, null]);
   });
 });
 
-/** Starts a program, and gives what it has written to standard output so far. */
+/** Starts a program, and returns a function that returns its standard output so far. */
 function start(program: string, args: string[]): () => string {
   const { NO_COLOR: _, ...environment } = process.env;
   child = spawn(program, args, { env: { ...environment, PORT: '0', LOG_LEVEL: 'info', DATABASE_URL: database.url } });
@@ -119,10 +123,10 @@ function start(program: string, args: string[]): () => string {
 
 async function listening(output: () => string): Promise<string> {
   const url = () => /listening on (http:\/\/[\d.:]+)/.exec(output())?.[1];
-  await until(() => url() !== undefined, 'it listens', 30_000);
+  await until(() => url() !== undefined, 'the service listens', 30_000);
   return url() ?? '';
 }
 
-async function ask(url: string): Promise<void> {
+async function requestList(url: string): Promise<void> {
   expect((await fetch(`${url}/v1/brandedPhoneNumbers`)).status).toBe(200);
 }

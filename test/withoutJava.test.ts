@@ -1,4 +1,4 @@
-/** What the targets of make that need Java say if it is not installed. */
+/** The make targets that need Java, if Java is not installed. */
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,18 +6,22 @@ import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { packageFolder } from '../src/packageFolder.js';
 
-it.each(['generate', 'clients'])('make %s says in a line that Java has to be installed', (target) => {
+it.each(['generate', 'clients'])('make %s fails with one line that tells to install Java', (target) => {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-no-java-'));
-  // As on macOS, where a program of this name is there and fails.
+  // As on macOS without Java: a program named java exists and fails.
   writeFileSync(join(folder, 'java'), '#!/bin/sh\nexit 1\n');
   chmodSync(join(folder, 'java'), 0o755);
-  // Everything is installed (-o), and the contract is new (-W), so that the clients have to be made again.
+  // The npm packages are up to date (-o), and the contract has changed (-W), so the clients must be generated.
   const args = ['-o', 'node_modules/.installed', '-W', 'openapi/openapi.yaml', target];
-  // Not as a part of the make that runs the tests, which would show where it works.
+  // Otherwise make would take itself for a child of the make that runs the tests, and print its directory.
   const env = { ...process.env, MAKEFLAGS: '', MAKELEVEL: '0', PATH: `${folder}:${process.env.PATH}` };
   const { status, stdout, stderr } = spawnSync('make', args, { cwd: packageFolder, env, encoding: 'utf8' });
   rmSync(folder, { recursive: true });
-  const [said, ...rest] = stderr.trim().split('\n');
-  expect([status, stdout, said]).toEqual([2, '', expect.stringMatching(/^Java 11 or later is needed; install it \(/)]);
+  const [message, ...rest] = stderr.trim().split('\n');
+  expect([status, stdout, message]).toEqual([
+    2,
+    '',
+    expect.stringMatching(/^Java 11 or later is needed; install it \(/),
+  ]);
   expect(rest).toEqual([expect.stringMatching(/^make.*Error 1$/)]);
 });

@@ -1,5 +1,5 @@
 /**
- * What docs/operations.md recommends for many machines, on one: with the files of deploy/ (../deploy/placed.ts).
+ * The cluster that docs/operations.md recommends, on one machine, with the configuration files of deploy/.
  *
  *   clients ── HAProxy ─┬─ app1 ─────────────┬─ HAProxy, any server ─┬─ db1 ─┐
  *              (TLS)    ├─ app2 ─────────────┤                       ├─ db2  ├ Patroni, PostgreSQL
@@ -18,9 +18,10 @@ import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
 import { place, placeHaproxy } from '../support/placed.js';
+import { endProcess } from '../support/process.js';
 import { until } from '../support/until.js';
 
-/** The programs that have to be installed, by Debian's packages, and what shows that they are. */
+/** The programs that the cluster needs: the Debian package of each, and a command that succeeds if it is installed. */
 const PROGRAMS: [name: string, program: string, ...args: string[]][] = [
   ['redis-server', 'redis-server', '--version'],
   ['pgbouncer', 'pgbouncer', '--version'],
@@ -30,7 +31,7 @@ const PROGRAMS: [name: string, program: string, ...args: string[]][] = [
   ['postgresql-15', '/usr/lib/postgresql/15/bin/postgres', '--version'],
 ];
 
-/** Those of the packages that are not installed here. */
+/** The packages that are not installed. */
 export const missingPackages = PROGRAMS.filter(
   ([, ...command]) => spawnSync(command[0], command.slice(1)).status !== 0,
 ).map(([name]) => name);
@@ -38,15 +39,15 @@ export const missingPackages = PROGRAMS.filter(
 export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 export type DatabaseServer = Cluster['servers'][number];
 
-/** The host of the certificate. */
+/** The host name in the certificate. */
 export const HOST = 'numbers.example.com';
 
-/** Starts all of it, with a migrated database without numbers. */
+/** Starts the cluster, with a migrated database without numbers. */
 export async function startCluster() {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-cluster-'));
   await chmod(folder, 0o755);
   const running = new Map<string, ChildProcess>();
-  // All of 127.0.0.0/8 is this machine on Linux: each server has its address, and the ports are those of the files.
+  // Linux accepts all of 127.0.0.0/8: each server gets its own address and keeps the ports of the files.
   const network = `127.${randomInt(1, 255)}`;
   const password = randomBytes(12).toString('hex');
 
@@ -61,25 +62,20 @@ export async function startCluster() {
       cwd: asNobody ? '/' : packageFolder,
       env: { ...process.env, ...environment },
       stdio: ['ignore', 'ignore', process.env.CLUSTER_LOG ? 'inherit' : 'ignore'],
-      // PostgreSQL and PgBouncer refuse root.
+      // PostgreSQL and PgBouncer refuse to run as root.
       ...(asNobody && nobody ? { uid: nobody[0], gid: nobody[1] } : {}),
     });
     running.set(name, child);
     return child;
   }
 
-  async function end(name: string, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
-    const child = running.get(name);
-    if (!child || child.exitCode !== null || child.signalCode !== null) return;
-    child.kill(signal);
-    await once(child, 'exit');
-  }
+  const end = (name: string, signal: NodeJS.Signals = 'SIGTERM') => endProcess(running.get(name), signal);
 
   function databaseServer(number: number) {
     const [name, address] = [`db${number}`, `${network}.2.${number}`];
     const home = join(folder, name);
     const url = `postgres://numbers:${password}@${address}:5432/numbers`;
-    /** All its processes, the postmaster first. */
+    /** Returns the ids of PostgreSQL's processes, the postmaster first. */
     function postgres(): number[] {
       const [postmaster = ''] = readFileSync(join(home, 'data', 'postmaster.pid'), 'utf8').split('\n');
       return [
@@ -111,20 +107,20 @@ export async function startCluster() {
       signalPostgres(signal: NodeJS.Signals) {
         for (const id of postgres()) process.kill(id, signal);
       },
-      /** What HAProxy asks. */
-      is: (what: string) =>
-        fetch(`http://${address}:8008/${what}`, { method: 'HEAD', signal: AbortSignal.timeout(1000) }).then(
+      /** Returns whether Patroni's health check for a role succeeds, as HAProxy requests it. */
+      is: (role: string) =>
+        fetch(`http://${address}:8008/${role}`, { method: 'HEAD', signal: AbortSignal.timeout(1000) }).then(
           ({ ok }) => ok,
           () => false,
         ),
-      /** Ends it at once, whatever state it is in. */
+      /** Kills Patroni and PostgreSQL, in any state. */
       async remove() {
         await server.killPatroni();
         try {
           server.signalPostgres('SIGQUIT');
           server.signalPostgres('SIGCONT');
         } catch {
-          // It does not run.
+          // PostgreSQL does not run.
         }
       },
     };
@@ -163,10 +159,10 @@ export async function startCluster() {
     await Promise.race([until(() => isReady(app), `app${app} is ready`, 60_000), ended]);
   }
 
-  /** Waits until Patroni has a primary, and two replicas that HAProxy would use, the one that commits wait for among them. */
+  /** Waits until Patroni has a primary and two replicas without lag, one of them synchronous. */
   async function hasTwoReplicas(): Promise<void> {
-    const count = async (what: string) =>
-      (await Promise.all(servers.map((server) => server.is(what)))).filter((is) => is).length;
+    const count = async (role: string) =>
+      (await Promise.all(servers.map((server) => server.is(role)))).filter((is) => is).length;
     await until(
       async () =>
         (await count('sync')) === 1 && (await count('replica?lag=16MB')) === 2 && (await count('primary')) === 1,
@@ -204,23 +200,18 @@ export async function startCluster() {
     await migrateDatabase(url, migrationsFolder);
     await Promise.all([1, 2, 3, 4].map(startInstance));
     return {
-      /** HAProxy, and the authority of its certificate. */
+      /** HAProxy's URL, and the authority of its certificate. */
       url: `https://${network}.0.1:8443`,
       authority: ca,
-      /** The instance that keeps the limit in PostgreSQL. */
+      /** The URL of the instance that keeps its limit in PostgreSQL. */
       withoutRedis: `http://${address(4)}:3000`,
-      /** HAProxy's port for the primary. */
+      /** Leads to the primary through HAProxy. */
       databaseUrl: url,
       servers,
-      /** The server that holds Patroni's lock. */
-      async primary() {
-        const are = await Promise.all(servers.map((server) => server.is('primary')));
-        return servers[are.indexOf(true)];
-      },
       hasTwoReplicas,
       patronictl: (...args: string[]) =>
         promisify(execFile)('patronictl', ['-c', join(folder, 'db1', 'patroni.yml'), ...args]),
-      /** Restarts the instances behind HAProxy cleanly, one after the other. */
+      /** Stops and starts the instances behind HAProxy, one after another. */
       async restartInstances() {
         for (const app of [1, 2, 3]) {
           await end(`app${app}`);
@@ -239,7 +230,7 @@ export async function startCluster() {
   }
 }
 
-/** The user and group that programs get which refuse root. */
+/** The user and group of programs that refuse to run as root; undefined unless the tests run as root. */
 const nobody =
   process.getuid?.() === 0
     ? (['-u', '-g'].map((option) => Number(execFileSync('id', [option, 'nobody']))) as [number, number])

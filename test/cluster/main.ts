@@ -1,5 +1,4 @@
-/** `make cluster`: starts the cluster, with the demo data, and runs it until it is interrupted. */
-
+/** `make cluster`: runs the cluster with the demo data until it is interrupted. */
 import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
@@ -19,6 +18,6 @@ await closeDatabase(database);
 console.log(`HAProxy       ${cluster.url}/docs
 without Redis ${cluster.withoutRedis}
 PostgreSQL    ${cluster.databaseUrl}
-Ctrl-C ends all of it.`);
+Ctrl-C stops the cluster.`);
 await Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')]);
 await cluster.stop();

@@ -1,4 +1,4 @@
-/** What clients get from three instances while the Redis of the limit has an outage. */
+/** How three instances limit clients while the Redis that they share has an outage. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { instances, newClient, type Outcome, statusesOf, together } from '../support/limitedInstances.js';
@@ -6,22 +6,22 @@ import { mostInASecond } from '../support/mostInASecond.js';
 
 const CLIENTS = 30;
 const LIMIT = 10;
-/** One client after the other sends more requests at once than all instances would let pass on their own. */
+/** Requests that a client sends at once: more than all instances together let pass if each counts on its own. */
 const BURST = 33;
 const PAUSE_MS = 120;
-/** The outage is over when each client has had no more than its limit. */
+/** The outage is over after this time, in which each client sends a burst, if no client exceeded its limit. */
 const CALM_MS = CLIENTS * PAUSE_MS;
 const GIVE_UP_MS = 20_000;
 
 interface Outage {
   statuses: number[];
-  /** The most requests of a client that passed in a second. */
+  /** The maximum number of requests of a client that passed in a second. */
   most: number;
-  /** From the outage's beginning until no client got more than its limit any more. */
+  /** From the beginning of the outage until clients exceeded their limit for the last time. */
   seconds: number;
 }
 
-/** Expects that no request fails, each instance keeps the limit on its own, and all share it again in time. */
+/** Expects that no request fails, that each instance limits clients meanwhile, and that all share the limit again in time. */
 export async function expectSharedAgain(fault: string, limitSeconds: number, begin: () => unknown): Promise<void> {
   const { statuses, most, seconds } = await outage(begin);
   console.log(`${fault}: at most ${most} in a second, shared again after ${seconds.toFixed(1)} s`);
@@ -30,7 +30,7 @@ export async function expectSharedAgain(fault: string, limitSeconds: number, beg
   expect(seconds).toBeLessThanOrEqual(limitSeconds);
 }
 
-/** Thirty clients in turn ask all instances, from a second before `begin` until the limit is shared again. */
+/** Thirty clients in turn send bursts to all instances, from a second before `begin` until the limit is shared again. */
 export async function outage(begin: () => unknown = () => {}): Promise<Outage> {
   const clients = Array.from({ length: CLIENTS }, newClient);
   const responses = clients.map((): Outcome[] => []);
@@ -61,7 +61,7 @@ export async function outage(begin: () => unknown = () => {}): Promise<Outage> {
   };
 }
 
-/** The first moment after `began` from which on no client got more than its limit in a second, for as long as it has to be. */
+/** Returns the first time after `began` that is followed by CALM_MS without a client that exceeds its limit. */
 function calmFrom(began: number, responses: Outcome[][]): number {
   const tooMany = responses.flatMap((ofClient) => {
     const passed = ofClient.filter(({ status }) => status === 200).sort((one, other) => one.sent - other.sent);

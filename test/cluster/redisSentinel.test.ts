@@ -1,4 +1,4 @@
-/** A Redis with two replicas and three sentinels as the limit's store: what passes while its primary fails. */
+/** The limit in a Redis with two replicas and three sentinels, while its primary fails. */
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, it } from 'vitest';
 import { openRedisStore } from '../../src/service/rateLimit/redisStore.js';
@@ -14,20 +14,14 @@ const PASSWORDS = { redis: 'of Redis', sentinel: 'of Sentinel' };
 
 useInstances();
 
-describe.skipIf(!hasRedis)('a Redis with sentinels', () => {
+describe.skipIf(!hasRedis)('a limit in a Redis with sentinels', () => {
   let servers: TestRedis[];
   let sentinels: Awaited<ReturnType<typeof startSentinel>>[];
   let client: Redis;
 
   beforeAll(async () => {
-    const secret = [
-      '--requirepass',
-      PASSWORDS.redis,
-      '--masterauth',
-      PASSWORDS.redis,
-      '--repl-diskless-sync-delay',
-      '0',
-    ];
+    const passwords = ['--requirepass', PASSWORDS.redis, '--masterauth', PASSWORDS.redis];
+    const secret = [...passwords, '--repl-diskless-sync-delay', '0'];
     const primary = await startRedis(...secret);
     const replica = () => startRedis(...secret, '--replicaof', '127.0.0.1', String(primary.port));
     servers = [primary, ...(await Promise.all([replica(), replica()]))];
@@ -39,13 +33,13 @@ describe.skipIf(!hasRedis)('a Redis with sentinels', () => {
     const known = /num-slaves 2 .*num-other-sentinels 2 /;
     await until(
       async () => known.test(`${((await client.call('SENTINEL', 'MASTER', 'main')) as string[]).join(' ')} `),
-      'they know each other',
+      'the sentinels know each other and the replicas',
       20_000,
     );
   });
   afterAll(async () => {
     client?.disconnect();
-    await Promise.all([...servers, ...sentinels].map((each) => each.kill()));
+    await Promise.all([...servers, ...sentinels].map((server) => server.kill()));
   });
 
   const urlOf = (...ports: number[]) => {
@@ -59,7 +53,7 @@ describe.skipIf(!hasRedis)('a Redis with sentinels', () => {
 
   beforeEach(() => start(3, { REDIS_URL: urlOf(...sentinels.slice(0, 2).map(({ port }) => port)) }));
 
-  it('is shared again soon after the primary was killed', async () => {
+  it('is shared again soon after the primary is killed', async () => {
     const killed = await primaryNow();
     await expectSharedAgain('the primary is killed (-9)', SHARED_AGAIN_SECONDS, () => killed.kill());
     await killed.start('--replicaof', '127.0.0.1', String((await primaryNow()).port));
@@ -68,17 +62,17 @@ describe.skipIf(!hasRedis)('a Redis with sentinels', () => {
   it('is shared again soon after SENTINEL FAILOVER', () =>
     expectSharedAgain('SENTINEL FAILOVER', SHARED_AGAIN_SECONDS, () => client.call('SENTINEL', 'FAILOVER', 'main')));
 
-  it('is shared again if the failover is announced while a sentinel is asked for the primary', async () => {
+  it('is shared again if a failover happens while a store looks up the primary', async () => {
     const sentinel = sentinels[0]?.port as number;
     const slow = await openToxicProxy(sentinel);
     slow.behave('slow');
     const store = openRedisStore(urlOf(slow.port), 10);
-    const counts = () => store.consume(`client ${performance.now()}`, performance.now()).then(Boolean, () => false);
+    const canCount = () => store.consume(`client ${performance.now()}`, performance.now()).then(Boolean, () => false);
     try {
-      await until(counts, 'it counts');
+      await until(canCount, 'the store counts');
       const killed = await primaryNow();
       await killed.kill();
-      await until(counts, 'it counts again', 20_000);
+      await until(canCount, 'the store counts again', 20_000);
     } finally {
       await store.close();
       await slow.close();

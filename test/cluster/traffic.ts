@@ -1,5 +1,4 @@
-/** Clients, a writer and imports on a cluster, and a judge who knows what each response may hold. */
-
+/** Clients, a writer and imports on a cluster, and checks of what each response may contain. */
 import { get as getPlain } from 'node:http';
 import { Agent, get } from 'node:https';
 import { Readable } from 'node:stream';
@@ -12,7 +11,7 @@ import { connectTo } from '../support/connection.js';
 import { type Cluster, HOST } from './cluster.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
-/** Each has its own address and so its own limit. */
+/** Each has its own address, so its own limit. */
 const CLIENTS = 30;
 const CLIENTS_WITHOUT_REDIS = 6;
 
@@ -23,20 +22,20 @@ export interface Outcome {
   came: number;
 }
 
-/** What was done at which time, and whether it succeeded. */
+/** An operation: when it was sent, when it ended, and whether it succeeded. */
 interface Deed {
   sent: number;
   came: number;
   isDone: boolean;
 }
 
-/** What one kind of traffic did. */
+/** All operations of one kind, and the wrong responses. */
 export interface Course {
   deeds: Deed[];
   wrong: string[];
 }
 
-/** A request of a client, 0 to 249, through HAProxy, or to the instance that keeps the limit in PostgreSQL. */
+/** Sends a request of a client, 0 to 249, through HAProxy, or to the instance that keeps its limit in PostgreSQL. */
 export function ask(cluster: Cluster, search: string, client = 0, isWithoutRedis = false): Promise<Outcome> {
   const sent = performance.now();
   const options = { localAddress: `127.0.0.${client + 2}`, ca: cluster.authority, servername: HOST };
@@ -57,14 +56,14 @@ export function ask(cluster: Cluster, search: string, client = 0, isWithoutRedis
 }
 const agent = new Agent({ keepAlive: true });
 
-/** The traffic of a cluster whose database holds `lines`, some of which imports change. */
+/** Prepares traffic on a cluster with the numbers of `lines`, some of which imports change. */
 export async function trafficOf(cluster: Cluster, lines: string[]) {
   const items = lines.map((line) => JSON.parse(line));
   const imported = items.slice(0, 100).map((item) => ({ ...item, reportingGroup: 'Imported', updatedAt: undefined }));
   const profile = items[0].businessProfile.id;
   const WRITTEN = '+19990000000';
 
-  /** The last that was tried, and the last that was acknowledged. */
+  /** The last attempt, and the last one that was acknowledged. */
   const writes = { tried: 0, acknowledged: 0 };
   const imports = { tried: 0, acknowledged: 0 };
   const written: number[] = [];
@@ -108,7 +107,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
     .sort()
     .join();
 
-  /** Three kinds of page, and whether a response was right when it was sent; a replica may show what was right before. */
+  /** Three pages, each with a check of its response: it must show at least what `since` names, and nothing newer than tried. */
   const pages: [search: string, isRight: (body: string, since: { written: number; imported: number }) => boolean][] = [
     [unchanged, (body) => body === known],
     [
@@ -130,7 +129,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
   ];
 
   let isOver = false;
-  /** Does something again and again, `pause` milliseconds apart. */
+  /** Repeats an operation, with a pause in milliseconds, until the traffic is over. */
   async function repeat(course: Course, pause: number, deed: () => Promise<boolean>): Promise<void> {
     for (; !isOver; await sleep(pause)) {
       const sent = performance.now();
@@ -158,7 +157,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
     });
   }
 
-  /** Lets all of it run while `action` does. */
+  /** Runs all traffic during `action`. */
   async function during(action: () => Promise<void>) {
     isOver = false;
     const course = (): Course => ({ deeds: [], wrong: [] });
@@ -176,7 +175,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
     return courses;
   }
 
-  /** What was acknowledged and is not there. */
+  /** Returns the acknowledged numbers and keys that are missing. */
   async function lost(): Promise<string[]> {
     const rows = await sql`SELECT phone_number FROM items WHERE phone_number LIKE '+1999%'`;
     const there = new Set(rows.map((row) => row.phone_number));
@@ -192,7 +191,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
   return { during, lost, end: () => sql.end({ timeout: 1 }) };
 }
 
-/** The longest time without a success, in seconds. */
+/** Returns the longest time without a success, in seconds. */
 export function gapOf({ deeds }: Course): number {
   const came = deeds.flatMap((deed) => (deed.isDone ? [deed.came] : [])).sort((a, b) => a - b);
   const times = [deeds[0]?.sent ?? 0, ...came, Math.max(...deeds.map((deed) => deed.came))];

@@ -1,11 +1,9 @@
-/** `make start` in a fresh checkout, on every Node that we support and every npm that is in use. */
+/** `make start` in a fresh checkout, on every supported Node and npm. */
 import { execFile } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { expectDemoPage, startIn } from '../support/installedService.js';
+import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
 
@@ -19,20 +17,16 @@ const PAIRS = [
   { node: 26, npm: 12 },
 ].filter(({ node }) => (process.env.TEST_NODE_VERSIONS ?? String(node)).split(' ').includes(String(node)));
 
-let checkout: string;
-beforeEach(async () => {
-  // Whatever a folder's name may hold.
-  checkout = await mkdtemp(join(tmpdir(), 'a checkout für Jörg-'));
-});
-afterEach(() => rm(checkout, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 }));
-
 describe.each(PAIRS)('on Node $node with npm $npm', ({ node, npm }) => {
+  // The path may have spaces and other letters than ASCII.
+  const checkout = useTemporaryFolder('a checkout für Jörg-');
+
   it('make start serves the demo from a fresh checkout, and leaves nothing running', async () => {
     const environment = await withNodeAndNpm(node, npm);
     expect((await run('node', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^v${node}\\.`));
     expect((await run('npm', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^${npm}\\.`));
-    await copyCheckout(checkout);
-    const service = await startIn(checkout, ['make', 'start'], environment);
+    await copyCheckout(checkout.path);
+    const service = await startIn(checkout.path, ['make', 'start'], environment);
     try {
       await expectDemoPage(service.url);
     } finally {

@@ -7,7 +7,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 
 const run = promisify(execFile);
 
-/** Copies the files that git knows, and none that are ignored. */
+/** Copies all files except those that Git ignores. */
 export async function copyCheckout(target: string): Promise<void> {
   const { stdout } = await run('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     cwd: packageFolder,

@@ -1,4 +1,4 @@
-/** Any Node with any npm, from npm's own packages of both. */
+/** Versions of Node and npm, from the npm packages of both. */
 import { execFile } from 'node:child_process';
 import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 
 const run = promisify(execFile);
 
-/** Installs both into .cache, where they stay; returns the environment in which a shell finds them. */
+/** Installs both into .cache, and returns an environment with them in PATH. */
 export async function withNodeAndNpm(node: number, npm: number): Promise<NodeJS.ProcessEnv> {
   return { ...withoutNpm(), PATH: `${await installNode(node, npm)}:${process.env.PATH}` };
 }
@@ -28,7 +28,7 @@ async function installNode(node: number, npm: number): Promise<string> {
   return bin;
 }
 
-/** The npm that runs this test would pass its settings on in the environment. */
+/** Returns the environment without the settings of the npm that runs this test. */
 function withoutNpm(): NodeJS.ProcessEnv {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
 }

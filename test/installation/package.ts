@@ -1,16 +1,16 @@
-/** The package as npm makes it of a checkout, installed into a folder. */
+/** The npm package of a checkout, installed into a folder. */
 import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Packs the checkout in `source` into `folder` and installs it there: its command, and the files of the package. */
+/** Packs the checkout in `source` and installs it in `folder`; returns the path of its command, and the package's files. */
 export async function installPackage(source: string, folder: string, options: string[] = []) {
   const pack = await run('npm', ['pack', ...options, '--json', '--pack-destination', folder], { cwd: source });
-  // What `prepare` prints comes first.
+  // The output of `prepare` comes first.
   const packed = JSON.parse(pack.stdout.slice(pack.stdout.search(/^[[{]/m)));
-  // npm 12 names each package; earlier ones list them.
+  // npm 12 prints an object by package name, older versions an array.
   const [{ filename, files }] = Array.isArray(packed) ? packed : Object.values(packed);
   await run('npm', ['install', '--prefix', folder, '--ignore-scripts', '--prefer-offline', join(folder, filename)]);
   return {

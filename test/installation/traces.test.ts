@@ -1,14 +1,14 @@
-/** The commands of "Traces" in docs/operations.md, word for word except for the addresses of the collectors. */
+/** The commands of "Traces" in docs/operations.md, word for word except for the collectors' addresses. */
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { startIn } from '../support/installedService.js';
+import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { copyCheckout } from './checkout.js';
 
@@ -16,7 +16,7 @@ const run = promisify(execFile);
 const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
 const TRACEPARENT = `00-${TRACE_ID}-b7ad6b7169203331-01`;
 
-/** The traces that an agent has sent: spans name their request in plain text, whatever surrounds it. */
+/** The bytes that an agent has sent; in every format, a span contains its request in plain text. */
 let traces = '';
 const collector = createServer(async (request, response) => {
   const sent = Buffer.concat(await request.toArray()).toString('latin1');
@@ -24,7 +24,7 @@ const collector = createServer(async (request, response) => {
   response.setHeader('Content-Type', 'application/json').end('{}');
 });
 
-let folder: string;
+const folder = useTemporaryFolder('branded phone numbers traced-');
 let blocks: string[];
 beforeAll(async () => {
   await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
@@ -34,14 +34,10 @@ beforeAll(async () => {
   blocks = [...section.matchAll(/```sh\n(.*?)```/gs)].map(([, block = '']) =>
     block.replace(/http:\/\/(collector|agent):\d+/, `http://127.0.0.1:${port}`),
   );
-  folder = await mkdtemp(join(tmpdir(), 'branded phone numbers traced-'));
-  await copyCheckout(folder);
-  await run('cp', ['-a', 'node_modules', 'dist', folder], { cwd: packageFolder });
+  await copyCheckout(folder.path);
+  await run('cp', ['-a', 'node_modules', 'dist', folder.path], { cwd: packageFolder });
 });
-afterAll(async () => {
-  collector.close();
-  await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
-});
+afterAll(() => void collector.close());
 
 const OPENTELEMETRY = { trace_id: TRACE_ID, span_id: expect.stringMatching(/^[\da-f]{16}$/) };
 const DATADOG = { dd: expect.objectContaining({ trace_id: TRACE_ID, span_id: expect.stringMatching(/^\d+$/) }) };
@@ -53,9 +49,9 @@ it.each([
   ['Datadog', () => blocks[2], DATADOG],
 ])('%s: requests are traced, and their log lines name the trace', async (_name, script, ids) => {
   traces = '';
-  const service = await startIn(folder, ['bash', '-ec', script() ?? '']);
+  const service = await startIn(folder.path, ['bash', '-ec', script() ?? '']);
   try {
-    // A query that was not seen before is validated.
+    // Only a query that was not sent before is validated.
     const url = `${service.url}/v1/brandedPhoneNumbers?status=approved`;
     const response = await fetch(url, { headers: { traceparent: TRACEPARENT, connection: 'close' } });
     expect([response.status, await response.json()]).toEqual([200, { items: [], nextCursor: null }]);

@@ -1,13 +1,12 @@
 /**
- * Upgrades as an operator does them: a release's database, and instances of the release and of this checkout behind HAProxy,
- * while clients walk through the list. The release is built by the commands of docs/operations.md, from its commit.
+ * Rolling upgrades from each release, while clients walk through the list: instances of the release and of this checkout
+ * share a database behind HAProxy. The commands of docs/operations.md build the release from its commit.
  */
 import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { Agent, get } from 'node:https';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
@@ -19,7 +18,9 @@ import { type StartedService, startIn } from '../support/installedService.js';
 import { placeHaproxy } from '../support/placed.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
+import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
+import { walkWithRetries } from '../support/walkWithRetries.js';
 import { installPackage } from './package.js';
 
 const run = promisify(execFile);
@@ -32,12 +33,11 @@ const withoutUpdatedAt = (item: object) => JSON.stringify({ ...item, updatedAt: 
 
 function hasRelease(version: string, commit: string): boolean {
   const isHere = spawnSync('git', ['cat-file', '-e', `${commit}^{commit}`], { cwd: packageFolder }).status === 0;
-  if (!isHere)
-    console.warn(`skipped: the upgrade from ${version}, because this checkout does not have commit ${commit}`);
+  if (!isHere) console.warn(`skipping the upgrade from ${version}: commit ${commit} is not in this clone`);
   return isHere;
 }
 
-describe.each(Object.entries(releases))('from %s to this checkout', (version, { commit }) => {
+describe.each(Object.entries(releases))('an upgrade from %s to this checkout', (version, { commit }) => {
   const canUpgrade = isInstalled('haproxy') && hasRelease(version, commit);
   let folder: string;
   let postgres: PostgresServer;
@@ -48,11 +48,11 @@ describe.each(Object.entries(releases))('from %s to this checkout', (version, { 
   /** The same numbers, with different contents. */
   let files: string[];
   const instances = new Map<number, StartedService>();
-  /** Addresses of this machine that stand for those in the configuration that we ship. */
+  /** The loopback network that replaces 10.0.0.0/16 in the configuration of deploy/. */
   const network = `127.${(process.pid % 200) + 1}`;
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-upgrade-'));
+    folder = await makeFolder('branded-phone-numbers-upgrade-');
     await chmod(folder, 0o755);
     current = await installed('current', packageFolder, ['--ignore-scripts']);
     released = await builtRelease();
@@ -63,24 +63,24 @@ describe.each(Object.entries(releases))('from %s to this checkout', (version, { 
     const placed = await placeHaproxy(network, folder, 'localhost');
     ca = placed.ca;
     haproxy = spawn('haproxy', placed.args, { stdio: ['ignore', 'ignore', 'inherit'] });
-    await until(async () => (await ask(new Agent({ ca }), '')).status === 200, 'HAProxy has an instance');
+    await until(async () => (await request(new Agent({ ca }), '')).status === 200, 'HAProxy serves');
   });
   afterAll(async () => {
     if (!canUpgrade) return;
     haproxy?.kill();
     await Promise.all([...instances.values()].map((instance) => instance.stop()));
     await postgres?.remove();
-    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+    await removeFolder(folder);
   });
 
-  /** Packs the package in `source`, installs it in a folder of its own and returns its command. */
+  /** Packs the package in `source`, installs it in a new folder and returns the path of its command. */
   async function installed(name: string, source: string, options: string[] = []): Promise<string> {
     const target = join(folder, name);
     await mkdir(target);
     return (await installPackage(source, target, options)).command;
   }
 
-  /** Runs the commands that docs/operations.md begins with, word for word but for the repository, /opt and the release. */
+  /** Runs the first commands of docs/operations.md, with another repository, folder and release; returns the command's path. */
   async function builtRelease(): Promise<string> {
     const manual = await readFile(join(packageFolder, 'docs', 'operations.md'), 'utf8');
     const [commands = ''] = /^git clone REPOSITORY .*\ngit .*\nmake .*\n/m.exec(manual) ?? [];
@@ -93,7 +93,7 @@ describe.each(Object.entries(releases))('from %s to this checkout', (version, { 
       .replace('REPOSITORY', pathToFileURL(packageFolder).href)
       .replaceAll(namedVersion, version)
       .replace(namedCommit, commit);
-    // Not with the flags and variables of the make that runs this test.
+    // Without the flags of the make that runs this test.
     const { MAKEFLAGS, ...env } = process.env;
     await run('bash', ['-ec', script], { env, maxBuffer: 2 ** 26 });
     return join(folder, `branded-phone-numbers-${version}`, 'dist', 'src', 'main.js');
@@ -114,7 +114,7 @@ describe.each(Object.entries(releases))('from %s to this checkout', (version, { 
     return { cwd: folder, env: { ...process.env, DATABASE_URL: postgres.url, ...settings } };
   }
 
-  /** Starts an instance of `command` in a place of HAProxy's, once the one that was there has stopped. */
+  /** Replaces the instance at one of HAProxy's two addresses by an instance of `command`. */
   async function start(command: string, place: number): Promise<void> {
     await instances.get(place)?.stop();
     const host = `${network}.1.${place}`;
@@ -129,41 +129,28 @@ describe.each(Object.entries(releases))('from %s to this checkout', (version, { 
     body: string;
   }
 
-  async function ask(agent: Agent, search: string): Promise<Outcome> {
+  async function request(agent: Agent, search: string): Promise<Outcome> {
     const path = `/v1/brandedPhoneNumbers${search}`;
-    const request = get({ agent, host: `${network}.0.1`, servername: 'localhost', port: 8443, path });
+    const sent = get({ agent, host: `${network}.0.1`, servername: 'localhost', port: 8443, path });
     try {
-      const [response] = await once(request, 'response');
+      const [response] = await once(sent, 'response');
       return { status: response.statusCode, body: (await response.setEncoding('utf8').toArray()).join('') };
     } catch (error) {
       return { status: 0, body: String(error) };
     }
   }
 
-  /** All items, fifteen a page, with the pages of other statuses than 200 and 429 in `failures`. */
-  async function walk(agent: Agent, failures: Outcome[]): Promise<object[]> {
-    const items: object[] = [];
-    for (let cursor: string | null = ''; cursor !== null; await sleep(50)) {
-      const outcome = await ask(agent, `?size=15${cursor && `&nextCursor=${cursor}`}`);
-      if (outcome.status === 200) {
-        const page = JSON.parse(outcome.body);
-        items.push(...page.items);
-        cursor = page.nextCursor;
-      } else if (outcome.status !== 429) failures.push(outcome);
-    }
-    return items;
-  }
-
-  it.skipIf(!canUpgrade)('every page is right while both versions serve and import changes', async () => {
+  it.skipIf(!canUpgrade)('both versions serve correct pages while both import changes', async () => {
     const agents = Array.from({ length: CLIENTS }, (_, i) => {
       return new Agent({ keepAlive: true, ca, localAddress: `127.0.0.${i + 2}` });
     });
     const failures: Outcome[] = [];
-    // Each item as either file has it. `updatedAt` is left out: it depends on which import came last.
+    const walkWith = (agent: Agent) => walkWithRetries((search) => request(agent, search), failures, 50);
+    // The items of each file, without `updatedAt`, which depends on the order of the imports.
     const variants: string[][] = [];
     for (const file of files) {
       await run(released, ['import', file], environment());
-      variants.push((await walk(agents[0] as Agent, failures)).map(withoutUpdatedAt));
+      variants.push((await walkWith(agents[0] as Agent)).map(withoutUpdatedAt));
     }
     expect(variants.map(({ length }) => length)).toEqual([NUMBERS.length, NUMBERS.length]);
     expect(variants[0]).not.toEqual(variants[1]);
@@ -171,8 +158,8 @@ describe.each(Object.entries(releases))('from %s to this checkout', (version, { 
     let isOver = false;
     const walks: object[][] = [];
     const clients = agents.map(async (agent) => {
-      while (!isOver) walks.push(await walk(agent, failures));
-      walks.push(await walk(agent, failures));
+      while (!isOver) walks.push(await walkWith(agent));
+      walks.push(await walkWith(agent));
     });
     async function upgrade() {
       for (const place of [1, 2]) {
