@@ -1,4 +1,4 @@
-/** A real headless Chromium for tests, on a machine where nothing but `npm ci` has been run. */
+/** A headless Chromium for tests, which needs no other installation than `npm ci`. */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 const run = promisify(execFile);
 const require = createRequire(import.meta.url);
 
-/** Turns off everything that Chromium fetches from Google's hosts at its start: a test's requests are the page's own. */
+/** Chromium sends no requests to Google's hosts with these flags: all requests are the page's. */
 const flags = [
   '--disable-background-networking',
   '--disable-component-update',
@@ -22,21 +22,21 @@ const flags = [
 ];
 
 /**
- * Starts the browser at `CHROMIUM_PATH`, or else the one inside the npm package @sparticuz/chromium.
- * The flags that the package itself recommends are for Lambda; they switch off the same-origin policy, among other things.
+ * Starts the browser at `CHROMIUM_PATH`, or else the one in the npm package @sparticuz/chromium, but without the flags that
+ * the package recommends: they are for AWS Lambda, and switch off the same-origin policy.
  */
 export async function openChromium(): Promise<Browser> {
-  // Chromium's sandbox refuses to run as root and in many containers; only our own pages are opened here.
+  // The sandbox fails as root and in many containers; these tests open only our own pages.
   const options = { args: flags, chromiumSandbox: false };
   const installed = process.env.CHROMIUM_PATH;
   if (installed) return chromium.launch({ ...options, executablePath: installed });
-  // The package's is for Linux on x64; elsewhere an installed Chrome is used.
+  // The package has a browser for Linux on x64 only.
   if (process.platform !== 'linux' || process.arch !== 'x64') return chromium.launch({ ...options, channel: 'chrome' });
   const folder = await unpackedChromium();
   return chromium.launch({
     ...options,
     executablePath: join(folder, 'chromium'),
-    env: { ...definedEnvironment(), ...(await librariesAndFonts(folder)) },
+    env: { ...(process.env as Record<string, string>), ...(await librariesAndFonts(folder)) },
   });
 }
 
@@ -51,20 +51,19 @@ async function unpackedChromium(): Promise<string> {
   try {
     await unpackInto(unfinished);
     await writeFile(join(unfinished, 'fonts.conf'), fontsConfiguration(folder));
-    // It gets its final name only when it is complete: an interrupted run leaves nothing that looks finished.
+    // Renamed when complete, so that an interrupted run leaves no partial folder of this name.
     await rename(unfinished, folder);
   } catch (error) {
     await rm(unfinished, { recursive: true, force: true });
-    // Another process may have been faster.
+    // Another process may have unpacked it meanwhile.
     if (!existsSync(folder)) throw error;
   }
   return folder;
 }
 
 /**
- * Lets the package unpack into `folder`, in its own process, because it takes the place and what to unpack from the
- * environment. It unpacks the libraries that a bare machine lacks (NSS, NSPR, Expat) only if it believes that it is on
- * Amazon Linux; they run on any Linux with glibc 2.34 or later.
+ * Lets the package unpack into `folder`, in another process, because its environment controls that. CODEBUILD_BUILD_IMAGE
+ * makes it unpack the libraries that a bare machine lacks (NSS, NSPR, Expat); they need glibc 2.34 or later.
  */
 async function unpackInto(folder: string): Promise<void> {
   const script = "import chromium from '@sparticuz/chromium'; await chromium.executablePath();";
@@ -74,7 +73,7 @@ async function unpackInto(folder: string): Promise<void> {
   });
 }
 
-/** The package's libraries if the machine lacks any; its font always, since the machine may have none. */
+/** Returns variables for the package's font, and for its libraries if the machine lacks any. */
 async function librariesAndFonts(folder: string): Promise<Record<string, string>> {
   const fonts = { FONTCONFIG_FILE: join(folder, 'fonts.conf') };
   const linked = await run('ldd', [join(folder, 'chromium')]).catch(() => ({ stdout: 'not found' }));
@@ -92,10 +91,4 @@ function fontsConfiguration(folder: string): string {
   <cachedir>${join(folder, 'fonts-cache')}</cachedir>
 </fontconfig>
 `;
-}
-
-function definedEnvironment(): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(process.env).filter((entry): entry is [string, string] => entry[1] !== undefined),
-  );
 }

@@ -1,4 +1,4 @@
-/** The documentation in a real browser: every example of the document works when it is tried out. */
+/** The documentation in a real browser. */
 import type { Locator } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
@@ -8,12 +8,12 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { useService } from '../support/service.js';
 import { until } from '../support/until.js';
 import {
-  barriers,
+  accessibilityProblems,
   choice,
   execute,
   field,
   followProblem,
-  ignoreComplaints,
+  ignorePageErrors,
   listen,
   openDocs,
   operationIsShown,
@@ -35,7 +35,7 @@ usePage();
 const withKeys = useService({ AUTH: 'api-key', PUBLIC_URL: 'https://numbers.example/telephony' });
 
 describe('the documentation', () => {
-  test('shows our name, and no field for other documents, servers, or a key that is not needed', async () => {
+  test('shows the name of the API, and no fields for documents, servers or keys', async () => {
     await openDocs();
     expect(await page.title()).toBe('Branded Phone Numbers');
     expect(await page.locator('h1, h2').first().textContent()).toContain('Branded Phone Numbers');
@@ -43,7 +43,7 @@ describe('the documentation', () => {
     expect(new Set(requests.map((request) => new URL(request.url()).origin))).toEqual(new Set([url]));
   });
 
-  test('describes the values of each parameter in words', async () => {
+  test('describes the bounds and lists the values of each parameter', async () => {
     await showDocs();
     for (const { name, schema } of parameters.values()) {
       const words = await row(name).locator('.parameter-words').textContent();
@@ -56,11 +56,11 @@ describe('the documentation', () => {
     }
   });
 
-  test('begins with the first program of the README of each client, for this service', async () => {
+  test('begins with the first sample of each client’s README, with this service’s URL', async () => {
     await openDocs();
     const shown = page.locator('.start pre');
-    const [, asked = ''] = /'(.*)'/.exec((await shown.textContent()) ?? '') ?? [];
-    expect((await fetch(asked)).status).toBe(200);
+    const [, curlUrl = ''] = /'(.*)'/.exec((await shown.textContent()) ?? '') ?? [];
+    expect((await fetch(curlUrl)).status).toBe(200);
     for (const [language, block] of Object.entries({ TypeScript: 'js', Python: 'python', Java: 'java', Go: 'go' })) {
       await page.getByRole('button', { name: language, exact: true }).click();
       const program = sample(language.toLowerCase(), block, url).replaceAll('\t', '    ').trim();
@@ -68,7 +68,7 @@ describe('the documentation', () => {
     }
   });
 
-  test('collapses the responses that few clients get', async () => {
+  test('collapses rare responses', async () => {
     await openDocs();
     const body = (status: number) => page.locator(`tr[data-code="${status}"] pre`).first();
     for (const status of [200, 400, 429]) expect([status, await body(status).isVisible()]).toEqual([status, true]);
@@ -84,7 +84,7 @@ describe('the documentation', () => {
     const start = `${behindPrefix.url}/docs`;
     const seen = new Set([start]);
     try {
-      // Grows while it is walked.
+      // The loop adds links to the set that it iterates.
       for (const url of seen) {
         const outcome = await fetch(url);
         expect([url, outcome.status]).toEqual([url, 200]);
@@ -97,7 +97,7 @@ describe('the documentation', () => {
           expect(await statusShown()).toBe('401');
           const problem = page.locator('.live-response pre a', { hasText: '/telephony/problems/unauthorized' });
           expect(await problem.first().getAttribute('href')).toBe(`${behindPrefix.url}/problems/unauthorized`);
-          ignoreComplaints('401');
+          ignorePageErrors('401');
         }
         const links = await page.evaluate<string[]>('Array.from(document.links, ({ href }) => href.split("#")[0])');
         for (const link of links) if (new URL(link).hostname === '127.0.0.1') seen.add(link);
@@ -105,19 +105,19 @@ describe('the documentation', () => {
       expect([...seen].filter((url) => url.includes('/problems/'))).toHaveLength(
         Object.keys(contract['x-problems']).length,
       );
-      // A page that nothing links to.
+      // No page links to this one.
       await page.goto(`${behindPrefix.url}/problems/no-such-problem`);
       await page.click('text=All problems');
       await page.waitForLoadState();
       expect(page.url()).toBe(`${behindPrefix.url}/problems`);
-      ignoreComplaints('404');
+      ignorePageErrors('404');
     } finally {
       await behindPrefix.close();
     }
   });
 });
 
-describe('the buttons that send a request', () => {
+describe('the sample requests', () => {
   /** The requests of the specification. */
   const shapes: [name: string, query: string | undefined][] = [
     ['All numbers', undefined],
@@ -128,14 +128,14 @@ describe('the buttons that send a request', () => {
     ['Spam remediation approved', 'feature=spamRemediation&status=approved.optIn'],
   ];
 
-  test('send what they say, and nothing else that was filled in', async () => {
+  test('send the filters that they name, and clear all other fields', async () => {
     await showDocs();
     expect(await page.locator('.requests button').allTextContents()).toEqual(shapes.map(([name]) => name));
     for (const [name, query] of shapes) {
       await field('internalName').fill('left from before');
       expect([name, await queryOf(send(name))]).toEqual([name, query]);
       expect(await statusShown()).toBe('200');
-      // The fields show what was sent.
+      // The fields show the query that was sent.
       for (const [parameter, value] of new URLSearchParams(query)) {
         if (await choice(parameter, value).count()) expect(await choice(parameter, value).isChecked()).toBe(true);
         else expect(await field(parameter).inputValue()).toBe(value);
@@ -144,7 +144,7 @@ describe('the buttons that send a request', () => {
     }
   });
 
-  test('go on with the next page, until there is none', async () => {
+  test('lead to the next page until the last one', async () => {
     await showDocs();
     const filters = (await queryOf(send('Branding approved at AT&T'))) ?? '';
     const next = page.getByRole('button', { name: 'Next page' });
@@ -163,17 +163,17 @@ describe('the buttons that send a request', () => {
 });
 
 describe('the keyboard', () => {
-  /** Presses Tab until `target` has the focus, and looks after each press. */
-  async function tabTo(target: Locator, most: number, look?: () => Promise<void>) {
-    for (let presses = 1; presses <= most; presses++) {
+  /** Presses Tab until `target` has the focus, at most `limit` times, and calls `afterEachPress`. */
+  async function tabTo(target: Locator, limit: number, afterEachPress?: () => Promise<void>) {
+    for (let presses = 1; presses <= limit; presses++) {
       await page.keyboard.press('Tab');
-      await look?.();
+      await afterEachPress?.();
       if (await target.evaluate((element) => element === element.ownerDocument.activeElement)) return;
     }
-    throw new Error(`${target} is more than ${most} presses away`);
+    throw new Error(`${target} is more than ${limit} presses away`);
   }
 
-  /** The focused element if it can't be seen: without an outline, without a size, out of the window, or covered. */
+  /** Returns the focused element if it is invisible: without an outline or a size, outside the window, or covered. */
   const hiddenFocus = () =>
     page.evaluate<string | null>(`(() => {
       const focused = document.activeElement;
@@ -185,7 +185,7 @@ describe('the keyboard', () => {
       return isOutlined && right > left && focused.contains(document.elementFromPoint(x, y)) ? null : focused.outerHTML;
     })()`);
 
-  test.each(['dark', 'light'] as const)('shows where it is, all the way through the %s page', async (colorScheme) => {
+  test.each(['dark', 'light'] as const)('has a visible focus on every element of the %s page', async (colorScheme) => {
     await page.emulateMedia({ colorScheme });
     await openDocs();
     const last = page.locator('.models-control');
@@ -197,7 +197,7 @@ describe('the keyboard', () => {
     expect(hidden).toEqual([]);
   });
 
-  test('presses such a button, and then reads the response', async () => {
+  test('sends a request by a button, and scrolls the response', async () => {
     await openDocs();
     await tabTo(page.getByRole('button', { name: 'In review' }), 20);
     expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('status=submitted%20for%20review');
@@ -210,7 +210,7 @@ describe('the keyboard', () => {
     await until(end, 'the end of the response is in view');
   });
 
-  test('fills in the parameters, and sends them', async () => {
+  test('fills in parameters and sends them', async () => {
     await openDocs();
     await tabTo(field('size'), 30);
     await page.keyboard.type('5');
@@ -230,10 +230,9 @@ describe('the keyboard', () => {
 describe('trying it out', () => {
   const examples = [...parameters].map(([name, { examples = {} }]) => ({ name, examples: Object.entries(examples) }));
 
-  /** The first example of each parameter, then the second of those that have two, and so on. */
-  const most = Math.max(...examples.map(({ examples: all }) => all.length));
-  test.each([...Array(most).keys()])(
-    'sends every example correctly encoded: number %i of each parameter',
+  const maxExamples = Math.max(...examples.map(({ examples: all }) => all.length));
+  test.each([...Array(maxExamples).keys()])(
+    'encodes and sends example %i of each parameter that has it',
     async (index) => {
       await openDocs();
       const sent: string[] = [];
@@ -249,7 +248,7 @@ describe('trying it out', () => {
     },
   );
 
-  test('sends nothing for a parameter that was not filled in, or was cleared', async () => {
+  test('omits parameters that are empty or were cleared', async () => {
     await openDocs();
     expect(await queryOf(execute())).toBeUndefined();
     await field('phoneNumber').fill('+14155550123');
@@ -263,7 +262,7 @@ describe('trying it out', () => {
     expect(await statusShown()).toBe('200');
   });
 
-  test('shows what the service says about a wrong value, in place of the previous response', async () => {
+  test('replaces the previous response by the problem if a value is invalid', async () => {
     await showDocs();
     await send('One number');
     const outcome = page.locator('.live-response');
@@ -280,18 +279,18 @@ describe('trying it out', () => {
     await followProblem('Invalid Request');
   });
 
-  test('sends the key that was entered, and forgets it when the page is closed', async () => {
+  test('sends the key that was entered, until the page is closed', async () => {
     const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
-    const asking = await listen('', withKeys);
+    const listening = await listen('', withKeys);
     const open = async () => {
-      await page.goto(`${asking.url}/docs`);
+      await page.goto(`${listening.url}/docs`);
       await operationIsShown();
     };
     try {
       await open();
       expect(await page.locator('.start pre').textContent()).toContain('curl --header "Authorization: Bearer $KEY" ');
       await page.getByRole('button', { name: 'All numbers' }).click();
-      expect(await barriers()).toEqual([]);
+      expect(await accessibilityProblems()).toEqual([]);
       const bearer = page.locator('.auth-container', { hasText: '(http, Bearer)' });
       await bearer.locator('input').fill(key);
       await bearer.locator('.auth-btn-wrapper .authorize').click();
@@ -301,14 +300,14 @@ describe('trying it out', () => {
       await open();
       expect((await execute()).headers().authorization).toBeUndefined();
       expect(await statusShown()).toBe('401');
-      ignoreComplaints('401');
+      ignorePageErrors('401');
     } finally {
-      await asking.close();
+      await listening.close();
     }
   });
 });
 
-/** Encodes as RFC 3986 and our description require: all but unreserved characters, and a parameter for each value. */
+/** Returns a parameter for each value, with all characters encoded except RFC 3986's unreserved ones. */
 function encoded(name: string, value: unknown): string {
   return [value]
     .flat()
@@ -319,5 +318,5 @@ function encoded(name: string, value: unknown): string {
 async function choose(parameter: string, example: string, value: unknown) {
   const button = row(parameter).locator(`button[data-example="${example}"]`);
   if (await button.count()) return button.click();
-  for (const each of [value].flat()) await choice(parameter, String(each)).check();
+  for (const one of [value].flat()) await choice(parameter, String(one)).check();
 }

@@ -1,4 +1,4 @@
-/** A page of another origin in a real browser, with CORS_ORIGINS: what it may send and read. */
+/** Requests from a page of another origin in a real browser, with CORS_ORIGINS. */
 import { createServer } from 'node:http';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -30,7 +30,7 @@ async function statusAt(origin: string, headers: Record<string, string>): Promis
   return page.evaluate<number | string>(`${fetched}.then(({ status }) => status, String)`);
 }
 
-it('a page of a listed origin may send its key and the headers that its tools add', async () => {
+it('a page may send an API key and its tools’ headers only if its origin is listed', async () => {
   const tools = { baggage: 'a=b', traceparent: `00-${'1'.repeat(32)}-${'1'.repeat(16)}-01`, 'x-requested-with': 'x' };
   const ours = { Authorization: 'Bearer x', 'If-None-Match': '"x"', 'X-Request-Id': 'x' };
   expect(await statusAt(`http://127.0.0.1:${port}`, { ...tools, ...ours })).toBe(200);

@@ -1,4 +1,4 @@
-/** A page of a real browser that shows the documentation. */
+/** The documentation page in a real browser. */
 import { createReadStream } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -16,8 +16,8 @@ export const desktop = { width: 1280, height: 900 };
 export const phone = { width: 375, height: 812 };
 export const path = '/v1/brandedPhoneNumbers';
 
-/** Returns the status of the response that Swagger UI shows below Execute. */
-export const answerStatus = '.live-responses-table tbody .response-col_status';
+/** Selects the status of the response that Swagger UI shows below Execute. */
+export const responseStatus = '.live-responses-table tbody .response-col_status';
 
 interface Listening {
   url: string;
@@ -25,14 +25,14 @@ interface Listening {
 }
 
 let service: TestService;
-/** Where the service listens. */
+/** The service's URL. */
 export let url: string;
 export let page: Page;
 /** The requests that the page has sent. */
 export let requests: Request[];
-let complaints: string[];
+let pageErrors: string[];
 
-/** Starts a service with the demo data and opens a page for all tests of a file; an error on the page fails the test. */
+/** Starts a service with the demo data and opens a page for all tests of a file; a test fails if its page has errors. */
 export function usePage(): void {
   let browser: Browser;
   let listening: Listening;
@@ -42,14 +42,14 @@ export function usePage(): void {
     await importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
     [browser, listening] = await Promise.all([openChromium(), listen()]);
     url = listening.url;
-    // One for all tests, in which what was fetched and compiled once is at hand, as for a person who comes back.
+    // One page for all tests, which is faster: scripts are fetched and compiled once.
     page = await (await browser.newContext({ viewport: desktop })).newPage();
     page.on('request', (request) => requests.push(request));
-    page.on('requestfailed', (request) => complaints.push(`${request.url()}: ${request.failure()?.errorText}`));
-    page.on('pageerror', (error) => complaints.push(String(error)));
-    // The browser reports violations of the Content-Security-Policy here, too.
+    page.on('requestfailed', (request) => pageErrors.push(`${request.url()}: ${request.failure()?.errorText}`));
+    page.on('pageerror', (error) => pageErrors.push(String(error)));
+    // These include violations of the Content-Security-Policy.
     page.on('console', (message) => {
-      if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
+      if (['error', 'warning'].includes(message.type())) pageErrors.push(message.text());
     });
   });
 
@@ -60,23 +60,23 @@ export function usePage(): void {
 
   beforeEach(() => {
     requests = [];
-    complaints = [];
+    pageErrors = [];
   });
 
   afterEach(async () => {
-    // What is still loading would be cut off by the next test, and complain there.
+    // The next test would interrupt unfinished requests, and get their errors.
     await page.waitForLoadState();
-    expect(complaints).toEqual([]);
+    expect(pageErrors).toEqual([]);
     expect(requests.map((request) => new URL(request.url()).hostname)).toEqual(requests.map(() => '127.0.0.1'));
   });
 }
 
-/** Removes the page's errors that a test expects, such as the status 404. */
-export function ignoreComplaints(about: string): void {
-  complaints = complaints.filter((complaint) => !complaint.includes(about));
+/** Removes the page errors that a test expects, by a part of their text. */
+export function ignorePageErrors(text: string): void {
+  pageErrors = pageErrors.filter((error) => !error.includes(text));
 }
 
-/** Makes the service listen on its own port, behind a `prefix` that is removed as a proxy would remove it. */
+/** Listens on a new port, and removes `prefix` from paths as a proxy does. */
 export async function listen(prefix = '', { app } = service): Promise<Listening> {
   const server = createServer((request, response) => {
     const { url = '' } = request;
@@ -95,7 +95,7 @@ export async function listen(prefix = '', { app } = service): Promise<Listening>
   };
 }
 
-/** Opens the documentation unless it is already open, for tests that set all fields that they use. */
+/** Opens the documentation unless it is open; only for tests that set all fields they use. */
 export async function showDocs() {
   if (page.url() !== `${url}/docs`) await openDocs();
 }
@@ -105,7 +105,7 @@ export async function openDocs() {
   await operationIsShown();
 }
 
-/** Waits for the rows of parameters and responses, which Swagger UI renders after the button. */
+/** Waits for the rows of parameters and responses, which Swagger UI renders last. */
 export async function operationIsShown() {
   await page.waitForSelector('button.execute');
   for (const name of parameters.keys()) await row(name).locator('button, input, select, textarea').first().waitFor();
@@ -116,7 +116,7 @@ export function row(parameter: string) {
   return page.locator(`tr[data-param-name="${parameter}"]`);
 }
 
-/** Returns the field of a parameter without a closed list of values. */
+/** Returns the text field of a parameter. */
 export function field(parameter: string) {
   return row(parameter).locator('input[type="text"], textarea');
 }
@@ -131,11 +131,11 @@ export const press = (button: Locator) => sending(() => button.click());
 
 /** Runs an action that sends a request, and returns the request once its response is shown. */
 export async function sending(action: () => Promise<void>): Promise<Request> {
-  const answered = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
+  const responded = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
   await action();
-  const outcome = await answered;
+  const outcome = await responded;
   await page.locator('.live-response', { hasText: outcome.headers()['x-request-id'] ?? '' }).waitFor();
-  if (outcome.status() === 400) ignoreComplaints('400');
+  if (outcome.status() === 400) ignorePageErrors('400');
   return outcome.request();
 }
 
@@ -150,13 +150,13 @@ export async function queryOf(sent: Promise<Request>): Promise<string | undefine
 }
 
 export async function statusShown(): Promise<string> {
-  return (await page.locator(answerStatus).textContent())?.trim() ?? '';
+  return (await page.locator(responseStatus).textContent())?.trim() ?? '';
 }
 
 /** Returns the accessibility problems that axe-core rates critical or serious. */
-export async function barriers(): Promise<string[]> {
+export async function accessibilityProblems(): Promise<string[]> {
   await page.evaluate(axe.source);
-  // What passed would be described at length as well.
+  // By default, axe would describe everything that passed, too.
   const { violations } = await page.evaluate<AxeResults>("axe.run({ resultTypes: ['violations'] })");
   return violations
     .filter(({ impact }) => impact === 'critical' || impact === 'serious')

@@ -10,8 +10,7 @@ import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'nod
 import { randomBytes, randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -19,6 +18,7 @@ import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
 import { place, placeHaproxy } from '../support/placed.js';
 import { endProcess } from '../support/process.js';
+import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 
 /** The programs that the cluster needs: the Debian package of each, and a command that succeeds if it is installed. */
@@ -44,7 +44,7 @@ export const HOST = 'numbers.example.com';
 
 /** Starts the cluster, with a migrated database without numbers. */
 export async function startCluster() {
-  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-cluster-'));
+  const folder = await makeFolder('branded-phone-numbers-cluster-');
   await chmod(folder, 0o755);
   const running = new Map<string, ChildProcess>();
   // Linux accepts all of 127.0.0.0/8: each server gets its own address and keeps the ports of the files.
@@ -131,7 +131,7 @@ export async function startCluster() {
   async function stop(): Promise<void> {
     const others = [...running.keys()].filter((name) => !name.startsWith('db'));
     await Promise.all([...servers.map((server) => server.remove()), ...others.map((name) => end(name, 'SIGKILL'))]);
-    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+    await removeFolder(folder);
   }
 
   const address = (app: number) => `${network}.1.${app}`;

@@ -1,10 +1,9 @@
 /**
- * The image, built and run by buildah, which is also what Podman builds with. Its base image is made here, of Debian's minimal
- * system and npm's packages of Node and npm, since no registry of images may be in reach.
+ * The image, built and run by buildah, which Podman uses, too. Its base image is made here, from a minimal Debian and the npm
+ * packages of Node and npm, because the test must not depend on an image registry.
  */
 import { execFile } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -13,8 +12,9 @@ import { expectDemoPage, type StartedService, startIn } from '../support/install
 import { freePort } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
+import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 
-/** It takes one minute on an idle machine. */
+/** The build takes one minute on an idle machine. */
 const BUILD_TIMEOUT_MS = 900_000;
 const AUTHORITIES = '/etc/ssl/certs/ca-certificates.crt';
 
@@ -29,11 +29,11 @@ describe.skipIf(!canBuild)('the image', () => {
   let service: StartedService;
 
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-image-'));
+    folder = await makeFolder('branded-phone-numbers-image-');
     const dockerfile = await readFile(join(packageFolder, 'Dockerfile'), 'utf8');
     const [, base = '', node = '', suite = ''] = /^FROM (node:(\d+)-([a-z]+)-slim)$/m.exec(dockerfile) ?? [];
     await makeBase(base, node, suite);
-    // npm opens more files than the 1024 that buildah would allow.
+    // npm opens more files than buildah's default of 1024.
     const limits = ['--ulimit', 'nofile=16384:16384'];
     const options = ['--pull-never', '--layers=false', '--format', 'docker', '--tag', 'localhost/numbers'];
     await buildah('build', ...limits, ...options, packageFolder);
@@ -48,7 +48,7 @@ describe.skipIf(!canBuild)('the image', () => {
     await service?.stop();
     await postgres?.remove();
     if (container) await buildah('rm', '--all');
-    await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+    await removeFolder(folder);
   }, BUILD_TIMEOUT_MS);
 
   const environment = { ...process.env, BUILDAH_ISOLATION: 'chroot' };
@@ -56,7 +56,7 @@ describe.skipIf(!canBuild)('the image', () => {
 
   const buildah = (...args: string[]) => run('buildah', [...storage(), ...args]);
 
-  /** Runs a program and returns what it prints. */
+  /** Runs a program and returns its standard output. */
   async function run(program: string, args: string[]): Promise<string> {
     const options = { cwd: folder, env: environment, maxBuffer: 2 ** 26 };
     return (await promisify(execFile)(program, args, options)).stdout.trim();
@@ -66,7 +66,7 @@ describe.skipIf(!canBuild)('the image', () => {
     return ['run', ...settings.flatMap((setting) => ['--env', setting]), container, '--', ...command];
   }
 
-  /** Makes what the image is built from, with the certificates that npm needs here. */
+  /** Makes the base image, with this machine's certificates, which npm may need. */
   async function makeBase(name: string, node: string, suite: string): Promise<void> {
     const program = `node-${process.platform}-${process.arch}`;
     const packages = [`${program}@${node}`, 'npm@11'];
@@ -89,7 +89,7 @@ describe.skipIf(!canBuild)('the image', () => {
     await buildah('commit', '--quiet', '--rm', from, `localhost/${name}`);
   }
 
-  it('serves the demo, not as root', async () => {
+  it('serves the demo, and does not run as root', async () => {
     await expectDemoPage(service.url);
     expect(image.User).toBe('1000:1000');
   });
@@ -101,7 +101,7 @@ describe.skipIf(!canBuild)('the image', () => {
     },
   );
 
-  it('finds itself healthy', async () => {
+  it('passes its own health check', async () => {
     const [, ...check] = image.Healthcheck.Test;
     await buildah(...inContainer(check));
   });

@@ -1,30 +1,29 @@
-/** The Kubernetes manifest: valid by the schemas, and in line with the service. */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+/** The Kubernetes manifest: valid by Kubernetes's schemas, and consistent with the service's settings. */
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readConfig, settingNames } from '../../src/config/config.js';
 import { environmentOf, MANIFEST, resource } from '../support/manifest.js';
 import { isInstalled, KUBERNETES_VALIDATE, run } from '../support/programs.js';
+import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
-/** The oldest version that is still in use and the newest that there are schemas of. */
+/** The oldest version in use, and the newest with published schemas. */
 const VERSIONS = ['-k', '1.30', '-k', '1.37'];
-/** Seconds that a stop takes at most beside DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */
+/** The maximum time to stop, beyond DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */
 const STOP_SECONDS = 3;
 
-describe.skipIf(!isInstalled(KUBERNETES_VALIDATE))('by the schemas of Kubernetes', () => {
+describe.skipIf(!isInstalled(KUBERNETES_VALIDATE))('kubernetes-validate', () => {
+  const folder = useTemporaryFolder('branded-phone-numbers-deploy-');
   const validate = (file: string) => run(KUBERNETES_VALIDATE, ['--strict', ...VERSIONS, file]);
 
-  it('the manifest is valid', async () => {
+  it('accepts the manifest', async () => {
     expect(await validate(MANIFEST)).toMatchObject({ status: 0 });
   });
 
-  it('a manifest with a misspelt member is not', async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-deploy-'));
-    const file = join(folder, 'misspelt.yaml');
+  it('rejects a manifest with a misspelt member', async () => {
+    const file = join(folder.path, 'misspelt.yaml');
     await writeFile(file, (await readFile(MANIFEST, 'utf8')).replace('readinessProbe:', 'readynessProbe:'));
     const { status, output } = await validate(file);
-    await rm(folder, { recursive: true });
     expect(status).not.toBe(0);
     expect(output).toContain('readynessProbe');
   });
@@ -35,18 +34,16 @@ describe('the manifest', () => {
   const pod = deployment.spec.template.spec;
   const [container] = pod.containers;
 
-  it.each(['Deployment', 'Job'] as const)('gives the %s only settings that exist, with valid values', (kind) => {
+  it.each(['Deployment', 'Job'] as const)('gives the %s only valid settings, and no addresses of Services', (kind) => {
+    // Otherwise the environment would contain the addresses of all Services.
+    expect(resource(kind).spec.template.spec.enableServiceLinks).toBe(false);
     const { NODE_OPTIONS, ...settings } = environmentOf(kind);
     expect(Object.keys(settings).filter((name) => !settingNames.includes(name))).toEqual([]);
-    // HOST is the image's.
+    // The image sets HOST.
     expect(() => readConfig({ HOST: '0.0.0.0', ...settings })).not.toThrow();
   });
 
-  it.each(['Deployment', 'Job'])('keeps the addresses of Services out of the environment of the %s', (kind) => {
-    expect(resource(kind).spec.template.spec.enableServiceLinks).toBe(false);
-  });
-
-  it('has labels that match every selector, the ports of its settings, and probes on the operator’s port', () => {
+  it('has labels that match its selectors, the ports of its settings, and probes on the metrics port', () => {
     const { labels } = deployment.spec.template.metadata;
     for (const selector of [
       deployment.spec.selector.matchLabels,
@@ -70,19 +67,19 @@ describe('the manifest', () => {
   it('gives an instance enough time to stop', () => {
     const { DRAIN_SECONDS, REQUEST_TIMEOUT_SECONDS } = readConfig(environmentOf('Deployment'));
     expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(DRAIN_SECONDS + REQUEST_TIMEOUT_SECONDS + STOP_SECONDS);
-    // So that no new request arrives when it stops listening.
+    // The pod must be unready, and get no new requests, before it stops listening.
     const { periodSeconds, failureThreshold } = container.readinessProbe;
     expect(failureThreshold).toBeGreaterThan(1);
     expect(DRAIN_SECONDS).toBeGreaterThan(periodSeconds * failureThreshold);
   });
 
-  it('can lose a node or an upgrade without losing all instances', () => {
+  it('keeps an instance running while a node is drained or an upgrade rolls out', () => {
     const { maxUnavailable } = resource('PodDisruptionBudget').spec;
     expect(deployment.spec.replicas).toBeGreaterThan(maxUnavailable);
     expect(deployment.spec.strategy.rollingUpdate.maxUnavailable).toBe(0);
   });
 
-  it('migrates with the image that it serves from', () => {
+  it('migrates with the image that serves', () => {
     const [migration] = resource('Job').spec.template.spec.containers;
     expect(migration.image).toBe(container.image);
   });

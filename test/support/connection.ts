@@ -1,9 +1,9 @@
-/** A test's own connections to PostgreSQL. */
+/** Connections of tests to PostgreSQL. */
 import postgres from 'postgres';
 
 /**
- * One connection unless `max` says otherwise. It doesn't read the types of arrays first, as postgres.js does unless told
- * not to: if the server ended meanwhile, the error would be thrown where nobody can catch it.
+ * Returns a pool of one connection, unless `options` has another `max`. `fetch_types` is off: if the server stops while
+ * postgres.js fetches the types of arrays, the error can't be caught.
  */
 export function connectTo(url: string, options: postgres.Options<Record<string, never>> = {}): postgres.Sql {
   return postgres(url, { max: 1, fetch_types: false, onnotice: () => {}, ...options });

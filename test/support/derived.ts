@@ -1,10 +1,10 @@
-/** Compares the read model with what its sources imply: the only definition of that invariant. */
+/** Compares the read model with its sources; the tests' only definition of that invariant. */
 import type { Sql } from 'postgres';
 import { expect } from 'vitest';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
 import { byBytes, overallStatus } from './reference.js';
 
-/** Fails unless the read model is what the sources say. */
+/** Fails unless the read model matches its sources. */
 export async function expectDerivedToAgree(sql: Sql): Promise<void> {
   expect(await items(sql)).toEqual(await itemsFromSources(sql));
   expect(await columnsThatDiffer(sql)).toEqual([]);
@@ -12,7 +12,7 @@ export async function expectDerivedToAgree(sql: Sql): Promise<void> {
   expect(await termIdsThatDiffer(sql)).toEqual([]);
 }
 
-/** All numbers as a response shows them. */
+/** Returns all numbers as a response shows them. */
 export async function items(sql: Sql): Promise<BrandedPhoneNumber[]> {
   const rows = await sql<{ item: string }[]>`
     SELECT '{"id":"' || items.id || '","phoneNumber":"' || phone_number || '","businessProfile":'
@@ -58,11 +58,11 @@ async function itemsFromSources(sql: Sql): Promise<BrandedPhoneNumber[]> {
   });
 }
 
-/** Seconds since 1970: in PostgreSQL's text, JavaScript would read the year 1 as 2001. */
+/** Seconds since 1970, because JavaScript reads the year 1 in PostgreSQL's text as 2001. */
 const seconds = (sql: Sql, column: string) => sql`extract(epoch FROM ${sql(column)})::float8`;
 const time = (secondsSince1970: number) => new Date(Math.round(secondsSince1970 * 1000)).toISOString();
 
-/** Items whose columns, which filters and the index go by, are not what they show. */
+/** Selects items with columns that differ from their JSON; filters use the columns. */
 const columnsThatDiffer = (sql: Sql) => sql`
   SELECT phone_number FROM items JOIN branded_phone_numbers AS number USING (phone_number),
     LATERAL (SELECT ('{"id":0' || item_tail)::json AS shown) AS parsed
@@ -71,7 +71,7 @@ const columnsThatDiffer = (sql: Sql) => sql`
     (shown ->> 'status', (shown ->> 'updatedAt')::timestamptz, shown ->> 'internalName', shown ->> 'reportingGroup')
     OR items.business_profile_id <> number.business_profile_id`;
 
-/** What is listed but should not be, and the other way round. */
+/** Selects surplus and missing postings. */
 const postingsThatDiffer = (sql: Sql) => sql`
   WITH truth AS (
     SELECT phone_number, carrier, feature, detailed_status, items.status, business_profile_id, reporting_group,
@@ -87,7 +87,7 @@ const postingsThatDiffer = (sql: Sql) => sql`
   )
   (TABLE truth EXCEPT ALL TABLE listed) UNION ALL (TABLE listed EXCEPT ALL TABLE truth)`;
 
-/** Postings have no index by number alone: they are read once, not once for each item. */
+/** Selects items with wrong term ids. Postings have no index by number alone, so all are read at once. */
 const termIdsThatDiffer = (sql: Sql) => sql`
   SELECT phone_number
   FROM items LEFT JOIN (

@@ -1,4 +1,4 @@
-/** A folder for an embedded PostgreSQL, and other processes that open it. */
+/** A folder for an embedded PostgreSQL, and processes that open it. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -10,11 +10,11 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { until } from './until.js';
 
 const children: ChildProcess[] = [];
-/** 0700, as mkdtemp makes it: as root, no other user can enter. */
+/** Only this user may enter it: mkdtemp sets 0700. */
 export let home: string;
 export let folder: string;
 
-/** A new folder for each test of a file; what a test leaves running in it is ended. */
+/** Makes a folder for each test of a file, and ends the processes that the test leaves in it. */
 export function useFolder(): void {
   beforeEach(async () => {
     home = await mkdtemp(join(tmpdir(), 'embedded-postgres-'));
@@ -32,18 +32,18 @@ export function useFolder(): void {
 interface Spawning {
   command?: string[];
   ownGroup?: boolean;
-  /** The folder that it opens. */
+  /** The folder that the process opens. */
   at?: string;
 }
 
-/** Another process that has opened the folder, with the built package. */
+/** Starts a process that opens the folder with the built package; returns it once it has opened the folder. */
 export async function user(spawning: Spawning = {}) {
   const child = spawnUser(spawning);
   const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-  let complaint = '';
-  child.stderr?.on('data', (chunk) => (complaint += chunk));
+  let errors = '';
+  child.stderr?.on('data', (chunk) => (errors += chunk));
   const ended = once(child, 'close').then(() => {
-    throw new Error(complaint);
+    throw new Error(errors);
   });
   ended.catch(() => {});
   const [url] = (await Promise.race([once(lines, 'line'), ended])) as [string];
@@ -53,7 +53,7 @@ export async function user(spawning: Spawning = {}) {
     async close() {
       child.stdin?.end();
       const [code] = await once(child, 'exit');
-      expect(code, complaint).toBe(0);
+      expect(code, errors).toBe(0);
     },
     async kill() {
       child.kill('SIGKILL');

@@ -1,17 +1,17 @@
-/** Requests that are made to cost as much as possible, of each kind: the longest, the oddest and the most faulty. */
+/** Requests that cost as much as possible: valid, invalid and unusual ones. */
 
 /** @public bench/costs.ts measures them */
 export interface ExpensiveRequest {
   name: string;
-  /** The target of the request, for the list unless it begins with another path. */
+  /** The target of the request. */
   path: string;
   headers?: Record<string, string>;
-  /** The key that it is sent with, unless that is one that sees all business profiles. */
+  /** The API key to send; by default, one that may read all business profiles. */
   key?: 'limited to 5,000 profiles';
 }
 
 const PATH = '/v1/brandedPhoneNumbers';
-/** Characters of the longest requests; 128 KiB is the limit. */
+/** Characters of the longest requests; the server's limit is 128 KiB. */
 const LONGEST = 120_000;
 
 const list = (...pairs: string[]) => `${PATH}?${pairs.join('&').slice(0, LONGEST)}`;
@@ -24,7 +24,7 @@ const DETAILED = ['pending', 'submitted', 'approved', 'rejected'].flatMap((state
 ]);
 const STATUSES = ['submitted+for+review', 'rejected', 'approved', 'unregistered', ...DETAILED];
 const closed = (name: string, values: string[]) => times(50, (i) => `${name}=${values[i % values.length]}`);
-/** Fifty values, each of `length` characters, one of which is written as `text`. */
+/** Returns fifty values of `length` characters: an index of two digits, then `text` as each further character. */
 const open = (name: string, text: string, length: number) =>
   times(50, (i) => `${name}=${String(i).padStart(2, '0')}${text.repeat(length - 2)}`);
 const everywhere = (text: string, length: number) => [
@@ -33,7 +33,7 @@ const everywhere = (text: string, length: number) => [
   ...closed('status', STATUSES),
   ...closed('detailedStatus', DETAILED),
 ];
-/** Values that numbers have. */
+/** Values that exist in the data. */
 const known = [
   ...times(50, (i) => `reportingGroup=Group+${i}`),
   ...times(50, (i) => `internalName=Line+${i}`),
@@ -47,12 +47,12 @@ const VALID: ExpensiveRequest[] = [
   { name: 'the first page', path: PATH },
   { name: 'a page of 100', path: list('size=100') },
   { name: 'a page of 100, compressed', path: list('size=100'), headers: { 'Accept-Encoding': 'br, gzip' } },
-  { name: '50 values for every filter, which numbers have', path: list(...known, 'size=100') },
+  { name: '50 existing values for every filter', path: list(...known, 'size=100') },
   { name: '50 values of 255 characters for every filter', path: list(...everywhere('x', 255)) },
   { name: '50 values for every filter, each character percent-encoded', path: list(...everywhere('%41', 240)) },
   { name: 'a key limited to 5,000 profiles', path: list('size=100'), key: 'limited to 5,000 profiles' },
   {
-    name: 'a key limited to 5,000 profiles, and 50 values for every filter',
+    name: 'a key limited to 5,000 profiles, with 50 values for every filter',
     path: list(...known, 'size=100'),
     key: 'limited to 5,000 profiles',
   },
@@ -78,7 +78,7 @@ const FAULTY: ExpensiveRequest[] = [
     { name: `${name} of 60,000 commas`, path: list(`${name}=${fill('a,')}`) },
     { name: `${name} encoded again and again`, path: list(`${name}=${fill('%25', LONGEST - (LONGEST % 3) - 60)}`) },
   ]),
-  { name: 'close values between commas', path: list(`status=${fill('aproved,')}`) },
+  { name: 'misspelt values between commas', path: list(`status=${fill('aproved,')}`) },
 ];
 
 const ODD: ExpensiveRequest[] = [

@@ -1,14 +1,14 @@
-/** Counts what PostgreSQL reads for a page: the statements that the service prepares, under EXPLAIN. */
+/** How much PostgreSQL reads for a page, by EXPLAIN of the statements that the service prepares. */
 import postgres from 'postgres';
 import { planningOptions } from '../../src/database/connect.js';
 import { type PageRequest, preparePages } from '../../src/page/page.js';
 
 export interface Reads {
-  /** Pages of 8 kB that were read, from memory or disk. */
+  /** Pages of 8 kB, read from memory or disk. */
   buffers: number;
   /** Rows that scans of tables and indexes read. */
   rows: number;
-  /** In the order in which the service sends them. */
+  /** In the order that the service sends them. */
   statements: { query: string; plan: PlanNode }[];
 }
 
@@ -22,7 +22,7 @@ export interface PlanNode {
   Plans?: PlanNode[];
 }
 
-/** Opens a connection on which `explain` reads pages; `planCacheMode` is PostgreSQL's setting. */
+/** Opens a connection for `explain`; `planCacheMode` is PostgreSQL's setting plan_cache_mode. */
 export function openExplainer(url: string, planCacheMode: 'force_generic_plan' | 'force_custom_plan') {
   const connection = { ...planningOptions, plan_cache_mode: planCacheMode };
   const client = postgres(url, { max: 1, connection });

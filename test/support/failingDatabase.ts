@@ -1,4 +1,4 @@
-/** A service whose database is behind a proxy that can fail as networks do, and what responses it may send meanwhile. */
+/** A service with a proxy before its database that can fail like a network, and the responses it may send then. */
 import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
@@ -9,14 +9,14 @@ import { until } from './until.js';
 const PATH = '/v1/brandedPhoneNumbers';
 /** The deadline of a request. */
 export const DEADLINE_MS = 2000;
-/** What a busy machine may add: together less than a service's default deadline. */
+/** The time that a busy machine may add; with DEADLINE_MS, less than a service's default deadline. */
 const SLACK_MS = 2500;
 
 export let databaseUrl: string;
 export let proxy: ToxicProxy;
 export let service: Service;
 
-/** A database for all tests of a file, and for each a proxy to it; the service that a test has started is closed. */
+/** Creates a database for all tests of a file and a proxy for each, and closes the service of each test. */
 export function useFailingDatabase(): void {
   const database = useDatabase();
   beforeAll(() => {
@@ -64,11 +64,11 @@ export async function ready(): Promise<{ status: number; milliseconds: number }>
   return { status, milliseconds: performance.now() - sent };
 }
 
-/** The problem that any of these faults may cause, in time. */
+/** Fails unless the outcome is the 503 that these faults may cause, within the deadline. */
 export function expectUnavailable({ status, milliseconds, type, retryAfter }: Outcome): void {
   expect([status, type, retryAfter]).toEqual([503, '/problems/unavailable', '1']);
   expect(milliseconds).toBeLessThan(DEADLINE_MS + SLACK_MS);
 }
 
-/** Fails unless requests are answered again without help. */
-export const recovery = () => until(async () => (await ask()).status === 200, 'requests are answered again');
+/** Waits until requests succeed again. */
+export const recovery = () => until(async () => (await ask()).status === 200, 'requests succeed again');

@@ -1,4 +1,4 @@
-/** The numbers that the bench imports: realistically skewed, and the same in each run. */
+/** The numbers that the bench imports: skewed as real ones are, and the same in each run. */
 
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 
 const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
 const FEATURES = ['brandedCallerId', 'spamRemediation'];
-/** For numbers that are not wholly approved: how many of a hundred entries have each status. */
+/** The percentage of each status among the entries of numbers that are not entirely approved. */
 const STATUSES: [string, number][] = [
   ['approved.optIn', 60],
   ['approved.optOut', 10],
@@ -20,13 +20,13 @@ const STATUSES: [string, number][] = [
   ['rejected.optOut', 2],
 ];
 
-/** The id of the profile of this rank; the first holds a tenth of the numbers. */
+/** Returns the id of a profile by its rank; the first has a tenth of the numbers. */
 export const profileId = (rank: number) => `00000000-0000-4000-8000-${String(rank).padStart(12, '0')}`;
 
-/** The number of this index, from 1. */
+/** Returns a phone number by its index, from 1. */
 export const phoneNumberAt = (index: number) => `+1${2_000_000_000 + index * 7}`;
 
-/** A small generator of pseudo-random numbers in [0, 1) (mulberry32): the data are the same on every machine. */
+/** Returns a generator of pseudo-random numbers in [0, 1) (mulberry32), the same on every machine. */
 export function dice(seed: number) {
   let state = seed;
   return () => {
@@ -37,7 +37,7 @@ export function dice(seed: number) {
   };
 }
 
-/** Writes the first `count` numbers as NDJSON, an item a line; with another `seed`, the same numbers with other contents. */
+/** Writes the first `count` numbers as NDJSON; another `seed` gives the same numbers with other contents. */
 export async function writeNumbers(file: string, count: number, seed = 20_240_601): Promise<void> {
   const random = dice(seed);
   const skewed = (most: number) => Math.floor(most ** random());

@@ -1,4 +1,4 @@
-/** A program that listens where a PostgreSQL was or should be, and wants its password. */
+/** A server that pretends to be a PostgreSQL and requests a password. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 
@@ -8,13 +8,13 @@ const authentication = (kind: number, rest = '') => {
   message.writeUInt32BE(kind, 5);
   return message;
 };
-/** Requests of a password in clear text, of its MD5, and of SCRAM by name only. */
+/** Authentication requests: for a password in clear text, for its MD5 hash, and for SCRAM. */
 export const CLEAR_TEXT = authentication(3);
 export const MD5 = authentication(5, 'salt');
 export const SASL = authentication(10, 'SCRAM-SHA-256\0\0');
 export const OK = authentication(0);
 
-/** Listens on 127.0.0.1, sends each client `requests` after its first message, and keeps what the clients send. */
+/** Listens on 127.0.0.1, sends `requests` to each client after its first message, and records what clients send. */
 export async function openImpostor(port: number, requests: Buffer[]) {
   const received: Buffer[] = [];
   const clients = new Set<Socket>();
@@ -29,7 +29,7 @@ export async function openImpostor(port: number, requests: Buffer[]) {
   await once(server, 'listening');
   return {
     port: (server.address() as AddressInfo).port,
-    /** Without the first message of each client, this is how they authenticate. */
+    /** Returns all bytes from clients, the first message of each included. */
     received: () => Buffer.concat(received).toString('latin1'),
     close() {
       for (const socket of clients) socket.destroy();

@@ -1,4 +1,4 @@
-/** A service that was started by a command in a folder, from outside. */
+/** A service that a command starts in another folder. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, readlink } from 'node:fs/promises';
@@ -10,13 +10,13 @@ const STOP_TIMEOUT_MS = 30_000;
 
 export interface StartedService {
   url: string;
-  /** Returns what it has printed so far. */
+  /** Returns its output so far. */
   output(): string;
-  /** Signals the whole process group, and waits until no process is left in the folder. */
+  /** Terminates its process group, and waits until no process runs in the folder. */
   stop(): Promise<void>;
 }
 
-/** Runs `command` in `folder` until it listens. */
+/** Starts `command` in `folder`, and returns once the service listens. */
 export async function startIn(
   folder: string,
   command: string[],
@@ -52,7 +52,7 @@ export async function startIn(
   };
 }
 
-/** Asks for the demo's first page. */
+/** Expects the first page of the demo data. */
 export async function expectDemoPage(url: string): Promise<void> {
   const response = await fetch(`${url}/v1/brandedPhoneNumbers`);
   expect(response.status).toBe(200);

@@ -1,4 +1,4 @@
-/** Instances of the service that share a rate limit, and what clients get from them. */
+/** Instances of the service that share a rate limit, and clients of them. */
 import { afterEach, beforeAll } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
@@ -8,7 +8,7 @@ const PATH = '/v1/brandedPhoneNumbers';
 
 export interface Outcome {
   status: number;
-  /** When it was requested and when it came, in milliseconds. */
+  /** When the request was sent and when the response ended, in milliseconds. */
   sent: number;
   came: number;
 }
@@ -17,7 +17,7 @@ export const instances: Service[] = [];
 let databaseUrl: string;
 let clients = 0;
 
-/** A database for all tests of a file; the instances that a test has started are closed. */
+/** Creates a database for all tests of a file, and closes the instances of each test. */
 export function useInstances(): void {
   const database = useDatabase();
   beforeAll(() => {
@@ -28,7 +28,7 @@ export function useInstances(): void {
   });
 }
 
-/** A client that no instance has seen yet. */
+/** Returns the address of a new client. */
 export const newClient = () => `203.0.113.${++clients}`;
 
 export async function start(count: number, environment: Record<string, string>): Promise<void> {
@@ -36,7 +36,7 @@ export async function start(count: number, environment: Record<string, string>):
   for (let i = 0; i < count; i++) instances.push(await listenOn(databaseUrl, settings));
 }
 
-async function ask(instance: Service | undefined, client: string): Promise<Outcome> {
+async function request(instance: Service | undefined, client: string): Promise<Outcome> {
   const sent = performance.now();
   const response = await fetch(`${instance?.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
   await response.arrayBuffer();
@@ -45,6 +45,6 @@ async function ask(instance: Service | undefined, client: string): Promise<Outco
 
 export const statusesOf = (outcomes: Outcome[]) => [...new Set(outcomes.map(({ status }) => status))].sort();
 
-/** `count` requests of a client at once, over all instances in turn. */
+/** Sends `count` requests of a client at once, to all instances in turn. */
 export const together = (client: string, count: number) =>
-  Promise.all(Array.from({ length: count }, (_, i) => ask(instances[i % instances.length], client)));
+  Promise.all(Array.from({ length: count }, (_, i) => request(instances[i % instances.length], client)));

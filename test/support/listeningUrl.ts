@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 
-/** Where a service listens, as the first lines of its log say; what it logs later is dropped. */
+/** Returns the URL from the "listening on" line of a service's log, and drops the rest of the log. */
 export async function listeningUrl(log: Readable): Promise<string> {
   for await (const line of createInterface(log)) {
     const url = /listening on (http:\/\/[\d.:]+)/.exec(line)?.[1];

@@ -1,23 +1,23 @@
-/** The Kubernetes manifest, as the tests read it. */
+/** The resources of the Kubernetes manifest. */
 import { readFileSync } from 'node:fs';
 import { parseAllDocuments } from 'yaml';
 
 export const MANIFEST = 'deploy/kubernetes/branded-phone-numbers.yaml';
 
-/** A Kubernetes object, as far as the tests look at it; kubernetes-validate checks that it is one. */
-// biome-ignore lint/suspicious/noExplicitAny: the schemas are Kubernetes's own, and checked there
+/** A Kubernetes object; kubernetes-validate checks its members. */
+// biome-ignore lint/suspicious/noExplicitAny: kubernetes-validate checks the types
 type Resource = any;
 
 const resources: Resource[] = parseAllDocuments(readFileSync(MANIFEST, 'utf8')).map((document) => document.toJS());
 
-/** The one object of this kind. */
+/** Returns the only object of a kind. */
 export function resource(kind: string): Resource {
-  const [found, second] = resources.filter((each) => each.kind === kind);
-  if (!found || second) throw new Error(`${MANIFEST} has not exactly one ${kind}`);
+  const [found, second] = resources.filter((one) => one.kind === kind);
+  if (!found || second) throw new Error(`${MANIFEST} must have exactly one ${kind}`);
   return found;
 }
 
-/** The environment of the container that serves, without what its secret holds. */
+/** Returns the environment of the container, without the variables of its secret. */
 export function environmentOf(kind: 'Deployment' | 'Job'): Record<string, string> {
   const [container] = resource(kind).spec.template.spec.containers;
   return Object.fromEntries(container.env.map(({ name, value }: { name: string; value: string }) => [name, value]));

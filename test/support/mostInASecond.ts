@@ -1,11 +1,11 @@
-/** A request, as the client saw it; times are in milliseconds. */
+/** A response with the times when the request was sent and when the response ended, in milliseconds. */
 interface Outcome {
   status: number | undefined;
   sent: number;
   came: number;
 }
 
-/** The most requests that were both sent and let through within one second: these certainly passed in that second. */
+/** Returns the maximum number of requests that were sent and allowed within one second, on the client's clock. */
 export function mostInASecond(responses: readonly Outcome[]): number {
   const passed = responses.filter(({ status }) => status === 200);
   return Math.max(

@@ -4,12 +4,12 @@ import { DetailedStatus } from '../../generated/types/models/index.js';
 
 export interface Shape {
   name: string;
-  /** One value each of one or two filters; more values; or several attributes at once. */
+  /** One value for one or two filters; several values; or several attributes at once. */
   kind: 'one' | 'several' | 'bounded';
   request: ListBrandedPhoneNumbersRequest;
 }
 
-/** The profiles that the shapes name: the one with the most numbers, and one with few. */
+/** The profile with the most numbers, and one with few. */
 export interface Profiles {
   largeProfile: string;
   rareProfile: string;
@@ -22,7 +22,7 @@ const names = fifty('Line', 90);
 const carriers = [...fifty('Carrier', 1).slice(0, 46), 'AT&T', 'T-Mobile', 'Verizon', 'Rare Mobile'];
 const specified = { carrier: ['AT&T'], feature: ['brandedCallerId' as const], status: ['approved.optIn' as const] };
 
-/** All shapes; each is asked for its first page and for one deep in its walk. */
+/** Returns all shapes. */
 export function shapesFor({ largeProfile, rareProfile }: Profiles): Shape[] {
   const large = { businessProfileId: largeProfile };
   const rare = { businessProfileId: rareProfile };

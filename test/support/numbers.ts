@@ -1,4 +1,4 @@
-/** Numbers for tests: made at random or by hand, and written into a database as any writer would. */
+/** Random and ordinary numbers, and how to write them into a database. */
 import { sql } from 'drizzle-orm';
 import fc from 'fast-check';
 import {
@@ -33,7 +33,7 @@ const entries: fc.Arbitrary<CarrierStatus[]> = fc
     fc.record({
       carrier: fc.constantFrom(...CARRIERS),
       feature: fc.constantFrom(...FEATURES),
-      // Most numbers have all their entries approved, as in real life; otherwise nearly all would be in review.
+      // As in production, most entries are approved; otherwise nearly all numbers would be in review.
       detailedStatus: fc.oneof(
         { weight: 3, arbitrary: fc.constant('approved.optIn' as const) },
         { weight: 2, arbitrary: fc.constantFrom(...DETAILED_STATUSES) },
@@ -46,7 +46,7 @@ const entries: fc.Arbitrary<CarrierStatus[]> = fc
 
 const name = (choices: string[]) => fc.option(fc.constantFrom(...choices), { freq: 4 });
 
-/** Phone numbers of all lengths, many of them prefixes of others, which is where byte order shows. */
+/** Phone numbers of all lengths, many of them prefixes of another one: these depend on byte order. */
 const phoneNumber = fc
   .tuple(fc.constantFrom('+1', '+14', '+49', '+9'), fc.stringMatching(/^[0-9]{1,12}$/))
   .map(([a, b]) => a + b);
@@ -72,12 +72,12 @@ const number: fc.Arbitrary<BrandedPhoneNumber> = fc
     updatedAt,
   }));
 
-/** Numbers as the service should show them: from a few to so many that most filters match some and leave others out. */
+/** Returns arbitrary lists of `minLength` to 80 numbers as the service should show them. */
 export const numbersFrom = (minLength: number): fc.Arbitrary<BrandedPhoneNumber[]> =>
   fc.uniqueArray(number, { minLength, maxLength: 80, size: 'max', selector: ({ phoneNumber }) => phoneNumber });
 export const numbers = numbersFrom(1);
 
-/** An ordinary number, except for what is `given`. */
+/** Returns an ordinary number with the `given` members. */
 export function numberWith(given: Partial<BrandedPhoneNumber> & { phoneNumber: string }): BrandedPhoneNumber {
   const carrierStatuses = given.carrierStatuses ?? [];
   return {
@@ -95,15 +95,12 @@ export function numberWith(given: Partial<BrandedPhoneNumber> & { phoneNumber: s
   };
 }
 
-/** An ordinary entry, except for what is given. */
+/** Returns an entry with an ordinary time of creation. */
 export function entryWith(carrier: string, feature: Feature, detailedStatus: DetailedStatus) {
   return { carrier, feature, detailedStatus, createdAt: '2026-02-03T16:49:03.043Z' };
 }
 
-/**
- * Writes numbers that are not there yet, in one statement: entries that come later change their number, and with it
- * `updatedAt`.
- */
+/** Inserts numbers and their entries in one statement: entries that are inserted later would change `updatedAt`. */
 export async function write(database: Database, list: readonly BrandedPhoneNumber[]): Promise<void> {
   await database.insert(businessProfiles).values(PROFILES).onConflictDoNothing();
   await database.execute(sql`

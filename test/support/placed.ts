@@ -1,30 +1,30 @@
-/** The files of deploy/ on this machine: nothing but addresses, ports and folders is replaced in them. */
+/** The files of deploy/, in which only addresses, ports and folders are replaced for this machine. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { packageFolder } from '../../src/packageFolder.js';
 import { makeAuthority } from './certificates.js';
 
-/** Writes a file of deploy/ into a folder, with `network` (such as `127.7`) instead of 10.0 and of this machine's own address. */
+/** Copies a file of deploy/ into a folder, with `network` (such as `127.7`) instead of 10.0 and 127.0; returns its path. */
 export async function place(path: string, network: string, folder: string): Promise<string> {
   const text = (await readFile(join(packageFolder, 'deploy', path), 'utf8'))
     .replaceAll('127.0.0.1', `${network}.0.1`)
     .replaceAll('10.0.', `${network}.`)
     .replaceAll(' :443', ` ${network}.0.1:8443`)
     .replaceAll(/\/etc\/(haproxy|pgbouncer)|\/run\/postgresql/g, folder)
-    // Only root may become another user.
+    // Only root may switch to another user.
     .replaceAll(/^ {2}(user|group) .*$/gm, process.getuid?.() === 0 ? '$&' : '');
   const file = join(folder, basename(path));
   await writeFile(file, text);
   return file;
 }
 
-/** Places HAProxy's file, with a certificate for `host`; clients reach it at `${network}.0.1:8443`. */
+/** Places HAProxy's file, with a certificate for `host`; HAProxy will listen on `${network}.0.1:8443`. */
 export async function placeHaproxy(network: string, folder: string, host: string) {
   const { file, issue } = makeAuthority(folder);
   issue('instances', host, `DNS:${host}`);
-  const both = [readFileSync(file('instances.pem')), readFileSync(file('instances.key'))];
-  writeFileSync(file('numbers.pem'), both.join(''));
+  const pair = ['instances.pem', 'instances.key'].map((name) => readFileSync(file(name), 'utf8'));
+  writeFileSync(file('numbers.pem'), pair.join(''));
   const configuration = await place('haproxy/haproxy.cfg', network, folder);
   return { args: ['-f', configuration, '-db', '-q', '-dW'], ca: readFileSync(file('ca.pem')) };
 }

@@ -1,7 +1,6 @@
 /**
- * One throwaway PostgreSQL for the whole test run; every test file takes migrated databases of its own from it.
- *
- * It is of the version that is installed, or of the one in TEST_POSTGRES_VERSION, which `make test-postgres` has fetched.
+ * Starts one PostgreSQL for the whole test run, in which each test file creates its databases. Its version is the installed
+ * one, unless `make test-postgres` has set TEST_POSTGRES_VERSION.
  */
 import type { TestProject } from 'vitest/node';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -12,7 +11,7 @@ import { startPostgres } from './postgresServer.js';
 declare module 'vitest' {
   interface ProvidedContext {
     postgresUrl: string;
-    /** How many times as many random tries as in `make test`. */
+    /** The factor by which random tests try more inputs than in `make test`. */
     tries: number;
   }
 }
@@ -27,7 +26,7 @@ export default async function setup(project: TestProject) {
   const [running] = await admin`SHOW server_version`;
   await admin.end();
   if (version && !version.startsWith(`${running?.server_version}.`)) {
-    throw new Error(`PostgreSQL ${version} is wanted, but ${running?.server_version} runs`);
+    throw new Error(`PostgreSQL ${running?.server_version} runs instead of ${version}`);
   }
   await migrateDatabase(template.href, migrationsFolder);
   project.provide('postgresUrl', url);

@@ -1,19 +1,19 @@
-/** What the tests of deploy/ run beside the service: Debian's prometheus, and kubernetes-validate from PyPI. */
+/** Programs that tests run and that may not be installed, such as Debian's prometheus. */
 import { execFile, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
 
-/** Made by Makefile.maintainers. */
+/** Makefile.maintainers installs it from PyPI. */
 export const KUBERNETES_VALIDATE = '.cache/deploy/bin/kubernetes-validate';
 
-/** Whether the program is installed; with `SKIP_NOTHING` in the environment, it is an error if not. */
+/** Returns whether a program is installed; throws if it is not and `SKIP_NOTHING` is set. */
 export function isInstalled(program: string): boolean {
   const isHere = spawnSync(program, [['haproxy', 'nginx'].includes(program) ? '-v' : '--version']).status === 0;
   if (!isHere && process.env.SKIP_NOTHING) throw new Error(`not installed: ${program}`);
-  if (!isHere) console.warn(`skipped: what needs ${program}, which is not installed here`);
+  if (!isHere) console.warn(`skipping tests: ${program} is not installed`);
   return isHere;
 }
 
-/** Runs a program to its end: its exit status and all that it printed. */
+/** Runs a program, and returns its exit status and its output. */
 export async function run(program: string, args: string[]): Promise<{ status: number; output: string }> {
   return promisify(execFile)(program, args).then(
     ({ stdout, stderr }) => ({ status: 0, output: stdout + stderr }),

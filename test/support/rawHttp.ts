@@ -1,16 +1,16 @@
-/** HTTP written by hand, for requests that no client library would send. */
+/** Raw HTTP, for requests that no client library sends. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Problem } from '../../generated/types/models/index.js';
 
 export interface RawResponse {
   status: number;
-  /** By their names in lower case. */
+  /** Their names are in lower case. */
   headers: Record<string, string>;
   body: string;
 }
 
-/** Sends `head`, the request line and headers a line each, to the host of `url`, and reads until the connection ends. */
+/** Sends `head`, the lines of a request, to the host of `url`, and reads the response until the connection ends. */
 export async function exchange(url: string, head: string[], limitMilliseconds = 15_000): Promise<RawResponse> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname).on('error', () => {});

@@ -1,11 +1,11 @@
-/** The specification and the contract in plain code, in memory: what the service should return. */
+/** The specification and the contract as plain code in memory: the responses that the service should send. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import type { BrandedPhoneNumber, CarrierStatus, Status } from '../../generated/types/models/index.js';
 
 /** The filters of a request. */
 export type Query = Omit<ListBrandedPhoneNumbersRequest, 'nextCursor' | 'size'>;
 
-/** Returns the status of a number with these entries: the table of specification 3.2, from its top. */
+/** Returns the status of a number with these entries, by the table of specification 3.2. */
 export function overallStatus(entries: readonly Pick<CarrierStatus, 'detailedStatus'>[]): Status {
   const any = (test: RegExp) => entries.some(({ detailedStatus }) => test.test(detailedStatus));
   if (any(/^(pending|submitted)\./)) return 'submitted for review';

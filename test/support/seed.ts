@@ -1,6 +1,5 @@
-/** What tests that sample try at random; fast-check itself prints the seed of an `assert` that fails. */
-
-/** A new seed for each run, which is printed; SEED=… in the environment repeats one. */
+/** Seeds of random tests that do not use fast-check, which prints its own. */
+/** Returns and prints a new seed, or the one in the environment variable SEED. */
 export function freshSeed(): number {
   const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 31));
   console.log(`SEED=${seed}`);

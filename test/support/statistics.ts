@@ -1,10 +1,10 @@
-/** Sets the planner's statistics of the tables. */
+/** The planner's statistics of the tables. */
 import type { Sql } from 'postgres';
 
-/** Written in a way that takes a superuser, but works on every version: functions for it came with PostgreSQL 18. */
+/** Only a superuser may change these catalogs, but that works on every version; functions exist since PostgreSQL 18. */
 export const tables = (sql: Sql) => sql`(SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)`;
 
-/** Statistics of a single row, as an ANALYZE leaves them after this part of a first import, which is not committed yet. */
+/** Sets the statistics that an ANALYZE leaves during a first import, after a `part` of it, from 0 to 1: a single row. */
 export async function fakeOneRowStatistics(sql: Sql, part: number): Promise<void> {
   await sql`ANALYZE`;
   await sql`

@@ -1,4 +1,4 @@
-/** `serve` under a supervisor that does what systemd does by default. */
+/** Runs `serve` under a supervisor with systemd's default restarts. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -12,7 +12,7 @@ const [MAX_STARTS, INTERVAL_MS] = [5, 10_000];
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
 
-/** Runs `serve` until `stop`: restarts it whenever it exits, but not more than five times in ten seconds. */
+/** Runs `serve` until `stop`, and restarts it when it exits, at most five times in ten seconds. */
 export async function supervise(args: string[], environment: Record<string, string>) {
   const [port, metricsPort] = [await freePort(), await freePort()];
   const settings = { PORT: String(port), METRICS_PORT: String(metricsPort), DRAIN_SECONDS: '0', ...environment };
@@ -38,19 +38,18 @@ export async function supervise(args: string[], environment: Record<string, stri
       async (response) => ({ status: response.status, body: await response.text() }),
       () => undefined,
     );
+  const untilOk = (path: string) =>
+    until(async () => (await get(api + path))?.status === 200, `${path} is 200`, 30_000);
   return {
+    /** When the service was started, in milliseconds since 1970. */
     starts,
-    /** What the service has written so far. */
+    /** The output of the service so far. */
     out,
     get: (path: string) => get(api + path),
     getAsOperator: (path: string) => get(`http://127.0.0.1:${metricsPort}${path}`),
-    async untilAlive() {
-      await until(async () => (await get(`${api}/healthz`))?.status === 200, 'it is alive', 30_000);
-    },
-    async untilReady() {
-      await until(async () => (await get(`${api}/readyz`))?.status === 200, 'it is ready', 30_000);
-    },
-    /** Waits until the service has exited and is not restarted, which is after `stop` or five failures. */
+    untilAlive: () => untilOk('/healthz'),
+    untilReady: () => untilOk('/readyz'),
+    /** Waits until the service has exited for the last time, after `stop` or five failures; returns its exit status. */
     async end() {
       await ended;
       return code;

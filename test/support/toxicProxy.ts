@@ -1,25 +1,25 @@
-/** A TCP proxy that can behave as networks and servers do when they fail. */
+/** A TCP proxy that can fail as networks and servers do. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * - `passing`: as if the proxy were not there
- * - `refusing`: connections are cut, and new ones closed as soon as they are accepted
- * - `silent`: no byte passes any more, but no connection ends (a cut cable; a hung server); new ones are accepted, too
- * - `slow`: every response takes longer, by 400 ms unless told otherwise
+ * - `passing`: forwards everything
+ * - `refusing`: closes all connections, and new ones as soon as they are accepted
+ * - `silent`: accepts connections, but forwards no byte and closes none (a cut cable; a hung server)
+ * - `slow`: delays every response, by default by 400 ms
  */
 type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
 
 export interface ToxicProxy {
   port: number;
-  /** The same address, through the proxy. */
+  /** Returns the URL with the proxy's address. */
   through(url: string): string;
   behave(behaviour: Behaviour, slowerByMs?: number): void;
-  /** Open connections stay silent forever and new ones pass, as when a firewall has forgotten a connection. */
+  /** Silences all open connections forever, as a firewall does that has lost its state; new ones pass. */
   forgetConnections(): void;
   connections(): number;
-  /** Bytes that clients have sent and that were not passed on. */
+  /** Returns the number of bytes from clients that were not forwarded. */
   unanswered(): number;
   close(): Promise<void>;
 }
@@ -47,7 +47,7 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
       else unanswered += bytes.length;
     });
     const send = (bytes: Buffer) => passes() && client.write(bytes);
-    // As TCP does, no response overtakes a slower one before it.
+    // Responses keep their order.
     let delayed = 0;
     let sent = Promise.resolve();
     server.on('data', (bytes) => {
@@ -66,8 +66,8 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
   proxy.listen(0, '127.0.0.1');
   await once(proxy, 'listening');
   const { port } = proxy.address() as AddressInfo;
-  const cut = (those: Iterable<{ client: Socket; server: Socket }>) => {
-    for (const { client, server } of those) {
+  const cutAll = () => {
+    for (const { client, server } of pairs) {
       client.destroy();
       server.destroy();
     }
@@ -82,7 +82,7 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
     behave(next, slowerByMs = 400) {
       behaviour = next;
       delayMs = slowerByMs;
-      if (next === 'refusing') cut(pairs);
+      if (next === 'refusing') cutAll();
     },
     forgetConnections() {
       for (const pair of pairs) pair.forgotten = true;
@@ -91,7 +91,7 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
     unanswered: () => unanswered,
     async close() {
       proxy.close();
-      cut(pairs);
+      cutAll();
       await once(proxy, 'close');
     },
   };

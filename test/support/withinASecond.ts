@@ -1,16 +1,16 @@
-/** Bursts of requests that a slow machine repeats, so that the limit sees them as it would on a fast one. */
+/** Bursts of requests within one window of the rate limit, also on a slow machine. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** The metrics of the services that run in this process. */
 const running = new Set<() => Promise<string>>();
 
-/** Has bursts look at the metrics of a service, as Prometheus gets them, until the function that it returns is called. */
+/** Adds the metrics of a running service; returns a function that removes them. */
 export function watchStore(metrics: () => Promise<string>): () => void {
   running.add(metrics);
   return () => running.delete(metrics);
 }
 
-/** How often the stores of the limits of all these services failed or were late. */
+/** Returns how often the limit's stores of these services failed or timed out. */
 async function storeErrors(): Promise<number> {
   const texts = await Promise.all([...running].map((metrics) => metrics()));
   const counts = texts.map((text) => Number(/^rate_limit_store_errors_total (\d+)$/m.exec(text)?.[1]));
@@ -18,9 +18,8 @@ async function storeErrors(): Promise<number> {
 }
 
 /**
- * Repeats a burst of requests until it takes less than `limitMs`, and the limit's store counts all of them in time; then
- * returns or throws what it did. Otherwise the limit lets more of them pass, and nothing is proven; so it waits until the
- * limit has forgotten them, and tries again.
+ * Repeats a burst of requests until it takes less than `limitMs` and the limit's store counts all of them in time, because
+ * otherwise the limit rightly lets more of them pass. Returns or throws what that burst did.
  */
 export async function withinASecond<T>(burst: () => Promise<T>, { limitMs = 1000 } = {}): Promise<T> {
   const attempts = 10;
@@ -32,7 +31,7 @@ export async function withinASecond<T>(burst: () => Promise<T>, { limitMs = 1000
       if (end.status === 'rejected') throw end.reason;
       return end.value;
     }
-    await sleep(1050);
+    await sleep(1050); // all counts have expired then
   }
-  throw new Error(`${attempts} bursts took longer than ${limitMs} ms each, or too long for the limit’s store`);
+  throw new Error(`${attempts} bursts took longer than ${limitMs} ms, or the limit’s store timed out`);
 }
