@@ -9,6 +9,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../src/packageFolder.js';
 import { useDatabase } from './support/database.js';
+import { listeningUrlIn } from './support/listeningUrl.js';
 import { until } from './support/until.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
@@ -122,9 +123,8 @@ function start(program: string, args: string[]): () => string {
 }
 
 async function listening(output: () => string): Promise<string> {
-  const url = () => /listening on (http:\/\/[\d.:]+)/.exec(output())?.[1];
-  await until(() => url() !== undefined, 'the service listens', 30_000);
-  return url() ?? '';
+  await until(() => listeningUrlIn(output()) !== undefined, 'the service listens', 30_000);
+  return listeningUrlIn(output()) ?? '';
 }
 
 async function requestList(url: string): Promise<void> {

@@ -21,7 +21,6 @@ import {
   path,
   press,
   queryOf,
-  requests,
   row,
   send,
   sending,
@@ -37,10 +36,8 @@ const withKeys = useService({ AUTH: 'api-key', PUBLIC_URL: 'https://numbers.exam
 describe('the documentation', () => {
   test('shows the name of the API, and no fields for documents, servers or keys', async () => {
     await openDocs();
-    expect(await page.title()).toBe('Branded Phone Numbers');
     expect(await page.locator('h1, h2').first().textContent()).toContain('Branded Phone Numbers');
     expect(await page.locator('.topbar, .download-url-input, .servers, .btn.authorize').count()).toBe(0);
-    expect(new Set(requests.map((request) => new URL(request.url()).origin))).toEqual(new Set([url]));
   });
 
   test('describes the bounds and lists the values of each parameter', async () => {

@@ -29,7 +29,7 @@ let service: TestService;
 export let url: string;
 export let page: Page;
 /** The requests that the page has sent. */
-export let requests: Request[];
+let requests: Request[];
 let pageErrors: string[];
 
 /** Starts a service with the demo data and opens a page for all tests of a file; a test fails if its page has errors. */

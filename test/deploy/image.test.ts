@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
+import { installNodeAndNpm } from '../installation/nodeAndNpm.js';
 import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
 import { freePort } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
@@ -68,19 +69,15 @@ describe.skipIf(!canBuild)('the image', () => {
 
   /** Makes the base image, with this machine's certificates, which npm may need. */
   async function makeBase(name: string, node: string, suite: string): Promise<void> {
-    const program = `node-${process.platform}-${process.arch}`;
-    const packages = [`${program}@${node}`, 'npm@11'];
-    const options = ['--no-save', '--no-package-lock', '--ignore-scripts', '--force', '--prefer-offline'];
-    await Promise.all([
+    const [installed] = await Promise.all([
+      installNodeAndNpm(folder, node, 11),
       run('debootstrap', ['--variant=minbase', suite, join(folder, 'debian')]),
-      run('npm', ['install', '--prefix', folder, ...options, ...packages]),
     ]);
-    const modules = join(folder, 'node_modules');
     const from = await buildah('from', 'scratch');
     const copies: [string, string][] = [
       [join(folder, 'debian'), '/'],
-      [join(modules, program, 'bin', 'node'), '/usr/local/bin/node'],
-      [join(modules, 'npm'), '/usr/local/lib/node_modules/npm'],
+      [installed.node, '/usr/local/bin/node'],
+      [installed.npm, '/usr/local/lib/node_modules/npm'],
       [AUTHORITIES, AUTHORITIES],
     ];
     for (const [source, target] of copies) await buildah('copy', '--quiet', from, source, target);

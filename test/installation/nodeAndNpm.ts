@@ -12,19 +12,25 @@ export async function withNodeAndNpm(node: number, npm: number): Promise<NodeJS.
   return { ...withoutNpm(), PATH: `${await installNode(node, npm)}:${process.env.PATH}` };
 }
 
-async function installNode(node: number, npm: number): Promise<string> {
-  const folder = join(packageFolder, '.cache', 'node', `${node}-${npm}`);
+/** Installs the packages of both into a folder; returns the path of node and the folder of npm. */
+export async function installNodeAndNpm(folder: string, node: number | string, npm: number) {
   const modules = join(folder, 'node_modules');
   const platform = `node-${process.platform}-${process.arch}`;
-  await mkdir(folder, { recursive: true });
   const packages = [`${platform}@${node}`, `npm@${npm}`];
   const options = ['--no-save', '--no-package-lock', '--ignore-scripts', '--force', '--prefer-offline'];
   await run('npm', ['install', '--prefix', folder, ...options, ...packages]);
+  return { node: join(modules, platform, 'bin', 'node'), npm: join(modules, 'npm') };
+}
+
+async function installNode(node: number, npm: number): Promise<string> {
+  const folder = join(packageFolder, '.cache', 'node', `${node}-${npm}`);
+  await mkdir(folder, { recursive: true });
+  const installed = await installNodeAndNpm(folder, node, npm);
   const bin = join(folder, 'bin');
   await rm(bin, { recursive: true, force: true });
   await mkdir(bin);
-  await symlink(join(modules, platform, 'bin', 'node'), join(bin, 'node'));
-  for (const name of ['npm', 'npx']) await symlink(join(modules, 'npm', 'bin', `${name}-cli.js`), join(bin, name));
+  await symlink(installed.node, join(bin, 'node'));
+  for (const name of ['npm', 'npx']) await symlink(join(installed.npm, 'bin', `${name}-cli.js`), join(bin, name));
   return bin;
 }
 

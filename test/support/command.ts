@@ -4,8 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, symlink } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable, type Writable } from 'node:stream';
 import { type Command, CommanderError } from 'commander';
@@ -14,6 +13,7 @@ import { runCommand } from '../../src/operator/commands/failure.js';
 import { createProgram } from '../../src/operator/commands/program.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { useDatabase } from './database.js';
+import { useTemporaryFolder } from './temporaryFolder.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
 
@@ -114,6 +114,7 @@ export function useCommand(): Commands {
   const commands = {} as Commands;
   const running = new Set<ChildProcess>();
   const database = useDatabase();
+  const temporary = useTemporaryFolder('branded-phone-numbers-command-');
 
   function start(program: string, args: string[], given: Record<string, string>): Running {
     const child = spawn(program, args, {
@@ -139,7 +140,7 @@ export function useCommand(): Commands {
   }
 
   beforeAll(async () => {
-    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-command-'));
+    const folder = temporary.path;
     // bash splits at spaces, which the checkout's path may have.
     await symlink(MAIN, join(folder, 'main.js'));
     const own = { DATABASE_URL: database.url };
@@ -153,9 +154,8 @@ export function useCommand(): Commands {
       shell: (line: string) => start('bash', ['-c', line], own).finished,
     });
   });
-  afterAll(async () => {
+  afterAll(() => {
     for (const child of running) child.kill('SIGKILL');
-    await rm(commands.folder, { recursive: true, force: true });
   });
   return commands;
 }

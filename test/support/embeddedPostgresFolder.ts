@@ -1,12 +1,13 @@
 /** A folder for an embedded PostgreSQL, and processes that open it. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, expect } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { makeFolder, removeFolder } from './temporaryFolder.js';
 import { until } from './until.js';
 
 const children: ChildProcess[] = [];
@@ -17,7 +18,7 @@ export let folder: string;
 /** Makes a folder for each test of a file, and ends the processes that the test leaves in it. */
 export function useFolder(): void {
   beforeEach(async () => {
-    home = await mkdtemp(join(tmpdir(), 'embedded-postgres-'));
+    home = await makeFolder('embedded-postgres-');
     folder = join(home, `"$(check)" 'out`, '.data');
   });
   afterEach(async () => {
@@ -25,7 +26,7 @@ export function useFolder(): void {
     const pid = await postmasterPid();
     if (pid && pid !== process.pid && isAlive(pid)) process.kill(pid, 'SIGQUIT');
     await until(async () => !pid || !isAlive(pid) || pid === process.pid);
-    await rm(home, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    await removeFolder(home);
   });
 }
 

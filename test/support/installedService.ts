@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdir, readlink } from 'node:fs/promises';
 import { expect } from 'vitest';
+import { listeningUrlIn } from './listeningUrl.js';
 import { until } from './until.js';
 
 const START_TIMEOUT_MS = 240_000; // `make start` installs and builds first
@@ -34,9 +35,9 @@ export async function startIn(
   const end = () => child.pid && process.kill(-child.pid, 'SIGKILL');
   process.once('exit', end);
   child.once('exit', () => process.off('exit', end));
-  const listening = () => /listening on (http:\/\/[\d.:]+)/.exec(output)?.[1];
-  await until(() => listening() !== undefined || child.exitCode !== null, 'the service listens', START_TIMEOUT_MS);
-  const url = listening();
+  const isDecided = () => listeningUrlIn(output) !== undefined || child.exitCode !== null;
+  await until(isDecided, 'the service listens', START_TIMEOUT_MS);
+  const url = listeningUrlIn(output);
   if (!url) throw new Error(`${command.join(' ')} ended with ${child.exitCode}:\n${output}`);
   return {
     url,
