@@ -14,7 +14,7 @@ import { mostInASecond } from '../support/mostInASecond.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
 import { type Cluster, type DatabaseServer, missingPackages, startCluster } from './cluster.js';
-import { ask, type Course, gapOf, type Outcome, trafficOf } from './traffic.js';
+import { gapOf, type Outcome, sendRequest, type TrafficResult, trafficOf } from './traffic.js';
 
 if (missingPackages.length > 0 && process.env.SKIP_NOTHING) throw new Error(`not installed: ${missingPackages}`);
 if (missingPackages.length > 0) console.warn(`skipping the cluster: not installed: ${missingPackages.join(', ')}`);
@@ -44,16 +44,16 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
     await importNumbers(database, Readable.from(lines.map((line) => `${line}\n`)));
     await closeDatabase(database);
     await until(
-      async () => (await ask(cluster, '?size=1', 249)).body.includes(numbers[0] ?? '-'),
+      async () => (await sendRequest(cluster, '?size=1', 249)).body.includes(numbers[0] ?? '-'),
       'the replicas have the numbers',
     );
   });
   afterAll(() => cluster?.stop());
 
   it('never lets more than ten requests of a client pass in a second', async () => {
-    const responses: ReturnType<typeof ask>[] = [];
+    const responses: ReturnType<typeof sendRequest>[] = [];
     for (const end = performance.now() + 4000; performance.now() < end; await sleep(8))
-      responses.push(ask(cluster, ''));
+      responses.push(sendRequest(cluster, ''));
     const outcomes = await Promise.all(responses);
     expect(mostInASecond(outcomes)).toBeLessThanOrEqual(10);
     // 40 on an idle machine.
@@ -67,8 +67,8 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
       isOver = true;
     });
     for (let walks = 0; !isOver || walks < 2; walks++) {
-      const items = await walkWithRetries((search) => ask(cluster, search, 1), failures, 120);
-      expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(numbers);
+      const items = await walkWithRetries((search) => sendRequest(cluster, search, 1), failures, 120);
+      expect(items.map((phoneNumber) => phoneNumber)).toEqual(numbers);
     }
     await restarted;
     expect(failures).toEqual([]);
@@ -95,11 +95,11 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
         if (row?.is) at = performance.now();
         return !Number.isNaN(at);
       };
-      const others = cluster.servers
+      const candidates = cluster.servers
         .filter((server) => server !== old)
         .map(({ url }) => connectTo(url, { connect_timeout: 1 }));
-      await Promise.any(others.map((sql) => until(() => isPromoted(sql), 'another server is promoted', 60_000)));
-      await Promise.all(others.map((sql) => sql.end({ timeout: 0 })));
+      await Promise.any(candidates.map((sql) => until(() => isPromoted(sql), 'another server is promoted', 60_000)));
+      await Promise.all(candidates.map((sql) => sql.end({ timeout: 0 })));
       return at;
     }
 
@@ -110,7 +110,7 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
       if (!server) throw new Error(`no server is ${role}`);
       let begin = 0;
       let promotion = Number.NaN;
-      const courses = await traffic.during(async () => {
+      const results = await traffic.during(async () => {
         await sleep(1500);
         begin = performance.now();
         const promoted = role === 'primary' ? promotionAfter(server) : undefined;
@@ -120,16 +120,16 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
         repair?.(server);
         await sleep(3000);
       });
-      const failed = ({ deeds }: Course) => deeds.filter(({ isDone }) => !isDone).length;
-      const gap = (course: Course) => `${gapOf(course).toFixed(1)} s`;
-      const { anyServer, primary } = courses;
+      const failed = ({ operations }: TrafficResult) => operations.filter(({ succeeded }) => !succeeded).length;
+      const gap = (result: TrafficResult) => `${gapOf(result).toFixed(1)} s`;
+      const { anyServer, primary } = results;
       const recovered = Math.min(
-        ...primary.deeds.filter(({ isDone, sent }) => isDone && sent > promotion).map(({ came }) => came),
+        ...primary.operations.filter(({ succeeded, sent }) => succeeded && sent > promotion).map(({ came }) => came),
       );
       const afterPromotion = (recovered - promotion) / 1000;
       const seconds = (value: number) => (Number.isFinite(value) ? `${value.toFixed(1)} s` : '–');
       rows.push(
-        `| ${name} | ${seconds((promotion - begin) / 1000)} | ${anyServer.deeds.length}, ${failed(anyServer)}, ${gap(anyServer)} | ${failed(primary)}, ${gap(primary)}, ${seconds(afterPromotion)} | ${gap(courses.writes)} | ${gap(courses.imports)} |`,
+        `| ${name} | ${seconds((promotion - begin) / 1000)} | ${anyServer.operations.length}, ${failed(anyServer)}, ${gap(anyServer)} | ${failed(primary)}, ${gap(primary)}, ${seconds(afterPromotion)} | ${gap(results.writes)} | ${gap(results.imports)} |`,
       );
       console.log(rows.at(-1));
       expect({ wrong: [...anyServer.wrong, ...primary.wrong], lost: await traffic.lost() }).toEqual({
@@ -139,7 +139,7 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
       expect(gapOf(anyServer)).toBeLessThan(2.5);
       if (role === 'primary') expect(afterPromotion).toBeLessThan(2);
       // Writes and imports succeed again at the end.
-      for (const course of [courses.writes, courses.imports]) expect(course.deeds.at(-1)?.isDone).toBe(true);
+      for (const result of [results.writes, results.imports]) expect(result.operations.at(-1)?.succeeded).toBe(true);
     }
 
     const kill = async (server: DatabaseServer) => {

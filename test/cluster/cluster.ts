@@ -129,8 +129,8 @@ export async function startCluster() {
   const servers = [1, 2, 3].map(databaseServer);
 
   async function stop(): Promise<void> {
-    const others = [...running.keys()].filter((name) => !name.startsWith('db'));
-    await Promise.all([...servers.map((server) => server.remove()), ...others.map((name) => end(name, 'SIGKILL'))]);
+    const programs = [...running.keys()].filter((name) => !name.startsWith('db'));
+    await Promise.all([...servers.map((server) => server.remove()), ...programs.map((name) => end(name, 'SIGKILL'))]);
     await removeFolder(folder);
   }
 

@@ -79,7 +79,7 @@ describe.skipIf(!hasRedis)('a limit in a Redis Cluster', () => {
     await expectShared(async () => {
       await setSlots(to, 'IMPORTING', from.id);
       await setSlots(from, 'MIGRATING', to.id);
-      // Without the right to ASKING, counts fail while slots move: they do move.
+      // A store without the right to ASKING fails only while slots move, so slots do move here.
       const counts = Array.from({ length: 30 }, (_, client) => unasking.consume(`${client}`, performance.now()));
       expect((await Promise.allSettled(counts)).map(({ status }) => status)).toContain('rejected');
       // Then all earlier counts have expired.

@@ -23,20 +23,20 @@ export interface Outcome {
 }
 
 /** An operation: when it was sent, when it ended, and whether it succeeded. */
-interface Deed {
+interface Operation {
   sent: number;
   came: number;
-  isDone: boolean;
+  succeeded: boolean;
 }
 
 /** All operations of one kind, and the wrong responses. */
-export interface Course {
-  deeds: Deed[];
+export interface TrafficResult {
+  operations: Operation[];
   wrong: string[];
 }
 
 /** Sends a request of a client, 0 to 249, through HAProxy, or to the instance that keeps its limit in PostgreSQL. */
-export function ask(cluster: Cluster, search: string, client = 0, isWithoutRedis = false): Promise<Outcome> {
+export function sendRequest(cluster: Cluster, search: string, client = 0, isWithoutRedis = false): Promise<Outcome> {
   const sent = performance.now();
   const options = { localAddress: `127.0.0.${client + 2}`, ca: cluster.authority, servername: HOST };
   return new Promise((resolve) => {
@@ -100,7 +100,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
   await sql`INSERT INTO branded_phone_numbers (phone_number, business_profile_id, internal_name) VALUES (${WRITTEN}, ${profile}, '0')`;
   await write();
   const unchanged = '?reportingGroup=Control&size=100';
-  const { body: known } = await ask(cluster, unchanged, 200, true);
+  const { body: known } = await sendRequest(cluster, unchanged, 200, true);
   const phoneNumbersOf = (list: { phoneNumber: string }[]) => list.map(({ phoneNumber }) => phoneNumber).join();
   const importedNumbers = imported
     .map(({ phoneNumber }) => phoneNumber)
@@ -130,29 +130,29 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
 
   let isOver = false;
   /** Repeats an operation, with a pause in milliseconds, until the traffic is over. */
-  async function repeat(course: Course, pause: number, deed: () => Promise<boolean>): Promise<void> {
+  async function repeat(result: TrafficResult, pause: number, operation: () => Promise<boolean>): Promise<void> {
     for (; !isOver; await sleep(pause)) {
       const sent = performance.now();
-      const isDone = await deed();
-      course.deeds.push({ sent, came: performance.now(), isDone });
+      const succeeded = await operation();
+      result.operations.push({ sent, came: performance.now(), succeeded });
     }
   }
-  const succeeds = (deed: () => Promise<unknown>) => () =>
-    deed().then(
+  const succeeds = (operation: () => Promise<unknown>) => () =>
+    operation().then(
       () => true,
       () => false,
     );
 
-  function read(course: Course, client: number, isWithoutRedis: boolean): Promise<void> {
+  function read(result: TrafficResult, client: number, isWithoutRedis: boolean): Promise<void> {
     let turn = client;
-    return repeat(course, 250, async () => {
+    return repeat(result, 250, async () => {
       const [search, isRight] = pages[turn++ % pages.length] as (typeof pages)[0];
       const since = isWithoutRedis
         ? { written: writes.acknowledged, imported: imports.acknowledged }
         : { written: 0, imported: 1 };
-      const { status, body } = await ask(cluster, search, client, isWithoutRedis);
+      const { status, body } = await sendRequest(cluster, search, client, isWithoutRedis);
       if (status === 200 && !isRight(body, since))
-        course.wrong.push(`${search} ${JSON.stringify(since)}: ${body.slice(0, 500)}`);
+        result.wrong.push(`${search} ${JSON.stringify(since)}: ${body.slice(0, 500)}`);
       return status === 200;
     });
   }
@@ -160,19 +160,19 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
   /** Runs all traffic during `action`. */
   async function during(action: () => Promise<void>) {
     isOver = false;
-    const course = (): Course => ({ deeds: [], wrong: [] });
-    const courses = { anyServer: course(), primary: course(), writes: course(), imports: course() };
+    const result = (): TrafficResult => ({ operations: [], wrong: [] });
+    const results = { anyServer: result(), primary: result(), writes: result(), imports: result() };
     const running = [
-      ...Array.from({ length: CLIENTS }, (_, client) => read(courses.anyServer, client, false)),
-      ...Array.from({ length: CLIENTS_WITHOUT_REDIS }, (_, client) => read(courses.primary, 100 + client, true)),
-      repeat(courses.writes, 50, succeeds(write)),
-      repeat(courses.imports, 500, succeeds(importAll)),
+      ...Array.from({ length: CLIENTS }, (_, client) => read(results.anyServer, client, false)),
+      ...Array.from({ length: CLIENTS_WITHOUT_REDIS }, (_, client) => read(results.primary, 100 + client, true)),
+      repeat(results.writes, 50, succeeds(write)),
+      repeat(results.imports, 500, succeeds(importAll)),
     ];
     await action().finally(() => {
       isOver = true;
     });
     await Promise.all(running);
-    return courses;
+    return results;
   }
 
   /** Returns the acknowledged numbers and keys that are missing. */
@@ -192,8 +192,8 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
 }
 
 /** Returns the longest time without a success, in seconds. */
-export function gapOf({ deeds }: Course): number {
-  const came = deeds.flatMap((deed) => (deed.isDone ? [deed.came] : [])).sort((a, b) => a - b);
-  const times = [deeds[0]?.sent ?? 0, ...came, Math.max(...deeds.map((deed) => deed.came))];
+export function gapOf({ operations }: TrafficResult): number {
+  const came = operations.flatMap((operation) => (operation.succeeded ? [operation.came] : [])).sort((a, b) => a - b);
+  const times = [operations[0]?.sent ?? 0, ...came, Math.max(...operations.map((operation) => operation.came))];
   return Math.max(...times.slice(1).map((each, i) => each - (times[i] as number))) / 1000;
 }

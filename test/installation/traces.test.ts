@@ -51,7 +51,7 @@ it.each([
   traces = '';
   const service = await startIn(folder.path, ['bash', '-ec', script() ?? '']);
   try {
-    // Only a query that was not sent before is validated.
+    // A new query, because the service remembers those that it has validated.
     const url = `${service.url}/v1/brandedPhoneNumbers?status=approved`;
     const response = await fetch(url, { headers: { traceparent: TRACEPARENT, connection: 'close' } });
     expect([response.status, await response.json()]).toEqual([200, { items: [], nextCursor: null }]);

@@ -29,7 +29,7 @@ export async function openImpostor(port: number, requests: Buffer[]) {
   await once(server, 'listening');
   return {
     port: (server.address() as AddressInfo).port,
-    /** Returns all bytes from clients, the first message of each included. */
+    /** Returns all bytes that clients have sent. */
     received: () => Buffer.concat(received).toString('latin1'),
     close() {
       for (const socket of clients) socket.destroy();

@@ -44,9 +44,9 @@ export async function startIn(
     output: () => output,
     async stop() {
       if (child.exitCode === null && child.signalCode === null) {
-        const gone = once(child, 'exit');
+        const exited = once(child, 'exit');
         process.kill(-(child.pid ?? 0), 'SIGTERM');
-        await gone;
+        await exited;
       }
       await until(async () => (await processesIn(folder)).length === 0, `nothing runs in ${folder}`, STOP_TIMEOUT_MS);
     },

@@ -8,7 +8,7 @@ export interface OtherClients {
   leave(): Promise<void>;
 }
 
-/** Opens connections to the PostgreSQL at `url` until none has been free for 200 ms. */
+/** Opens connections to the PostgreSQL at `url` until all attempts have failed for 200 ms. */
 export async function useUpConnections(url: string): Promise<OtherClients> {
   const taken: postgres.Sql[] = [];
   for (let full = 0; full < 10; ) {

@@ -1,4 +1,4 @@
-/** Two SQL sessions on one database, which is reset to one business profile without numbers before each test. */
+/** Two SQL sessions on one database, which has one business profile and no numbers at the start of each test. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach } from 'vitest';
 import { connectTo } from './connection.js';

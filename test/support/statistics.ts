@@ -4,7 +4,7 @@ import type { Sql } from 'postgres';
 /** Only a superuser may change these catalogs, but that works on every version; functions exist since PostgreSQL 18. */
 export const tables = (sql: Sql) => sql`(SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace)`;
 
-/** Sets the statistics that an ANALYZE leaves during a first import, after a `part` of it, from 0 to 1: a single row. */
+/** Sets the statistics of one row that ANALYZE would leave during a first import; `part` of its pages, from 0 to 1, exist. */
 export async function fakeOneRowStatistics(sql: Sql, part: number): Promise<void> {
   await sql`ANALYZE`;
   await sql`

@@ -1,4 +1,4 @@
-/** A walk through the list of a service in another process, in spite of its rate limit. */
+/** A walk through a service's list that waits for its rate limit. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 
@@ -9,7 +9,7 @@ interface Page {
 
 /**
  * Returns all items, read fifteen a page. `request` sends a query string; a 429 is retried after `pauseMs`, which also
- * separates the pages. Pages with other statuses than 200 are retried, too, and added to `failures`.
+ * separates the pages. Any other status than 200 is added to `failures` and retried, too.
  */
 export async function walkWithRetries(
   request: (search: string) => Promise<Page>,

@@ -19,7 +19,7 @@ async function storeErrors(): Promise<number> {
 
 /**
  * Repeats a burst of requests until it takes less than `limitMs` and the limit's store counts all of them in time, because
- * otherwise the limit rightly lets more of them pass. Returns or throws what that burst did.
+ * otherwise the limit rightly lets more of them pass. Returns or throws the result of the last burst.
  */
 export async function withinASecond<T>(burst: () => Promise<T>, { limitMs = 1000 } = {}): Promise<T> {
   const attempts = 10;
