@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { readConfig, settingNames } from '../src/config/config.js';
 import { openDatabase } from '../src/database/connect.js';
 import { createMetrics } from '../src/metrics.js';
+import releases from './database/releases.json' with { type: 'json' };
 
 const document = readFileSync('docs/operations.md', 'utf8');
 const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (?:`([^`]*)`|–) \|/gm)].map(([, name = '', value]) => ({
@@ -33,6 +34,14 @@ describe('docs/operations.md', () => {
     const ignored = /^ignore_startup_parameters = (.*)$/m.exec(file)?.[1]?.split(',');
     expect(ignored?.toSorted()).toEqual(set.toSorted());
     expect([...file.matchAll(/SET (\w+) = /g)].map(([, name]) => name).sort()).toEqual(set.toSorted());
+  });
+
+  it('installs and upgrades to the newest release', () => {
+    const [version, { commit }] = Object.entries(releases).at(-1) ?? expect.fail();
+    const named = [...document.matchAll(/\/branded-phone-numbers-([\d.]+\d)(?: checkout --detach (\w+))?/g)];
+    expect(new Set(named.map(([, name]) => name))).toEqual(new Set([version]));
+    const commits = named.flatMap(([, , checkedOut]) => checkedOut ?? []);
+    expect(commits).toEqual([commit.slice(0, 7), commit.slice(0, 7)]);
   });
 
   it.each(['compose.yaml', 'Dockerfile'])('%s sets only settings that exist', (file) => {
