@@ -61,6 +61,14 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
     return once;
   }
 
+  /** Sends unknown filters as well, which JavaScript code can pass, so that the service rejects them and says why. */
+  override async listBrandedPhoneNumbersRequestOpts(
+    filters: generated.ListBrandedPhoneNumbersRequest,
+  ): Promise<generated.RequestOpts> {
+    const options = await super.listBrandedPhoneNumbersRequestOpts(filters);
+    return { ...options, query: { ...filters, ...options.query } };
+  }
+
   protected override async request(
     { query = {}, ...context }: generated.RequestOpts,
     initOverrides?: RequestInit | generated.InitOverrideFunction,
@@ -104,9 +112,11 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
   }
 }
 
-/** Removes empty arrays, which mean no filter: they would be sent as an empty value, `carrier=`. */
+/** Removes missing values and empty arrays, which mean no filter: an empty array would be sent as `carrier=`. */
 const withoutEmpty = (query: generated.HTTPQuery): generated.HTTPQuery =>
-  Object.fromEntries(Object.entries(query).filter(([, value]) => !(Array.isArray(value) && value.length === 0)));
+  Object.fromEntries(
+    Object.entries(query).filter(([, value]) => value != null && !(Array.isArray(value) && value.length === 0)),
+  );
 
 /** Parses JSON of the expected type. Returns undefined for anything else: HTML, other JSON, nothing. */
 function read<T>(text: string, isExpected: (json: object) => boolean, from: (json: unknown) => T): T | undefined {

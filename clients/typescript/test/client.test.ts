@@ -298,9 +298,10 @@ describe('eachNumber', () => {
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
-  it('accepts only filters that exist', () => {
+  it('accepts only filters that exist', async () => {
     // @ts-expect-error: the filter is called carrier
-    eachNumber(api, { carrrier: ['AT&T'] });
+    const misspelled = collect(eachNumber(api, { carrrier: ['AT&T'] }));
+    await expect(misspelled).rejects.toThrow('400 Invalid Request: carrrier is not a parameter; did you mean carrier?');
     // @ts-expect-error: there is no such status
     eachNumber(api, { status: ['aproved'] });
     eachNumber(api, { status: ['approved'], carrier: ['AT&T'] });
