@@ -1,13 +1,14 @@
 /**
- * Runs the sample program of each client's README, with the package that `make clients` built, against a service that
+ * Follows each client's README word for word, with the packages that `make clients` built, against a service that
  * sometimes responds with 503 and 429.
  */
 import { execFile } from 'node:child_process';
-import { mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { describe, expect, it } from 'vitest';
-import { sample } from './live/samples.js';
+import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify, stripVTControlCharacters } from 'node:util';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { block, program, sample } from './live/samples.js';
 
 const execute = promisify(execFile);
 
@@ -65,10 +66,44 @@ async function runSample(client: string, steps: string): Promise<{ stdout: strin
   return runner.run(folder);
 }
 
-describe('The sample of the README prints every number that matches', () => {
-  it.each(CLIENTS.split(' '))('in the %s client', async (client) => {
-    expect((await runSample(client, 'size=20,503-1,ok,429-1,503-1,ok')).stdout).toBe(await expected());
+/** Follows the README of a client in an empty folder beside the packages; returns what its program prints. */
+async function followReadme(client: string, url: string): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-readme-'));
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  await cp(join(CACHE, 'packages'), folder, { recursive: true });
+  const { file, command } = program(client);
+  await mkdir(dirname(join(folder, file)), { recursive: true });
+  await writeFile(join(folder, file), sample(client, runs[client]?.language ?? '', url));
+  if (client === 'java') {
+    await writeFile(join(folder, 'pom.xml'), block(client, 'xml'));
+    // The plugins that Maven downloads are kept, and the user's own repository stays as it is.
+    await mkdir(join(CACHE, 'maven'), { recursive: true });
+    await symlink(join(CACHE, 'maven'), join(folder, 'maven'));
+  }
+  const install = block(client, 'sh').replaceAll('/path/to/packages', folder);
+  const { stdout } = await execute('bash', ['-ec', `{ ${install} } >&2\n${command}`], {
+    cwd: folder,
+    env: {
+      ...process.env,
+      MAVEN_OPTS: '-Dmaven.repo.local=maven',
+      GOMODCACHE: join(folder, 'modules'),
+      GOFLAGS: '-modcacherw',
+    },
+    maxBuffer: 1 << 26,
   });
+  // Maven resets the color of a terminal.
+  return stripVTControlCharacters(stdout);
+}
+
+describe('The README leads from an empty folder to every number that matches', () => {
+  it.each(CLIENTS.split(' '))(
+    'in the %s client',
+    async (client) => {
+      const url = `${FAILING_URL}/readme-${client}/size=20,503-1,ok,429-1,503-1,ok`;
+      expect(await followReadme(client, url)).toBe(await expected());
+    },
+    600_000,
+  );
 });
 
 describe.concurrent('The sample of the README waits a minute if Retry-After is an hour, and 30 seconds for a response', () => {
