@@ -86,8 +86,8 @@ async function create(database: Database, { name, businessProfile, expires, json
       expiresAt: expires ?? null,
     });
     if (json) return write(`${JSON.stringify({ key, ...created })}\n`);
-    const expiry = created.expiresAt === null ? '' : ` and expires at ${created.expiresAt}`;
-    console.error(`key ${created.id} can't be shown again${expiry}`);
+    const expiry = created.expiresAt === null ? '' : `, which expires at ${created.expiresAt}`;
+    console.error(`created a key with the id ${created.id}${expiry}; save it now, as it is never shown again`);
     await write(`${key}\n`);
   });
 }

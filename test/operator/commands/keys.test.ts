@@ -38,7 +38,10 @@ const listed = async () =>
 describe('keys create', () => {
   it('prints a valid key, which no command prints again', async () => {
     const { code, stdout, stderr } = await command.run(['keys', 'create', '--name', 'Circle Bank']);
-    expect([code, stderr]).toEqual([0, expect.stringMatching(/^key [0-9a-f-]{36} can't be shown again\n$/)]);
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringMatching(/^created a key with the id [0-9a-f-]{36}; save it now, as it is never shown again\n$/),
+    ]);
     const key = stdout.trim();
     const response = await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
     expect(response.status).toBe(200);
