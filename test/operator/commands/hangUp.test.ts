@@ -1,8 +1,8 @@
-/** A command after its terminal was closed, such as by the end of an ssh session. */
+/** A command, installed as documented, after its terminal was closed, such as by the end of an ssh session. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdir, mkdtemp, open, readFile, symlink } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'vitest';
 import { packageFolder } from '../../../src/packageFolder.js';
@@ -12,8 +12,9 @@ import { numberWith } from '../../support/numbers.js';
 import { until } from '../../support/until.js';
 
 const command = useCommand();
-const [documented = ''] =
-  /^setsid branded-phone-numbers import .*$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
+const manual = readFileSync('docs/operations.md', 'utf8');
+const [documented = ''] = /^setsid branded-phone-numbers import .*$/m.exec(manual) ?? [];
+const [, installed = ''] = /^install .*\/bin\/branded-phone-numbers <<'END'\n(.*?\n)END$/ms.exec(manual) ?? [];
 
 it.skipIf(process.platform !== 'linux').each([
   ['that was started as documented continues', documented, 'imported 1 number'],
@@ -21,14 +22,16 @@ it.skipIf(process.platform !== 'linux').each([
 ])('a command %s after its terminal is closed', async (_what, line, expected) => {
   const folder = await mkdtemp(join(command.folder, 'terminal-'));
   await mkdir(join(folder, 'bin'));
-  await symlink(join(packageFolder, 'dist/src/main.js'), join(folder, 'bin', 'branded-phone-numbers'));
   const file = (name: string) => join(folder, name);
   const content = (name: string) => readFile(file(name), 'utf8').catch(() => '');
+  const program = installed.replace('/etc/', `${folder}/`).replace('/opt/branded-phone-numbers', packageFolder);
+  await writeFile(file('bin/branded-phone-numbers'), program, { mode: 0o755 });
+  await writeFile(file('branded-phone-numbers.env'), `DATABASE_URL='${command.databaseUrl}'\n`);
   // The import reads until this is closed.
   execFileSync('mkfifo', [file('numbers.ndjson')]);
   const numbers = await open(file('numbers.ndjson'), 'r+');
 
-  const env = { DATABASE_URL: command.databaseUrl, HOME: folder, PATH: `${file('bin')}:${process.env.PATH}` };
+  const env = { HOME: folder, PATH: `${file('bin')}:${process.env.PATH}` };
   const terminal = spawn('script', ['--quiet', '--command', 'exec bash --norc', '/dev/null'], { cwd: folder, env });
   terminal.stdout.resume();
   terminal.stdin.write(`echo $$ > shell\n${line}\n`);
