@@ -15,12 +15,12 @@ describe.skipIf(!isInstalled('systemd-analyze'))('the systemd unit', () => {
     expect(status, output).toBe(0);
   });
 
-  it('starts the service after PostgreSQL, and restarts it without a limit', () => {
+  it('starts it after PostgreSQL, and restarts it after any exit, without a limit', () => {
     const lines = readFileSync(UNIT, 'utf8').split('\n');
     expect(lines.slice(lines.indexOf('[Unit]'), lines.indexOf('[Service]'))).toEqual(
       expect.arrayContaining(['StartLimitIntervalSec=0', expect.stringMatching(/^After=.*\bpostgresql\.service\b/)]),
     );
-    expect(lines).toEqual(expect.arrayContaining(['Restart=on-failure', expect.stringMatching(/^RestartSec=\d+$/)]));
+    expect(lines).toEqual(expect.arrayContaining(['Restart=always', expect.stringMatching(/^RestartSec=\d+$/)]));
   });
 
   it('gives the service enough time to stop and enough file descriptors', () => {
