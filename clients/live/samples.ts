@@ -14,10 +14,10 @@ export function block(client: string, language: string): string {
 /** Returns the program of the README of `client`, with the address of the service replaced by `url`. */
 export function sample(client: string, language: string, url: string): string {
   const code = block(client, language);
-  const moved = code.replaceAll('http://localhost:3000', url);
-  if (moved === code)
+  const replaced = code.replaceAll('http://localhost:3000', url);
+  if (replaced === code)
     throw new Error(`the ${language} sample of clients/${client}/README.md does not contain http://localhost:3000`);
-  return moved;
+  return replaced;
 }
 
 /** Returns the file in which the README of `client` says to save its program, and the command that runs it. */
