@@ -21,7 +21,7 @@ it.each(['generate', 'clients'])('make %s fails with one line that tells to inst
   expect([status, stdout, message]).toEqual([
     2,
     '',
-    expect.stringMatching(/^Java 11 or later is needed; install it \(/),
+    expect.stringMatching(/^Java 11 or later is required; install it \(/),
   ]);
   expect(rest).toEqual([expect.stringMatching(/^make.*Error 1$/)]);
 });

@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdir, mkdtemp, open, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, open, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { it } from 'vitest';
 import { packageFolder } from '../../../src/packageFolder.js';
@@ -24,7 +24,8 @@ it.skipIf(process.platform !== 'linux').each([
   await mkdir(join(folder, 'bin'));
   const file = (name: string) => join(folder, name);
   const content = (name: string) => readFile(file(name), 'utf8').catch(() => '');
-  const program = installed.replace('/etc/', `${folder}/`).replace('/opt/branded-phone-numbers', packageFolder);
+  await symlink(packageFolder, file('package'));
+  const program = installed.replace('/etc/', `${folder}/`).replace('/opt/branded-phone-numbers', file('package'));
   await writeFile(file('bin/branded-phone-numbers'), program, { mode: 0o755 });
   await writeFile(file('branded-phone-numbers.env'), `DATABASE_URL='${command.databaseUrl}'\n`);
   // The import reads until this is closed.
