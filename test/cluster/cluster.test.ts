@@ -68,7 +68,7 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
     });
     for (let walks = 0; !isOver || walks < 2; walks++) {
       const items = await walkWithRetries((search) => sendRequest(cluster, search, 1), failures, 120);
-      expect(items.map((phoneNumber) => phoneNumber)).toEqual(numbers);
+      expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(numbers);
     }
     await restarted;
     expect(failures).toEqual([]);
