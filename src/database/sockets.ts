@@ -11,7 +11,10 @@ import { requireScram } from './authentication.js';
 const CHECK_INTERVAL_MS = 100;
 /** The delay that the server and the network may add to a statement's time limit. */
 const RESPONSE_MARGIN_MS = 500;
-/** The message SSLRequest, and the server's responses (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-SSL). */
+/**
+ * The message SSLRequest, and the server's responses
+ * (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-SSL).
+ */
 const TLS_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const [TLS_SUPPORTED, TLS_NOT_SUPPORTED] = ['S', 'N'];
 /** The longest time for a connection to be opened and for the response to TLS_REQUEST. */
@@ -21,7 +24,7 @@ const CLOSE_TIMEOUT_MS = 200;
 
 /** A socket's activity as of the latest check. */
 interface Activity {
-  /** The socket that the driver uses: one that encrypts with TLS, or this one. */
+  /** The socket that the driver uses: the TLS socket around this one, or without TLS, this one. */
   used: Socket;
   bytesRead: number;
   bytesWritten: number;
