@@ -1,6 +1,5 @@
 /**
- * `make bench-costs`: how long the most expensive requests of each kind keep the event loop busy. Prints all, and writes
- * the table of docs/performance.md. The service runs in a worker thread; the CPU time of that thread is read before and
+ * `make bench-costs`: prints how long the most expensive requests of each kind keep the event loop busy. The service runs in a worker thread; the CPU time of that thread is read before and
  * after each request, so other load on the machine does not count. Works on Linux only.
  */
 import { once } from 'node:events';
@@ -15,7 +14,7 @@ import { createApiKey } from '../src/keys/keys.js';
 import { type ExpensiveRequest, expensiveRequests } from '../test/support/expensiveRequests.js';
 import { profileId, writeNumbers } from '../test/support/generatedNumbers.js';
 import { startPostgres } from '../test/support/postgresServer.js';
-import { machine, table, writeSections } from './document.js';
+import { machine, table } from './document.js';
 import { quantiles } from './medians.js';
 import { RESULTS, runCommand } from './program.js';
 
@@ -27,9 +26,6 @@ const WARM_UP = 20;
 const MEASURED = 31;
 /** The target for every request. */
 const MAX_MS = 10;
-/** Requests of each kind in the document. */
-const SHOWN = 2;
-
 interface Cost {
   kind: string;
   name: string;
@@ -53,7 +49,7 @@ try {
     ...(await measureAll({ valid, faulty, odd }, keys, { RATE_LIMIT_PER_SECOND: '0' })),
     ...(await measureAll({ 'over the limit': [...valid, ...faulty] }, keys, { RATE_LIMIT_PER_SECOND: '1' }, 429)),
   ];
-  await report(costs);
+  report(costs);
 } finally {
   await postgres.remove();
 }
@@ -122,17 +118,10 @@ function send(agent: Agent, url: string, { path, headers }: ExpensiveRequest, ke
   });
 }
 
-/** Prints all costs, and writes the table. @throws if a request takes longer than `MAX_MS` */
-async function report(costs: Cost[]): Promise<void> {
+/** Prints all costs. @throws if a request takes longer than `MAX_MS` */
+function report(costs: Cost[]): void {
   const sorted = costs.toSorted((a, b) => b.milliseconds - a.milliseconds);
-  console.log(costTable(sorted));
-  const [firstPage, ...rest] = costs;
-  const kinds = [...new Set(costs.map(({ kind }) => kind))];
-  const mostExpensive = kinds.flatMap((kind) =>
-    sorted.filter((cost) => cost.kind === kind && rest.includes(cost)).slice(0, SHOWN),
-  );
-  const shown = costTable([...(firstPage ? [firstPage] : []), ...mostExpensive]);
-  await writeSections('docs/performance.md', { costs: `${machine()}:\n\n${shown}` });
+  console.log(`${machine()}:\n\n${costTable(sorted)}`);
   const worst = sorted[0]?.milliseconds ?? 0;
   if (worst > MAX_MS)
     throw new Error(`the most expensive request takes ${worst.toFixed(1)} ms; at most ${MAX_MS} allowed`);

@@ -1,7 +1,7 @@
 /**
  * `make fault-table`: runs the built service under each fault and under ten times its capacity, compares each response with
- * the expected one, and writes the table of docs/operations.md. `node --import tsx bench/faults.ts word…` runs only the
- * faults whose names contain one of the words, and only prints their rows.
+ * the expected one, and prints a table. `node --import tsx bench/faults.ts word…` runs only the faults whose names contain
+ * one of the words.
  */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,7 +14,7 @@ import { type OtherClients, useUpConnections } from '../test/support/otherClient
 import { startPostgres } from '../test/support/postgresServer.js';
 import { hasRedis, startRedis } from '../test/support/redis.js';
 import { openToxicProxy, type ToxicProxy } from '../test/support/toxicProxy.js';
-import { machine, table, writeSections } from './document.js';
+import { machine, table } from './document.js';
 import { overload } from './overload.js';
 import { MAIN, runCommand } from './program.js';
 
@@ -98,14 +98,9 @@ if (isChosen(OVERLOAD)) {
   const result = await measureOverload();
   addRow(result.row);
   note = result.note;
-  console.log(note);
 }
-if (words.length === 0) {
-  const head = ['Fault', 'Requests', 'Wrong responses', 'Other than 200', 'Recovered after'];
-  await writeSections('docs/operations.md', {
-    faults: [`${machine()}:`, table(head, rows, [0, 3]), note].join('\n\n'),
-  });
-}
+const head = ['Fault', 'Requests', 'Wrong responses', 'Other than 200', 'Recovered after'];
+console.log([`${machine()}:`, table(head, rows, [0, 3]), note].join('\n\n'));
 await Promise.all([proxy.close(), redisProxy?.close(), redis?.kill()]);
 await server.remove();
 process.exit();

@@ -33,7 +33,6 @@ import type { Sql } from 'postgres';
 import type { Profiles } from '../test/support/namedFilters.js';
 import { type PostgresServer, startPostgres, startReplica } from '../test/support/postgresServer.js';
 import { BESIDE_WRITERS, type CommandRun, IMPORTS, measureCommand, measureCopy, writeFiles } from './commands.js';
-import { measureCompression } from './compression.js';
 import { createDatabase, installedVersion, SETTINGS, urlOf, VERSIONS, vacuum, withConnection } from './database.js';
 import { machine } from './document.js';
 import { growTenfold } from './grow.js';
@@ -135,9 +134,6 @@ async function benchServer(serverUrl: string, addReplica?: () => Promise<Postgre
 
   logStep('measuring throughput');
   results.throughput = await measureThroughput(largest);
-  await save();
-  logStep('measuring compression');
-  results.compression = await measureCompression(largest);
   await save();
   logStep('measuring changes of single carrier statuses');
   results.changes = await onCopy(serverUrl, (url) => measureChanges(url, LARGEST_IMPORT));

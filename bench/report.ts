@@ -3,7 +3,6 @@ import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CommandRun } from './commands.js';
-import type { Compression } from './compression.js';
 import { table, writeSections } from './document.js';
 import type { Latencies, RandomPages } from './latency.js';
 import { RESULTS } from './program.js';
@@ -20,10 +19,9 @@ export interface Results {
   /** Seconds of a bare COPY at each imported size. */
   copySeconds: Record<string, number>;
   replica?: { numbers: number; lagMs: number; seconds: number };
-  /** The largest imported size: that of the database for throughput, compression and changes. */
+  /** The largest imported size: that of the database for throughput and changes. */
   largestImport: number;
   throughput: Throughput[];
-  compression?: Compression[];
   changes?: Changes | undefined;
   sizes?: Record<string, TableSize[]>;
 }
@@ -35,32 +33,30 @@ export interface TableSize {
   indexes: number;
 }
 
-/** Rows of the table of named filters in docs/performance.md. */
-const SLOWEST = 10;
-
-/** Writes all tables that have results. */
+/** Writes all tables that have results: for the documents, those of the newest version of PostgreSQL. */
 export async function writeReport(): Promise<void> {
   const files = (await readdir(RESULTS)).filter((name) => name.endsWith('.json'));
   const all: Results[] = await Promise.all(
     files.map(async (name) => JSON.parse(await readFile(join(RESULTS, name), 'utf8'))),
   );
   all.sort((a, b) => Number.parseFloat(a.version) - Number.parseFloat(b.version));
+  const newest = all.slice(-1);
   const sections = {
-    machine: all.map(({ version, machine }) => `- PostgreSQL ${version}: ${machine}`).join('\n'),
-    targets: targetTable(all),
-    pages: pageTable(all),
-    slowest: shapeTable(slowestShapes(all)),
-    throughput: throughputTable(all),
-    compression: compressionTable(all),
-    commands: commandTable(all),
-    writing: writerTable(all),
-    writers: writerRateTable(all),
-    sizes: sizeTable(all),
+    machine: newest.map(({ version, machine }) => `- PostgreSQL ${version}: ${machine}`).join('\n'),
+    targets: targetTable(newest),
+    pages: pageTable(newest),
+    throughput: throughputTable(newest),
+    commands: commandTable(newest),
+    writing: writerTable(newest),
+    writers: writerRateTable(newest),
+    sizes: sizeTable(newest),
   };
   const written = Object.fromEntries(Object.entries(sections).filter(([, text]) => text !== ''));
   for (const document of ['docs/performance.md', 'docs/scaling.md']) await writeSections(document, written);
   await writeFile(join(RESULTS, 'shapes.md'), `${slowestFilterTable(all)}\n\n${shapeTable(shapesOf(all))}\n`);
-  console.log(sections.targets);
+  console.log(
+    [targetTable(all), pageTable(all), throughputTable(all), commandTable(all), writerTable(all)].join('\n\n'),
+  );
 }
 
 const format = (value: number, digits = 0) =>
@@ -220,18 +216,6 @@ export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], 
   return table(['request', 'server', ...columns.map(({ head }) => head)], rows);
 }
 
-function compressionTable(all: Results[]): string {
-  const rows = (all.at(-1)?.compression ?? []).map(({ pageSize, encoding, bytes }) => {
-    const rates = all.map(({ compression = [] }) => {
-      const rate = (encoding: string) =>
-        compression.find((result) => result.pageSize === pageSize && result.encoding === encoding)?.perSecond;
-      return relative(rate(encoding) ?? Number.NaN, rate('identity') ?? Number.NaN);
-    });
-    return [pageSize, encoding, `${format(bytes / 1000, 1)} kB`, ...rates];
-  });
-  return table(['page', 'encoding', 'body', ...all.map(({ version }) => version)], rows);
-}
-
 function commandTable(all: Results[]): string {
   const columns = all.map(({ commands, largestImport }) => commands[largestImport] ?? []);
   const rows = (columns[0] ?? []).map(({ name }, index) => [
@@ -339,12 +323,6 @@ const shapesOf = (all: Results[]) =>
   all.flatMap(({ version, latencies }) =>
     latencies.flatMap(({ numbers, shapes }) => shapes.map((shape) => ({ version, numbers, ...shape }))),
   );
-
-/** Returns the slowest named filters at the largest size on the newest version. */
-const slowestShapes = (all: Results[]) =>
-  shapesOf(all.slice(-1).map((results) => ({ ...results, latencies: results.latencies.slice(-1) })))
-    .sort((a, b) => b.times.median - a.times.median)
-    .slice(0, SLOWEST);
 
 function shapeTable(shapes: ReturnType<typeof shapesOf>): string {
   const rows = shapes.map(({ shape, numbers, version, times, buffers, items }) => [

@@ -23,7 +23,7 @@ if (missingPackages.length > 0) console.warn(`skipping the cluster: not installe
 const retry = process.env.CI ? 1 : 0;
 
 interface Fault {
-  /** As in the table of docs/operations.md; "its" refers to the primary. */
+  /** What happens; "its" refers to the primary. */
   name: string;
   /** The role of the server that has the fault; by default, primary. */
   role?: string;
