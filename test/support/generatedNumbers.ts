@@ -23,6 +23,12 @@ const STATUSES: [string, number][] = [
 /** Returns the id of a profile by its rank; the first has a tenth of the numbers. */
 export const profileId = (rank: number) => `00000000-0000-4000-8000-${String(rank).padStart(12, '0')}`;
 
+/**
+ * Returns the name of a company by the rank of its profile. As with partners' numbers, a seventh of the names has characters
+ * beyond Latin-1: a page that has one takes JavaScript longer to decode and encode.
+ */
+export const companyName = (rank: number) => (rank % 7 === 0 ? `東京 Support ${rank}` : `Company ${rank}`);
+
 /** Returns a phone number by its index, from 1. */
 export const phoneNumberAt = (index: number) => `+1${2_000_000_000 + index * 7}`;
 
@@ -45,6 +51,7 @@ export async function writeNumbers(file: string, count: number, seed = 20_240_60
   let block = '';
   for (let index = 1; index <= count; index++) {
     const profile = skewed(1000);
+    const company = companyName(profile);
     const isApproved = random() < 0.8;
     const breadth = random();
     const entries: string[] = [];
@@ -59,7 +66,7 @@ export async function writeNumbers(file: string, count: number, seed = 20_240_60
         );
       }
     }
-    block += `{"phoneNumber":"${phoneNumberAt(index)}","businessProfile":{"id":"${profileId(profile)}","businessName":"Company ${profile}","status":"approved"},"internalName":"Line ${skewed(5000)}","brandingNameShort":"Company","brandingNameLong":"Company Long","reportingGroup":"Group ${skewed(500)}","carrierStatuses":[${entries}],"createdAt":"2026-02-03T16:49:02.748Z","updatedAt":"2026-02-03T16:49:02.748Z"}\n`;
+    block += `{"phoneNumber":"${phoneNumberAt(index)}","businessProfile":{"id":"${profileId(profile)}","businessName":"${company}","status":"approved"},"internalName":"Line ${skewed(5000)}","brandingNameShort":"${company}","brandingNameLong":"${company} Financial","reportingGroup":"Group ${skewed(500)}","carrierStatuses":[${entries}],"createdAt":"2026-02-03T16:49:02.748Z","updatedAt":"2026-02-03T16:49:02.748Z"}\n`;
     if (block.length < 1_000_000) continue;
     if (!output.write(block)) await once(output, 'drain');
     block = '';
