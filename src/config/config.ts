@@ -2,8 +2,7 @@
 import { isIP } from 'node:net';
 import { customCleanEnv, makeExactValidator } from 'envalid';
 import { compile } from 'proxy-addr';
-import { abridged, quoted } from '../messages/shorten.js';
-import { nearest, plain } from '../messages/suggestion.js';
+import { cut, escapeHidden, quote } from '../messages/shown.js';
 import { UserError } from '../userError.js';
 import { parseDatabaseUrl } from './databaseAddress.js';
 import { isLoopback } from './loopback.js';
@@ -38,7 +37,7 @@ const trustedProxies = makeExactValidator<number | string[]>((value) => {
   const invalid = proxies.find((proxy) => !isProxy(proxy));
   if (invalid === undefined) return proxies;
   throw new Error(
-    `must be the number of proxies in front, or their addresses or subnets separated by commas, such as 10.0.0.0/8; ${quoted(invalid)} is neither`,
+    `must be the number of proxies in front, or their addresses or subnets separated by commas, such as 10.0.0.0/8; ${quote(invalid)} is neither`,
   );
 });
 
@@ -59,7 +58,7 @@ const origins = makeExactValidator<string[]>((value) => {
   const list = splitList(value);
   const invalid = list.find((origin) => !isWebAddress(origin) || new URL(origin).origin !== origin);
   if (invalid === undefined) return list;
-  throw new Error(`must be origins such as https://app.example.com, separated by commas, not ${quoted(invalid)}`);
+  throw new Error(`must be origins such as https://app.example.com, separated by commas, not ${quote(invalid)}`);
 });
 
 const publicUrl = makeExactValidator<string>((value) => {
@@ -109,11 +108,12 @@ export const settingNames = Object.keys(variables);
 export type Config = ReturnType<typeof readConfig>;
 
 /**
- * Reads the settings from environment variables; an empty variable counts as unset.
+ * Reads the settings from environment variables, without white space around them; an empty variable counts as unset.
  * @throws {UserError} with a line for each invalid variable
  */
 export function readConfig(environment: NodeJS.ProcessEnv) {
-  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== ''));
+  const given: Record<string, string> = {};
+  for (const [name, value = ''] of Object.entries(environment)) if (value.trim() !== '') given[name] = value.trim();
   const faults: string[] = [];
   const read = customCleanEnv(given, variables, (cleaned) => cleaned, {
     reporter({ errors }) {
@@ -124,47 +124,11 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
   });
   if (given.AUTH === undefined && !isLoopback(read.HOST)) {
     faults.push(
-      `AUTH must be set, because other machines can reach HOST (${abridged(read.HOST)}): api-key, or none to let anyone in`,
+      `AUTH must be set, because other machines can reach HOST (${cut(escapeHidden(read.HOST))}): api-key, or none to let anyone in`,
     );
   }
   if (faults.length > 0) throw new UserError(faults.join('\n'));
   return { ...read, AUTH: read.AUTH ?? 'none' };
-}
-
-/** Shorter names resemble each other by coincidence, such as HOME and HOST, or PATH and PORT. */
-const MIN_COMPARED_LENGTH = 8;
-const MAX_TYPOS = 3;
-
-/** Names that other services use for a setting, which are too different to be recognized as misspellings. */
-const SYNONYMS: Record<string, string> = {
-  AUTHENTICATION: 'AUTH',
-  DB_URL: 'DATABASE_URL',
-  RATE_LIMIT: 'RATE_LIMIT_PER_SECOND',
-  TRUST_PROXIES: 'TRUST_PROXY',
-};
-
-/** Returns a line for each variable that is probably a misspelling of an unset setting. */
-export function misspelledSettings(environment: NodeJS.ProcessEnv): string[] {
-  const unset = settingNames.filter((name) => !environment[name]);
-  return Object.keys(environment).flatMap((name) => {
-    if (!environment[name] || settingNames.includes(name) || isServiceLink(environment[name])) return [];
-    const likely = unset.filter(
-      (setting) =>
-        plain(setting) === plain(name) || (setting.length >= MIN_COMPARED_LENGTH && hasSimilarWords(name, setting)),
-    );
-    const meant = unset.find((setting) => setting === SYNONYMS[name]) ?? nearest(name, likely, MAX_TYPOS);
-    return meant ? [`${name} is not a setting and has no effect; did you mean ${meant}?`] : [];
-  });
-}
-
-/** Returns whether the names have similar words one by one, unlike METRICS_PATH and METRICS_PORT. */
-function hasSimilarWords(name: string, setting: string): boolean {
-  const [words, expected] = [name.split('_'), setting.split('_')];
-  const maxTypos = (word: string) => Math.max(1, Math.round(word.length / 3));
-  return (
-    words.length === expected.length &&
-    expected.every((word, index) => nearest(words[index] ?? '', [word], maxTypos(word)) === word)
-  );
 }
 
 /** Returns whether Kubernetes set the variable to the address of a Service, such as `tcp://10.96.0.7:9464`. */

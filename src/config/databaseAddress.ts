@@ -4,7 +4,6 @@ import { isIP } from 'node:net';
 import { userInfo } from 'node:os';
 import { type ConnectionOptions, createSecureContext } from 'node:tls';
 import { parse } from 'pg-connection-string';
-import { nearest } from '../messages/suggestion.js';
 
 /** The scheme, the authority, the path and the query of an address. */
 const ADDRESS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
@@ -16,34 +15,15 @@ const PARAMETERS = [
 ];
 const NOT_ENCODED =
   'must be an address such as postgres://user:password@host/database; % / ? # @ in a password are percent-encoded';
-
-/** Parameters of other programs, and whether it is safe to leave them out. */
-const FOREIGN_PARAMETERS = {
-  channel_binding: 'leave it out; that is only safe with sslmode=verify-full, which also rejects an impostor',
-  gssencmode:
-    'leave it out, which is safe unless its value is require: connections are encrypted by sslmode, never by Kerberos',
-  'pgbouncer prepared_statements statement_cache_size default_query_exec_mode':
-    'leave it out; if the pooler does not support prepared statements, that is only safe with prepare=false instead',
-  'schema search_path currentSchema': 'leave it out, which is safe if its value is public: no other schema is used',
-  'connect_timeout socket_timeout tcp_user_timeout keepalives keepalives_idle statement_timeout':
-    'leave it out, which is safe: connections and statements have time limits anyway',
-  'connection_limit pool_timeout pool_max_conns pool conn_max_age':
-    'leave it out, which is safe: DATABASE_CONNECTIONS bounds the connections',
-  'target_session_attrs load_balance_hosts':
-    'leave it out, which is safe if the host leads to the right server (deploy/haproxy)',
-  'sslcompression client_encoding': 'leave it out, which is safe: TLS is never compressed, and the encoding is UTF8',
-  'sslcrl sslcrldir': 'leave it out, which is not safe if certificates can be revoked: revocation is not checked',
-  sslpassword: 'leave it out, and set sslkey to a key without a password',
-  sslaccept: 'leave it out; that is only safe with sslmode=verify-full, which rejects an impostor',
-  'dbname database': 'write the name of the database after the host',
-};
+/** Does not repeat the parameter, which may be part of a password. */
+const NO_EFFECT = `names a parameter that has no effect here; leave it out, or use one of: ${PARAMETERS.join(', ')}`;
 
 export type DatabaseAddress = ReturnType<typeof parseDatabaseUrl>;
 
 /**
  * Parses the address of a database.
  * @throws {Error} with a message that continues the name of the setting ("DATABASE_URL must be …"), and repeats no part
- *   of the address but the names of known parameters
+ *   of the address
  */
 export function parseDatabaseUrl(url: string) {
   const [matched, scheme = '', authority = '', path = '', query = ''] = ADDRESS.exec(url) ?? [];
@@ -52,7 +32,7 @@ export function parseDatabaseUrl(url: string) {
   // parsed.
   if (matched !== url || `${path}${query}`.includes('@')) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
-  for (const name of parameters.keys()) checkParameter(name);
+  if ([...parameters.keys()].some((name) => !PARAMETERS.includes(name))) throw new Error(NO_EFFECT);
   const hosts = authority.replace(/^.*@/s, '');
   // The library does not accept several hosts; they are rejected below.
   const parsed: Parsed = hosts.includes(',') ? { host: hosts } : parseParameters(scheme + authority, parameters);
@@ -106,18 +86,6 @@ export function parseDatabaseUrl(url: string) {
       ...(parsed.options && { connection: { options: parsed.options } }),
     },
   };
-}
-
-/** Rejects a parameter that has no effect. The message repeats only known names: others may be part of a password. */
-function checkParameter(name: string): void {
-  if (PARAMETERS.includes(name)) return;
-  const [, advice] = Object.entries(FOREIGN_PARAMETERS).find(([names]) => names.split(' ').includes(name)) ?? [];
-  if (advice) throw new Error(`names the parameter "${name}", which has no effect here: ${advice}`);
-  const meant = nearest(name, PARAMETERS, 3);
-  const hint = meant
-    ? `; did you mean ${meant}?`
-    : `: leave it out, unless it is meant to be one of ${PARAMETERS.join(', ')}`;
-  throw new Error(`names a parameter that has no effect here${hint}`);
 }
 
 type Parsed = Partial<ReturnType<typeof parse>>;

@@ -1,5 +1,4 @@
 /** Parses REDIS_URL into options of ioredis. */
-import { nearest } from '../messages/suggestion.js';
 
 const ADDRESS = /^redis(s?)(\+sentinel)?:\/\/([^/?#]*@)?([^/?#@,]+(?:,[^/?#@,]+)*)([/?][^#@]*)?$/;
 const INVALID_ADDRESS =
@@ -13,11 +12,10 @@ const SENTINEL_PARAMETERS = ['sentinelUsername', 'sentinelPassword'];
  */
 export function parseRedisUrl(url: string) {
   const { parameters, ...address } = parseAddress(url);
-  const unknown = Object.keys(parameters).find((name) => !address.isSentinel || !SENTINEL_PARAMETERS.includes(name));
-  if (unknown === undefined) return address;
-  const meant = nearest(unknown, SENTINEL_PARAMETERS, 3);
-  const advice = meant ? `; did you mean ${meant}, which sentinels take?` : ': leave it out';
-  throw new Error(`names a parameter that has no effect here${advice}`);
+  const known = address.isSentinel ? SENTINEL_PARAMETERS : [];
+  if (Object.keys(parameters).every((name) => known.includes(name))) return address;
+  const advice = address.isSentinel ? `, or use one of: ${known.join(', ')}` : '';
+  throw new Error(`names a parameter that has no effect here; leave it out${advice}`);
 }
 
 function parseAddress(url: string) {

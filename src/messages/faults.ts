@@ -2,7 +2,7 @@
 import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Schema } from '../contract.js';
 import { decodeAgain } from './encoding.js';
-import { abridged, hasHidden, quoted, shorten, withoutHidden } from './shorten.js';
+import { cut, escapeHidden, quote } from './shown.js';
 import { nearest } from './suggestion.js';
 
 /** Returns what is wrong with a value. The message continues the name of the parameter, or the path of the member. */
@@ -27,7 +27,7 @@ const MESSAGES: Record<string, Messages> = {
       // Only in these years can the offset or the rounding of a time lead out of the allowed range.
       const isAtEdge = schema.format === 'date-time' && /^(?:000[01]|9999)-/.test(String(value));
       const range = 'in the years 1 to 9999 after conversion to UTC and rounding to milliseconds';
-      return `${describeMember(schema, value)}${isAtEdge ? `, ${range}` : ''}`;
+      return `${describeMember(schema)}${isAtEdge ? `, ${range}` : ''}`;
     },
   },
   maximum: { parameter: (schema, value) => describeNumber(schema, String(value)) },
@@ -77,7 +77,7 @@ function itemFault({ instancePath, keyword, params, parentSchema, data }: ErrorO
   const prefix = path && `${path}.`;
   if (keyword === 'additionalProperties') {
     const known = nearest(params.additionalProperty, Object.keys(schema.properties ?? {}));
-    const unknown = `${prefix}${abridged(params.additionalProperty)} is not a member of a ${schema.title}`;
+    const unknown = `${prefix}${cut(escapeHidden(params.additionalProperty))} is not a member of a ${schema.title}`;
     return known ? `${unknown}; did you mean ${known}?` : unknown;
   }
   if (keyword === 'required') {
@@ -86,7 +86,7 @@ function itemFault({ instancePath, keyword, params, parentSchema, data }: ErrorO
   }
   if (!path) return `must be a JSON object, a ${schema.title}`;
   // The value is shown only if it has hidden characters.
-  const value = typeof data === 'string' && hasHidden(data) ? ` (${quoted(data)})` : '';
+  const value = typeof data === 'string' && escapeHidden(data) !== data ? ` (${quote(data)})` : '';
   return `${path}${value} ${(MESSAGES[keyword]?.member ?? describeMember)(schema, data)}`;
 }
 
@@ -106,40 +106,24 @@ function expectedKind(schema: Schema): string {
 }
 
 /** Returns that the value of a member does not have the form that its schema requires. */
-function describeMember(schema: Schema, value: unknown): string {
-  if (isFreeText(schema)) return 'must not contain control characters';
-  return `must be ${expectedKind(schema)}${didYouMean(schema, value)}`;
+function describeMember(schema: Schema): string {
+  return isFreeText(schema) ? 'must not contain control characters' : `must be ${expectedKind(schema)}`;
 }
 
 /** Returns that the value of a parameter does not have the form that its schema requires. */
 function describeParameter(schema: Schema, value: unknown): string {
   const text = String(value);
   const form = describeValue(schema, text);
-  if (isFreeText(schema) || form.endsWith('?')) return form;
+  if (isFreeText(schema)) return form;
   // A raw + in a query is a space: the most common mistake with phone numbers.
   if (text.startsWith(' ') && String(schema.examples?.[0]).startsWith('+')) return `${form}; send its + as %2B`;
   return adviseIfEncodedTwice(text) ?? form;
 }
 
-/** Returns that a text does not have the form that its schema requires, with a valid value that was probably meant. */
-export function describeValue(schema: Schema, text: string): string {
-  const [example] = schema.examples ?? [];
-  const form = `${quoted(text)} is not a ${schema.title}${example ? `, for example ${example}` : ''}`;
-  return isFreeText(schema) ? form : `${form}${didYouMean(schema, text)}`;
+/** Returns that a text does not have the form that its schema requires. */
+export function describeValue({ title, examples: [example] = [] }: Schema, text: string): string {
+  return `${quote(text)} is not a ${title}${example ? `, for example ${example}` : ''}`;
 }
-
-/** Returns a hint if a value becomes valid without its hidden or full-width characters, spaces or punctuation. */
-function didYouMean({ pattern, maxLength = 0 }: Schema, value: unknown): string {
-  if (typeof value !== 'string' || pattern === undefined || value.length > MAX_LENGTH_FACTOR * maxLength) return '';
-  const visible = withoutHidden(value);
-  const meant = [visible, visible.replace(/[^+\p{L}\p{N}]/gu, '')].find(
-    (candidate) => candidate.length <= maxLength && new RegExp(String(pattern), 'u').test(candidate),
-  );
-  return meant === undefined || meant === value ? '' : `; did you mean ${meant}?`;
-}
-
-/** The factor by which a value may exceed the maximum length and still get a hint. */
-const MAX_LENGTH_FACTOR = 4;
 
 /** How many comma-separated parts are compared with the choices. */
 const MAX_PARTS = 3;
@@ -147,10 +131,10 @@ const MAX_PARTS = 3;
 function describeChoice({ title, enum: choices = [] }: Schema, text: string): string {
   const parts = text.split(',', MAX_PARTS);
   if (parts.length > 1 && parts.every((part) => nearest(part.trim(), choices))) {
-    return `${quoted(text)} is not a ${title}; commas do not separate values: repeat the parameter for each value`;
+    return `${quote(text)} is not a ${title}; commas do not separate values: repeat the parameter for each value`;
   }
   const meant = nearest(text, choices);
-  return `${quoted(text)} is not a ${title}; ${meant ? `did you mean ${meant}?` : `use one of ${choices.join(', ')}`}`;
+  return `${quote(text)} is not a ${title}; ${meant ? `did you mean ${meant}?` : `use one of ${choices.join(', ')}`}`;
 }
 
 /** The form of a number. The validator alone would also accept 0x10, 1e1, 5.0, and enough digits for infinity. */
@@ -161,12 +145,12 @@ export function describeNumber({ title, minimum, maximum }: Schema, text: string
   const bounds = `must be a ${title} from ${minimum} to ${maximum}`;
   return PLAIN_DIGITS.test(text)
     ? bounds
-    : (adviseIfEncodedTwice(text) ?? `${bounds}, in plain digits, not ${quoted(text)}`);
+    : (adviseIfEncodedTwice(text) ?? `${bounds}, in plain digits, not ${quote(text)}`);
 }
 
 function adviseIfEncodedTwice(text: string): string | undefined {
   const decoded = decodeAgain(text);
-  return decoded === undefined ? undefined : `seems to be encoded twice; send ${shorten(encodeURIComponent(decoded))}`;
+  return decoded === undefined ? undefined : `seems to be encoded twice; send ${cut(encodeURIComponent(decoded))}`;
 }
 
 /** Counts code points: one outside the Basic Multilingual Plane is a pair of surrogates. */

@@ -4,19 +4,15 @@ import { distance } from 'fastest-levenshtein';
 /** The length of the longest text that is compared: the time grows with the product of both texts' lengths. */
 const MAX_COMPARED = 100;
 
-/** Returns the candidate closest to `text`, if `text` may be a misspelling of it with at most `maxTypos` typos. */
-export function nearest(
-  text: string,
-  candidates: Iterable<string>,
-  maxTypos = Number.POSITIVE_INFINITY,
-): string | undefined {
+/** Returns the candidate closest to `text`, if `text` may be a misspelling of it. */
+export function nearest(text: string, candidates: Iterable<string>): string | undefined {
   if (text.length > MAX_COMPARED) return undefined;
   let closest: string | undefined;
   let fewestTypos = Number.POSITIVE_INFINITY;
   for (const candidate of candidates) {
     // Wrong case or wrong separators count as one typo, no matter how many letters they affect.
     const typos = plain(text) === plain(candidate) ? 1 : distance(text, candidate);
-    if (typos > Math.min(maxTypos, Math.max(2, candidate.length / 3)) || typos >= fewestTypos) continue;
+    if (typos > Math.max(2, candidate.length / 3) || typos >= fewestTypos) continue;
     closest = candidate;
     fewestTypos = typos;
   }

@@ -1,7 +1,7 @@
 /** How messages show text from requests and other input. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { abridged, printable, quoted } from '../../src/messages/shorten.js';
+import { cut, escapeHidden, quote } from '../../src/messages/shown.js';
 
 const MAX_SHOWN = 100;
 /** Text without control, format, private or unassigned characters, and without spaces but U+0020. */
@@ -20,7 +20,7 @@ describe('text from the input', () => {
   it('is shown with its hidden characters escaped', () => {
     fc.assert(
       fc.property(anyText, (text) => {
-        for (const shown of [printable(text), abridged(text), quoted(text)]) expect(shown).toMatch(VISIBLE);
+        for (const shown of [escapeHidden(text), cut(escapeHidden(text)), quote(text)]) expect(shown).toMatch(VISIBLE);
       }),
       { numRuns: 3000 },
     );
@@ -29,8 +29,8 @@ describe('text from the input', () => {
   it('is cut to the maximum length, between characters or escapes', () => {
     fc.assert(
       fc.property(anyText, (text) => {
-        expect(abridged(text).length).toBeLessThanOrEqual(MAX_SHOWN);
-        const inQuotes = quoted(text).slice(1, -1);
+        expect(cut(escapeHidden(text)).length).toBeLessThanOrEqual(MAX_SHOWN);
+        const inQuotes = quote(text).slice(1, -1);
         expect(inQuotes.length).toBeLessThanOrEqual(MAX_SHOWN);
         const whole = inQuotes.endsWith('…') && !text.endsWith('…') ? inQuotes.slice(0, -1) : inQuotes;
         const json = whole.replace(/\\u\{(\w+)\}/g, (_escape, code) =>
@@ -50,6 +50,6 @@ describe('text from the input', () => {
     ['＋1\n', '"＋1\\n"'],
     ['', '""'],
   ])('is quoted: %j', (text, shown) => {
-    expect(quoted(text)).toBe(shown);
+    expect(quote(text)).toBe(shown);
   });
 });

@@ -1,11 +1,11 @@
 /** The database that a command uses: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
-import { type Config, misspelledSettings, readConfig } from '../../config/config.js';
+import { type Config, readConfig } from '../../config/config.js';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
 import { isConnectionBroken } from '../../database/errors.js';
 import { migrateDatabase } from '../../database/migrations.js';
-import { printable } from '../../messages/shorten.js';
+import { escapeHidden } from '../../messages/shown.js';
 import { migrationsFolder } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
@@ -13,13 +13,11 @@ import { Unfinished } from '../numbers/staging.js';
 import { abortable, type Stop } from './stop.js';
 
 /**
- * Reads the settings from the environment, and warns on standard error of variables that look like misspelled settings.
- * Removes libpq's variables (`PG*`), which the driver and PostgreSQL's programs would read: only DATABASE_URL may
- * select the database.
+ * Reads the settings from the environment. Removes libpq's variables (`PG*`), which the driver and PostgreSQL's
+ * programs would read: only DATABASE_URL may select the database.
  */
 export function readSettings(): Config {
   for (const name of Object.keys(process.env)) if (/^PG/i.test(name)) delete process.env[name];
-  for (const line of misspelledSettings(process.env)) console.error(printable(line));
   return readConfig(process.env);
 }
 
@@ -39,7 +37,7 @@ export async function withDatabaseUrl(
   { mayCreate = false }: Access = {},
 ): Promise<void> {
   if (config.DATABASE_URL !== undefined) {
-    console.error(`database: ${printable(parseDatabaseUrl(config.DATABASE_URL).shown)}`);
+    console.error(`database: ${escapeHidden(parseDatabaseUrl(config.DATABASE_URL).shown)}`);
     await use(config.DATABASE_URL);
     return;
   }

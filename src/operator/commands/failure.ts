@@ -1,7 +1,7 @@
 /** How a command reports its failure, and its exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
 import { causeOf, codeOf, isConnectionBroken } from '../../database/errors.js';
-import { printable } from '../../messages/shorten.js';
+import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
 import { Unfinished } from '../numbers/staging.js';
 import { OutputError } from './output.js';
@@ -63,7 +63,7 @@ export function reasonsOf(error: unknown): string {
   const messages = errors.map((failure) =>
     (failure as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
   );
-  return printable(messages.join(', '));
+  return escapeHidden(messages.join(', '));
 }
 
 /** Returns what to show of an error: its message, or, if it is a bug in this program, the error with its stack. */
@@ -74,10 +74,10 @@ export function explain(error: unknown): unknown {
     return `the certificate of PostgreSQL is not trusted (${error.message}); add sslrootcert=FILE, with its authority's certificate, to DATABASE_URL`;
   }
   const advice = REFUSALS.find(([pattern]) => codeOf(error) && pattern.test((error as Error).message))?.[1];
-  if (advice) return printable(`${(error as Error).message}: ${advice}`);
+  if (advice) return escapeHidden(`${(error as Error).message}: ${advice}`);
   if (isConnectionBroken(error)) {
     return `PostgreSQL can't be reached, or has ended the connection (${reasonsOf(error)}). Uncommitted changes were rolled back: run this again once PostgreSQL responds.`;
   }
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
-  return error instanceof Error && 'code' in error ? printable(error.message) : error;
+  return error instanceof Error && 'code' in error ? escapeHidden(error.message) : error;
 }

@@ -1,6 +1,6 @@
 /** `migrate`: brings the schema up to date. */
 import { findForeignRoles } from '../../database/migrations.js';
-import { printable } from '../../messages/shorten.js';
+import { escapeHidden } from '../../messages/shown.js';
 import type { CommandWithExamples } from './command.js';
 import { readSettings, withMigratedUrl } from './database.js';
 import { report } from './output.js';
@@ -13,7 +13,7 @@ export function addMigrate(program: CommandWithExamples, stop: Stop): void {
     .examples('DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate')
     .action(() =>
       withMigratedUrl(readSettings(), stop, async (url) => {
-        for (const line of await abortable(stop.requested, findForeignRoles(url))) console.error(printable(line));
+        for (const line of await abortable(stop.requested, findForeignRoles(url))) console.error(escapeHidden(line));
         await report('the database is up to date');
       }),
     );

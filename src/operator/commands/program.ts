@@ -1,7 +1,7 @@
 /** The program `branded-phone-numbers`. Each of its commands has a file in this folder. */
 import type { Command } from 'commander';
 import { contract } from '../../contract.js';
-import { printable } from '../../messages/shorten.js';
+import { escapeHidden } from '../../messages/shown.js';
 import { addCheck } from './check.js';
 import { CommandWithExamples } from './command.js';
 import { addDelete } from './delete.js';
@@ -27,7 +27,7 @@ export function createProgram(stop: Stop): Command {
  * characters in arguments that a message quotes.
  */
 function pointToHelp(command: Command, path = command.name()): void {
-  command.configureOutput({ outputError: (text, write) => write(text.replace(/.+/g, printable)) });
+  command.configureOutput({ outputError: (text, write) => write(text.replace(/.+/g, escapeHidden)) });
   command.showHelpAfterError(`see ${path} --help`);
   for (const subcommand of command.commands) pointToHelp(subcommand, `${path} ${subcommand.name()}`);
 }

@@ -15,7 +15,7 @@ import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../databa
 import { brandedPhoneNumbers } from '../../database/schema.js';
 import type { Obstacle } from '../../database/version.js';
 import type { Log } from '../../log.js';
-import { printable } from '../../messages/shorten.js';
+import { escapeHidden } from '../../messages/shown.js';
 import { migrationsFolder, packageFolder } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
 import type { CommandWithExamples } from './command.js';
@@ -68,7 +68,7 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
     await prepare(config, stop, url, demo, onObstacle);
     if (hasWaited) log.info('PostgreSQL is available: starting');
     // Only a warning: the service starts even if the query fails.
-    for (const line of await findForeignRoles(url).catch(() => [])) log.warn(printable(line));
+    for (const line of await findForeignRoles(url).catch(() => [])) log.warn(escapeHidden(line));
     await service.begin();
   };
   try {

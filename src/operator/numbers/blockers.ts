@@ -1,6 +1,6 @@
 /** Reports the sessions that block a command. */
 import type { Database } from '../../database/connect.js';
-import { printable } from '../../messages/shorten.js';
+import { escapeHidden } from '../../messages/shown.js';
 
 /** The pools of commands that have reported their blockers: once is enough. */
 const reported = new WeakSet<Database>();
@@ -18,6 +18,6 @@ export async function reportBlockers(database: Database, pid: number): Promise<v
     WHERE application_name IS DISTINCT FROM current_setting('application_name')`;
   if (sessions.length === 0 || reported.has(database)) return;
   reported.add(database);
-  const list = sessions.map(({ session }) => printable(session)).join('\n  ');
+  const list = sessions.map(({ session }) => escapeHidden(session)).join('\n  ');
   console.error(`waiting for other sessions that write branded_phone_numbers:\n  ${list}`);
 }

@@ -2,11 +2,14 @@
 import type { Readable } from 'node:stream';
 import type { Database } from '../../database/connect.js';
 import { changedNumbers, changedProfiles } from './changes.js';
-import { otherFormat } from './format.js';
 import { readLine } from './line.js';
 import { InputError } from './lines.js';
 import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
 import { changeByLines, type Options } from './staging.js';
+
+const NOT_NDJSON =
+  'is not a JSON object; the input must be NDJSON: uncompressed UTF-8 text, one JSON object per line. ' +
+  "To convert a JSON array: jq -c '.[]' FILE | branded-phone-numbers import -";
 
 /**
  * Imports the numbers of `input`, NDJSON with one item per line as in responses. Replaces a number that exists, with
@@ -28,9 +31,8 @@ export async function importNumbers(
     analyzed: ANALYZED,
     rowOf(line: number, bytes: Buffer) {
       // Reported once, not for each line.
-      const reason = isFirst ? otherFormat(bytes) : undefined;
+      if (isFirst && !/^\s*\{\s*["}]/.test(bytes.toString())) throw new InputError([{ line, reason: NOT_NDJSON }]);
       isFirst = false;
-      if (reason) throw new InputError([{ line, reason }]);
       const number = readLine(bytes);
       counts.numbers++;
       counts.carrierStatuses += number.carrierStatuses.length;

@@ -2,7 +2,7 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
-import { printable } from '../../messages/shorten.js';
+import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
 
 const LINE_FEED = 0x0a;
@@ -22,7 +22,7 @@ export async function openInputFiles(names: readonly string[]) {
   async function* read() {
     let lines = 0;
     for (const [i, name] of names.entries()) {
-      starts.push({ name: printable(name), line: lines });
+      starts.push({ name: escapeHidden(name), line: lines });
       let last = LINE_FEED;
       for await (const bytes of contentOf(name, sizes[i] ?? 0)) {
         for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) lines++;
@@ -59,5 +59,5 @@ async function* contentOf(name: string, size: number): AsyncGenerator<Buffer> {
     length += chunk.length;
     yield chunk;
   }
-  if (length < size) throw new UserError(`${printable(name)} was truncated while it was read`);
+  if (length < size) throw new UserError(`${escapeHidden(name)} was truncated while it was read`);
 }

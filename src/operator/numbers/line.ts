@@ -5,7 +5,7 @@ import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../../generated/types/models/index.js';
 import { contract, resolve, type Schema, withExactPatterns } from '../../contract.js';
 import { itemFaults } from '../../messages/faults.js';
-import { abridged } from '../../messages/shorten.js';
+import { cut, escapeHidden } from '../../messages/shown.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';
 import { inUtc, isTime } from './time.js';
 
@@ -41,7 +41,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (error) {
-    throw new LineError(`is not valid JSON: ${abridged((error as Error).message)}`);
+    throw new LineError(`is not valid JSON: ${cut(escapeHidden((error as Error).message))}`);
   }
 }
 
@@ -61,7 +61,7 @@ function repeatedMembers(item: GivenNumber, text: string): string[] {
     if (objects.at(-1)?.has(name)) repeated.add(name);
     objects.at(-1)?.add(name);
   }
-  return [...repeated].map((name) => `${abridged(name)} is given twice in one object`);
+  return [...repeated].map((name) => `${cut(escapeHidden(name))} is given twice in one object`);
 }
 
 function repeatedEntries({ carrierStatuses }: GivenNumber): string[] {
@@ -70,7 +70,7 @@ function repeatedEntries({ carrierStatuses }: GivenNumber): string[] {
   if (pairs.size === carrierStatuses.length) return [];
   const repeated = carrierStatuses.filter(({ carrier, feature }) => !pairs.delete(`${feature} ${carrier}`));
   return repeated.map(
-    ({ carrier, feature }) => `carrierStatuses has two entries for ${abridged(carrier)} and ${feature}`,
+    ({ carrier, feature }) => `carrierStatuses has two entries for ${cut(escapeHidden(carrier))} and ${feature}`,
   );
 }
 

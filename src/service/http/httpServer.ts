@@ -6,7 +6,7 @@ import type { Duplex } from 'node:stream';
 import type { Express } from 'express';
 import { type Config, publicPath } from '../../config/config.js';
 import { codeOf } from '../../database/errors.js';
-import { abridged } from '../../messages/shorten.js';
+import { cut, escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
 import { rawProblem } from './problemResponse.js';
 
@@ -112,7 +112,7 @@ export async function listen(
     if (code === 'EADDRINUSE') throw new UserError(`${address} is already in use; choose another`);
     if (code === 'EACCES') throw new UserError(`${address} needs more privileges; choose another`);
     if (['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EINVAL'].includes(code)) {
-      throw new UserError(`${host} ${abridged(config[host])} is not an address of this machine`);
+      throw new UserError(`${host} ${cut(escapeHidden(config[host]))} is not an address of this machine`);
     }
     throw error;
   }

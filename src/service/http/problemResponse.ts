@@ -5,7 +5,7 @@ import { listBrandedPhoneNumbers as operation } from '../../../generated/types/a
 import type { Problem } from '../../../generated/types/models/index.js';
 import { contract } from '../../contract.js';
 import { DatabaseUnavailable } from '../../database/errors.js';
-import { abridged } from '../../messages/shorten.js';
+import { cut, escapeHidden } from '../../messages/shown.js';
 import { nearest } from '../../messages/suggestion.js';
 import { ProblemError, type ProblemName, problem, unavailable } from '../problem/problem.js';
 import { encodeBody } from './compression.js';
@@ -56,7 +56,7 @@ function noSuchPath(request: Request, publicPath: string): ProblemError {
   }
   const known = nearest(request.path, Object.keys(contract.paths));
   const advice = known ? `; did you mean ${publicPath}${known}?` : `. The addresses are listed at ${publicPath}/docs.`;
-  return problem('not-found', `There is nothing at ${publicPath}${abridged(request.path)}${advice}`);
+  return problem('not-found', `There is nothing at ${publicPath}${cut(escapeHidden(request.path))}${advice}`);
 }
 
 async function send(

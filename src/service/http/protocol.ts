@@ -5,7 +5,7 @@
 import type { Request } from 'express';
 import type { Config } from '../../config/config.js';
 import { isLoopback } from '../../config/loopback.js';
-import { abridged } from '../../messages/shorten.js';
+import { cut, escapeHidden } from '../../messages/shown.js';
 import { problem } from '../problem/problem.js';
 
 /** The most header lines of a request. */
@@ -47,7 +47,7 @@ export function protocolCheck(
     if (isPrivate && host !== undefined && !isServed(hostnameOf(host))) {
       throw problem(
         'misdirected-request',
-        `Without API keys and proxies, this instance serves only localhost and loopback addresses, not ${abridged(host)}. To serve another name, set PUBLIC_URL to it, or set AUTH=api-key.`,
+        `Without API keys and proxies, this instance serves only localhost and loopback addresses, not ${cut(escapeHidden(host))}. To serve another name, set PUBLIC_URL to it, or set AUTH=api-key.`,
       );
     }
     // Only the path is normalized; the query is decoded when it is read.

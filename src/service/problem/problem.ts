@@ -1,7 +1,7 @@
 /** Problems (RFC 9457) of the types that the contract lists, as errors that are thrown. */
 import type { Fault, Problem } from '../../../generated/types/models/index.js';
 import { contract } from '../../contract.js';
-import { abridged, shorten } from '../../messages/shorten.js';
+import { cut, escapeHidden } from '../../messages/shown.js';
 
 /** The last part of a problem type's URI; each is listed in the contract's `x-problems`. */
 export type ProblemName =
@@ -53,18 +53,18 @@ export class Faults {
 
   /** Adds a fault. `describe` returns what is wrong; it is called only for faults that are listed, since it takes time. */
   add(parameter: string, describe: () => string): void {
-    if (this.count++ < MAX_DESCRIBED) this.described.push({ parameter: shorten(parameter), detail: describe() });
+    if (this.count++ < MAX_DESCRIBED) this.described.push({ parameter: cut(parameter), detail: describe() });
   }
 }
 
 /** Returns the problem for the faults of a request: all of them, or the first ones if there are too many. */
 export function invalidRequest({ count, described }: Faults): ProblemError {
-  const names = abridged([...new Set(described.map((fault) => fault.parameter))].join(', '));
+  const names = cut(escapeHidden([...new Set(described.map((fault) => fault.parameter))].join(', ')));
   const list = count > described.length ? `errors has the first ${described.length}` : 'See errors';
   const [first] = described;
   const detail =
     count === 1 && first
-      ? asSentence(`${first.parameter ? abridged(first.parameter) : 'The query'} ${first.detail}`)
+      ? asSentence(`${first.parameter ? cut(escapeHidden(first.parameter)) : 'The query'} ${first.detail}`)
       : `The request has ${count} faults: ${names}. ${list}.`;
   return problem('invalid-request', detail, { errors: described });
 }

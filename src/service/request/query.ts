@@ -10,7 +10,7 @@ import { listBrandedPhoneNumbers as operation } from '../../../generated/types/a
 import { contract, parameters, resolve } from '../../contract.js';
 import { decode } from '../../messages/encoding.js';
 import { describeNumber, PLAIN_DIGITS, parameterFault } from '../../messages/faults.js';
-import { abridged, hasHidden, shorten } from '../../messages/shorten.js';
+import { cut, escapeHidden } from '../../messages/shown.js';
 import { nearest, plain } from '../../messages/suggestion.js';
 import { type Filter, filterOf } from '../../page/filter.js';
 import { Faults, invalidCursor, invalidRequest } from '../problem/problem.js';
@@ -122,7 +122,7 @@ function parse(queryString: string, faults: Faults): Values {
     const parameter = parameters.get(name);
     if (!parameter) {
       const joined = pair.includes('=') ? undefined : `${pairs[index - 1]}%26${pair}`;
-      faults.add(name, () => describeUnknown(shorten(name), joined));
+      faults.add(name, () => describeUnknown(cut(name), joined));
       continue;
     }
     const { schema } = parameter;
@@ -171,8 +171,9 @@ function describeUnknown(name: string, joined: string | undefined): string {
   const meant = synonyms.get(plain(name)) ?? synonyms.get(plain(bareName)) ?? nearest(bareName, parameters.keys());
   const isList = parameters.get(meant ?? '')?.schema.type === 'array';
   // The name is repeated only if it has characters that a reader can't see.
-  const fault = `is not a parameter${hasHidden(name) ? ` (${abridged(name)})` : ''}`;
+  const shown = escapeHidden(name);
+  const fault = `is not a parameter${shown === name ? '' : ` (${cut(shown)})`}`;
   if (isList && name.endsWith(']')) return `${fault}; repeat ${meant} without brackets`;
-  if (!meant && joined?.includes('=')) return `${fault}; an & in a value is sent as %26: ${abridged(joined)}`;
+  if (!meant && joined?.includes('=')) return `${fault}; an & in a value is sent as %26: ${cut(escapeHidden(joined))}`;
   return `${fault}${meant ? `; did you mean ${meant}?` : `; there are ${[...parameters.keys()].join(', ')}`}`;
 }

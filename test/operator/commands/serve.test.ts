@@ -147,11 +147,6 @@ describe('serve reports in one line why it cannot start:', () => {
       /^PORT must be .*\nMAX_CONNECTIONS must be .*\n$/,
     ],
     ['a HOST that other machines can reach without AUTH', { HOST: '0.0.0.0' }, /^AUTH must be set[^\n]*\n$/],
-    [
-      'an invalid setting, after a warning of a variable that may be a misspelled setting',
-      { RATE_LIMIT_PER_SECONDS: '5', PORT: 'http' },
-      /^RATE_LIMIT_PER_SECONDS is not a setting .* RATE_LIMIT_PER_SECOND\?\nPORT must be .*\n$/,
-    ],
   ])('%s', async (_what, environment, reason) => {
     const { code, stderr } = await command.run(['serve'], '', { environment });
     expect([code, stderr]).toEqual([1, expect.stringMatching(reason)]);

@@ -83,7 +83,7 @@ describe('delete', () => {
       { line: 6, reason: '"a\\u0007b" is not a phone number in E.164, for example +14155550123' },
       {
         line: 7,
-        reason: `"\\u202a+14155550101" is not a phone number in E.164, for example +14155550123; did you mean +14155550101?`,
+        reason: `"\\u202a+14155550101" is not a phone number in E.164, for example +14155550123`,
       },
     ]);
   });
