@@ -5,8 +5,8 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** CI machines are shared, so a test that watches a clock, or kills and waits for long, is tried once more there. */
 const retry = process.env.CI ? 1 : 0;
 
-/** One PostgreSQL for all tests of a project. */
-const globalSetup = ['test/support/postgres.ts'];
+/** Random tests of `make test` try half their cases on a developer's machine. */
+const tries = process.env.CI ? 1 : 0.5;
 
 /** Where `make test-clients` puts the clients. */
 const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
@@ -28,17 +28,15 @@ const projects = [
     name: 'side by side',
     include: ['test/**/*.test.ts'],
     exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
-    globalSetup,
     // The service takes a second to load; no file leaves anything behind that another one could meet.
     isolate: false,
     maxWorkers: 4,
-    provide: { tries: 1 },
+    provide: { tries },
   },
   {
     name: 'clock',
     include: ['test/**/*.{clock,clock.random}.test.ts'],
-    globalSetup,
-    provide: { tries: 1 },
+    provide: { tries },
     isolate: false,
     // They mostly wait; more at once would be in each other's way.
     maxWorkers: 4,
@@ -48,7 +46,6 @@ const projects = [
     name: 'soak',
     include: ['test/**/*.{random,soak}.test.ts'],
     exclude: ['test/**/*.clock.{random,soak}.test.ts'],
-    globalSetup,
     provide: { tries: 3 },
     maxWorkers: 4,
     retry,
@@ -56,14 +53,13 @@ const projects = [
   {
     name: 'clock soak',
     include: ['test/**/*.clock.{random,soak}.test.ts'],
-    globalSetup,
     provide: { tries: 3 },
     maxWorkers: 4,
     retry,
   },
-  { name: 'versions', include: ['test/**/*.versions.test.ts'], globalSetup },
+  { name: 'versions', include: ['test/**/*.versions.test.ts'] },
   // One cluster at a time: two would compete for the CPU and miss the times that are promised.
-  { name: 'cluster', include: ['test/cluster/*.test.ts'], globalSetup, testTimeout: 120_000, maxWorkers: 1 },
+  { name: 'cluster', include: ['test/cluster/*.test.ts'], testTimeout: 120_000, maxWorkers: 1 },
   {
     name: 'installation',
     include: ['test/installation/*.test.ts'],
@@ -90,10 +86,12 @@ const projects = [
 
 export default defineConfig({
   test: {
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    // One PostgreSQL for the whole run.
+    globalSetup: ['test/support/postgres.ts'],
     sequence: { sequencer: LongFirst },
     // One project after the other.
-    projects: projects.map((test, groupOrder) => ({ extends: true, test: { ...test, sequence: { groupOrder } } })),
+    projects: projects.map((test, groupOrder) => ({
+      test: { testTimeout: 60_000, hookTimeout: 120_000, ...test, sequence: { groupOrder } },
+    })),
   },
 });

@@ -11,7 +11,7 @@ import { startPostgres } from './postgresServer.js';
 declare module 'vitest' {
   interface ProvidedContext {
     postgresUrl: string;
-    /** The factor by which random tests try more inputs than in `make test`. */
+    /** The factor by which random tests try more inputs, or fewer, than in `make test` in CI. */
     tries: number;
   }
 }
