@@ -74,7 +74,7 @@ export async function runProgram(
     });
     command.commands.forEach(capture);
   };
-  const program = createProgram({ requested: NEVER, forced: NEVER });
+  const program = createProgram({ first: NEVER, second: NEVER });
   capture(program);
   const { env, exitCode } = process;
   const cwd = process.cwd();

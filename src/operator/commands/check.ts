@@ -4,16 +4,16 @@ import { deriveAll } from '../numbers/check.js';
 import type { CommandWithExamples } from './command.js';
 import { withConfiguredDatabase } from './database.js';
 import { report } from './output.js';
-import type { Stop } from './stop.js';
+import type { Signals } from './signals.js';
 
-export function addCheck(program: CommandWithExamples, stop: Stop): void {
+export function addCheck(program: CommandWithExamples, signals: Signals): void {
   program
     .command('check')
     .description('derive the read model again, and report numbers that differ')
     .option('--repair', 'repair the numbers that differ')
     .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
     .action(({ repair = false }: { repair?: boolean }) =>
-      withConfiguredDatabase(stop, (database) => checkDatabase(database, repair)),
+      withConfiguredDatabase(signals, (database) => checkDatabase(database, repair)),
     );
 }
 

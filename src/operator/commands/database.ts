@@ -10,7 +10,7 @@ import { migrationsFolder } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
 import { Unfinished } from '../numbers/staging.js';
-import { abortable, type Stop } from './stop.js';
+import { abortable, type Signals } from './signals.js';
 
 /**
  * Reads the settings from the environment. Removes libpq's variables (`PG*`), which the driver and PostgreSQL's
@@ -32,7 +32,7 @@ interface Access {
  */
 export async function withDatabaseUrl(
   config: Config,
-  stop: Stop,
+  signals: Signals,
   use: (url: string) => Promise<void>,
   { mayCreate = false }: Access = {},
 ): Promise<void> {
@@ -49,7 +49,7 @@ export async function withDatabaseUrl(
     );
   }
   console.error(`database: embedded PostgreSQL in ${folder}`);
-  const embedded = await openEmbeddedPostgres(folder, { stop: stop.requested, hurry: stop.forced });
+  const embedded = await openEmbeddedPostgres(folder, { stop: signals.first, hurry: signals.second });
   try {
     await use(embedded.url);
   } catch (error) {
@@ -75,30 +75,30 @@ export async function withDatabase(url: string, use: (database: Database) => Pro
 }
 
 /** Migrates the configured database, and runs `use` with a connection pool for it. The first signal abandons `use`. */
-export function withConfiguredDatabase(stop: Stop, use: (database: Database) => Promise<void>): Promise<void> {
-  return withMigratedUrl(readSettings(), stop, (url) => abortable(stop.requested, withDatabase(url, use)));
+export function withConfiguredDatabase(signals: Signals, use: (database: Database) => Promise<void>): Promise<void> {
+  return withMigratedUrl(readSettings(), signals, (url) => abortable(signals.first, withDatabase(url, use)));
 }
 
 /** Runs `use` as {@link withConfiguredDatabase} does, but passes it the first signal; the second one abandons `use`. */
 export function withStoppableDatabase(
-  stop: Stop,
+  signals: Signals,
   use: (database: Database, signal: AbortSignal) => Promise<void>,
   access?: Access,
 ): Promise<void> {
-  const run = (url: string) => withDatabase(url, (database) => use(database, stop.requested));
-  return withMigratedUrl(readSettings(), stop, (url) => abortable(stop.forced, run(url)), access);
+  const run = (url: string) => withDatabase(url, (database) => use(database, signals.first));
+  return withMigratedUrl(readSettings(), signals, (url) => abortable(signals.second, run(url)), access);
 }
 
 /** Runs `use` as {@link withDatabaseUrl} does, after migrating the database. */
 export function withMigratedUrl(
   config: Config,
-  stop: Stop,
+  signals: Signals,
   use: (url: string) => Promise<void>,
   access?: Access,
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
-    await abortable(stop.requested, migrateDatabase(url, migrationsFolder));
+    await abortable(signals.first, migrateDatabase(url, migrationsFolder));
     await use(url);
   };
-  return withDatabaseUrl(config, stop, migrateAndUse, access);
+  return withDatabaseUrl(config, signals, migrateAndUse, access);
 }

@@ -5,7 +5,7 @@ import { deleteNumbers } from '../numbers/delete.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
 import { withStoppableDatabase } from './database.js';
-import type { Stop } from './stop.js';
+import type { Signals } from './signals.js';
 
 interface Options {
   allowEmpty?: boolean;
@@ -13,7 +13,7 @@ interface Options {
   jobs?: number;
 }
 
-export function addDelete(program: CommandWithExamples, stop: Stop): void {
+export function addDelete(program: CommandWithExamples, signals: Signals): void {
   program
     .command('delete')
     .description('delete numbers by phone number, one per line; if any line is invalid, delete none')
@@ -32,7 +32,7 @@ export function addDelete(program: CommandWithExamples, stop: Stop): void {
         const example = `echo ${phoneNumber} | branded-phone-numbers delete`;
         throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
       }
-      await withStoppableDatabase(stop, (database, signal) =>
+      await withStoppableDatabase(signals, (database, signal) =>
         changeFromFiles(fileNames.length > 0 ? fileNames : ['-'], {
           allowEmpty,
           noun: 'phone numbers',

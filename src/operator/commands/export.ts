@@ -7,9 +7,9 @@ import type { CommandWithExamples } from './command.js';
 import { withConfiguredDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
 import { write } from './output.js';
-import type { Stop } from './stop.js';
+import type { Signals } from './signals.js';
 
-export function addExport(program: CommandWithExamples, stop: Stop): void {
+export function addExport(program: CommandWithExamples, signals: Signals): void {
   const command = program
     .command('export')
     .description('write a snapshot of the numbers as NDJSON that import reads, one API item per line')
@@ -27,7 +27,7 @@ export function addExport(program: CommandWithExamples, stop: Stop): void {
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withConfiguredDatabase(stop, (database) => exportTo(file, database, filter));
+      await withConfiguredDatabase(signals, (database) => exportTo(file, database, filter));
     });
 }
 

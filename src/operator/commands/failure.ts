@@ -5,7 +5,7 @@ import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
 import { Unfinished } from '../numbers/staging.js';
 import { OutputError } from './output.js';
-import { Stopped } from './stop.js';
+import { Stopped } from './signals.js';
 
 /** The exit status that a shell reports for a program ended by SIGPIPE (13), such as `yes` in `yes | head`. */
 const PIPE_CLOSED = 128 + 13;

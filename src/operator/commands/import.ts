@@ -3,7 +3,7 @@ import type { Database } from '../../database/connect.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
 import { withStoppableDatabase } from './database.js';
-import type { Stop } from './stop.js';
+import type { Signals } from './signals.js';
 
 /** An item with only the members that an import requires. */
 const EXAMPLE_ITEM = {
@@ -16,7 +16,7 @@ const EXAMPLE_ITEM = {
   carrierStatuses: [{ carrier: 'AT&T', feature: 'brandedCallerId', detailedStatus: 'approved.optIn' }],
 };
 
-export function addImport(program: CommandWithExamples, stop: Stop): void {
+export function addImport(program: CommandWithExamples, signals: Signals): void {
   program
     .command('import')
     .description('import numbers from NDJSON files, one API item per line; if any line is invalid, import none')
@@ -30,7 +30,7 @@ export function addImport(program: CommandWithExamples, stop: Stop): void {
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((fileNames: string[], options: Options) =>
-      withStoppableDatabase(stop, (database, signal) => importFiles(database, fileNames, { ...options, signal }), {
+      withStoppableDatabase(signals, (database, signal) => importFiles(database, fileNames, { ...options, signal }), {
         mayCreate: true,
       }),
     );

@@ -4,16 +4,16 @@ import { escapeHidden } from '../../messages/shown.js';
 import type { CommandWithExamples } from './command.js';
 import { readSettings, withMigratedUrl } from './database.js';
 import { report } from './output.js';
-import { abortable, type Stop } from './stop.js';
+import { abortable, type Signals } from './signals.js';
 
-export function addMigrate(program: CommandWithExamples, stop: Stop): void {
+export function addMigrate(program: CommandWithExamples, signals: Signals): void {
   program
     .command('migrate')
     .description('create or update the schema, then exit')
     .examples('DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate')
     .action(() =>
-      withMigratedUrl(readSettings(), stop, async (url) => {
-        for (const line of await abortable(stop.requested, findForeignRoles(url))) console.error(escapeHidden(line));
+      withMigratedUrl(readSettings(), signals, async (url) => {
+        for (const line of await abortable(signals.first, findForeignRoles(url))) console.error(escapeHidden(line));
         await report('the database is up to date');
       }),
     );

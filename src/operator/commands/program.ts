@@ -10,14 +10,14 @@ import { addImport } from './import.js';
 import { addKeys } from './keys.js';
 import { addMigrate } from './migrate.js';
 import { addServe } from './serve.js';
-import type { Stop } from './stop.js';
+import type { Signals } from './signals.js';
 
-/** Returns the program, ready to parse command lines; `stop` ends its commands. */
-export function createProgram(stop: Stop): Command {
+/** Returns the program, ready to parse command lines; `signals` end its commands. */
+export function createProgram(signals: Signals): Command {
   const program = new CommandWithExamples('branded-phone-numbers')
     .description(contract.info.summary)
     .version(contract.info.version);
-  for (const add of [addServe, addMigrate, addImport, addExport, addDelete, addCheck, addKeys]) add(program, stop);
+  for (const add of [addServe, addMigrate, addImport, addExport, addDelete, addCheck, addKeys]) add(program, signals);
   pointToHelp(program);
   return program;
 }

@@ -22,12 +22,12 @@ import type { CommandWithExamples } from './command.js';
 import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
 import { explain, reasonsOf } from './failure.js';
 import { importFiles } from './import.js';
-import { abortable, type Stop, Stopped } from './stop.js';
+import { abortable, type Signals, Stopped } from './signals.js';
 
 /** Milliseconds between attempts to prepare a database that is not usable yet. */
 const RETRY_INTERVAL_MS = 500;
 
-export function addServe(program: CommandWithExamples, stop: Stop): void {
+export function addServe(program: CommandWithExamples, signals: Signals): void {
   program
     .command('serve')
     .description('serve the API, its documentation at /docs and its health at /healthz and /readyz')
@@ -43,10 +43,10 @@ export function addServe(program: CommandWithExamples, stop: Stop): void {
       let log: Log | undefined;
       const serveDatabase = async (url: string) => {
         log = (await import('../../log.js')).openLog(config);
-        await serve(config, stop, url, log, demo);
+        await serve(config, signals, url, log, demo);
       };
       try {
-        await withDatabaseUrl(config, stop, serveDatabase, { mayCreate: true });
+        await withDatabaseUrl(config, signals, serveDatabase, { mayCreate: true });
       } catch (error) {
         if (!(error instanceof Stopped)) log?.fatal(explain(error) as Error);
         throw error;
@@ -54,7 +54,7 @@ export function addServe(program: CommandWithExamples, stop: Stop): void {
     });
 }
 
-async function serve(config: Config, stop: Stop, url: string, log: Log, demo: boolean): Promise<void> {
+async function serve(config: Config, signals: Signals, url: string, log: Log, demo: boolean): Promise<void> {
   // Loaded here, since other commands start in half the time without it.
   const { startService } = await import('../../service/server.js');
   const service = await startService(config, url, log);
@@ -65,25 +65,25 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
     service.setObstacle(obstacle);
   };
   const start = async () => {
-    await prepare(config, stop, url, demo, onObstacle);
+    await prepare(config, signals, url, demo, onObstacle);
     if (hasWaited) log.info('PostgreSQL is available: starting');
     // Only a warning: the service starts even if the query fails.
     for (const line of await findForeignRoles(url).catch(() => [])) log.warn(escapeHidden(line));
     await service.begin();
   };
   try {
-    await abortable(stop.requested, start());
+    await abortable(signals.first, start());
   } catch (error) {
-    await abortable(stop.forced, service.close());
+    await abortable(signals.second, service.close());
     throw error;
   }
   log.info(`listening on ${service.url}, documentation at ${service.url}/docs`);
-  if (!stop.requested.aborted) await once(stop.requested, 'abort');
-  const { signal } = stop.requested.reason as Stopped;
+  if (!signals.first.aborted) await once(signals.first, 'abort');
+  const { signal } = signals.first.reason as Stopped;
   log.info(`${signal}: closing`);
   // SIGTERM comes from an orchestrator: load balancers need time to notice. The other signals come from a terminal.
   const delay = signal === 'SIGTERM' ? config.DRAIN_SECONDS : 0;
-  await abortable(stop.forced, service.close(delay));
+  await abortable(signals.second, service.close(delay));
 }
 
 /**
@@ -93,14 +93,14 @@ async function serve(config: Config, stop: Stop, url: string, log: Log, demo: bo
  */
 async function prepare(
   config: Config,
-  stop: Stop,
+  signals: Signals,
   url: string,
   demo: boolean,
   onObstacle: (obstacle: Obstacle) => void,
 ): Promise<void> {
   let lastReason: string | undefined;
   let isEmpty: boolean | undefined;
-  for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: stop.requested })) {
+  for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: signals.first })) {
     try {
       const role = await migrateDatabase(url, migrationsFolder);
       if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
@@ -108,7 +108,7 @@ async function prepare(
         await withDatabase(url, async (database) => {
           // Checked only once, so that a retry continues an import that was cut off.
           isEmpty ??= (await database.select().from(brandedPhoneNumbers).limit(1)).length === 0;
-          if (isEmpty) await importFiles(database, [DEMO], { signal: stop.requested });
+          if (isEmpty) await importFiles(database, [DEMO], { signal: signals.first });
         });
       }
       return;

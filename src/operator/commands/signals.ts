@@ -24,16 +24,14 @@ export class Stopped extends Error {
   }
 }
 
-/** The signals as AbortSignals, whose reason is {@link Stopped}. */
-export interface Stop {
-  /** Aborted by the first signal. */
-  requested: AbortSignal;
-  /** Aborted by the second signal. */
-  forced: AbortSignal;
+/** Aborted by the first and the second signal that this process receives; their reason is {@link Stopped}. */
+export interface Signals {
+  first: AbortSignal;
+  second: AbortSignal;
 }
 
 /** Replaces Node's handling of the signals. */
-export function listenForSignals(): Stop {
+export function listenForSignals(): Signals {
   const [first, second] = [new AbortController(), new AbortController()];
   let lastSignalAt = Number.NEGATIVE_INFINITY;
   const onSignal = (signal: NodeJS.Signals) => {
@@ -44,7 +42,7 @@ export function listenForSignals(): Stop {
     (first.signal.aborted ? second : first).abort(new Stopped(signal));
   };
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
-  return { requested: first.signal, forced: second.signal };
+  return { first: first.signal, second: second.signal };
 }
 
 /** Settles as `work` does, or rejects with the signal's reason when the signal is aborted; `work` is then abandoned. */
