@@ -63,7 +63,7 @@ export function breakingChanges(released: Node, proposed: Node): string[] {
     }
     compareParameters(place, old.parameters ?? [], now.parameters ?? []);
     for (const [status, response] of entries(old.responses)) {
-      const kept = now.responses?.[status];
+      const kept = now.responses?.[status] ?? now.responses?.default;
       if (kept) compareResponse(`${place} → ${status}`, response, kept);
       else report(place, `the response ${status} is gone`);
     }

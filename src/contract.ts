@@ -18,7 +18,7 @@ export interface Schema {
   items?: Schema;
   required?: string[];
   /** The values of an open list that this version knows; clients must expect others. */
-  'x-known-values'?: { $ref: string };
+  'x-known-values'?: { $ref: string } | Schema;
   properties?: Record<string, Schema>;
   [keyword: string]: unknown;
 }
@@ -42,8 +42,15 @@ export interface ProblemType {
   advice: string;
 }
 
+interface DescribedResponse {
+  description: string;
+  headers?: Record<string, { $ref: string }>;
+  content?: Record<string, { schema: Schema; example?: unknown; examples?: Record<string, { value: unknown }> }>;
+}
+
 interface Operation {
   operationId: string;
+  responses: Record<string, DescribedResponse | { $ref: string }>;
   parameters: { $ref: string }[];
   /** Requests that /docs offers; `examples` maps each parameter that is sent to the name of one of its examples. */
   'x-requests'?: { summary: string; examples: Record<string, string> }[];
@@ -81,10 +88,19 @@ export function resolve<T extends object>(node: T | { $ref: string }): T {
   return resolve(target as T);
 }
 
+const operations = Object.values(contract.paths).flatMap(({ get }) => get ?? []);
+
 /** The parameters of the list operation, by name, in the document's order; their schemas are resolved. */
 export const parameters: ReadonlyMap<string, Parameter> = new Map(
-  Object.values(contract.paths)
-    .flatMap((operations) => operations.get?.parameters ?? [])
+  operations
+    .flatMap((operation) => operation.parameters)
     .map((reference) => resolve<Parameter>(reference))
     .map((parameter) => [parameter.name, { ...parameter, schema: resolve(parameter.schema) }]),
+);
+
+/** The responses of the list operation, by status or `default`. */
+export const responses: ReadonlyMap<string, DescribedResponse> = new Map(
+  operations.flatMap((operation) =>
+    Object.entries(operation.responses).map(([status, response]) => [status, resolve<DescribedResponse>(response)]),
+  ),
 );

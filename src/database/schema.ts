@@ -27,7 +27,8 @@ import {
   unique,
   uuid,
 } from 'drizzle-orm/pg-core';
-import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
+import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
+import { STATUSES, type Status } from '../status.js';
 
 /** Text in byte order in any locale of the database. Pages have this order, and it is the cheapest to compare. */
 const byteText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });
@@ -50,7 +51,7 @@ const isTime = (column: string) =>
   `${column} BETWEEN '0001-01-01T00:00:00Z'::timestamptz AND '9999-12-31T23:59:59.999Z'::timestamptz`;
 
 export const feature = pgEnum('feature', values(Feature));
-export const status = pgEnum('status', values(Status));
+export const status = pgEnum('status', STATUSES as [Status, ...Status[]]);
 export const detailedStatus = pgEnum('detailed_status', values(DetailedStatus));
 
 export const businessProfiles = pgTable(

@@ -1,6 +1,7 @@
 /** The filter of a request. Requests that differ only in the order or repetition of values have the same filter. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
-import { DetailedStatus, type Feature, type Status } from '../../generated/types/models/index.js';
+import type { DetailedStatus, Feature } from '../../generated/types/models/index.js';
+import { isDetailedStatus, type Status } from '../status.js';
 
 /**
  * The members have the names of the contract's parameters. Lists are sorted and have no repeats; null stands for a
@@ -31,7 +32,7 @@ export function filterOf(request: ListBrandedPhoneNumbersRequest): Filter {
     carrier: sorted(request.carrier),
     feature: sorted(request.feature),
     detailedStatus: sorted(request.detailedStatus),
-    status: sorted(request.status?.filter((value) => !isDetailedStatus(value)) as Status[] | undefined),
+    status: sorted(request.status?.filter((value) => !isDetailedStatus(value))),
     dottedStatus: sorted(request.status?.filter(isDetailedStatus)),
   };
 }
@@ -45,10 +46,4 @@ export function limitToProfiles(filter: Filter, visible: readonly string[] | nul
 
 function sorted<T extends string>(values: readonly T[] | undefined): T[] | null {
   return values?.length ? [...new Set(values)].sort() : null;
-}
-
-const DETAILED_STATUSES: ReadonlySet<string> = new Set(Object.values(DetailedStatus));
-
-function isDetailedStatus(value: Status | DetailedStatus): value is DetailedStatus {
-  return DETAILED_STATUSES.has(value);
 }

@@ -2,7 +2,8 @@
  * Chooses the index ranges that a page is read from. Nothing here knows SQL or the data: the choice follows from how
  * many values the filter has, and from a budget, which grows with each batch that leaves the page unfilled.
  */
-import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
+import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
+import { STATUSES } from '../status.js';
 import type { Filter } from './filter.js';
 
 /** The attributes of a number. `Filter`, `items` and `postings` use the same names. */
@@ -91,9 +92,6 @@ const ranges = (table: Scan['table'], attribute: Scan['attribute']): Step => ({
 export function attributesIn(filter: Filter): Attribute[] {
   return ATTRIBUTES.filter((name) => filter[name] !== null);
 }
-
-/** A number's statuses, highest priority first (specification 3.2). */
-const STATUSES = Object.values(Status);
 
 /** Returns the index in `STATUSES` of the status of a number that has only entries with `detailedStatus`. */
 function priorityOf(detailedStatus: DetailedStatus): number {

@@ -1,7 +1,8 @@
 /** The tables accept exactly the values that the contract allows, no matter which program writes. */
 import { beforeEach, describe, expect, it } from 'vitest';
-import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
+import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
 import { contract } from '../../src/contract.js';
+import { STATUSES } from '../../src/status.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { addNumber, PROFILE, first as sql, useSessions } from '../support/sessions.js';
 
@@ -107,7 +108,7 @@ describe('the tables accept', () => {
   });
 
   it.each([
-    ['status', Status],
+    ['status', STATUSES],
     ['detailed_status', DetailedStatus],
     ['feature', Feature],
   ])('as %s exactly the values that the contract lists', async (type, listed) => {

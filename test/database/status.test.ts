@@ -1,8 +1,9 @@
 /** The overall status of a number: its value for given entries, and how it changes as carriers decide on them. */
 import { eq, sql } from 'drizzle-orm';
 import { beforeEach, describe, expect, it } from 'vitest';
-import type { DetailedStatus, Status } from '../../generated/types/models/index.js';
+import type { DetailedStatus } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers, carrierStatuses, items } from '../../src/database/schema.js';
+import type { Status } from '../../src/status.js';
 import { DETAILED_STATUSES, entryWith, numberWith, write } from '../support/numbers.js';
 import { overallStatus } from '../support/reference.js';
 import { useService } from '../support/service.js';

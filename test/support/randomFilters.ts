@@ -1,6 +1,6 @@
 /** Random filters over the data of the bench and of the plan test; the same seed gives the same filters. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
-import { DetailedStatus, Feature, Status } from '../../generated/types/models/index.js';
+import { DetailedStatus, Feature, StatusFilter } from '../../generated/types/models/index.js';
 import { dice, profileId } from './generatedNumbers.js';
 
 const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
@@ -38,7 +38,7 @@ export function randomFilters(
     }),
     () => ({ feature: some(Object.values(Feature), 2) }),
     () => ({ detailedStatus: some(Object.values(DetailedStatus), random() < 0.3 ? 9 : 2) }),
-    () => ({ status: some([...Object.values(Status), ...Object.values(DetailedStatus)], 3) }),
+    () => ({ status: some(Object.values(StatusFilter), 3) }),
   ];
   return Array.from({ length: count }, () => {
     const named = kind === 'one attribute' ? some(attributes, 1).slice(below(4) === 0 ? 1 : 0) : some(attributes, 3);

@@ -1,6 +1,7 @@
 /** The specification and the contract as plain code in memory: the responses that the service should send. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
-import type { BrandedPhoneNumber, CarrierStatus, Status } from '../../generated/types/models/index.js';
+import type { BrandedPhoneNumber, CarrierStatus } from '../../generated/types/models/index.js';
+import type { Status } from '../../src/status.js';
 
 /** The filters of a request. */
 export type Query = Omit<ListBrandedPhoneNumbersRequest, 'nextCursor' | 'size'>;

@@ -1,30 +1,19 @@
-/** Checks a response against the contract: its status, its media type, its headers and its body. */
+/** Checks a response against the contract: its status, its media type and its body. */
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import type { Response } from 'supertest';
 import { expect } from 'vitest';
 import type { ListBrandedPhoneNumbersResponses as Responses } from '../../generated/types/apis/index.js';
-import { contract, resolve, type Schema } from '../../src/contract.js';
-
-interface DescribedResponse {
-  headers?: Record<string, { $ref: string }>;
-  content?: Record<string, { schema: Schema }>;
-}
+import { contract, responses } from '../../src/contract.js';
 
 const ajv = new Ajv2020({ strict: false, allErrors: true });
 formats.default(ajv);
 ajv.addSchema(contract, 'contract');
 
-const operation = contract.paths['/v1/brandedPhoneNumbers']?.get as unknown as {
-  responses: Record<string, { $ref: string }>;
-};
-
 /** Fails unless the contract describes this response of the list operation. */
 export function expectDescribed(response: Response): void {
-  const reference = operation.responses[response.status];
-  expect(reference, `the contract describes no ${response.status}`).toBeDefined();
-  const described = resolve<DescribedResponse>(reference as { $ref: string });
-  const [mediaType, content] = Object.entries(described.content ?? {})[0] ?? [];
+  const described = responses.get(String(response.status)) ?? responses.get('default');
+  const [mediaType, content] = Object.entries(described?.content ?? {})[0] ?? [];
   if (!mediaType || !content) {
     expect(response.text).toBeFalsy();
     return;

@@ -22,11 +22,11 @@ export interface ListBrandedPhoneNumbersResponses {
     400: Problem;
     401: Problem;
     404: Problem;
-    405: Problem;
     421: Problem;
     429: Problem;
     500: Problem;
     503: Problem;
+    default: Problem;
 }
 
 export const listBrandedPhoneNumbers = { operationId: 'listBrandedPhoneNumbers', method: 'GET', path: '/v1/brandedPhoneNumbers' } as const;

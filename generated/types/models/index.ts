@@ -194,19 +194,6 @@ export interface Problem {
 }
 
 /**
- * An overall status known to this version of the service.
- * @export
- */
-export const Status = {
-    SubmittedForReview: 'submitted for review',
-    Rejected: 'rejected',
-    Approved: 'approved',
-    Unregistered: 'unregistered',
-} as const;
-export type Status = typeof Status[keyof typeof Status];
-
-
-/**
  * An overall status, or a detailed status.
  * @export
  */

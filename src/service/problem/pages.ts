@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Problem } from '../../../generated/types/models/index.js';
-import { contract, type ProblemType, resolve } from '../../contract.js';
+import { contract, type ProblemType, responses } from '../../contract.js';
 import { packageFolder } from '../../packageFolder.js';
 
 /** Returns the page at `/problems`: a list of all problem types. */
@@ -60,15 +60,10 @@ ${LINKS}`,
 
 const LINKS = '<p><a href="../problems">All problems</a> · <a href="../docs">The API\'s documentation</a></p>';
 
-interface MediaType {
-  example?: unknown;
-  examples?: Record<string, { value: unknown }>;
-}
-
 /** Returns the problems of this type among the examples of the contract's responses. */
 function exampleProblems(type: string): Problem[] {
-  return Object.values(contract.components.responses as Record<string, { content?: Record<string, MediaType> }>)
-    .map((response) => resolve(response).content?.['application/problem+json'])
+  return [...responses.values()]
+    .map(({ content }) => content?.['application/problem+json'])
     .flatMap((media) => [media?.example, ...Object.values(media?.examples ?? {}).map((example) => example.value)])
     .filter((example): example is Problem => (example as { type?: string } | undefined)?.type === type);
 }
