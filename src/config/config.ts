@@ -68,6 +68,11 @@ const publicUrl = makeExactValidator<string>((value) => {
   );
 });
 
+const webAddress = makeExactValidator<string>((value) => {
+  if (isWebAddress(value)) return value;
+  throw new Error('must be an https:// address');
+});
+
 const contact = makeExactValidator<string>((value) => {
   if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isWebAddress(value)) return value;
   throw new Error('must be an e-mail address or an https:// address');
@@ -92,6 +97,7 @@ const variables = {
   CORS_ORIGINS: origins({ default: undefined }),
   PUBLIC_URL: publicUrl({ default: undefined }),
   CONTACT: contact({ default: undefined }),
+  TERMS_URL: webAddress({ default: undefined }),
   REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60)({ default: 5 }),
   MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000)({ default: 256 }),
   MAX_CONNECTIONS: wholeNumber(1, 1_000_000)({ default: 2000 }),

@@ -44,28 +44,41 @@ export function docs(config: Deployment): Router {
 }
 
 /** The settings that the published document shows. */
-type Deployment = Pick<Config, 'AUTH'> & Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT'>>;
+type Deployment = Pick<Config, 'AUTH'> & Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT' | 'TERMS_URL'>>;
 
-/** Returns the contract with the address, the contact and the authentication of this deployment. */
-function documentFor({ AUTH, PUBLIC_URL, CONTACT }: Deployment, original: Contract): object {
-  const contract = PUBLIC_URL ? withExamplesAt(PUBLIC_URL, original) : original;
+/** Returns the contract with the address, the contact, the terms and the authentication of this deployment. */
+function documentFor({ AUTH, PUBLIC_URL, CONTACT, TERMS_URL }: Deployment, original: Contract): object {
+  const contract = published(original, PUBLIC_URL);
   const { securitySchemes, ...withoutSchemes } = contract.components;
-  const contact = CONTACT && { [CONTACT.includes('://') ? 'url' : 'email']: CONTACT };
   return {
     ...contract,
-    info: contact ? { ...contract.info, contact } : contract.info,
-    ...(PUBLIC_URL ? { servers: [{ url: PUBLIC_URL }] } : {}),
+    info: {
+      ...contract.info,
+      ...(TERMS_URL ? { termsOfService: TERMS_URL } : {}),
+      contact: {
+        name: 'The operator of this service',
+        ...(CONTACT ? { [CONTACT.includes('://') ? 'url' : 'email']: CONTACT } : {}),
+      },
+    },
+    ...(PUBLIC_URL ? { externalDocs: { url: `${PUBLIC_URL}/docs` }, servers: [{ url: PUBLIC_URL }] } : {}),
     security: AUTH === 'api-key' ? contract.security.filter((scheme) => Object.keys(scheme).length > 0) : [],
     components: AUTH === 'api-key' ? contract.components : withoutSchemes,
   };
 }
 
-/** Returns the contract with PUBLIC_URL in its examples of `type` and `Link`. */
-function withExamplesAt(PUBLIC_URL: string, contract: Contract): Contract {
-  const text = JSON.stringify(contract)
-    .replaceAll('"/problems/', () => `"${publicPath({ PUBLIC_URL })}/problems/`)
-    .replaceAll('"<?', () => `"<${PUBLIC_URL}${operation.path}?`);
-  return JSON.parse(text);
+/** The extensions that are useful to clients; the service, its pages and mocks read the others. */
+const PUBLIC_EXTENSIONS = ['x-known-values', 'x-exact-pattern'];
+
+/** Returns the contract without the other extensions and, if PUBLIC_URL is set, with it in the examples of `type` and `Link`. */
+function published(contract: Contract, PUBLIC_URL?: string): Contract {
+  const isPublic = (key: string) => !key.startsWith('x-') || PUBLIC_EXTENSIONS.includes(key);
+  const text = JSON.stringify(contract, (key, value) => (isPublic(key) ? value : undefined));
+  if (!PUBLIC_URL) return JSON.parse(text);
+  return JSON.parse(
+    text
+      .replaceAll('"/problems/', () => `"${publicPath({ PUBLIC_URL })}/problems/`)
+      .replaceAll('"<?', () => `"<${PUBLIC_URL}${operation.path}?`),
+  );
 }
 
 /** The files of /docs. Swagger UI's own index.html is not among them: it would load a demo document from another host. */

@@ -45,6 +45,7 @@ describe('the settings', () => {
     ...values('TRUST_PROXY', 'true', '10.0.0', '-1', '1e3'),
     ...values('PUBLIC_URL', 'numbers.example', 'ftp://numbers.example', 'https://numbers.example/?a=b'),
     ...values('CONTACT', 'ask Bob'),
+    ...values('TERMS_URL', 'ask Bob', 'ftp://numbers.example'),
     ...values('LOG_LEVEL', 'loud'),
     ['AUTH', { HOST: '0.0.0.0' }],
     ['AUTH', { HOST: '::' }],

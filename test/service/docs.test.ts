@@ -1,5 +1,9 @@
+import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import express from 'express';
 import request from 'supertest';
 import { describe, expect, test } from 'vitest';
@@ -8,6 +12,7 @@ import { contract } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { docs } from '../../src/service/docs.js';
 
+const run = promisify(execFile);
 const app = express()
   .use(docs({ AUTH: 'none' }))
   .use((_request, response) => {
@@ -54,6 +59,7 @@ describe('the documentation page', () => {
 });
 
 describe('the OpenAPI document', () => {
+  const OPERATOR = 'The operator of this service';
   const file = readFileSync(join(packageFolder, 'openapi', 'openapi.yaml'), 'utf8');
   const served = async (settings: Parameters<typeof docs>[0]) => {
     const app = express().use(docs(settings));
@@ -71,13 +77,15 @@ describe('the OpenAPI document', () => {
     return json.body;
   };
 
-  test('is openapi.yaml with the servers, contact and authentication of the deployment', async () => {
-    const { servers, security, info, components, ...rest } = await served({ AUTH: 'api-key' });
-    const { securitySchemes } = parse(file).components;
-    expect({ ...rest, servers, info, components, security: parse(file).security }).toEqual(parse(file));
+  test('is openapi.yaml with the authentication of the deployment, and only the extensions that clients use', async () => {
+    const { security, info, components, ...rest } = await served({ AUTH: 'api-key' });
+    const { contact, ...given } = info;
+    const isPublic = (key: string) => !key.startsWith('x-') || ['x-known-values', 'x-exact-pattern'].includes(key);
+    const contract = parse(file, (key, value) => (isPublic(String(key)) ? value : undefined));
+    expect({ ...rest, info: given, components, security: contract.security }).toEqual(contract);
     expect(security).toEqual([{ bearer: [] }, { apiKey: [] }]);
-    expect(components.securitySchemes).toEqual(securitySchemes);
-    expect([info.contact, servers]).toEqual([undefined, [expect.objectContaining({ url: '/' })]]);
+    expect(contact).toEqual({ name: OPERATOR });
+    expect(JSON.stringify(rest)).not.toContain('"x-');
   });
 
   test('has no security scheme with AUTH=none', async () => {
@@ -85,12 +93,43 @@ describe('the OpenAPI document', () => {
     expect([security, components.securitySchemes]).toEqual([[], undefined]);
   });
 
-  test('has PUBLIC_URL as its server, and CONTACT as an email address or a URL', async () => {
-    const PUBLIC_URL = 'https://numbers.test/telephony';
-    const { servers, info } = await served({ AUTH: 'none', PUBLIC_URL, CONTACT: 'api@numbers.test' });
-    expect([servers, info.contact]).toEqual([[{ url: PUBLIC_URL }], { email: 'api@numbers.test' }]);
+  const PUBLIC_URL = 'https://numbers.test/telephony';
+  test('has PUBLIC_URL as its server, /docs as its external documentation, CONTACT and TERMS_URL', async () => {
+    const TERMS_URL = 'https://numbers.test/terms';
+    const { servers, externalDocs, info } = await served({
+      AUTH: 'none',
+      PUBLIC_URL,
+      CONTACT: 'api@numbers.test',
+      TERMS_URL,
+    });
+    expect([servers, externalDocs]).toEqual([[{ url: PUBLIC_URL }], { url: `${PUBLIC_URL}/docs` }]);
+    expect([info.contact, info.termsOfService]).toEqual([{ name: OPERATOR, email: 'api@numbers.test' }, TERMS_URL]);
     const linked = await served({ AUTH: 'none', CONTACT: 'https://numbers.test/help' });
-    expect(linked.info.contact).toEqual({ url: 'https://numbers.test/help' });
+    expect(linked.info.contact).toEqual({ name: OPERATOR, url: 'https://numbers.test/help' });
+  });
+
+  test('has no finding of Spectral’s and Redocly’s rulesets', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'contract-'));
+    const everything = { PUBLIC_URL, CONTACT: 'api@numbers.test', TERMS_URL: 'https://numbers.test/terms' };
+    for (const AUTH of ['none', 'api-key'] as const) {
+      for (const [name, settings] of Object.entries({ default: {}, everything })) {
+        const app = express().use(docs({ AUTH, ...settings }));
+        for (const path of ['openapi.yaml', 'openapi-3.0.json']) {
+          const { text } = await request(app).get(`/${path}`).buffer();
+          await writeFile(join(folder, `${AUTH}-${name}-${path}`), text);
+        }
+      }
+    }
+    await writeFile(join(folder, 'spectral.yaml'), 'extends: ["spectral:oas"]');
+    const lint = async (program: string, ...options: string[]) => {
+      const files = (await readdir(folder)).filter((name) => name.includes('openapi'));
+      const command = join(packageFolder, 'node_modules', '.bin', program);
+      // They fail if there is a finding.
+      return run(command, ['lint', ...files, ...options], { cwd: folder });
+    };
+    await lint('spectral', '--ruleset', 'spectral.yaml', '--fail-severity', 'hint');
+    await lint('redocly', '--extends', 'recommended-strict');
+    await rm(folder, { recursive: true });
   });
 
   test('is also served in OpenAPI 3.0, for tools that do not read 3.1', async () => {
