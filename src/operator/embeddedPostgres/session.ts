@@ -2,11 +2,15 @@
  * The session that tells other processes that this process uses the folder's PostgreSQL. When a process is killed, its
  * session disappears from pg_stat_activity, so there is nothing to clean up.
  */
+import { randomUUID } from 'node:crypto';
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import postgres from 'postgres';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
 import { createSockets } from '../../database/sockets.js';
 import { withDeadline } from '../../deadline.js';
-import type { UrlOf } from './cluster.js';
+import { type Cluster, urlOf } from './cluster.js';
+import { unusable } from './programs.js';
 
 /**
  * The name of the database, and the application names of sessions. All versions that share a folder use the same names.
@@ -20,11 +24,12 @@ export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /**
  * Opens a session, and creates the database if it does not exist.
+ * @throws {UserError} if the server has other data
  * @throws the driver's error, or an error if another process is stopping the server
  */
-export async function openSession(urlOf: UrlOf) {
+export async function openSession(cluster: Cluster) {
   let isJoined = false;
-  const address = parseDatabaseUrl(urlOf('postgres'));
+  const address = parseDatabaseUrl(urlOf(cluster, 'postgres'));
   const sockets = createSockets(address, 0);
   const sql = postgres({
     ...(address.options as postgres.Options<Record<string, never>>),
@@ -47,11 +52,22 @@ export async function openSession(urlOf: UrlOf) {
     await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
     return !(await hasOther(USING));
   };
+  // The setting data_directory would not do: another folder may have been put in the place of one that was moved.
+  const requireOurData = async () => {
+    const name = `data-of-${randomUUID()}`;
+    const file = join(cluster.home, 'data', name);
+    await writeFile(file, '');
+    const [row] = await sql`SELECT (pg_stat_file(${name}, true)).size = 0 AS seen`.finally(() => rm(file));
+    if (!row?.seen) {
+      throw unusable(`that runs for ${cluster.home} has other data, which was moved away. Stop what uses it`);
+    }
+  };
   const createDatabase = async () => {
     const [existing] = await sql`SELECT FROM pg_database WHERE datname = ${DATABASE}`;
     if (!existing) await sql`CREATE DATABASE ${sql(DATABASE)}`;
   };
   try {
+    await withTimeout(requireOurData());
     // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So
     // at least one of the two sees the other.
     if (await withTimeout(hasOther(LEAVING))) throw new Error('another process is stopping it');
@@ -63,7 +79,7 @@ export async function openSession(urlOf: UrlOf) {
   }
   return {
     /** The URL of the database. */
-    url: urlOf(DATABASE),
+    url: urlOf(cluster, DATABASE),
     /**
      * Marks this process as leaving. Returns whether no other process uses PostgreSQL, so that it has to be stopped.
      */

@@ -86,7 +86,7 @@ describe('the embedded PostgreSQL', () => {
         await writeFile(lockFile, contentWith(unrelated.pid ?? 0), { mode: 0o600 });
         await chown(lockFile, uid, gid);
         await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
-          /postmaster\.pid.*If no PostgreSQL uses this folder.*, delete .*\/postmaster\.pid, or set DATABASE_URL/s,
+          /postmaster\.pid.*Stop .* If there is none, .*delete .*\/postmaster\.pid, or set DATABASE_URL/s,
         );
         await rm(lockFile);
         const { url, close } = await openEmbeddedPostgres(folder);

@@ -1,27 +1,27 @@
+import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFile, chown, mkdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, chown, mkdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { promisify } from 'node:util';
+import { afterEach, describe, expect, it } from 'vitest';
 import { accountFor, run } from '../../../src/operator/embeddedPostgres/account.js';
+import { socketFolder } from '../../../src/operator/embeddedPostgres/cluster.js';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import { installedPrograms } from '../../../src/operator/embeddedPostgres/programs.js';
-import { connectTo } from '../../support/connection.js';
-import {
-  folder,
-  home,
-  inside,
-  isAlive,
-  postmasterPid,
-  query,
-  useFolder,
-  user,
-} from '../../support/embeddedPostgresFolder.js';
-import { CLEAR_TEXT, openImpostor } from '../../support/impostor.js';
+import { folder, home, inside, postmasterPid, query, useFolder, user } from '../../support/embeddedPostgresFolder.js';
 import { freePort } from '../../support/port.js';
 import { until } from '../../support/until.js';
 import { AS_NOBODY, isRoot } from './asNobody.js';
 
+/** A name that makes the path of a folder too long for a socket. */
+const LONG = 'x'.repeat(110);
+
 useFolder();
+afterEach(async () => {
+  for (const parent of [folder, join(home, 'copy')]) {
+    await rm(socketFolder(join(parent, LONG, 'postgres')), { recursive: true, force: true });
+  }
+});
 
 describe('the embedded PostgreSQL', () => {
   it('creates an empty UTF-8 database that only its owner can reach, and keeps its data after a stop', async () => {
@@ -80,61 +80,6 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
-  /** Starts a server that listens on a port, as version 1.0.0 did, and returns the URL of its database. */
-  const startOldServer = async () => {
-    await (await openEmbeddedPostgres(folder)).close();
-    const programs = await installedPrograms(join(folder, 'libraries'));
-    const account = await accountFor(inside(''), programs);
-    const port = await freePort();
-    const options = `-p ${port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
-    const args = ['start', '--pgdata=data', '--log=log', `--options=${options}`];
-    await run(account, programs.pg_ctl, args, inside(''));
-    const password = (await readFile(inside('password'), 'utf8')).trim();
-    return `postgres://postgres:${password}@127.0.0.1:${port}/branded_phone_numbers`;
-  };
-
-  /** A folder with too long a path for a socket. */
-  const LONG = 'x'.repeat(110);
-  it.each([
-    ['a server of version 1.0.0', '', async () => void (await startOldServer())],
-    ['a server with too long a path for a socket', LONG, async () => (await user({ at: join(folder, LONG) })).kill()],
-  ])('starts after a kill -9 of %s, and sends nothing to a program on its port', async (_what, name, start) => {
-    await start();
-    const at = join(folder, name);
-    const [pid, , , port] = (await readFile(join(at, 'postgres/data/postmaster.pid'), 'utf8')).split('\n');
-    process.kill(Number(pid), 'SIGKILL');
-    await until(() => !isAlive(Number(pid)), 'it has ended');
-    const impostor = await openImpostor(Number(port), [CLEAR_TEXT]);
-    try {
-      const { url, close } = await openEmbeddedPostgres(at);
-      expect(await query(url, 'select 1 as response')).toEqual([{ response: 1 }]);
-      await close();
-      expect(impostor.received()).toBe('');
-    } finally {
-      impostor.close();
-    }
-  });
-
-  describe('of a folder with a running server of version 1.0.0', () => {
-    it('replaces that server if no process uses it', async () => {
-      const old = await startOldServer();
-      await query(old, 'create table kept as select 42 as response');
-      const { url, close } = await openEmbeddedPostgres(folder);
-      expect(await query(url, 'select response from kept')).toEqual([{ response: 42 }]);
-      await close();
-    });
-
-    it('does not start if a process uses that server, and says to stop the process', async () => {
-      const old = connectTo(await startOldServer(), { connection: { application_name: 'branded-phone-numbers user' } });
-      await old`SELECT`;
-      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
-        /in use by a service or command of version 1\.0\.0\. Stop/,
-      );
-      expect(await old`SELECT 1 AS response`).toEqual([{ response: 1 }]);
-      await old.end();
-    });
-  });
-
   it('is stopped by its process, not by a Ctrl-C to their group', async () => {
     const { child, url } = await user({ ownGroup: true });
     process.kill(-(child.pid ?? 0), 'SIGINT');
@@ -151,7 +96,85 @@ describe('the embedded PostgreSQL', () => {
   });
 });
 
+describe.each([
+  ['in it', ''],
+  ['in a temporary folder, since its path would be too long', LONG],
+])('the embedded PostgreSQL of a folder whose socket is %s', (_where, name) => {
+  const copyTo = async (copy: string, at: string) => {
+    await mkdir(join(copy, '..'), { recursive: true });
+    await promisify(execFile)('cp', ['-a', at, copy]);
+  };
+
+  it('is shared, but not with a copy of the folder made while it runs', async () => {
+    const at = join(folder, name);
+    const [first, second] = [await user({ at }), await user({ at })];
+    expect(second.url).toBe(first.url);
+    const copy = join(home, 'copy', name);
+    await copyTo(copy, at);
+    await expect(openEmbeddedPostgres(copy)).rejects.toThrow(
+      /"postmaster\.pid" already exists.*Stop .*, delete .*copy/s,
+    );
+    for (const { close } of [first, second]) await close();
+  });
+
+  it('is not joined if the folder was moved away and replaced by a copy', async () => {
+    const [at, moved] = [join(folder, name), join(home, 'moved', name)];
+    const first = await user({ at });
+    await mkdir(join(moved, '..'), { recursive: true });
+    await rename(at, moved);
+    await copyTo(at, moved);
+    await expect(openEmbeddedPostgres(at)).rejects.toThrow(/Stop/);
+    await first.kill();
+    process.kill(Number.parseInt(await readFile(join(moved, 'postgres/data/postmaster.pid'), 'utf8'), 10), 'SIGQUIT');
+  });
+});
+
+describe('the temporary folder of a socket', () => {
+  it('is one that only its owner can enter', async () => {
+    const at = join(folder, LONG);
+    await (await openEmbeddedPostgres(at)).close();
+    const sockets = socketFolder(join(at, 'postgres'));
+    const { uid } = await stat(join(at, 'postgres'));
+    expect(await stat(sockets)).toMatchObject({ uid, mode: 0o40700 });
+
+    const refused = /can't use .* for its socket.*DATABASE_URL/s;
+    await chmod(sockets, 0o701);
+    await expect(openEmbeddedPostgres(at)).rejects.toThrow(refused);
+    await rm(sockets, { recursive: true });
+    await symlink(home, sockets);
+    await expect(openEmbeddedPostgres(at)).rejects.toThrow(refused);
+    await rm(sockets);
+    if (isRoot) {
+      await mkdir(sockets, { mode: 0o700 });
+      await chown(sockets, 1, 1);
+      await expect(openEmbeddedPostgres(at)).rejects.toThrow(refused);
+      await chown(sockets, 0, 0); // as if another process of root had not passed it on yet
+    }
+    await (await openEmbeddedPostgres(at)).close();
+  });
+});
+
 describe('an embedded PostgreSQL that cannot start', () => {
+  it('says to stop a server that an earlier version started, which listens on a port', async () => {
+    await (await openEmbeddedPostgres(folder)).close();
+    const programs = await installedPrograms(join(folder, 'libraries'));
+    const account = await accountFor(inside(''), programs);
+    const options = `-p ${await freePort()} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
+    const args = ['start', '--pgdata=data', '--log=log', `--options=${options}`];
+    await run(account, programs.pg_ctl, args, inside(''));
+    await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/Stop the service or command of another version/);
+  });
+
+  it('says that it does not run on Windows', async () => {
+    const platform = Object.getOwnPropertyDescriptor(process, 'platform') ?? {};
+    Object.defineProperty(process, 'platform', { ...platform, value: 'win32' });
+    try {
+      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/not run on Windows: set DATABASE_URL/);
+    } finally {
+      Object.defineProperty(process, 'platform', platform);
+    }
+  });
+
   it('reports the end of its log, such as that the data is of another version', async () => {
     await (await openEmbeddedPostgres(folder)).close();
     await writeFile(inside('data/PG_VERSION'), '15\n');
