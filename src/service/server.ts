@@ -11,7 +11,7 @@ import { createMetrics, type Metrics } from '../metrics.js';
 import { migrationsFolder } from '../packageFolder.js';
 import { createApp } from './app.js';
 import { health } from './health.js';
-import { limitConnections, maxConnections } from './http/connections.js';
+import { limitConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
 import { warmUpValidator } from './request/validator.js';
@@ -29,7 +29,6 @@ export type Service = Awaited<ReturnType<typeof startService>>;
 
 /** Creates the service without listening. Nothing is sent to the database before `warmUp` or the first request. */
 export function openService(config: Config, databaseUrl: string, log: Log) {
-  const connections = maxConnections(config, log);
   const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
   const database = openDatabase(databaseUrl, {
     connections: config.DATABASE_CONNECTIONS,
@@ -45,7 +44,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const healthRoutes = health(checks, false);
   const app = createApp({ config, database, reader, rateLimit, log, metrics, stopping, health: healthRoutes });
   const server = createHttpServer(app, config);
-  limitConnections(server, connections);
+  limitConnections(server, config.MAX_CONNECTIONS);
   return {
     server,
     /** Serves metrics and health to operators; undefined unless METRICS_PORT is set. */
