@@ -14,9 +14,9 @@ const TABLES = [
   'deferred',
 ];
 
-/** Returns a line for each of these roles: what it may read or write, and the statements that revoke its privileges. */
+/** Returns a line for each of these roles, which says what it may read or write. */
 export async function describeForeignRoles({ $client: sql }: Database): Promise<string[]> {
-  const rows = await sql<{ role: string; verb: string; names: string; statements: string }[]>`
+  const rows = await sql<{ role: string; verb: string; names: string }[]>`
     WITH objects AS (
       SELECT relname AS name, relnamespace AS namespace, relowner AS owner, relacl AS acl, 'r' AS type
       FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname = ANY(${TABLES}::text[])
@@ -27,47 +27,26 @@ export async function describeForeignRoles({ $client: sql }: Database): Promise<
       SELECT 'FUNCTION derive', pronamespace, proowner, proacl, 'f'
       FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND proname = 'derive'
     ),
-    defaults AS (
-      SELECT defaclobjtype AS type, defaclrole AS owner, defaclnamespace AS namespace, grantee, privilege_type
-      FROM pg_default_acl, aclexplode(defaclacl)
-    ),
     given AS (
       SELECT objects.*, grantee, privilege_type, CASE grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(grantee) END AS role
       FROM objects, aclexplode(acl)
-    ),
-    held AS (
-      SELECT *, CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(role) END AS quoted FROM given
-      WHERE grantee <> owner AND role <> current_user AND has_schema_privilege(role, namespace, 'USAGE')
-        AND (grantee = 0 OR NOT pg_has_role(grantee, owner, 'MEMBER') AND EXISTS (
-          SELECT FROM defaults
-          WHERE (defaults.type, defaults.owner, defaults.grantee, defaults.privilege_type) =
-              (given.type, given.owner, given.grantee, given.privilege_type)
-            AND defaults.namespace IN (0, given.namespace)
-        ))
     )
-    SELECT quoted AS role,
+    SELECT CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(role) END AS role,
       concat_ws(' and ',
         CASE WHEN bool_or(privilege_type = 'SELECT') THEN 'read' END,
         CASE WHEN bool_or(privilege_type <> 'SELECT') THEN 'write' END
       ) AS verb,
-      string_agg(DISTINCT name, ', ') AS names,
-      concat_ws('; ',
-        'REVOKE ALL ON ' || string_agg(DISTINCT name, ', ') FILTER (WHERE type = 'r') || ' FROM ' || quoted,
-        'REVOKE ALL ON ' || min(name) FILTER (WHERE type = 'f') || ' FROM ' || quoted,
-        (SELECT string_agg(DISTINCT format('ALTER DEFAULT PRIVILEGES FOR ROLE %I%s REVOKE ALL ON %s FROM %s',
-            pg_get_userbyid(owner), ' IN SCHEMA ' || nullif(namespace, 0)::regnamespace,
-            CASE type WHEN 'r' THEN 'TABLES' ELSE 'FUNCTIONS' END, quoted), '; ')
-          FROM defaults
-          WHERE defaults.grantee = held.grantee
-            AND EXISTS (
-              SELECT FROM objects
-              WHERE (objects.type, objects.owner) = (defaults.type::text, defaults.owner)
-                AND defaults.namespace IN (0, objects.namespace)
-            ))
-      ) AS statements
-    FROM held GROUP BY quoted, grantee ORDER BY quoted`;
+      string_agg(DISTINCT name, ', ') AS names
+    FROM given
+    WHERE grantee <> owner AND role <> current_user AND has_schema_privilege(role, namespace, 'USAGE')
+      AND (grantee = 0 OR NOT pg_has_role(grantee, owner, 'MEMBER') AND EXISTS (
+        SELECT FROM pg_default_acl, aclexplode(defaclacl) AS default_acl
+        WHERE (defaclobjtype::text, defaclrole, default_acl.grantee, default_acl.privilege_type) =
+            (type, owner, given.grantee, given.privilege_type)
+          AND defaclnamespace IN (0, namespace)
+      ))
+    GROUP BY grantee, given.role ORDER BY 1`;
   return rows.map(
-    ({ role, verb, names, statements }) =>
-      `the role ${role} may ${verb} ${names}; unless that is intended, run ${statements}`,
+    ({ role, verb, names }) => `the role ${role} may ${verb} ${names}; unless that is intended, revoke its privileges`,
   );
 }

@@ -56,7 +56,7 @@ test('migrate warns neither the owner nor these roles of the privileges in docs/
   for (const url of [database.url, ...Object.values(urlOf)]) expect(await findForeignRoles(url)).toEqual([]);
 });
 
-test('migrate and serve name every further role that has privileges, and the statements that revoke them', async () => {
+test('migrate and serve name every further role that has privileges, and what it may do', async () => {
   const { url, drop: dropDatabase } = await createDatabase({ isEmpty: true });
   const sql = connectTo(url);
   const anon = `"anon ${process.pid}"`;
@@ -69,7 +69,9 @@ test('migrate and serve name every further role that has privileges, and the sta
   try {
     const { code, stderr } = await migrate();
     const warnings = [
-      ...stderr.matchAll(/^the role (\S+|".*") may read and write (.*); unless that is intended, run (.*)$/gm),
+      ...stderr.matchAll(
+        /^the role (\S+|".*") may read and write (.*); unless that is intended, revoke its privileges$/gm,
+      ),
     ];
     expect([code, warnings.map(([, role]) => role)]).toEqual([0, [anon, ROLES.server]]);
     const [, , names] = warnings[0] ?? [];
@@ -84,16 +86,12 @@ test('migrate and serve name every further role that has privileges, and the sta
     child.kill('SIGINT');
     expect((await finished).stdout).toContain(JSON.stringify(`the role ${anon} may read and write `).slice(1, -1));
 
-    for (const [, , , statements = ''] of warnings) await sql.unsafe(statements);
+    await sql.unsafe(`DROP OWNED BY ${anon}, ${ROLES.server}`);
+    // A privilege that is not one by default was granted on purpose.
     await sql.unsafe(`GRANT SELECT ON items TO ${anon}`);
     expect(await migrate()).toMatchObject({ code: 0, stderr: '' });
-    await sql`CREATE TABLE later ()`;
     await sql`GRANT SELECT ON api_keys TO PUBLIC`;
-    expect((await migrate()).stderr).toMatch(
-      /^the role PUBLIC may read api_keys; .* run REVOKE ALL ON api_keys FROM PUBLIC\n$/,
-    );
-    const [later] = await sql`SELECT has_table_privilege(${ROLES.server}, 'later', 'INSERT') AS writes`;
-    expect(later).toEqual({ writes: false });
+    expect((await migrate()).stderr).toMatch(/^the role PUBLIC may read api_keys; .*\n$/);
   } finally {
     await sql.unsafe(`DROP OWNED BY ${anon}, ${ROLES.server}`);
     await sql.unsafe(`DROP ROLE ${anon}`);
