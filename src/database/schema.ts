@@ -194,7 +194,10 @@ export const postings = pgTable(
   ],
 );
 
-/** Each client's requests in the last second. The table is unlogged, because a crash may lose them. */
+/**
+ * Each client's counted requests in the second before the latest one; instances of 1.1.0 keep two seconds. The table is
+ * unlogged, because a crash may lose them.
+ */
 export const rateLimits = pgTable('rate_limits', {
   client: byteText().primaryKey(),
   /** The times of the requests, oldest first. */

@@ -8,11 +8,10 @@ import { describe, it, type TestContext } from 'vitest';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
 import { RateLimiter } from '../../src/service/rateLimit/limiter.js';
-import { startStoreServer } from '../service/rateLimit/storeServer.js';
+import { LIMIT, startStoreServer } from '../service/rateLimit/storeServer.js';
 import { mostInASecond } from '../support/mostInASecond.js';
 import { hasRedis } from '../support/redis.js';
 
-const LIMIT = 10;
 /** libfaketime of Debian, and libc, because the allocator of Redis reads the time before libfaketime is ready. */
 const [faketime, libc] = ['*/libfaketime.so.1', '*/libc.so.6'].map((path) =>
   execFileSync('find', ['/usr/lib', '-path', path], { encoding: 'utf8' }).split('\n').find(Boolean),
@@ -35,7 +34,9 @@ async function startWithClock(kind: string, onTestFinished: TestContext['onTestF
   };
   Object.assign(process.env, environment);
   try {
-    return { server: await startStoreServer(kind, LIMIT, onTestFinished), jump: () => writeFileSync(file, '+3600\n') };
+    const server = await startStoreServer(kind);
+    onTestFinished(() => server.close());
+    return { server, jump: () => writeFileSync(file, '+3600\n') };
   } finally {
     for (const name of Object.keys(environment)) delete process.env[name];
   }

@@ -67,7 +67,7 @@ describe.skipIf(!hasRedis)('a limit in a Redis with sentinels', () => {
     const slow = await openToxicProxy(sentinel);
     slow.behave('slow');
     const store = openRedisStore(urlOf(slow.port), 10);
-    const canCount = () => store.consume(`client ${performance.now()}`, performance.now()).then(Boolean, () => false);
+    const canCount = () => store.consume(`client ${performance.now()}`).then(Boolean, () => false);
     try {
       await until(canCount, 'the store counts');
       const killed = await primaryNow();

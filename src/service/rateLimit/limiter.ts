@@ -9,8 +9,10 @@
  *
  * # Known limitation
  *
- * N instances without their store allow up to N times the limit. The same is true for one second after the store lost its
- * data or its clock was set forward.
+ * - N instances without their store allow up to N times the limit. The same is true for one second after the store lost its
+ *   data or its clock was set forward.
+ * - The store counts a request when it processes it. So for one second after the store was late or came back, a client
+ *   within its limit may be refused.
  *
  * # Why not rate-limiter-flexible's own parts
  *
@@ -28,20 +30,32 @@ import type { Log } from '../../log.js';
 import type { Metrics } from '../../metrics.js';
 import { UserError } from '../../userError.js';
 import { type ProblemError, problem } from '../problem/problem.js';
-import { WINDOW_MS } from './slidingLog.js';
 
 /** A store that all instances share: a sliding log of each client's requests, by the store's clock. */
 export interface LimitStore {
   readonly kind: string;
   /**
-   * Counts a client's request that was received at `receivedAt`, by `performance.now()`. Rejects with the result if the
-   * client was over its limit then.
+   * Counts a client's request if its last second has room for it; otherwise rejects with the result. A request that is
+   * still unsent after STORE_TIMEOUT_MS is not counted.
    * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
-  consume(client: string, receivedAt: number): Promise<RateLimiterRes>;
+  consume(client: string): Promise<RateLimiterRes>;
   /** Starts to remove idle clients periodically, if the store does not expire them itself. */
   startSweeping?(): void;
   close(): Promise<void>;
+}
+
+/** What a store says to a request. */
+export interface Counted {
+  /** The number of requests in the client's last second, up to this one; more than the limit if it was refused. */
+  consumed: number;
+  /** Milliseconds until the oldest of them is a second old. */
+  waitMs: number;
+}
+
+/** Returns rate-limiter-flexible's result for a limit of `points`. */
+export function resultOf({ consumed, waitMs }: Counted, points: number): RateLimiterRes {
+  return new RateLimiterRes(Math.max(0, points - consumed), waitMs, consumed, consumed === 1);
 }
 
 /** Whether a request is allowed, and what its client may send next. */
@@ -55,11 +69,14 @@ export interface Decision {
 
 /** A request that is being counted. */
 export interface Count {
-  /** Whether the request will probably be allowed; false if this instance refuses it by its own log. */
+  /** Whether the request will probably be allowed, so that its page may be begun. */
   isLikelyAllowed: boolean;
   /** Never rejects. */
   decision: Promise<Decision>;
 }
+
+/** The length of the window for which the limit is set. */
+export const WINDOW_MS = 1000;
 
 /** The count of a request from an unidentified client. */
 export const UNCOUNTED = refuseLocally(WINDOW_MS);
@@ -76,20 +93,14 @@ const PROBES = Array.from({ length: 16 }, (_, i) => `start ${i}`);
 /** The interval at which the same failure of the store is logged again. */
 const LOG_INTERVAL_MS = 60_000;
 
-/** A request that this instance has allowed, before the store decided. */
-interface LocallyAllowed {
-  receivedAt: number;
-  isRefusedByStore: boolean;
-}
-
 /** Allows each client a number of requests in any window. */
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  /** For each client, the requests that this instance allowed in the last window. A new request removes older ones. */
-  readonly #requests = new LRUCache<string, readonly LocallyAllowed[]>({ max: MAX_CLIENTS });
-  /** Clients that the store has refused, until it may allow them another request. */
-  readonly #refusedClients = new LRUCache<string, true>({ max: MAX_CLIENTS });
+  /** When the requests of each client were received that this instance allowed. A new request removes older ones. */
+  readonly #allowed = new LRUCache<string, readonly number[]>({ max: MAX_CLIENTS });
+  /** Clients that the store has refused in the last window, and when it may allow them another request. */
+  readonly #refused = new LRUCache<string, number>({ max: MAX_CLIENTS, ttl: WINDOW_MS });
   readonly #loggedReasons = new LRUCache<string, true>({ max: 100, ttl: LOG_INTERVAL_MS });
   readonly #log: Log;
   readonly #metrics: Metrics;
@@ -111,7 +122,7 @@ export class RateLimiter {
     const deadline = performance.now() + WARM_UP_TIMEOUT_MS;
     for (;;) {
       try {
-        await Promise.all(PROBES.map((client) => this.#consume(client, performance.now()).catch(ignoreRefusal)));
+        await Promise.all(PROBES.map((client) => this.#consume(client).catch(ignoreRefusal)));
         break;
       } catch (error) {
         if (error instanceof UserError) throw error;
@@ -126,8 +137,8 @@ export class RateLimiter {
   }
 
   /**
-   * Counts a request of `client`, and decides within 250 ms whether it is allowed. Per client and window, `isLikelyAllowed` is
-   * true for at most the limit's number of requests that are then refused.
+   * Counts a request of `client`, and decides within 250 ms whether it is allowed. In any window, `isLikelyAllowed` is true
+   * for at most the limit's number of the client's requests, so that no more pages are begun for requests that are refused.
    */
   count(client: string): Count {
     const receivedAt = performance.now();
@@ -160,40 +171,42 @@ export class RateLimiter {
   }
 
   #count(client: string, receivedAt: number): Count {
-    const refusedMs = this.#refusedClients.getRemainingTTL(client);
-    if (refusedMs > 0) return refuseLocally(refusedMs);
-    const recent = (this.#requests.get(client) ?? []).filter((request) => request.receivedAt > receivedAt - WINDOW_MS);
-    const allowed = recent.filter(({ isRefusedByStore }) => !isRefusedByStore);
-    const waitMs = (allowed[0]?.receivedAt ?? receivedAt) + WINDOW_MS - receivedAt;
+    const refusedUntil = this.#refused.get(client);
+    if (refusedUntil !== undefined && refusedUntil > receivedAt) return refuseLocally(refusedUntil - receivedAt);
+    const allowed = (this.#allowed.get(client) ?? []).filter((time) => time > receivedAt - WINDOW_MS);
+    const waitMs = (allowed[0] ?? receivedAt) + WINDOW_MS - receivedAt;
     if (allowed.length >= this.#points) return refuseLocally(waitMs);
-    const request = { receivedAt, isRefusedByStore: false };
-    const isLikelyAllowed = recent.length < this.#points;
-    this.#requests.set(client, [...recent, request]);
+    this.#allowed.set(client, [...allowed, receivedAt]);
     const localDecision = { allowed: true, remaining: this.#points - allowed.length - 1, waitMs };
-    return { isLikelyAllowed, decision: this.#decide(client, request, localDecision) };
+    const isLikelyAllowed = refusedUntil === undefined;
+    return { isLikelyAllowed, decision: this.#decide(client, receivedAt, localDecision) };
   }
 
   /** Returns the store's decision, or `localDecision` if the store does not respond in time. */
-  async #decide(client: string, request: LocallyAllowed, localDecision: Decision): Promise<Decision> {
+  async #decide(client: string, receivedAt: number, localDecision: Decision): Promise<Decision> {
     try {
-      const { remainingPoints, msBeforeNext } = await this.#consume(client, request.receivedAt);
+      const { remainingPoints, msBeforeNext } = await this.#consume(client);
       return { allowed: true, remaining: Math.min(remainingPoints, localDecision.remaining), waitMs: msBeforeNext };
     } catch (error) {
       if (!(error instanceof RateLimiterRes)) {
         this.#noteFailure(error);
         return localDecision;
       }
-      request.isRefusedByStore = true;
-      const waitMs = Math.min(Math.max(1, error.msBeforeNext), WINDOW_MS);
-      // Until then, the client's requests are refused without asking the store.
-      this.#refusedClients.set(client, true, { ttl: waitMs });
-      return refusal(waitMs);
+      const allowed = this.#allowed.get(client) ?? [];
+      this.#allowed.set(
+        client,
+        allowed.filter((time) => time !== receivedAt),
+      );
+      // Until then, the client's requests are refused without asking the store. The time since the store decided is unknown,
+      // but it did so after `receivedAt`.
+      this.#refused.set(client, receivedAt + error.msBeforeNext);
+      return refusal(error.msBeforeNext);
     }
   }
 
   /** Counts a request in the store, within the store's time limit. */
-  #consume(client: string, receivedAt: number): Promise<RateLimiterRes> {
-    return withDeadline(this.#store.consume(client, receivedAt), STORE_TIMEOUT_MS, timeoutError);
+  #consume(client: string): Promise<RateLimiterRes> {
+    return withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, timeoutError);
   }
 
   /** Counts and logs a failure of the store; the same reason at most once in LOG_INTERVAL_MS. */
@@ -206,7 +219,8 @@ export class RateLimiter {
   }
 }
 
-function timeoutError(): Error {
+/** Returns the error of a request that the store did not count in time. */
+export function timeoutError(): Error {
   return new Error(`no response within ${STORE_TIMEOUT_MS} ms`);
 }
 

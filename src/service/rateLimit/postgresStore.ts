@@ -8,8 +8,7 @@ import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible'
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
 import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE, READ_ONLY } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
-import { type LimitStore, STORE_TIMEOUT_MS } from './limiter.js';
-import { type ClientWindow, resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
+import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError, WINDOW_MS } from './limiter.js';
 
 /** Milliseconds between sweeps, which remove idle clients. */
 const SWEEP_INTERVAL_MS = 60_000;
@@ -32,8 +31,8 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   let sweeps: NodeJS.Timeout | undefined;
   return {
     kind: 'postgresql',
-    consume: (client, receivedAt) =>
-      limiter.consume(client, 1, { receivedAt }).catch((error) => {
+    consume: (client) =>
+      limiter.consume(client).catch((error) => {
         throw codeOf(error) === INSUFFICIENT_PRIVILEGE ? privilegeError(error) : error;
       }),
     startSweeping() {
@@ -55,71 +54,46 @@ function privilegeError({ message }: Error): UserError {
 }
 
 /**
- * Counts requests of several clients.
+ * Counts requests: for each of the clients $1 the number in $2, or as many as fit into its last second with a limit of $3.
  *
- * - $1: the clients; $2: the times of each client's requests, earliest first; $3: the limit.
- * - It counts each client's requests up to the first one that does not fit (slidingLog.ts). `lead` returns the request that
- *   would exceed the limit of a window that starts at `first`.
- * - The clock is read while the client's row is locked.
- * - OFFSET 0 keeps PostgreSQL from evaluating the clock and the log again for each reference to them.
+ * - `now`: the clock, read while the client's row is locked.
+ * - `recent`: the requests of the last second. After the clock was set back, times in the future become the current time:
+ *   otherwise, the client would be blocked until then. OFFSET 0 keeps PostgreSQL from evaluating it for each reference.
+ * - `fitting`: how many of the client's requests are appended.
  */
 const COUNT = `
 INSERT INTO rate_limits AS log (client, requests, counted)
-SELECT client, wanted[:$3::integer], least(cardinality(wanted), $3::integer)
-FROM unnest($1::text[], $2::text[]) AS sent (client, times),
-  LATERAL (SELECT ARRAY(
-    SELECT least(to_timestamp(time / 1000000), clock_timestamp()) FROM unnest(times::float8[]) AS time
-  ) AS wanted OFFSET 0) AS received
+SELECT client, array_fill(clock_timestamp(), ARRAY[number]), number
+FROM unnest($1::text[], $2::integer[]) AS sent (client, number)
 ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
-  SELECT ARRAY(SELECT request FROM unnest(recent || wanted[:fitting]) AS request ORDER BY request), fitting
-  FROM
-    (SELECT clock_timestamp() AS moment OFFSET 0) AS clock,
-    LATERAL (SELECT excluded.requests AS wanted, ARRAY(
-      SELECT least(request, moment) FROM unnest(log.requests) AS request
-      WHERE request > moment - interval '2 seconds'
-    ) AS recent OFFSET 0) AS logged,
-    LATERAL (SELECT CASE
-      WHEN cardinality(recent) + cardinality(wanted) <= $3::integer THEN cardinality(wanted)
-      ELSE (
-        SELECT coalesce(min(ordinal) - 1, cardinality(wanted))::integer
-        FROM unnest(wanted) WITH ORDINALITY AS next (request, ordinal)
-        WHERE EXISTS (
-          SELECT FROM (
-            SELECT request AS first, lead(request, $3::integer) OVER (ORDER BY request) AS last
-            FROM unnest(recent || wanted[:ordinal::integer]) AS request
-          ) AS span
-          WHERE last < first + interval '1 second' AND next.request BETWEEN first AND last
-        )
-      )
-    END AS fitting OFFSET 0) AS room
+  SELECT recent || array_fill(now, ARRAY[fitting]), fitting
+  FROM (SELECT clock_timestamp() AS now) AS clock,
+    LATERAL (SELECT ARRAY(SELECT least(r, now) FROM unnest(log.requests) AS r WHERE r > now - interval '1s') AS recent OFFSET 0) AS past,
+    LATERAL (SELECT greatest(0, least(excluded.counted, $3::integer - cardinality(recent))) AS fitting) AS room
 )
-RETURNING client, counted, extract(epoch FROM clock_timestamp())::float8 * 1000000 AS now,
-  (SELECT count(*)::integer FROM unnest(requests) AS request WHERE request > clock_timestamp() - interval '1 second') AS recent,
-  extract(epoch FROM interval '1 second' - (clock_timestamp() - requests[greatest(1, cardinality(requests) - $3::integer + 1)]))::float8
-    * 1000 AS "waitMs"`;
+RETURNING client, counted, cardinality(requests) AS total,
+  extract(epoch FROM requests[1] + interval '1s' - clock_timestamp())::float8 * 1000 AS "waitMs"`;
 
 /** A row that COUNT returns. */
-interface Counted extends ClientWindow {
+interface CountedRow {
   client: string;
   /** How many of the client's requests were counted. */
   counted: number;
-  /** The store's clock, in microseconds. */
-  now: number;
+  /** How many requests the client's last second has now. */
+  total: number;
+  /** Milliseconds until the oldest of them is a second old. */
+  waitMs: number;
 }
 
 interface WaitingRequest {
   receivedAt: number;
-  resolve(result: RateLimiterRes): void;
+  resolve(counted: Counted): void;
   reject(reason: unknown): void;
 }
 
-/** The error of a request that waited for a whole window: its caller has timed out, and it would affect no later request. */
-const TOO_LATE = new Error('not counted in time');
-
-/** A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself. */
+/** A store as rate-limiter-flexible's README describes them. */
 class SlidingLog extends RateLimiterPostgres {
   readonly #database: Database;
-  readonly #clock = new StoreClock();
   #waiting = new Map<string, WaitingRequest[]>();
   #isCounting = false;
   #reconnectedAt = Number.NEGATIVE_INFINITY;
@@ -131,27 +105,17 @@ class SlidingLog extends RateLimiterPostgres {
     this.#database = database;
   }
 
-  _upsert(
-    client: string,
-    _points: number,
-    _ms: number,
-    _force: boolean,
-    { receivedAt }: { receivedAt: number },
-  ): Promise<RateLimiterRes> {
+  _upsert(client: string): Promise<Counted> {
     return new Promise((resolve, reject) => {
-      this.#enqueue(client, { receivedAt, resolve, reject });
+      const requests = this.#waiting.get(client) ?? [];
+      this.#waiting.set(client, requests);
+      requests.push({ receivedAt: performance.now(), resolve, reject });
       if (!this.#isCounting) void this.#countAll();
     });
   }
 
-  _getRateLimiterRes(_client: string, _points: number, result: RateLimiterRes): RateLimiterRes {
-    return result;
-  }
-
-  #enqueue(client: string, request: WaitingRequest): void {
-    const requests = this.#waiting.get(client) ?? [];
-    this.#waiting.set(client, requests);
-    requests.push(request);
+  _getRateLimiterRes(_client: string, _points: number, counted: Counted): RateLimiterRes {
+    return resultOf(counted, this.points);
   }
 
   /** Sends one statement at a time: concurrent ones would count fewer requests each, at the same cost for PostgreSQL. */
@@ -159,32 +123,25 @@ class SlidingLog extends RateLimiterPostgres {
     this.#isCounting = true;
     // Requests that are received in one turn of the event loop are counted together.
     await setImmediate();
-    while (this.#waiting.size > 0) await this.#countWaiting();
+    for (let batch = this.#takeWaiting(); batch.size > 0; batch = this.#takeWaiting()) await this.#count(batch);
     this.#isCounting = false;
   }
 
-  /** Counts the waiting requests in one statement, and settles them. Never rejects. */
-  async #countWaiting(): Promise<void> {
-    const sentAt = performance.now();
-    const batch = this.#takeWaiting(sentAt);
+  /** Counts requests in one statement, and settles them. Never rejects. */
+  async #count(batch: ReadonlyMap<string, WaitingRequest[]>): Promise<void> {
     // In the same order on all instances, so that there are no deadlocks.
     const clients = [...batch.keys()].sort();
-    const times = clients.map(
-      (client) => `{${batch.get(client)?.map(({ receivedAt }) => this.#clock.at(receivedAt))}}`,
-    );
+    const numbers = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.points));
     const { sockets } = this.#database;
     // The connection may break at any time during the statement, and is cut only after it was silent for long enough.
     const timer = setInterval(() => sockets.reconnectIfSilent(), sockets.responseLimitMs);
     try {
-      const rows = this.#database.$client.unsafe<Counted[]>(COUNT, [clients, times, this.points], { prepare: true });
-      for (const { client, counted, now, ...window } of await rows) {
-        const requests = batch.get(client) ?? [];
-        const isPast = requests.map(({ receivedAt }) => StoreClock.isPast(this.#clock.at(receivedAt), now));
-        this.#clock.learn(sentAt, now);
-        for (const [i, request] of requests.entries()) {
-          // The previous estimate of the clock put the request before the window: count it again by the new one.
-          if (isPast[i]) this.#enqueue(client, request);
-          else request.resolve(resultOf(window, this.points, i < counted, counted - i - 1));
+      const rows = this.#database.$client.unsafe<CountedRow[]>(COUNT, [clients, numbers, this.points], {
+        prepare: true,
+      });
+      for (const { client, counted, total, waitMs } of await rows) {
+        for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
+          resolve({ consumed: i < counted ? total - counted + i + 1 : this.points + 1, waitMs });
         }
       }
     } catch (error) {
@@ -196,15 +153,17 @@ class SlidingLog extends RateLimiterPostgres {
     }
   }
 
-  /** Returns the waiting requests by client, and removes them. Rejects those that were received before the window. */
-  #takeWaiting(now: number): Map<string, WaitingRequest[]> {
-    const batch = new Map<string, WaitingRequest[]>();
-    for (const [client, requests] of this.#waiting) {
-      const isInTime = ({ receivedAt }: WaitingRequest) => receivedAt > now - WINDOW_MS;
-      for (const request of requests) if (!isInTime(request)) request.reject(TOO_LATE);
-      if (requests.some(isInTime)) batch.set(client, requests.filter(isInTime));
-    }
+  /** Returns the waiting requests by client, and removes them. Rejects those whose callers have given up. */
+  #takeWaiting(): Map<string, WaitingRequest[]> {
+    const batch = this.#waiting;
     this.#waiting = new Map();
+    const earliest = performance.now() - STORE_TIMEOUT_MS;
+    for (const [client, requests] of batch) {
+      const awaited = requests.filter(({ receivedAt }) => receivedAt > earliest);
+      for (const { reject } of requests.slice(0, requests.length - awaited.length)) reject(timeoutError());
+      if (awaited.length > 0) batch.set(client, awaited);
+      else batch.delete(client);
+    }
     return batch;
   }
 
@@ -223,7 +182,7 @@ class SlidingLog extends RateLimiterPostgres {
  */
 const SWEEP = `
 WITH batch AS (
-  SELECT client, coalesce(requests[cardinality(requests)], '-infinity') AS latest FROM rate_limits
+  SELECT client, requests[cardinality(requests)] AS latest FROM rate_limits
   WHERE client > $1 ORDER BY client LIMIT $2 FOR UPDATE SKIP LOCKED
 ), gone AS (
   DELETE FROM rate_limits USING batch

@@ -1,63 +1,43 @@
 /**
  * The rate limit's store in Redis (or Valkey): each client's sliding log is a list, which a script tests and extends. Redis
- * runs the script atomically, by its own clock. One round trip per request.
+ * runs the script atomically, by its own clock.
  */
 import type { EventEmitter } from 'node:events';
-import { Cluster, Command, Redis, ReplyError } from 'ioredis';
+import { Cluster, Redis, ReplyError } from 'ioredis';
 import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { parseRedisUrl } from '../../config/redisAddress.js';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
-import type { LimitStore } from './limiter.js';
-import { resultOf, StoreClock, WINDOW_MS } from './slidingLog.js';
+import { type Counted, type LimitStore, resultOf, WINDOW_MS } from './limiter.js';
 
 /**
- * Counts a request if it fits (slidingLog.ts).
+ * Counts a request if the client's last second has room for it.
  *
- * - ARGV[1]: when the request was received, by the clock of Redis; ARGV[2]: the limit; ARGV[3]: the window. All times are in
- *   microseconds.
- * - Returns 1 if the request is counted, else 0; the time; the number of requests in the window that ends now; and the time
- *   until a client at its limit may send another request.
+ * - ARGV[1]: the limit; ARGV[2]: the window in microseconds, the unit of all times.
+ * - Returns the number of requests in the window, or more than the limit if this one is refused; and the time until the
+ *   oldest leaves the window.
+ * - After the clock was set back, times in the future become the current time: otherwise, the client would be blocked
+ *   until then.
  * - The commands it uses are listed in docs/operations.md, for Redis' ACL.
  */
 const COUNT = `
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local at, limit, window = math.min(tonumber(ARGV[1]), now), tonumber(ARGV[2]), tonumber(ARGV[3])
-local log, gone, recent = {}, 0, 0
-local function set(i, request)
-  redis.call('LSET', KEYS[1], i - 1, string.format('%.0f', request))
-end
-for i, request in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
-  request = tonumber(request)
-  if request > now then
-    request = now
-    set(i, now)
-  end
-  -- Two windows are kept: a request may be counted up to a window late, and has to fit into the window before its time.
-  if #log == 0 and request <= now - 2 * window then gone = i else log[#log + 1] = request end
+local now, limit, window = time[1] * 1000000 + time[2], tonumber(ARGV[1]), tonumber(ARGV[2])
+local moment = string.format('%.0f', now)
+
+local requests, gone = redis.call('LRANGE', KEYS[1], 0, -1), 0
+for i, request in ipairs(requests) do
+  if tonumber(request) <= now - window then gone = i end
+  if tonumber(request) > now then redis.call('LSET', KEYS[1], i - 1, moment) end
 end
 if gone > 0 then redis.call('LTRIM', KEYS[1], gone, -1) end
-local index = #log + 1
-while index > 1 and log[index - 1] > at do index = index - 1 end
-table.insert(log, index, at)
-local fits = at > now - window
-for first = math.max(1, index - limit), index do
-  local last = log[first + limit]
-  if last and last - log[first] < window then fits = false end
-end
-if fits then
-  redis.call('RPUSH', KEYS[1], string.format('%.0f', log[#log]))
-  for i = index, #log - 1 do set(i, log[i]) end
+
+local counted, oldest = #requests - gone, math.min(requests[gone + 1] or now, now)
+if counted < limit then
+  redis.call('RPUSH', KEYS[1], moment)
   redis.call('PEXPIRE', KEYS[1], 2 * window / 1000)
-else
-  table.remove(log, index)
 end
-for _, request in ipairs(log) do
-  if request > now - window then recent = recent + 1 end
-end
-local oldest = log[math.max(1, #log - limit + 1)] or now
-return { fits and 1 or 0, now, recent, oldest + window - now }
+return { counted < limit and counted + 1 or limit + 1, oldest + window - now }
 `;
 
 /** Opens the store for a limit of `points` requests in a window. */
@@ -126,8 +106,8 @@ export function openRedisStore(url: string, points: number): LimitStore {
   let limiter = createLimiter(redis);
   return {
     kind: 'redis',
-    consume: (client, receivedAt) =>
-      limiter.consume(client, 1, { receivedAt }).catch((error) => {
+    consume: (client) =>
+      limiter.consume(client).catch((error) => {
         if (error instanceof RateLimiterRes) throw error;
         if (redis instanceof Redis && CLUSTER_REDIRECTION.test(error.message)) {
           close();
@@ -144,14 +124,12 @@ export function openRedisStore(url: string, points: number): LimitStore {
 
 /** Redis with the script COUNT as a command. */
 type CountingRedis = (Redis | Cluster) & {
-  count(key: string, at: number, limit: number, window: number): Promise<[0 | 1, number, number, number]>;
+  count(key: string, limit: number, window: number): Promise<[consumed: number, waitUs: number]>;
 };
 
-/** A store as rate-limiter-flexible's README describes them, except that `_upsert` resolves to the result itself. */
+/** A store as rate-limiter-flexible's README describes them. */
 class SlidingLog extends RateLimiterRedis {
   readonly #redis: CountingRedis;
-  /** The clock of each node; without a cluster, there is one, with the key ''. */
-  readonly #clocks = new Map<string, StoreClock>();
 
   constructor(redis: Redis | Cluster, points: number) {
     super({ storeClient: redis, points, duration: WINDOW_MS / 1000, keyPrefix: 'branded-phone-numbers:limit' });
@@ -159,37 +137,14 @@ class SlidingLog extends RateLimiterRedis {
     this.#redis = redis as CountingRedis;
   }
 
-  async _upsert(
-    key: string,
-    _points: number,
-    ms: number,
-    _force: boolean,
-    { receivedAt }: { receivedAt: number },
-  ): Promise<RateLimiterRes> {
-    const clock = this.#clockOf(key);
-    // If the estimate of the clock put the request before the window, it is counted again by the new estimate.
-    do {
-      if (this.#redis.status !== 'ready') throw new Error('Redis connection is not ready');
-      const [at, sentAt] = [clock.at(receivedAt), performance.now()];
-      const [isCounted, now, recent, waitUs] = await this.#redis.count(key, at, this.points, ms * 1000);
-      clock.learn(sentAt, now);
-      if (!StoreClock.isPast(at, now)) {
-        return resultOf({ recent, waitMs: Math.ceil(waitUs / 1000) }, this.points, isCounted === 1);
-      }
-    } while (receivedAt > performance.now() - WINDOW_MS);
-    throw new Error('not counted in time');
+  async _upsert(key: string): Promise<Counted> {
+    if (this.#redis.status !== 'ready') throw new Error('Redis connection is not ready');
+    const [consumed, waitUs] = await this.#redis.count(key, this.points, WINDOW_MS * 1000);
+    return { consumed, waitMs: waitUs / 1000 };
   }
 
-  _getRateLimiterRes(_key: string, _points: number, result: RateLimiterRes): RateLimiterRes {
-    return result;
-  }
-
-  #clockOf(key: string): StoreClock {
-    const redis = this.#redis;
-    const [node = ''] = (redis instanceof Cluster && redis.slots[new Command('get', [key]).getSlot()]) || [];
-    const clock = this.#clocks.get(node) ?? new StoreClock();
-    this.#clocks.set(node, clock);
-    return clock;
+  _getRateLimiterRes(_key: string, _points: number, counted: Counted): RateLimiterRes {
+    return resultOf(counted, this.points);
   }
 }
 

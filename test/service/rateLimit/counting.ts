@@ -3,7 +3,7 @@ import type { LimitStore } from '../../../src/service/rateLimit/limiter.js';
 
 /** Counts a request in a store with a limit of 10; returns whether it is allowed, what remains and how long to wait. */
 export async function count(store: LimitStore, client: string) {
-  const result = await store.consume(client, performance.now()).catch((reason) => {
+  const result = await store.consume(client).catch((reason) => {
     if (reason instanceof RateLimiterRes) return reason;
     throw reason;
   });

@@ -1,112 +1,139 @@
-/** What the limiter decides while its store fails, does not respond or loses its history. The store is a fake. */
+/** What the limiter decides while its store fails, is late, or has lost its data. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RateLimiterRes } from 'rate-limiter-flexible';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { openLog } from '../../../src/log.js';
 import { createMetrics } from '../../../src/metrics.js';
 import { RateLimiter } from '../../../src/service/rateLimit/limiter.js';
+import { openToxicProxy } from '../../support/toxicProxy.js';
+import { watchStore, withinASecond } from '../../support/withinASecond.js';
+import { LIMIT, STORES, type StoreServer, startStoreServer } from './storeServer.js';
 
-const fails = async (): Promise<RateLimiterRes> => {
-  throw new Error('failed');
-};
-/** A limiter and its store, which allows the first 10 requests unless a test replaces `consume`. */
-class Instance {
-  counted = 0;
-  consume = async () => {
-    this.counted++;
-    return new RateLimiterRes(10 - this.counted, 1000, this.counted, this.counted === 1);
-  };
-  reasons: string[] = [];
-  readonly #log = Object.assign(openLog({ LOG_LEVEL: 'silent' }), {
-    error: ({ reason }: { reason: string }) => void this.reasons.push(reason),
+let clients = 0;
+
+describe.each(STORES)('a limiter with its store in %s', (kind) => {
+  let server: StoreServer;
+  beforeAll(async () => {
+    server = await startStoreServer(kind);
   });
-  readonly limiter = new RateLimiter(
-    { kind: 'fake', consume: () => this.consume(), async close() {} },
-    10,
-    this.#log,
-    createMetrics(1),
-  );
+  afterAll(() => server.close());
 
-  /** Sends `count` requests at once; returns how many are allowed. */
-  async allowed(count: number): Promise<number> {
-    const decisions = await Promise.all(Array.from({ length: count }, () => this.limiter.count('client').decision));
-    return decisions.filter(({ allowed }) => allowed).length;
-  }
-}
-
-// Concurrent, because they mostly wait.
-describe.concurrent('RateLimiter', () => {
-  it('enforces the limit while the store fails, including the requests before and after the failure', async () => {
-    const instance = new Instance();
-    const succeeds = instance.consume;
-    expect(await instance.allowed(6)).toBe(6);
-    await sleep(500);
-    instance.consume = fails;
-    expect(await instance.allowed(30)).toBe(4);
-    instance.consume = succeeds;
-    expect(await instance.allowed(30)).toBe(0);
-    await sleep(600);
-    // Only the first six are more than a second old.
-    instance.consume = fails;
-    expect(await instance.allowed(30)).toBe(6);
-    expect(instance.reasons).toEqual(['failed']);
-  });
-
-  it('allows exactly the limit after the store lost its history', async () => {
-    const instance = new Instance();
-    expect(await instance.allowed(5)).toBe(5);
-    instance.counted = 0;
-    await sleep(5);
-    expect(await instance.allowed(30)).toBe(5);
-  });
-
-  it('sets isLikelyAllowed for at most 10 requests in a second, even if the store refuses many more', async () => {
-    const instance = new Instance();
-    instance.consume = async () => {
-      throw new RateLimiterRes(0, 1, 11, false);
+  /** Opens a limiter behind a proxy. */
+  async function open() {
+    const proxy = await openToxicProxy(server.port);
+    const reasons: string[] = [];
+    const log = Object.assign(openLog({ LOG_LEVEL: 'silent' }), {
+      error: ({ reason }: { reason: string }) => void reasons.push(reason),
+    });
+    const { consume, ...store } = server.open(proxy.port);
+    const calls: string[] = [];
+    const counting = {
+      ...store,
+      consume(client: string) {
+        calls.push(client);
+        return consume(client);
+      },
     };
-    const likely: number[] = [];
-    let refused = 0;
-    for (const end = performance.now() + 1500; performance.now() < end; await sleep(3)) {
-      const counts = Array.from({ length: 4 }, () => instance.limiter.count('client'));
-      for (const { isLikelyAllowed } of counts) if (isLikelyAllowed) likely.push(performance.now());
-      refused += (await Promise.all(counts.map(({ decision }) => decision))).length;
+    const metrics = createMetrics(1);
+    const limiter = new RateLimiter(counting, LIMIT, log, metrics);
+    onTestFinished(async () => {
+      await limiter.close();
+      await proxy.close();
+    });
+    await limiter.warmUp();
+    /** Sends `count` requests at once; returns how many are allowed. */
+    async function allowed(client: string, count: number): Promise<number> {
+      const decisions = await Promise.all(Array.from({ length: count }, () => limiter.count(client).decision));
+      return decisions.filter(({ allowed }) => allowed).length;
     }
-    expect(refused).toBeGreaterThan(40);
-    const inASecond = likely.map((start) => likely.filter((time) => time >= start && time < start + 999).length);
-    expect(Math.max(...inASecond)).toBeLessThanOrEqual(10);
-    // A request that the store allows is allowed anyway.
-    instance.consume = async () => new RateLimiterRes(9, 1000, 1, true);
-    await sleep(5);
-    expect(await instance.allowed(1)).toBe(1);
-  });
+    return { proxy, limiter, metrics, reasons, calls, allowed };
+  }
+  const newClient = () => `client ${++clients}`;
 
-  it('enforces the limit if the store does not respond', async () => {
-    const instance = new Instance();
-    instance.consume = () => new Promise(() => {});
-    expect(await instance.allowed(30)).toBe(10);
-  });
-
-  it('does not call the store again for a client that it has just refused', async () => {
-    const instance = new Instance();
-    let calls = 0;
-    instance.consume = async () => {
-      calls++;
-      throw new RateLimiterRes(0, 1000, 11, false);
+  it('keeps the limit while the store can’t be reached, including the requests before', async () => {
+    const { proxy, allowed, reasons } = await open();
+    const burst = async () => {
+      const client = newClient();
+      proxy.behave('passing');
+      expect(await allowed(client, 6)).toBe(6);
+      const counted = performance.now();
+      await sleep(400);
+      proxy.behave('refusing');
+      expect(await allowed(client, 30)).toBe(4);
+      await sleep(counted + 1001 - performance.now());
+      // Only the first six are more than a second old.
+      expect(await allowed(client, 30)).toBe(6);
     };
-    expect(await instance.allowed(1)).toBe(0);
-    expect(await instance.allowed(5)).toBe(0);
-    expect(calls).toBe(1);
+    await withinASecond(burst, { limitMs: 1400 });
+    expect(reasons.length).toBeGreaterThan(0);
+  });
+
+  it('keeps the limit while the store does not respond', async () => {
+    const { proxy, allowed, reasons } = await open();
+    proxy.behave('silent');
+    await withinASecond(async () => expect(await allowed(newClient(), 30)).toBe(10));
+    expect(reasons).toContain('no response within 150 ms');
+  });
+
+  it('allows exactly the limit after the store lost its data', async () => {
+    const { allowed } = await open();
+    await withinASecond(async () => {
+      const client = newClient();
+      expect(await allowed(client, 5)).toBe(5);
+      await server.clear();
+      expect(await allowed(client, 30)).toBe(5);
+    });
+  });
+
+  it('does not ask the store again for a client that it has just refused', async () => {
+    const { allowed, calls } = await open();
+    await withinASecond(async () => {
+      const client = newClient();
+      await server.insert(client, Array(10).fill(0));
+      expect(await allowed(client, 1)).toBe(0);
+      expect(await allowed(client, 5)).toBe(0);
+      expect(calls.filter((called) => called === client)).toHaveLength(1);
+    });
+  });
+
+  it('refuses a client no longer than the store says, even if that arrives late', async () => {
+    const { allowed, proxy, metrics } = await open();
+    onTestFinished(watchStore(metrics.text));
+    const burst = async () => {
+      const client = newClient();
+      await server.insert(client, Array(10).fill(-500));
+      const inserted = performance.now();
+      proxy.behave('slow', 60);
+      expect(await allowed(client, 1)).toBe(0);
+      await sleep(inserted + 510 - performance.now());
+      expect(await allowed(client, 1)).toBe(1);
+    };
+    await withinASecond(burst);
   });
 
   it('does not count requests that the store refused', async () => {
-    const instance = new Instance();
-    instance.consume = async () => {
-      throw new RateLimiterRes(0, 20, 11, false);
-    };
-    expect(await instance.allowed(10)).toBe(0);
-    await sleep(30);
-    instance.consume = fails;
-    expect(await instance.allowed(30)).toBe(10);
+    const { allowed, proxy } = await open();
+    await withinASecond(async () => {
+      const client = newClient();
+      proxy.behave('passing');
+      await server.insert(client, Array(10).fill(-500));
+      expect(await allowed(client, 10)).toBe(0);
+      await sleep(510);
+      proxy.behave('refusing');
+      expect(await allowed(client, 30)).toBe(10);
+    });
+  });
+
+  it('sets isLikelyAllowed for at most 10 requests in a second, even if the store refuses many more', async () => {
+    const [{ limiter, calls }, other] = [await open(), await open()];
+    const client = newClient();
+    const likely: number[] = [];
+    for (const end = performance.now() + 2500; performance.now() < end; await sleep(3)) {
+      const counts = Array.from({ length: 4 }, () => limiter.count(client));
+      for (const { isLikelyAllowed } of counts) if (isLikelyAllowed) likely.push(performance.now());
+      await Promise.all([...counts.map(({ decision }) => decision), other.allowed(client, 1)]);
+    }
+    expect(calls.length).toBeGreaterThan(40);
+    const inASecond = likely.map((start) => likely.filter((time) => time >= start && time < start + 999).length);
+    expect(Math.max(...inASecond)).toBeLessThanOrEqual(10);
   });
 });

@@ -1,15 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { like, sql } from 'drizzle-orm';
+import { inArray, like, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { codeOf } from '../../../src/database/errors.js';
 import { rateLimits } from '../../../src/database/schema.js';
 import { openLog } from '../../../src/log.js';
 import { createMetrics } from '../../../src/metrics.js';
-import type { LimitStore } from '../../../src/service/rateLimit/limiter.js';
+import { type LimitStore, STORE_TIMEOUT_MS } from '../../../src/service/rateLimit/limiter.js';
 import { openPostgresStore } from '../../../src/service/rateLimit/postgresStore.js';
 import { createRateLimit } from '../../../src/service/rateLimit/rateLimit.js';
 import { useDatabase } from '../../support/database.js';
+import { openToxicProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 import { count as countIn } from './counting.js';
 
@@ -36,9 +37,11 @@ const count = (client: string, counting = store) => countIn(counting, client);
 const isAllowed = async (client: string) => (await count(client)).allowed;
 
 describe('the store in PostgreSQL', () => {
-  it('counts simultaneous requests of many clients in one statement', async () => {
+  it('counts the requests that arrive during a statement, of all clients, in one statement', async () => {
+    const first = count('first');
     const busy = Array.from({ length: 15 }, () => isAllowed('together:busy'));
     const quiet = Array.from({ length: 30 }, (_, i) => isAllowed(`together:${i}`));
+    await first;
     expect(await Promise.all(quiet)).toEqual(Array(30).fill(true));
     expect((await Promise.all(busy)).filter(Boolean)).toHaveLength(10);
     const [found] = await database
@@ -48,9 +51,25 @@ describe('the store in PostgreSQL', () => {
     expect(found).toEqual({ clients: 31, statements: 1 });
   });
 
+  it('never sends a request whose caller has given up', async () => {
+    const proxy = await openToxicProxy(Number(new URL(postgres.url).port));
+    const slow = openPostgresStore(proxy.through(postgres.url), 10, failSweep);
+    await until(() => slow.consume('first').then(Boolean, () => false));
+    proxy.behave('slow', 2 * STORE_TIMEOUT_MS);
+    const ends = await Promise.allSettled(['sent', 'given up'].map((client) => slow.consume(client)));
+    expect(ends.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+    const found = await database
+      .select()
+      .from(rateLimits)
+      .where(inArray(rateLimits.client, ['sent', 'given up']));
+    expect(found.map(({ client }) => client)).toEqual(['sent']);
+    await slow.close();
+    await proxy.close();
+  });
+
   it('never deadlocks with an instance that counts the same clients in the opposite order', async () => {
     const other = openPostgresStore(postgres.url, 10, failSweep);
-    await until(() => other.consume('first', performance.now()).then(Boolean, () => false));
+    await until(() => other.consume('first').then(Boolean, () => false));
     const clients = Array.from({ length: 40 }, (_, i) => `crossing:${i}`);
     const counts: Promise<unknown>[] = [];
     for (let round = 0; round < 5; round++) {
@@ -71,9 +90,9 @@ describe('the store in PostgreSQL', () => {
 
   it('shares its counts with an instance that has a higher limit, as while the setting is changed', async () => {
     const other = openPostgresStore(postgres.url, 20, failSweep);
-    await Promise.all(Array.from({ length: 15 }, () => other.consume('shared', performance.now())));
+    await Promise.all(Array.from({ length: 15 }, () => other.consume('shared')));
     expect(await count('shared')).toMatchObject({ allowed: false });
-    expect(await other.consume('shared', performance.now())).toMatchObject({ remainingPoints: 4 });
+    expect(await other.consume('shared')).toMatchObject({ remainingPoints: 4 });
     await other.close();
   });
 
@@ -85,7 +104,7 @@ describe('the store in PostgreSQL', () => {
     const stores = [1, 2, 3].map(() => openPostgresStore(postgres.url, 1000, failSweep));
     const codes: Promise<string>[] = [];
     for (let round = 0; round < 60; round++) {
-      codes.push(...stores.map((store) => store.consume('isolated', performance.now()).then(() => 'counted', codeOf)));
+      codes.push(...stores.map((store) => store.consume('isolated').then(() => 'counted', codeOf)));
       await sleep(5);
     }
     const ends = new Set(await Promise.all(codes));
@@ -99,13 +118,13 @@ describe('the store in PostgreSQL', () => {
     await set('SET default_transaction_read_only = on');
     const store = openPostgresStore(postgres.url, 10, () => {});
     await until(() =>
-      store.consume('read-only', performance.now()).then(
+      store.consume('read-only').then(
         () => false,
         (error) => codeOf(error) === '25006',
       ),
     );
     await set('RESET default_transaction_read_only');
-    await until(() => store.consume('read-only', performance.now()).then(Boolean, () => false), 'it counts', 3000);
+    await until(() => store.consume('read-only').then(Boolean, () => false), 'it counts', 3000);
     await store.close();
   });
 
