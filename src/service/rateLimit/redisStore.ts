@@ -57,11 +57,13 @@ export function openRedisStore(url: string, points: number): LimitStore {
     enableReadyCheck: false,
     protocol: 2,
     disableClientInfo: true,
-    // The old primary responds with READONLY after a failover; the address may lead to the new one.
+    // The old primary responds with READONLY after a failover; the address may lead to the new one. Once per connection is
+    // enough: each time, ioredis adds a listener and a timer to it.
     reconnectOnError(error: Error) {
       const isReplica = error.message.startsWith('READONLY');
+      const isNew = isReplica && !failure?.message.startsWith('READONLY');
       if (isReplica) failure = error;
-      return isReplica;
+      return isNew;
     },
   } as const;
 

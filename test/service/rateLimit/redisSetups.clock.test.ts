@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openLog } from '../../../src/log.js';
 import { createMetrics } from '../../../src/metrics.js';
 import { packageFolder } from '../../../src/packageFolder.js';
@@ -20,6 +20,14 @@ import { until } from '../../support/until.js';
 
 const closing: (() => unknown)[] = [];
 let folder: string;
+/** What Node warns of, such as listeners that pile up. */
+const warnings: string[] = [];
+const noteWarning = ({ message }: Error) => void warnings.push(message);
+beforeAll(() => void process.on('warning', noteWarning));
+afterAll(() => {
+  process.off('warning', noteWarning);
+  expect(warnings).toEqual([]);
+});
 beforeEach(async () => {
   folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-redis-'));
 });
