@@ -21,10 +21,9 @@ export function createRateLimit(
   if (points === 0) return unlimited;
   const store = REDIS_URL
     ? openRedisStore(REDIS_URL, points)
-    : openPostgresStore(databaseUrl, points, (reason) => {
-        metrics.countStoreFailure();
-        log.error({ reason: reason.message }, 'idle clients could not be removed from rate_limits');
-      });
+    : openPostgresStore(databaseUrl, points, ({ message: reason }) =>
+        log.error({ reason }, 'idle clients could not be removed from rate_limits'),
+      );
   return new RateLimiter(store, points, log, metrics);
 }
 
