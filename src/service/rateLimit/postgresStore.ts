@@ -3,7 +3,6 @@
  * it tests and extends the log, by the database's clock. Requests that are received during one statement are counted together
  * by the next.
  */
-import { setImmediate } from 'node:timers/promises';
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
 import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE, READ_ONLY } from '../../database/errors.js';
@@ -14,8 +13,8 @@ import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError
 const SWEEP_INTERVAL_MS = 60_000;
 /** Rows that a statement of a sweep reads, so that it stays below its time limit however many clients there are. */
 const SWEEP_BATCH = 200;
-/** One for counting, one for sweeps; not of the pages' pool, since a page must not wait for a client's locked row. */
-const CONNECTIONS = 2;
+/** Statements follow each other; not in the pages' pool, since a page must not wait for a client's locked row. */
+const CONNECTIONS = 1;
 /** Seconds that running statements have to finish when the store is closed. */
 const CLOSE_TIMEOUT_SECONDS = 1;
 
@@ -121,8 +120,6 @@ class SlidingLog extends RateLimiterPostgres {
   /** Sends one statement at a time: concurrent ones would count fewer requests each, at the same cost for PostgreSQL. */
   async #countAll(): Promise<void> {
     this.#isCounting = true;
-    // Requests that are received in one turn of the event loop are counted together.
-    await setImmediate();
     for (let batch = this.#takeWaiting(); batch.size > 0; batch = this.#takeWaiting()) await this.#count(batch);
     this.#isCounting = false;
   }
