@@ -18,7 +18,7 @@ describe('the page', () => {
     await withinASecond(async () => {
       reader.reads = 0;
       const client = newClient();
-      await times(50, () => get(client));
+      await times(20, () => get(client));
       expect(reader.reads).toBe(10);
     });
   });
@@ -55,7 +55,7 @@ it('a client that reached its limit at another instance is refused, and few page
       const client = newClient();
       expect((await times(10, () => first.get(client))).map(({ status }) => status)).toEqual(Array(10).fill(200));
       const expected = await first.get(client);
-      const refused = await times(30, () => second.get(client, search));
+      const refused = await times(15, () => second.get(client, search));
       for (const response of refused) {
         expect([response.status, response.body]).toEqual([429, expected.body]);
         expect(headersOf(response)).toEqual(headersOf(expected));
