@@ -3,8 +3,8 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** Creates the metrics of a service that processes at most `maxRequestsInFlight` list requests at once. */
-export function createMetrics(maxRequestsInFlight: number) {
+/** Creates the metrics of a service that sends at most `maxReads` reads to its database at once. */
+export function createMetrics(maxReads: number) {
   const registry = new Registry();
   const registers = [registry];
   const gauge = (name: string, help: string) => new Gauge({ name, help, registers });
@@ -24,12 +24,8 @@ export function createMetrics(maxRequestsInFlight: number) {
     registers,
   });
   const storeErrors = counter('rate_limit_store_errors_total', 'Rate limit store requests that failed or timed out');
-  const inFlight = gauge('http_requests_in_flight', 'List requests being processed');
-  const queries = gauge('database_queries_in_flight', 'Reads that wait for the database');
-  gauge(
-    'http_requests_in_flight_limit',
-    'MAX_REQUESTS_IN_FLIGHT: the most list requests that are processed at once',
-  ).set(maxRequestsInFlight);
+  const queries = gauge('database_queries_in_flight', 'Reads that wait for the database, sent or not');
+  gauge('database_queries_in_flight_limit', 'The most reads that are sent at once; the rest wait').set(maxReads);
   // Prometheus sees no increase in a counter that first appears with the value 1, so those that alerts use start at 0.
   for (const status of [200, 429, 500, 503]) durations.zero({ route: 'list', status });
   durations.zero({ route: 'other', status: 500 });
@@ -37,7 +33,6 @@ export function createMetrics(maxRequestsInFlight: number) {
   return {
     observeResponse: (route: 'list' | 'other', status: number, seconds: number) =>
       durations.observe({ route, status }, seconds),
-    setInFlight: (count: number) => inFlight.set(count),
     observeDecision: (allowed: boolean, seconds: number) =>
       decisions.observe({ decision: allowed ? 'passed' : 'refused' }, seconds),
     countStoreFailure: () => storeErrors.inc(),

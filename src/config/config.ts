@@ -99,7 +99,6 @@ const variables = {
   CONTACT: contact({ default: undefined }),
   TERMS_URL: webAddress({ default: undefined }),
   REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60)({ default: 5 }),
-  MAX_REQUESTS_IN_FLIGHT: wholeNumber(1, 100_000)({ default: 256 }),
   MAX_CONNECTIONS: wholeNumber(1, 1_000_000)({ default: 2000 }),
   KEEP_ALIVE_SECONDS: wholeNumber(1, 86_400)({ default: 75 }),
   DATABASE_CONNECTIONS: wholeNumber(1, 1000)({ default: 10 }),

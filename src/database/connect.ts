@@ -49,11 +49,11 @@ export const planningOptions = {
 } as const;
 
 /**
- * Opens a pool of at most `connections` connections to `url`; nothing is sent before the first query. PostgreSQL
- * cancels a statement after `statementTimeout` milliseconds, and a connection that stays silent for longer is
- * considered dead; 0 turns both off.
+ * Opens a pool of at most `connections` connections to `url`; nothing is sent before the first query. Each connection is
+ * sent at most `statementsAtOnce` statements before it responds. PostgreSQL cancels a statement after `statementTimeout`
+ * milliseconds, and a connection that stays silent for longer is considered dead; 0 turns both off.
  */
-export function openDatabase(url: string, { connections = 10, statementTimeout = 0 } = {}) {
+export function openDatabase(url: string, { connections = 10, statementsAtOnce = 100, statementTimeout = 0 } = {}) {
   const address = parseDatabaseUrl(url);
   const sockets = createSockets(address, statementTimeout);
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
@@ -62,7 +62,8 @@ export function openDatabase(url: string, { connections = 10, statementTimeout =
   const client = postgres({
     ...options,
     max: connections,
-    max_pipeline: 100,
+    // The driver does not count the first statement.
+    max_pipeline: statementsAtOnce - 1,
     idle_timeout: 0,
     // Seconds of silence before the system probes a connection.
     keep_alive: 60,

@@ -1,5 +1,11 @@
 /**
- * Reads from the database, each with a deadline.
+ * The queue in front of PostgreSQL: reads, each with a deadline.
+ *
+ * # Order
+ *
+ * A few reads at once are sent for each connection, in order of arrival. A read that is sent can't be taken back, so the rest
+ * wait here: a read that is late or no longer needed is never sent, and one that can't be sent within half a second is
+ * rejected. Otherwise an overloaded database would spend its time on requests whose clients have gone.
  *
  * # If connections break
  *
@@ -7,7 +13,6 @@
  * connections break and no read succeeds, reads are sent one at a time to probe the database, and each is rejected
  * after two seconds.
  */
-import { withDeadline } from '../deadline.js';
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from './connect.js';
@@ -21,16 +26,31 @@ import {
   TEMPORARY_FAILURE,
 } from './errors.js';
 
-/** Milliseconds between checks for reads that can be sent, are overdue, or have waited for too long. */
+/** Milliseconds between checks for reads that can be sent, are late, are no longer needed, or have waited for too long. */
 const CHECK_INTERVAL_MS = 50;
+/**
+ * The longest time that a read waits to be sent. If it were rejected at once, its client would retry at once, and rejecting
+ * requests would take most of the CPU time.
+ */
+const QUEUE_WAIT_MS = 500;
 /** The longest time that a read waits for a database that can't be reached, in milliseconds. */
 const OUTAGE_WAIT_MS = 2000;
-/** During an outage: milliseconds between attempts, and the most reads that may be queued in the driver. */
+/** Milliseconds between attempts during an outage. */
 const ATTEMPT_INTERVAL_MS = 300;
-const MAX_QUEUED = 4;
+/** The most reads that are sent at once for each connection. With one, a connection idles while its response is processed. */
+const MAX_READS_PER_CONNECTION = 3;
+
+/**
+ * Returns how many reads may be sent at once for each connection, so that all of them can end within the time limit of a
+ * request, `requestMs`, even if each statement takes its whole time limit, `statementMs`.
+ */
+export function readsPerConnection(requestMs: number, statementMs: number): number {
+  const fitting = Math.floor((requestMs - QUEUE_WAIT_MS) / statementMs);
+  return Math.min(MAX_READS_PER_CONNECTION, Math.max(1, fitting));
+}
 
 /** The members of an AbortSignal that queries use. */
-export type Signal = Pick<AbortSignal, 'aborted' | 'throwIfAborted'>;
+export type Signal = Pick<AbortSignal, 'throwIfAborted'>;
 
 /** Sends statements that only read; their result is not needed once the signal is aborted. */
 type Query<T> = (signal: Signal) => PromiseLike<T>;
@@ -38,80 +58,105 @@ type Query<T> = (signal: Signal) => PromiseLike<T>;
 /** A read, which may be sent several times, and also its query's signal: an AbortSignal takes longer to create. */
 class Read implements Signal {
   readonly startedAt = performance.now();
+  /** By `performance.now()`. */
+  readonly deadline: number;
   readonly result: Promise<unknown>;
   readonly #query: Query<unknown>;
-  #resolve: (result: unknown) => void = () => {};
-  reject: (reason: Error) => void = () => {};
-  aborted = false;
+  readonly #isNeeded: () => boolean;
+  #settle = { resolve: (_result: unknown) => {}, reject: (_reason: Error) => {} };
+  #isSettled = false;
   isSent = false;
   sentAt = 0;
 
-  constructor(query: Query<unknown>) {
+  constructor(query: Query<unknown>, deadline: number, isNeeded: () => boolean) {
     this.#query = query;
+    this.deadline = deadline;
+    this.#isNeeded = isNeeded;
     this.result = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.reject = reject;
+      this.#settle = { resolve, reject };
     });
+  }
+
+  /** Whether nobody waits for the result. */
+  get isAbandoned(): boolean {
+    return this.#isSettled || !this.#isNeeded();
   }
 
   /** Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves it pending. */
   send(): PromiseLike<void> {
-    return this.#query(this).then(this.#resolve);
+    return this.#query(this).then((result) => {
+      this.#isSettled = true;
+      this.#settle.resolve(result);
+    });
+  }
+
+  reject(reason: Error): void {
+    this.#isSettled = true;
+    this.#settle.reject(reason);
   }
 
   throwIfAborted(): void {
-    if (this.aborted) throw timeoutError();
+    if (this.isAbandoned) throw ABANDONED;
   }
 }
+
+const ABANDONED = new DatabaseUnavailable('The request was abandoned.');
 
 /** Runs queries that only read, on the connections of a database. */
 export class Reader {
   readonly #sockets: Database['sockets'];
   readonly #log: Log;
-  readonly #metrics: Metrics;
+  readonly #metrics: Pick<Metrics, 'setQueries'>;
+  readonly #maxSent: number;
   readonly #timer: NodeJS.Timeout;
   /**
-   * Reads that have no result yet. A Set would keep each page that was read in memory until the next full garbage
-   * collection, because V8 keeps links between the tables that a Set has outgrown.
+   * Reads that have no result yet, in the order in which they are sent. A Set would keep each page that was read in memory
+   * until the next full garbage collection, because V8 keeps links between the tables that a Set has outgrown.
    */
   readonly #pending: Read[] = [];
-  /** Reads queued in the driver, including abandoned ones. */
-  readonly #queued: Read[] = [];
+  /** Reads in the driver, including abandoned ones. */
+  readonly #sent: Read[] = [];
   /** The earliest time of the next attempt during an outage, by `performance.now()`. */
   #nextAttemptAt = 0;
   /** When the database last responded, by `performance.now()`. */
   #lastResponseAt = 0;
+  /** When the last outage ended, by `performance.now()`. */
+  #outageEndedAt = 0;
   /** Why the last connection broke, if the database has not responded since. */
   #failure: Error | undefined;
   /** Whether the outage is in the log. */
   #isOutageLogged = false;
 
-  constructor({ sockets }: Database, log: Log, metrics: Metrics) {
+  /** Creates a reader that sends at most `maxSent` reads at once. */
+  constructor({ sockets }: Pick<Database, 'sockets'>, log: Log, metrics: Pick<Metrics, 'setQueries'>, maxSent: number) {
     this.#sockets = sockets;
     this.#log = log;
     this.#metrics = metrics;
-    this.#timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
+    this.#maxSent = maxSent;
+    // After a stall of this process, responses that have arrived are read before setImmediate runs.
+    this.#timer = setInterval(() => setImmediate(() => this.#check()), CHECK_INTERVAL_MS);
   }
 
   /**
-   * Runs `query` within `limitMs` milliseconds. Its signal is aborted when the time is up, or when `needed` rejects.
-   * @throws {DatabaseUnavailable} if there is no result in time, the database can't be reached, or a statement fails
-   *   for lack of resources, privileges or migrations
+   * Runs `query` until `deadline`, by `performance.now()`. A read that is no longer needed is dropped if it has not been
+   * sent, and sends no further statement if it has.
+   * @param isFirst whether to send it before all reads that wait
+   * @throws {DatabaseUnavailable} if there is no result in time, too many reads wait, the database can't be reached, or a
+   *   statement fails for lack of resources, privileges or migrations
    */
-  async read<T>(query: Query<T>, limitMs: number, needed?: Promise<unknown>): Promise<T> {
-    const read = new Read(query);
-    this.#pending.push(read);
-    if (!this.#failure) void this.#send(read);
-    needed?.catch((reason) => {
-      read.aborted = true;
-      // A statement that PostgreSQL is executing is not canceled.
-      if (!read.isSent) read.reject(reason);
-    });
+  async read<T>(
+    query: Query<T>,
+    deadline: number,
+    { isNeeded = () => true, isFirst = false }: { isNeeded?: () => boolean; isFirst?: boolean } = {},
+  ): Promise<T> {
+    const read = new Read(query, deadline, isNeeded);
+    if (isFirst) this.#pending.unshift(read);
+    else this.#pending.push(read);
     this.#metrics.setQueries(this.#pending.length);
+    this.#sendWaiting();
     try {
-      return (await withDeadline(read.result, limitMs, timeoutError)) as T;
+      return (await read.result) as T;
     } finally {
-      read.aborted = true;
       this.#pending.splice(this.#pending.indexOf(read), 1);
       this.#metrics.setQueries(this.#pending.length);
     }
@@ -121,10 +166,18 @@ export class Reader {
     clearInterval(this.#timer);
   }
 
-  /** Sends a read. Never rejects: a read whose connection breaks stays pending. */
+  /** Sends the reads whose turn it is; during an outage, one at a time. */
+  #sendWaiting(): void {
+    for (const read of this.#pending) {
+      if (this.#sent.length >= this.#maxSent || (this.#failure && performance.now() < this.#nextAttemptAt)) return;
+      if (!read.isSent && !read.isAbandoned) void this.#send(read);
+    }
+  }
+
+  /** Sends a read. Never rejects: a read whose connection breaks waits again. */
   async #send(read: Read): Promise<void> {
     read.isSent = true;
-    this.#queued.push(read);
+    this.#sent.push(read);
     read.sentAt = performance.now();
     this.#nextAttemptAt = read.sentAt + ATTEMPT_INTERVAL_MS;
     try {
@@ -141,9 +194,9 @@ export class Reader {
         this.#recordResponse();
         read.reject(this.#errorFor(reason));
       }
-    } finally {
-      this.#queued.splice(this.#queued.indexOf(read), 1);
     }
+    this.#sent.splice(this.#sent.indexOf(read), 1);
+    this.#sendWaiting();
   }
 
   /** Records that the database has responded, if only with an error, which ends an outage. */
@@ -151,29 +204,38 @@ export class Reader {
     this.#lastResponseAt = performance.now();
     if (!this.#failure) return;
     this.#failure = undefined;
+    this.#outageEndedAt = this.#lastResponseAt;
     if (this.#isOutageLogged) this.#log.info('the database responds again');
     this.#isOutageLogged = false;
-    this.#check();
   }
 
   #check(): void {
     const now = performance.now();
-    if (this.#queued.some(({ sentAt }) => now - sentAt > this.#sockets.responseLimitMs))
+    if (this.#sent.some(({ sentAt }) => now - sentAt > this.#sockets.responseLimitMs))
       this.#sockets.reconnectIfSilent();
-    const unsent = this.#pending.filter(({ isSent }) => !isSent);
-    // Sending every read would fill the driver's queue, which it never empties while it can't connect.
-    const mayAttempt = this.#queued.length < MAX_QUEUED && now >= this.#nextAttemptAt;
-    const next = this.#failure ? unsent.slice(0, mayAttempt ? 1 : 0) : unsent;
-    for (const read of next) void this.#send(read);
-    if (!this.#failure || now - this.#lastResponseAt < OUTAGE_WAIT_MS) return;
-    for (const read of this.#pending) if (now - read.startedAt > OUTAGE_WAIT_MS) this.#giveUp(read, this.#failure);
+    for (const read of this.#pending) {
+      const reason = this.#reasonToReject(read, now);
+      if (reason) read.reject(reason);
+    }
+    this.#sendWaiting();
   }
 
-  #giveUp(read: Read, reason: Error): void {
+  #reasonToReject(read: Read, now: number): Error | undefined {
+    if (now >= read.deadline) return timeoutError();
+    if (!read.isSent && read.isAbandoned) return ABANDONED;
+    if (this.#failure) {
+      const hasWaited = now - Math.max(read.startedAt, this.#lastResponseAt) > OUTAGE_WAIT_MS;
+      return hasWaited ? this.#outageError(this.#failure) : undefined;
+    }
+    const hasWaited = !read.isSent && now - Math.max(read.startedAt, this.#outageEndedAt) > QUEUE_WAIT_MS;
+    return hasWaited ? new DatabaseUnavailable('Too many requests are being processed.') : undefined;
+  }
+
+  #outageError(reason: Error): Error {
     if (!this.#isOutageLogged)
       this.#log.error({ code: codeOf(reason), reason: reason.message }, 'the database does not respond');
     this.#isOutageLogged = true;
-    read.reject(new DatabaseUnavailable("The database can't be reached."));
+    return new DatabaseUnavailable("The database can't be reached.");
   }
 
   /** Returns the error of a read whose statement failed because of `reason`. */
@@ -185,6 +247,7 @@ export class Reader {
   }
 }
 
-function timeoutError(): DatabaseUnavailable {
+/** Returns the error for a result that did not arrive before its deadline. */
+export function timeoutError(): DatabaseUnavailable {
   return new DatabaseUnavailable('The database did not respond in time.');
 }

@@ -13,8 +13,9 @@ import { and, inArray, isNull, sql } from 'drizzle-orm';
 import type { Request } from 'express';
 import { LRUCache } from 'lru-cache';
 import type { Database } from '../database/connect.js';
-import type { Reader } from '../database/reads.js';
+import { type Reader, timeoutError } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
+import { withDeadline } from '../deadline.js';
 import { addressClient, type Client } from './client.js';
 import { hashOf, KEY_FORM } from './keys.js';
 
@@ -26,40 +27,44 @@ const KEY_TTL_MS = 4000;
 /** The shortest time from the start of one look-up to the start of the next. */
 const LOOKUP_INTERVAL_MS = 10;
 
-interface Identity {
+export interface Identity {
   client: Client;
   /** What is wrong with the key, if there is no valid one. The client is then the request's address. */
   refusal?: string;
 }
 
-/** Returns the client of a request. Rejects with {@link DatabaseUnavailable} if a key can't be looked up. */
-export type Identify = (request: Request) => Identity | Promise<Identity>;
+/**
+ * Returns the client of a request.
+ * @throws {DatabaseUnavailable} if a key can't be looked up until the deadline, by `performance.now()`
+ */
+export type Identify = (request: Request, deadline: number) => Identity | Promise<Identity>;
 
 /** Identifies clients by their address alone. */
 export const identifyByAddress: Identify = (request) => ({ client: addressClient(request) });
 
-/** Identifies clients by their API keys; a look-up through `reader` may take `timeoutMs` milliseconds. */
-export function identifyByApiKey(reader: Reader, findKeys: FindKeys, timeoutMs: number): Identify {
-  const lookUp = batchLookups((hashes) => reader.read(() => findKeys(hashes), timeoutMs));
+/** Identifies clients by their API keys, which are looked up through `reader`. */
+export function identifyByApiKey(reader: Reader, findKeys: FindKeys): Identify {
+  // Before the pages that wait, since one statement at a time can't delay those.
+  const lookUp = batchLookups((hashes, deadline) => reader.read(() => findKeys(hashes), deadline, { isFirst: true }));
   const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: KEY_TTL_MS });
   const unknownKeys = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: KEY_TTL_MS });
 
-  async function find(hash: string): Promise<KnownKey | undefined> {
+  async function find(hash: string, deadline: number): Promise<KnownKey | undefined> {
     const validKey = validKeys.get(hash);
     if (validKey || unknownKeys.has(hash)) return validKey;
-    const key = await lookUp(hash);
+    const key = await lookUp(hash, deadline);
     if (key) validKeys.set(hash, key, { start: key.lookedUpAt });
     else unknownKeys.set(hash, true);
     return key;
   }
 
-  return async (request) => {
+  return async (request, deadline) => {
     const refuse = (refusal: string): Identity => ({ client: addressClient(request), refusal });
     const header = request.headers.authorization?.trim();
     if (!header) return refuse('No API key was sent. Send it as "Authorization: Bearer <key>".');
     const token = header.replace(/^Bearer +/i, '');
     if (!KEY_FORM.test(token)) return refuse('This is not an API key. Send yours as "Authorization: Bearer <key>".');
-    const key = await find(hashOf(token));
+    const key = await find(hashOf(token), deadline);
     if (!key) return refuse('The API key is unknown or revoked.');
     if (key.expiry <= performance.now()) {
       return refuse(`The API key expired at ${key.expiresAt}. Ask the operator for a new one.`);
@@ -83,21 +88,21 @@ interface KnownKey {
 export type FindKeys = (hashes: string[]) => Promise<ReadonlyMap<string, KnownKey>>;
 
 /**
- * Returns a function that looks up one key by its hash, in one statement with all keys that arrive before it may be
- * sent. The function resolves to undefined for a key that is unknown or revoked. If a statement fails, the look-ups
+ * Returns a function that looks up one key by its hash until a deadline, in one statement with all keys that arrive before it
+ * may be sent. The function resolves to undefined for a key that is unknown or revoked. If a statement fails, the look-ups
  * that wait for it to end also fail, because the next statement would probably fail as well.
  */
-function batchLookups(findKeys: FindKeys): (hash: string) => Promise<KnownKey | undefined> {
+function batchLookups(findKeys: (hashes: string[], deadline: number) => ReturnType<FindKeys>) {
   let running: Promise<unknown> | undefined;
-  let next: { hashes: Set<string>; keys: ReturnType<FindKeys> } | undefined;
+  let next: { batch: Batch; keys: ReturnType<FindKeys> } | undefined;
 
-  async function findNext(hashes: Set<string>): ReturnType<FindKeys> {
+  async function find(batch: Batch): ReturnType<FindKeys> {
     try {
       await running;
     } finally {
       next = undefined;
     }
-    const keys = findKeys([...hashes]);
+    const keys = findKeys([...batch.hashes], batch.deadline);
     running = Promise.allSettled([keys, sleep(LOOKUP_INTERVAL_MS)]).then(() => {
       running = undefined;
       return keys;
@@ -106,14 +111,23 @@ function batchLookups(findKeys: FindKeys): (hash: string) => Promise<KnownKey | 
     return keys;
   }
 
-  return async (hash) => {
+  return async (hash: string, deadline: number): Promise<KnownKey | undefined> => {
     if (!next) {
-      const hashes = new Set<string>();
-      next = { hashes, keys: findNext(hashes) };
+      const batch = { hashes: new Set<string>(), deadline };
+      next = { batch, keys: find(batch) };
     }
-    next.hashes.add(hash);
-    return (await next.keys).get(hash);
+    next.batch.hashes.add(hash);
+    // Later requests have later deadlines, because all have the same time limit.
+    next.batch.deadline = deadline;
+    return (await withDeadline(next.keys, deadline - performance.now(), timeoutError)).get(hash);
   };
+}
+
+/** The keys that one statement looks up. */
+interface Batch {
+  hashes: Set<string>;
+  /** The latest deadline of the requests that wait for it. */
+  deadline: number;
 }
 
 /** The current date in UTC, the time zone of all stored times. */

@@ -10,7 +10,6 @@ import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { preparePages } from '../page/page.js';
 import { docs } from './docs.js';
-import { createConcurrencyLimit } from './http/concurrencyLimit.js';
 import { allowOrigins } from './http/cors.js';
 import { notFound, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';
@@ -34,17 +33,17 @@ export interface Dependencies {
 /** Milliseconds of a request's time that are reserved for sending its response. */
 const SEND_RESERVE_MS = 500;
 
+/** Returns the milliseconds within which a request's response must be ready. */
+export const timeLimitOf = ({ REQUEST_TIMEOUT_SECONDS }: Config) => REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
+
 /** Creates the application. */
 export function createApp({ config, database, reader, rateLimit, log, metrics, stopping, health }: Dependencies) {
-  const timeoutMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
   const listNumbers = listBrandedPhoneNumbers({
-    identify:
-      config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys(database), timeoutMs) : identifyByAddress,
+    identify: config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys(database)) : identifyByAddress,
     rateLimit,
-    concurrencyLimit: createConcurrencyLimit(config.MAX_REQUESTS_IN_FLIGHT, metrics),
     reader,
     readPage: preparePages(database.$client),
-    timeoutMs,
+    timeLimitMs: timeLimitOf(config),
     publicUrl: config.PUBLIC_URL,
   });
 

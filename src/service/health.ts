@@ -25,7 +25,8 @@ export function health({ reader, checkSchema, obstacle }: Checks, showsDetail: b
     response.json({ status: 'alive' });
   });
   router.get('/readyz', async (_request, response) => {
-    const found = obstacle() ?? (await reader.read(checkSchema, READY_TIMEOUT_MS).catch(() => NO_RESPONSE));
+    const found =
+      obstacle() ?? (await reader.read(checkSchema, performance.now() + READY_TIMEOUT_MS).catch(() => NO_RESPONSE));
     const { reason = 'ready', detail } = found ?? {};
     response.status(found ? 503 : 200).json({ status: showsDetail && detail ? `${reason} (${detail})` : reason });
   });

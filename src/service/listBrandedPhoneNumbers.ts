@@ -4,10 +4,10 @@ import type { Request, RequestHandler, Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { resolve, type Schema } from '../contract.js';
 import type { Reader } from '../database/reads.js';
-import type { Identify } from '../keys/identify.js';
-import type { Page, PageRequest, ReadPage } from '../page/page.js';
+import type { Client } from '../keys/client.js';
+import type { Identify, Identity } from '../keys/identify.js';
+import type { Page, ReadPage } from '../page/page.js';
 import { encodeBody } from './http/compression.js';
-import type { ConcurrencyLimit } from './http/concurrencyLimit.js';
 import { problem, unauthorized } from './problem/problem.js';
 import { UNCOUNTED } from './rateLimit/limiter.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
@@ -24,11 +24,10 @@ const BODY_START = Buffer.from('{"items":[');
 interface Dependencies {
   identify: Identify;
   rateLimit: RateLimit;
-  concurrencyLimit: ConcurrencyLimit;
   reader: Reader;
   readPage: ReadPage;
-  /** The most time that a request may take, in milliseconds. */
-  timeoutMs: number;
+  /** Milliseconds within which a request's response must be ready. */
+  timeLimitMs: number;
   /** The URL at which clients reach the service, if PUBLIC_URL is set. */
   publicUrl: string | undefined;
 }
@@ -37,77 +36,66 @@ interface Dependencies {
 export function listBrandedPhoneNumbers({
   identify,
   rateLimit,
-  concurrencyLimit,
   reader,
   readPage,
-  timeoutMs,
+  timeLimitMs,
   publicUrl,
 }: Dependencies): RequestHandler {
   // Without PUBLIC_URL, links are relative to the request, so that they work behind a proxy that adds a path in front.
   const linkBase = publicUrl === undefined ? '' : `${publicUrl}${operation.path}`;
 
   return async (request, response) => {
-    const deadline = performance.now() + timeoutMs;
-    const { client, refusal, failure } = await identityOf(request);
-    if (client) response.locals.client = client.id;
+    const deadline = performance.now() + timeLimitMs;
+    const { client, refusal } = await identifyUntil(deadline, request, response);
+    response.locals.client = client.id;
     const isSupported = METHODS.includes(request.method);
-    const { isLikelyAllowed, decision } = client ? rateLimit.count(client.id) : UNCOUNTED;
+    const { isLikelyAllowed, decision } = rateLimit.count(client.id);
     const admitted = decision.then((decided) => {
       response.set(rateLimit.headersOf(decided));
-      if (!client) throw failure;
       if (!decided.allowed) throw rateLimit.refusalOf(decided);
       if (!isSupported) throw methodNotAllowed(request);
       if (refusal !== undefined) throw unauthorized(refusal);
-      return client;
     });
-    // The page is read while the limit is counted, except for requests that will probably be refused: those must cost next
-    // to nothing.
-    const isPageLikely = isLikelyAllowed && refusal === undefined && isSupported;
-    const { visibleProfiles } = isPageLikely && client ? client : await admitted;
-    const pageSent = sendPage(request, response, visibleProfiles, admitted, deadline);
-    // If the request is refused, the refusal is sent at once, and a failure to read the page is ignored.
-    pageSent.catch(() => {});
-    await admitted;
-    await pageSent;
+    if (isLikelyAllowed && isSupported && refusal === undefined) {
+      // The page is read while the limit is counted. If the request is refused, a failure to read the page is ignored.
+      const reading = readUntil(deadline, request, response, client);
+      reading.catch(() => {});
+      await admitted;
+      await send(request, response, linkBase, await reading);
+    } else {
+      // A request that will probably be refused must cost next to nothing.
+      await admitted;
+      await send(request, response, linkBase, await readUntil(deadline, request, response, client));
+    }
   };
 
-  /** Returns who sent a request or, if that can't be determined, the failure. */
-  async function identityOf(request: Request): Promise<Partial<Awaited<ReturnType<Identify>>> & { failure?: unknown }> {
+  /** Returns who sent a request. If that can't be determined, the headers of the limit leave it no further requests. */
+  async function identifyUntil(deadline: number, request: Request, response: Response): Promise<Identity> {
     try {
-      return await identify(request);
+      return await identify(request, deadline);
     } catch (failure) {
-      return { failure };
+      response.set(rateLimit.headersOf(await UNCOUNTED.decision));
+      throw failure;
     }
   }
 
-  /** Reads the page that a request selects, and sends it once `admitted` has resolved. */
-  async function sendPage(
-    request: Request,
-    response: Response,
-    visibleProfiles: PageRequest['visibleProfiles'],
-    admitted: Promise<unknown>,
-    deadline: number,
-  ): Promise<void> {
+  /** Reads the page that a request selects, unless the client disconnects or is refused before the page's turn comes. */
+  async function readUntil(deadline: number, request: Request, response: Response, client: Client): Promise<Selected> {
     const query = await readQuery(request.url);
-    await concurrencyLimit.run(async () => {
-      // The client may have disconnected, or have been refused, while the request waited for a slot.
-      if (request.socket.destroyed || response.headersSent) return;
-      const selection: PageRequest = { ...query, visibleProfiles };
-      const page = await reader.read((signal) => readPage(selection, signal), deadline - performance.now(), admitted);
-      await admitted;
-      await send(request, response, query, page, linkBase);
-    });
+    const selection = { ...query, visibleProfiles: client.visibleProfiles };
+    const isNeeded = () => !request.socket.destroyed && !response.headersSent;
+    return { query, page: await reader.read((signal) => readPage(selection, signal), deadline, { isNeeded }) };
   }
 }
 
+/** What a request asks for, and the page. */
+interface Selected {
+  query: ListQuery;
+  page: Page;
+}
+
 /** Sends a page, or a 304 if the client has it already. */
-async function send(
-  request: Request,
-  response: Response,
-  query: ListQuery,
-  page: Page,
-  linkBase: string,
-): Promise<void> {
+async function send(request: Request, response: Response, linkBase: string, { query, page }: Selected): Promise<void> {
   const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
   // The items are JSON already.
   const tail = Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`);

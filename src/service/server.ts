@@ -4,12 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import express, { type RequestHandler } from 'express';
 import type { Config } from '../config/config.js';
 import { closeDatabase, openDatabase } from '../database/connect.js';
-import { Reader } from '../database/reads.js';
+import { Reader, readsPerConnection } from '../database/reads.js';
 import { type Obstacle, prepareSchemaCheck } from '../database/version.js';
 import type { Log } from '../log.js';
 import { createMetrics, type Metrics } from '../metrics.js';
 import { migrationsFolder } from '../packageFolder.js';
-import { createApp } from './app.js';
+import { createApp, timeLimitOf } from './app.js';
 import { health } from './health.js';
 import { limitConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
@@ -29,18 +29,25 @@ export type Service = Awaited<ReturnType<typeof startService>>;
 
 /** Creates the service without listening. Nothing is sent to the database before `warmUp` or the first request. */
 export function openService(config: Config, databaseUrl: string, log: Log) {
-  const metrics = createMetrics(config.MAX_REQUESTS_IN_FLIGHT);
-  const database = openDatabase(databaseUrl, {
-    connections: config.DATABASE_CONNECTIONS,
-    statementTimeout: STATEMENT_TIMEOUT_MS,
-  });
-  const reader = new Reader(database, log, metrics);
-  const checkSchema = prepareSchemaCheck(database, migrationsFolder);
+  const statementsAtOnce = readsPerConnection(timeLimitOf(config), STATEMENT_TIMEOUT_MS);
+  const maxReads = statementsAtOnce * config.DATABASE_CONNECTIONS;
+  const metrics = createMetrics(maxReads);
+  const open = (connections: number) =>
+    openDatabase(databaseUrl, { connections, statementsAtOnce, statementTimeout: STATEMENT_TIMEOUT_MS });
+  const database = open(config.DATABASE_CONNECTIONS);
+  const reader = new Reader(database, log, metrics, maxReads);
+  // /readyz has a connection that pages can't keep busy.
+  const healthDatabase = open(1);
+  const healthReader = new Reader(healthDatabase, log, { setQueries() {} }, statementsAtOnce);
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   const stop = new AbortController();
   const stopping = stop.signal;
   let obstacle: Obstacle | undefined;
-  const checks = { reader, checkSchema, obstacle: () => (stopping.aborted ? STOPPING : obstacle) };
+  const checks = {
+    reader: healthReader,
+    checkSchema: prepareSchemaCheck(healthDatabase, migrationsFolder),
+    obstacle: () => (stopping.aborted ? STOPPING : obstacle),
+  };
   const healthRoutes = health(checks, false);
   const app = createApp({ config, database, reader, rateLimit, log, metrics, stopping, health: healthRoutes });
   const server = createHttpServer(app, config);
@@ -65,8 +72,9 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
      */
     async warmUp() {
       await warmUpValidator();
+      const connect = () => database.$client.unsafe('SELECT');
       // If the database can't be read, /readyz says so.
-      const connected = reader.read(checkSchema, WARM_UP_TIMEOUT_MS).catch(() => {});
+      const connected = reader.read(connect, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
       await Promise.all([rateLimit.warmUp(), connected]);
     },
     /** Makes the service unready, and closes each connection after its next response. */
@@ -76,7 +84,8 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     async close() {
       await rateLimit.close();
       reader.close();
-      await closeDatabase(database, CLOSE_TIMEOUT_SECONDS);
+      healthReader.close();
+      await Promise.all([database, healthDatabase].map((pool) => closeDatabase(pool, CLOSE_TIMEOUT_SECONDS)));
     },
   };
 }

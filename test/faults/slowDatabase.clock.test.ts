@@ -43,7 +43,7 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       const proxy = await openToxicProxy(server.port);
       const url = `${proxy.through(server.url)}?sslmode=${sslmode}`;
       const database = openDatabase(url, { statementTimeout: TIME_LIMIT_MS });
-      const reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), createMetrics(1));
+      const reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), createMetrics(30), 30);
       onTestFinished(async () => {
         reader.close();
         await closeDatabase(database, 0);
@@ -54,7 +54,7 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
         reader.read(async () => {
           const [row] = await database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
           return row?.pid as number;
-        }, limitMs);
+        }, performance.now() + limitMs);
       const readTogether = (count: number, seconds = 0) =>
         Promise.all(Array.from({ length: count }, () => read(seconds)));
       await read();
@@ -101,18 +101,5 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       }
       await cut;
     });
-
-    it.for(['silent', 'refusing'] as const)(
-      'succeeds again after the network was %s',
-      async (behaviour, { expect, onTestFinished }) => {
-        const { proxy, readTogether } = await openReader(onTestFinished);
-        await readTogether(4, 0.1);
-        const failing = readTogether(4, 0.1);
-        proxy.behave(behaviour);
-        await expect(failing).rejects.toThrow("The database can't be reached.");
-        proxy.behave('passing');
-        await readTogether(4, 0.1);
-      },
-    );
   },
 );

@@ -59,7 +59,7 @@ export function useCountedServices() {
     const config = readConfig({ TRUST_PROXY: '1', ...environment });
     const metrics = createMetrics(256);
     const database = openDatabase(url);
-    const reader = new CountingReader(database, log, metrics);
+    const reader = new CountingReader(database, log, metrics, 30);
     const countStoreFailure = () => {
       reader.events.push('late count');
       metrics.countStoreFailure();

@@ -7,11 +7,10 @@ import { metricOf, useListeningService } from '../../support/listening.js';
 import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
-const SLOTS = 2;
 const PAGE = '/v1/brandedPhoneNumbers?size=100';
 const FILE = '/docs/swagger-ui-bundle.js';
 const limited = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-const twoSlots = useListeningService({ MAX_REQUESTS_IN_FLIGHT: String(SLOTS) });
+const unlimited = useListeningService({ DATABASE_CONNECTIONS: '1' });
 
 const sockets: Socket[] = [];
 afterEach(() => {
@@ -65,37 +64,37 @@ describe('complete requests get their responses', () => {
   });
 });
 
-it('connections that are reset with 300 requests each release all their slots', async () => {
+it('no reads are left of connections that are reset with 300 requests each', async () => {
   for (let i = 0; i < 7; i++) {
     const socket = await open(limited);
     socket.write(Array.from({ length: 300 }, (_, j) => request(PAGE, `10.0.${i}.${j % 250}`)).join(''));
     await sleep(5 * i);
     socket.resetAndDestroy();
   }
-  await until(async () => (await metricOf(limited, 'http_requests_in_flight')) === 0, 'all slots are free');
+  await until(async () => (await metricOf(limited, 'database_queries_in_flight')) === 0, 'no reads are in flight');
 });
 
 describe('clients that never read', () => {
-  beforeAll(() => importDemo(twoSlots.databaseUrl));
+  beforeAll(() => importDemo(unlimited.databaseUrl));
 
   // The responses exceed what the system buffers for a client that does not read.
   it.each([
     ['a page after six files', request(FILE).repeat(6) + request(PAGE)],
     ['160 pages', request(PAGE).repeat(160)],
-  ])('do not keep slots after requesting %s, so that other clients are served', async (_name, requests) => {
-    for (let i = 0; i < SLOTS; i++) (await open(twoSlots)).pause().write(requests);
-    // Both slots may be occupied until the system's buffers are full.
+  ])('do not hold up the reads of other clients after requesting %s', async (_name, requests) => {
+    for (let i = 0; i < 2; i++) (await open(unlimited)).pause().write(requests);
+    // Their pages are read until the system's buffers are full.
     let served = 0;
     await until(async () => {
-      served = (await fetch(`${twoSlots.url}/v1/brandedPhoneNumbers`)).status === 200 ? served + 1 : 0;
+      served = (await fetch(`${unlimited.url}/v1/brandedPhoneNumbers`)).status === 200 ? served + 1 : 0;
       return served === 10;
     }, 'ten requests in a row succeed');
-    await until(async () => (await metricOf(twoSlots, 'http_requests_in_flight')) === 0, 'all slots are free');
+    await until(async () => (await metricOf(unlimited, 'database_queries_in_flight')) === 0, 'no reads are in flight');
   });
 
-  it('have their connection closed if too many of their requests wait for a slot', async () => {
+  it('have their connection closed if too many of their requests wait for earlier ones', async () => {
     // The service reads some 1,500 requests from a connection, and more only after it has responded to those.
-    const many = await Promise.all(Array.from({ length: 12 }, () => open(twoSlots)));
+    const many = await Promise.all(Array.from({ length: 12 }, () => open(unlimited)));
     let closed = 0;
     for (const socket of many) {
       socket.once('close', () => closed++);
@@ -104,7 +103,7 @@ describe('clients that never read', () => {
       socket.pause().write('GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(3000));
     }
     await sleep(500);
-    expect((await fetch(`${twoSlots.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
+    expect((await fetch(`${unlimited.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
     for (const socket of many) socket.resume();
     await until(() => closed > 0, 'a connection is closed');
     expect(closed).toBeLessThan(many.length);

@@ -35,7 +35,7 @@ function newClient() {
 }
 
 describe('a 503', () => {
-  const busy = useService({ RATE_LIMIT_PER_SECOND: '10', MAX_REQUESTS_IN_FLIGHT: '1' });
+  const busy = useService({ RATE_LIMIT_PER_SECOND: '10', DATABASE_CONNECTIONS: '1' });
   it('counts towards the limit and has Retry-After if the service is overloaded', async () => {
     const responses = await whileLocked(busy.databaseUrl, 'LOCK items', () =>
       Promise.all(Array.from({ length: 8 }, () => request(busy.app).get(PATH))),

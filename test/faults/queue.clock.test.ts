@@ -1,0 +1,173 @@
+/** The queue in front of PostgreSQL, with statements that take a known time. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { Reader, readsPerConnection } from '../../src/database/reads.js';
+import { openLog } from '../../src/log.js';
+import { useDatabase } from '../support/database.js';
+import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
+
+const TOO_MANY = 'Too many requests are being processed.';
+const created = useDatabase();
+let proxy: ToxicProxy;
+let database: Database;
+let reader: Reader;
+/** The names of the reads whose queries were called, in order. */
+let sent: string[];
+let pending: number;
+
+beforeEach(async () => {
+  proxy = await openToxicProxy(Number(new URL(created.url).port));
+});
+afterEach(async () => {
+  reader.close();
+  await closeDatabase(database, 0);
+  await proxy.close();
+});
+
+/** Opens a reader that sends `atOnce` reads for each connection. */
+async function open(connections: number, atOnce: number): Promise<void> {
+  const url = proxy.through(created.url);
+  database = openDatabase(url, { connections, statementsAtOnce: atOnce, statementTimeout: 4000 });
+  const setQueries = (count: number) => {
+    pending = count;
+  };
+  reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), { setQueries }, connections * atOnce);
+  // All connections are open, so that later statements take no longer than they say.
+  await Promise.all(Array.from({ length: connections }, () => read(0.2)));
+  sent = [];
+}
+
+/** Reads for some seconds. */
+function read(
+  seconds: number,
+  { name = '', limitMs = 10_000, ...options }: Parameters<Reader['read']>[2] & { name?: string; limitMs?: number } = {},
+): Promise<unknown> {
+  const query = () => {
+    sent?.push(name);
+    return database.$client`SELECT pg_sleep(${seconds})`;
+  };
+  return reader.read(query, performance.now() + limitMs, options);
+}
+
+describe('a read', () => {
+  beforeEach(() => open(1, 1));
+
+  it('is sent in its order of arrival, but before all others if it is to be first', async () => {
+    const reads = ['a', 'b', 'c'].map((name) => read(0.1, { name }));
+    await Promise.all([...reads, read(0, { name: 'first', isFirst: true })]);
+    expect(sent).toEqual(['a', 'first', 'b', 'c']);
+  });
+
+  it('is rejected if it can’t be sent within half a second, and is never sent', async () => {
+    const running = read(1);
+    const begin = performance.now();
+    await expect(read(0, { name: 'waiting' })).rejects.toThrow(TOO_MANY);
+    expect(performance.now() - begin).toBeGreaterThan(490);
+    await running;
+    await read(0);
+    expect(sent).not.toContain('waiting');
+  });
+
+  it('is rejected at its deadline, and is never sent then', async () => {
+    const running = read(0.4);
+    await expect(read(0, { name: 'late', limitMs: 100 })).rejects.toThrow('in time');
+    await running;
+    await read(0);
+    expect(sent).not.toContain('late');
+  });
+
+  it('leaves the queue once it is no longer needed, and is never sent then', async () => {
+    const running = read(0.4);
+    let isNeeded = true;
+    const abandoned = read(0, { name: 'abandoned', isNeeded: () => isNeeded }).catch(() => {});
+    expect(pending).toBe(2);
+    isNeeded = false;
+    await abandoned;
+    expect(pending).toBe(1);
+    await running;
+    await read(0);
+    expect(sent).not.toContain('abandoned');
+    expect(pending).toBe(0);
+  });
+
+  it('that is no longer needed is not retried if its connection breaks', async () => {
+    let isNeeded = true;
+    const abandoned = read(5, { name: 'abandoned', isNeeded: () => isNeeded });
+    isNeeded = false;
+    proxy.behave('refusing');
+    proxy.behave('passing');
+    await expect(abandoned).rejects.toThrow('abandoned');
+    await read(0);
+    expect(sent).toEqual(['abandoned', '']);
+  });
+});
+
+describe('reads', () => {
+  it('are served at the rate of the database if more are requested, and at once afterwards', async () => {
+    await open(10, 3);
+    // 33 a second.
+    const serve = () => read(0.3, { limitMs: 2000 });
+    const SECONDS = 6;
+    const begin = performance.now();
+    const served: number[] = [];
+    const reasons = new Set<string>();
+    const client = async () => {
+      for (let seconds = 0; seconds < SECONDS; seconds = (performance.now() - begin) / 1000) {
+        try {
+          await serve();
+          served.push(seconds);
+        } catch (error) {
+          reasons.add((error as Error).message);
+          await sleep(1000);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: 300 }, client));
+    const end = performance.now();
+    await serve();
+    expect(performance.now() - end).toBeLessThan(1000);
+    // Once the first deadlines have passed, too.
+    const later = served.filter((seconds) => seconds >= SECONDS / 2);
+    expect(later.length).toBeGreaterThanOrEqual((25 * SECONDS) / 2);
+    expect([...reasons]).toEqual([TOO_MANY]);
+  });
+
+  it('do not wait for a slow one, except the two that its connection was sent before', async () => {
+    await open(2, 3);
+    const counts = [0, 0, 0, 0, 0];
+    let isRunning = true;
+    const slow = read(3).finally(() => {
+      isRunning = false;
+    });
+    await Promise.all([
+      slow,
+      ...counts.map(async (_, i) => {
+        for (let count = 0; isRunning; count++) {
+          await read(0.01);
+          counts[i] = count;
+        }
+      }),
+    ]);
+    expect(counts.filter((count) => count > 10).length).toBeGreaterThanOrEqual(3);
+  });
+
+  it('have half a second after an outage, too', async () => {
+    await open(1, 1);
+    proxy.behave('refusing');
+    const waiting = Array.from({ length: 10 }, () => read(0.03));
+    await sleep(1000);
+    proxy.behave('passing');
+    await Promise.all(waiting);
+  });
+});
+
+it.each([
+  [10_000, 1000, 3],
+  [4500, 1000, 3],
+  [2500, 1000, 2],
+  [1500, 1000, 1],
+  [500, 1000, 1],
+])('within %i ms, with statements of up to %i ms, %i can end one after the other', (requestMs, statementMs, reads) => {
+  expect(readsPerConnection(requestMs, statementMs)).toBe(reads);
+});
