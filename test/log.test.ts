@@ -1,6 +1,8 @@
 /** The log of the built command: readable lines on a terminal, JSON otherwise. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { constants } from 'node:os';
 import { join } from 'node:path';
@@ -8,14 +10,19 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../src/packageFolder.js';
+import { copyCheckout } from './installation/checkout.js';
 import { useDatabase } from './support/database.js';
 import { listeningUrlIn } from './support/listeningUrl.js';
+import { freePort } from './support/port.js';
+import { isInstalled } from './support/programs.js';
+import { useTemporaryFolder } from './support/temporaryFolder.js';
 import { until } from './support/until.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
 const CTRL_C = '\x03';
 
 const database = useDatabase();
+const folder = useTemporaryFolder('branded-phone-numbers-log-');
 let child: ChildProcess;
 afterEach(() => child.kill('SIGKILL'));
 
@@ -64,40 +71,40 @@ it('the log is JSON without a terminal, and omits successful health checks', asy
   expect(events.filter(({ route = '' }) => /z$/.test(route))).toEqual([]);
 });
 
+/** Starts the service, stops reading its log and sends requests. */
+async function hang(requests: number, program = process.execPath, args = [MAIN, 'serve']) {
+  const output = start(program, args);
+  const url = await listening(output);
+  child.stdout?.pause();
+  await flood(url, requests);
+  return { url, output };
+}
+
+/** Sends requests, and waits for their responses. */
+async function flood(url: string, requests: number): Promise<void> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).on('error', () => {});
+  const id = 'x'.repeat(120);
+  socket.write(`GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: ${id}\r\n\r\n`.repeat(requests));
+  let responses = 0;
+  let text = '';
+  for await (const chunk of socket) {
+    // Keep the last characters: a status line may be split between two chunks.
+    text = text.slice(-11) + chunk;
+    responses += text.split('HTTP/1.1 404').length - 1;
+    if (responses === requests) break;
+  }
+}
+
 describe('a log reader that hangs', () => {
-  /** Starts the service, stops reading its log and sends requests. */
-  async function hang(requests: number): Promise<{ url: string; output: () => string }> {
-    const output = start(process.execPath, [MAIN, 'serve']);
-    const url = await listening(output);
-    child.stdout?.pause();
-    await flood(url, requests);
-    return { url, output };
-  }
-
-  /** Sends requests, and waits for their responses. */
-  async function flood(url: string, requests: number): Promise<void> {
-    const { hostname, port } = new URL(url);
-    const socket = connect(Number(port), hostname).on('error', () => {});
-    const id = 'x'.repeat(120);
-    socket.write(`GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: ${id}\r\n\r\n`.repeat(requests));
-    let responses = 0;
-    let text = '';
-    for await (const chunk of socket) {
-      // Keep the last characters: a status line may be split between two chunks.
-      text = text.slice(-11) + chunk;
-      responses += text.split('HTTP/1.1 404').length - 1;
-      if (responses === requests) break;
-    }
-  }
-
   it('loses the lines beyond the buffer, and their number is logged once it reads again', async () => {
     const { url, output } = await hang(20_000);
     expect((await fetch(`${url}/healthz`)).status).toBe(200);
     child.stdout?.resume();
-    await until(() => /"lostLines":\d+/.test(output()), 'the number of lost lines is logged');
+    await until(() => /"lostLines":\d+/.test(output()), 'the number of lost lines is logged', 30_000);
     const lost = Number(/"lostLines":(\d+)/.exec(output())?.[1]);
     const kept = () => output().split('"status":404').length - 1;
-    await until(() => kept() + lost >= 20_000, 'all other lines are read');
+    await until(() => kept() + lost >= 20_000, 'all other lines are read', 30_000);
     expect(kept() + lost).toBe(20_000);
     expect(output().length).toBeLessThan(6_000_000);
   });
@@ -113,6 +120,115 @@ describe('a log reader that hangs', () => {
   });
 });
 
+describe('a log on a terminal', () => {
+  /** Node as the terminal's only process: `script` passes signals on to nothing else. */
+  const TERMINAL = ['--quiet', '--return', '--command', `exec '${process.execPath}' '${MAIN}' serve`, '/dev/null'];
+
+  it('that is paused keeps the service neither from responding nor from exiting', async () => {
+    const { url } = await hang(3000, 'script', TERMINAL);
+    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    const service = serviceIn(child);
+    process.kill(service, 'SIGTERM');
+    await until(() => hasEnded(service), 'the service ends', 30_000);
+  });
+
+  it('that is closed does not keep the service from exiting', async () => {
+    await listening(start('script', TERMINAL));
+    const service = serviceIn(child);
+    child.kill('SIGKILL');
+    await until(() => hasEnded(service), 'the service ends', 30_000);
+  });
+});
+
+describe('a log in a file that cannot be written', () => {
+  it.skipIf(process.platform !== 'linux').each([
+    ['after SIGTERM', 1],
+    ['after a second SIGTERM', 2],
+  ])('does not keep the service from exiting %s', async (_name, signals) => {
+    const url = await serveInto('/dev/full', { DRAIN_SECONDS: signals === 1 ? '0' : '60' });
+    await flood(url, 100);
+    child.kill('SIGTERM');
+    if (signals === 2) await sleep(400).then(() => child.kill('SIGTERM'));
+    expect((await once(child, 'exit'))[0]).toBe(signals === 1 ? 0 : 128 + constants.signals.SIGTERM);
+  });
+
+  it.skipIf(process.platform !== 'linux')(
+    'does not keep the reason for a failed start from standard error',
+    async () => {
+      const full = await open('/dev/full', 'w');
+      child = spawn(process.execPath, [MAIN, 'serve'], {
+        env: { ...process.env, PORT: '0', DATABASE_URL: database.url, METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' },
+        stdio: ['ignore', full.fd, 'pipe'],
+      });
+      await full.close();
+      let reason = '';
+      child.stderr?.on('data', (data) => (reason += data));
+      expect(await once(child, 'close')).toEqual([1, null]);
+      expect(reason).toMatch(/192\.0\.2\.1 is not an address of this machine\n$/);
+    },
+  );
+
+  it.runIf(isInstalled('prlimit'))(
+    'loses only lines beyond the buffer, and continues once there is space',
+    async () => {
+      const file = join(folder.path, 'log');
+      // The soft limit of a file's size stands for a full disk: a write up to it is partial, and a further one fails.
+      const limited = `trap '' XFSZ; ulimit -S -f 16; exec '${process.execPath}' '${MAIN}' serve > '${file}'`;
+      const url = await serveInto(file, {}, 'bash', ['-c', limited]);
+      await flood(url, 20_000);
+      execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited:unlimited']);
+      const lines = () => readFileSync(file, 'utf8').split('\n');
+      await until(
+        () => lines().some((line) => line.includes('"lostLines"')),
+        'the number of lost lines is logged',
+        30_000,
+      );
+      child.kill('SIGTERM');
+      expect((await once(child, 'exit'))[0]).toBe(0);
+      const events = lines()
+        .slice(0, -1)
+        .map((line) => JSON.parse(line));
+      const lost = events.find(({ lostLines }) => lostLines).lostLines;
+      expect(events.filter(({ status }) => status === 404).length + lost).toBe(20_000);
+      expect(events.at(-1)).toMatchObject({ msg: 'SIGTERM: closing' });
+    },
+  );
+
+  /** Starts the service with its log in a file, and returns its URL. */
+  async function serveInto(file: string, settings: object, program = process.execPath, args = [MAIN, 'serve']) {
+    const log = await open(file, 'w');
+    const port = String(await freePort());
+    child = spawn(program, args, {
+      env: { ...process.env, PORT: port, LOG_LEVEL: 'info', DATABASE_URL: database.url, ...settings },
+      stdio: ['ignore', log.fd, 'ignore'],
+    });
+    await log.close();
+    const url = `http://127.0.0.1:${port}`;
+    await until(
+      () =>
+        fetch(`${url}/readyz`).then(
+          ({ ok }) => ok,
+          () => false,
+        ),
+      'the service is ready',
+      30_000,
+    );
+    return url;
+  }
+});
+
+it('serve starts with its log in a pipe if its packages are symbolic links, as pnpm installs them', async () => {
+  const app = join(folder.path, 'app');
+  await copyCheckout(app);
+  cpSync(join(packageFolder, 'dist'), join(app, 'dist'), { recursive: true });
+  mkdirSync(join(app, 'node_modules'));
+  for (const name of readdirSync(join(packageFolder, 'node_modules'))) {
+    symlinkSync(join(packageFolder, 'node_modules', name), join(app, 'node_modules', name));
+  }
+  const output = start(process.execPath, [join(app, 'dist/src/main.js'), 'serve']);
+  await requestList(await listening(output));
+});
+
 /** Starts a program, and returns a function that returns its standard output so far. */
 function start(program: string, args: string[]): () => string {
   const { NO_COLOR: _, ...environment } = process.env;
@@ -120,6 +236,20 @@ function start(program: string, args: string[]): () => string {
   let output = '';
   child.stdout?.on('data', (data) => (output += data));
   return () => output;
+}
+
+/** Returns the service that runs in the terminal of `script`. */
+function serviceIn(terminal: ChildProcess): number {
+  return Number(readFileSync(`/proc/${terminal.pid}/task/${terminal.pid}/children`, 'utf8'));
+}
+
+/** Returns whether a process has ended, even if nobody has waited for it. */
+function hasEnded(id: number): boolean {
+  try {
+    return readFileSync(`/proc/${id}/cmdline`, 'utf8') === '';
+  } catch {
+    return true;
+  }
 }
 
 async function listening(output: () => string): Promise<string> {

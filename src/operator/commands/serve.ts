@@ -40,16 +40,15 @@ export function addServe(program: CommandWithExamples, signals: Signals): void {
     .addHelpText('after', `\n${join(packageFolder, 'docs', 'operations.md')} lists all settings.`)
     .action(async ({ demo = false }: { demo?: boolean }) => {
       const config = readSettings();
-      let log: Log | undefined;
-      const serveDatabase = async (url: string) => {
-        log = (await import('../../log.js')).openLog(config);
-        await serve(config, signals, url, log, demo);
-      };
+      const { flushLog, openLog } = await import('../../log.js');
+      const log = openLog(config);
       try {
-        await withDatabaseUrl(config, signals, serveDatabase, { mayCreate: true });
+        await withDatabaseUrl(config, signals, (url) => serve(config, signals, url, log, demo), { mayCreate: true });
       } catch (error) {
-        if (!(error instanceof Stopped)) log?.fatal(explain(error) as Error);
+        if (!(error instanceof Stopped)) log.fatal(explain(error) as Error);
         throw error;
+      } finally {
+        await flushLog(log);
       }
     });
 }
