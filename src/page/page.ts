@@ -70,7 +70,6 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
   return async (request, signal) => {
     const { after, size } = request;
     const filter = limitToProfiles(request.filter, request.visibleProfiles);
-    if (filter.businessProfileId?.length === 0) return EMPTY_PAGE;
     signal?.throwIfAborted();
     const terms = maxTerms(filter);
     const parameters = { ...filter, isByTerm: terms !== null, after, size };
@@ -121,7 +120,6 @@ interface Part extends Page {
 }
 
 const COMMA = Buffer.from(',');
-const EMPTY_PAGE: Page = { items: [], count: 0, last: null, hasNext: false };
 
 function joinParts(page: Part, next: Part): Part {
   if (page.count === 0) return next;

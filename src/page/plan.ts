@@ -78,7 +78,7 @@ export function nextStep(filter: Filter, terms: number | null, budget: number): 
     const isWithinBudget = (rangeCount: number) => rangeCount * COST_OF_MEASURED_RANGE <= budget;
     if (terms === null || !isWithinBudget(terms)) return [];
     const [narrowest = null] = attributes.toSorted((a, b) => valueCount(a) - valueCount(b));
-    const isNarrow = attributes.length > 1 && isWithinBudget(valueCount(narrowest) * terms);
+    const isNarrow = isWithinBudget(valueCount(narrowest) * terms);
     return [{ scan: { table: 'postings', attribute: isNarrow ? narrowest : null }, cost: COST_OF_ROW }];
   }
 }
@@ -113,5 +113,5 @@ export function maxTerms({ carrier, feature, detailedStatus, status, dottedStatu
   );
   const features = feature ?? Object.values(Feature);
   const termsOfEntries = (carrier?.length ?? 1) * features.length * statusPairs.length;
-  return termsOfEntries + (!isByEntry && status?.includes('unregistered') ? 1 : 0);
+  return termsOfEntries + (status?.includes('unregistered') ? 1 : 0);
 }

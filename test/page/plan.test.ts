@@ -51,18 +51,22 @@ describe('nextStep', () => {
   it('reads candidates of each attribute and of the terms if the filter has several attributes', () => {
     const scans = (request: ListBrandedPhoneNumbersRequest) => {
       const step = stepFor(request);
-      return step.read === 'candidates' ? step.scans.map(({ scan }) => `${scan.table} ${scan.attribute}`) : step.read;
+      return step.read === 'candidates'
+        ? step.scans.map(({ scan, cost }) => `${scan.table} ${scan.attribute} ${cost}`)
+        : step.read;
     };
-    const scansOfItems = ['items reportingGroup', 'items internalName'];
+    const scansOfItems = ['items reportingGroup 1', 'items internalName 1'];
     expect(scans({ reportingGroup: ids(2), internalName: ids(50) })).toEqual(scansOfItems);
     expect(scans({ reportingGroup: ids(2), internalName: ids(50), carrier: ['A'] })).toEqual([
       ...scansOfItems,
-      'postings reportingGroup',
+      'postings reportingGroup 4',
     ]);
     expect(scans({ reportingGroup: ids(50), internalName: ids(50), carrier: ['A'] })).toEqual([
       ...scansOfItems,
-      'postings null',
+      'postings null 4',
     ]);
+    expect(scans({ reportingGroup: ids(2), internalName: ids(50), carrier: ids(3) })).toHaveLength(3);
+    expect(scans({ reportingGroup: ids(2), internalName: ids(50), carrier: ids(4) })).toEqual(scansOfItems);
   });
 });
 

@@ -40,6 +40,14 @@ test.each(Object.entries(REQUESTS))(
   },
 );
 
+test('a page does not measure the reach of its only scan', async () => {
+  const { explain, close } = openExplainer(database.url, 'force_generic_plan');
+  const carrier = Array.from({ length: 7 }, (_, index) => `Carrier ${index}`);
+  const { statements } = await explain({ filter: filterOf({ carrier }), visibleProfiles: null, after: '', size: 25 });
+  await close();
+  expect(statements.map(({ query }) => query.includes('AS reach'))).toEqual([false, false]);
+});
+
 test('fragments accept only names of parameters and parts of the schema (checked by tsc)', () => {
   expectTypeOf(parameter).parameter(0).toEqualTypeOf<keyof BatchParameters>();
   expectTypeOf(fragment).parameter(1).toEqualTypeOf<SQL | Table | Column>();
