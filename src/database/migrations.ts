@@ -1,12 +1,17 @@
 /** Migrates the schema of a primary, and checks that of a replica, which is read-only. */
-import { getTableName, is, sql } from 'drizzle-orm';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { getTableName, is } from 'drizzle-orm';
+import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { PgTable } from 'drizzle-orm/pg-core';
-import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
+import { codeOf, isConnectionBroken, READ_ONLY } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
+import { inTransaction, type Transaction } from './transaction.js';
 import { type Obstacle, prepareSchemaCheck } from './version.js';
 
 /** The key of the advisory lock that a migration holds: any number that no other program on the database uses. */
@@ -14,6 +19,9 @@ const MIGRATION_LOCK = 7_245_983;
 
 /** The time limit of a query. The driver waits forever for a server that closes every connection. */
 const RESPONSE_TIMEOUT_MS = 5000;
+
+/** Milliseconds between attempts to migrate while PostgreSQL restarts or fails over. */
+const RETRY_INTERVAL_MS = 500;
 
 /** Whether a server accepts writes (primary) or is read-only (replica). */
 export type Role = 'primary' | 'replica';
@@ -29,18 +37,35 @@ export class OutdatedReplica extends UserError {
 /**
  * Applies the missing migrations of `migrationsFolder` to the database at `url`. If several instances do this at once,
  * one migrates and the rest wait for it. The schema of a replica must be up to date already.
- * @returns the server's role; a primary has been migrated
+ * @param retryMs how long to retry if the connection breaks while it migrates or waits for another instance
+ * @returns the server's role, and the names of the migrations that were applied
  * @throws {OutdatedReplica} if a replica's primary must be migrated first
  * @throws {UserError} if the encoding is not UTF8, so that some names can't be stored, or if every role may create
  *   objects in the schema public, which our statements would then use
  */
-export async function migrateDatabase(url: string, migrationsFolder: string): Promise<Role> {
+export async function migrateDatabase(
+  url: string,
+  migrationsFolder: string,
+  retryMs = 0,
+): Promise<{ role: Role; applied: string[] }> {
   const role = await query(url, readRole);
   // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
   const obstacle = await query(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
   if (obstacle && role === 'replica') throw new OutdatedReplica(obstacle);
-  if (obstacle) await migratePrimary(url, migrationsFolder);
-  return role;
+  for (let brokenSince: number | undefined; obstacle; await sleep(RETRY_INTERVAL_MS)) {
+    try {
+      const applied = await inTransaction({ url }, 'READ COMMITTED', (sql) => {
+        brokenSince = undefined;
+        return applyMigrations(sql, migrationsFolder);
+      });
+      return { role, applied };
+    } catch (error) {
+      brokenSince ??= performance.now();
+      const isTemporary = isConnectionBroken(error) || codeOf(error) === READ_ONLY;
+      if (!isTemporary || performance.now() - brokenSince >= retryMs) throw error;
+    }
+  }
+  return { role, applied: [] };
 }
 
 /** Returns a line for each role that has privileges on the tables at `url` that the operator has not granted. */
@@ -48,46 +73,65 @@ export function findForeignRoles(url: string): Promise<string[]> {
   return query(url, describeForeignRoles);
 }
 
-async function migratePrimary(url: string, migrationsFolder: string): Promise<void> {
-  // Two connections: the migrations run in transactions on one while a transaction on the other holds the lock.
-  await withConnection(url, (migrating) =>
-    withConnection(url, (locking) =>
-      // A session's lock would pass to other clients of a pooler in transaction mode.
-      locking.transaction(async (transaction) => {
-        await transaction.execute(sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`);
-        await requireBothSchemas(transaction);
-        await migrate(migrating, { migrationsFolder });
-      }),
-    ),
+/**
+ * Applies the migrations whose hashes are not recorded, and returns their names. Drizzle's own `migrate` compares only
+ * the time of the newest record, which may be another program's: both may record in this table, which is Drizzle's.
+ */
+async function applyMigrations(sql: Transaction, migrationsFolder: string): Promise<string[]> {
+  // A session's lock would pass to other clients of a pooler in transaction mode.
+  await sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`;
+  // The other program may add its record at this moment.
+  await sql.unsafe(`
+    CREATE SCHEMA IF NOT EXISTS drizzle;
+    CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint);
+    LOCK TABLE drizzle.__drizzle_migrations IN SHARE ROW EXCLUSIVE MODE`);
+  const records = await sql<{ id: number; hash: string }[]>`SELECT id, hash FROM drizzle.__drizzle_migrations`;
+  const journal = JSON.parse(readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8'));
+  const migrations = readMigrationFiles({ migrationsFolder }).map((migration, i) => ({
+    ...migration,
+    name: journal.entries[i].tag as string,
+    record: records.find(({ hash }) => hash === migration.hash),
+  }));
+  await requireBothSchemas(
+    sql,
+    migrations.flatMap(({ record }) => record?.id ?? []),
   );
+  const missing = migrations.filter(({ record }) => !record);
+  for (const { sql: statements, hash, folderMillis } of missing) {
+    for (const statement of statements) await sql.unsafe(statement);
+    await sql`
+      INSERT INTO drizzle.__drizzle_migrations (id, hash, created_at)
+      SELECT coalesce(max(id), 0) + 1, ${hash}, ${folderMillis} FROM drizzle.__drizzle_migrations`;
+  }
+  // Drizzle takes ids from the sequence. Logical replication does not copy it.
+  await sql`
+    SELECT setval(pg_get_serial_sequence('drizzle.__drizzle_migrations', 'id'), max(id)) FROM drizzle.__drizzle_migrations`;
+  return missing.map(({ name }) => name);
 }
 
 /**
  * Checks that the tables in the schema public and the record of migrations in the schema drizzle are both present or
  * both absent: if only one schema was restored, migrations would fail or do nothing.
+ * @param recorded the ids of the records of our migrations
  * @throws {UserError} if only one of them is present
  */
-async function requireBothSchemas(transaction: Pick<Database, 'execute'>): Promise<void> {
-  const names = sql.param(
-    Object.values(schema).map((object) => (is(object, PgTable) ? getTableName(object) : object.enumName)),
-  );
-  const [found] = await transaction.execute<{ relation: string | null; record: string | null }>(sql`
-    SELECT min(typname) AS relation, to_regclass('drizzle.__drizzle_migrations') AS record
-    FROM pg_type WHERE typnamespace = to_regnamespace('public') AND typname = ANY(${names}::text[])`);
-  const recorded = found?.record
-    ? await transaction.execute(sql`SELECT FROM drizzle.__drizzle_migrations LIMIT 1`)
-    : [];
-  if (found?.relation && recorded.length === 0) {
+async function requireBothSchemas(sql: Transaction, recorded: number[]): Promise<void> {
+  const names = Object.values(schema).map((object) => (is(object, PgTable) ? getTableName(object) : object.enumName));
+  const [found] = await sql<[{ relation: string | null }]>`
+    SELECT min(typname) AS relation
+    FROM pg_type WHERE typnamespace = to_regnamespace('public') AND typname = ANY(${names}::text[])`;
+  if (found.relation && recorded.length === 0) {
     throw new UserError(
       `The schema public has ${found.relation}, but the schema drizzle has no record of the migration that created it, ` +
         'as after a restore of pg_dump -n public. Add the record as described under "Backups" in docs/operations.md, or restore ' +
         'a dump of both schemas (pg_dump -n public -n drizzle). If another program created it, use another database.',
     );
   }
-  if (!found?.relation && recorded.length > 0) {
+  if (!found.relation && recorded.length > 0) {
     throw new UserError(
       'The schema drizzle has a record of migrations, but the schema public has none of their tables. Restore a dump of ' +
-        'both schemas (pg_dump -n public -n drizzle), or start without data: DROP SCHEMA drizzle CASCADE',
+        'both schemas (pg_dump -n public -n drizzle), or start without data: DELETE FROM drizzle.__drizzle_migrations ' +
+        `WHERE id IN (${recorded.join(', ')})`,
     );
   }
 }

@@ -10,7 +10,7 @@ export type Transaction = Awaited<ReturnType<Database['$client']['reserve']>>;
 export type Session = Awaited<ReturnType<typeof openSession>>;
 
 /** Opens a connection for a sequence of transactions; `statementTimeout` is as in `openDatabase`. */
-export async function openSession({ url }: Database, statementTimeout = 0) {
+export async function openSession({ url }: Pick<Database, 'url'>, statementTimeout = 0) {
   const database = openDatabase(url, { connections: 1, statementTimeout });
   const close = () => closeDatabase(database, 0);
   try {
@@ -24,8 +24,7 @@ export async function openSession({ url }: Database, statementTimeout = 0) {
        */
       async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
         try {
-          // SET takes no snapshot, so the snapshot is taken by the first statement of `work`, after the locks that it
-          // begins with.
+          // SET takes no snapshot: the first query of `work` does.
           await sql.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...limits].join(';'));
           const result = await work(sql);
           await sql`COMMIT`;
@@ -46,7 +45,7 @@ export async function openSession({ url }: Database, statementTimeout = 0) {
 
 /** Runs `work` in one transaction on a new connection. */
 export async function inTransaction<T>(
-  database: Database,
+  database: Pick<Database, 'url'>,
   isolation: Isolation,
   work: (sql: Transaction) => Promise<T>,
 ): Promise<T> {

@@ -1,4 +1,4 @@
-/** Checks the schema's version: the time of its newest migration. It may be newer, since migrations only add. */
+/** Checks that all migrations of this version are recorded. The schema may be newer, since migrations only add. */
 import { sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import type { Database } from './connect.js';
@@ -17,15 +17,16 @@ export interface Obstacle {
  * if the migrations are recorded.
  */
 export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<Obstacle | undefined> {
-  const neededVersion = Math.max(...readMigrationFiles({ migrationsFolder }).map(({ folderMillis }) => folderMillis));
+  const hashes = readMigrationFiles({ migrationsFolder }).map(({ hash }) => hash);
+  const isMigrated = sql<boolean>`${sql.param(hashes)}::text[] <@ ARRAY(SELECT hash FROM drizzle.__drizzle_migrations)`;
   const read = database
-    .select({ version: sql<string | null>`(SELECT max(created_at) FROM drizzle.__drizzle_migrations)` })
+    .select({ isMigrated })
     .from(sql`(SELECT (SELECT 1 FROM ${items} LIMIT 1)) AS list`)
     .prepare('schema version');
   return async () => {
     try {
       const [row] = await read.execute();
-      return Number(row?.version ?? 0) < neededVersion ? { reason: OUTDATED } : undefined;
+      return row?.isMigrated ? undefined : { reason: OUTDATED };
     } catch (error) {
       const cause = causeOf(error);
       if (NOT_MIGRATED.test(codeOf(cause))) return { reason: OUTDATED, detail: cause.message };

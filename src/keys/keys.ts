@@ -35,7 +35,7 @@ export type ApiKey = Awaited<ReturnType<typeof listApiKeys>>[number];
  * @throws {UserError} if the name is invalid, or the expiry is in the past
  */
 export async function createApiKey(
-  database: Pick<Database, 'insert'>,
+  database: Database,
   name: string,
   { businessProfileIds = null, expiresAt }: { businessProfileIds?: string[] | null; expiresAt?: Date | null } = {},
 ) {

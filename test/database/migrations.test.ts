@@ -12,14 +12,18 @@ import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { isConnectionBroken } from '../../src/database/errors.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
+import { prepareSchemaCheck } from '../../src/database/version.js';
 import { deriveAll } from '../../src/operator/numbers/check.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { UserError } from '../../src/userError.js';
+import { runProgram } from '../support/command.js';
 import { createDatabase } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
+import { until } from '../support/until.js';
 import releases from './releases.json' with { type: 'json' };
 
 interface Journal {
@@ -79,7 +83,7 @@ async function expectAllToBeRight(phoneNumbers: string[]): Promise<void> {
   expect(await deriveAll(database, { keep: false })).toEqual([]);
 }
 
-it('each migration is newer than the previous one; otherwise Drizzle would skip it', async () => {
+it('each migration is newer than the previous one: versions up to 1.1.0 skip any other', async () => {
   const times = (await readJournal(migrationsFolder)).entries.map(({ when }) => when);
   expect(times).toEqual([...new Set(times)].sort((a, b) => a - b));
 });
@@ -154,13 +158,122 @@ describe('a database of which only one schema was restored', () => {
   it('can be migrated after the statement in the error message if its tables are missing', async () => {
     await migrateDatabase(url, migrationsFolder);
     database = openDatabase(url);
+    await recordAnother();
     await sql()`DROP SCHEMA public CASCADE`;
     await sql()`CREATE SCHEMA public`;
     const reason = await migrateDatabase(url, migrationsFolder).catch(({ message }) => message);
-    expect(reason).toMatch(/^The schema drizzle has a record .*: DROP SCHEMA/);
-    await sql().unsafe(/DROP SCHEMA.*/.exec(reason)?.[0] ?? '');
+    expect(reason).toMatch(/^The schema drizzle has a record .*: DELETE FROM drizzle/);
+    await sql().unsafe(/DELETE.*/.exec(reason)?.[0] ?? '');
+    expect(await hashes()).toEqual([ANOTHER]);
     await migrateDatabase(url, migrationsFolder);
     await importOne('+18');
     await expectAllToBeRight(['+18']);
   });
+});
+
+const ANOTHER = 'the hash of another program';
+
+const hashes = async () =>
+  (await sql()`SELECT hash FROM drizzle.__drizzle_migrations ORDER BY id`).map(({ hash }) => hash);
+
+/** Records a migration of another program, newer than all of ours, as Drizzle does. */
+const recordAnother = (client: Pick<Sql, 'unsafe'> = sql()) =>
+  client.unsafe(
+    `INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES ('${ANOTHER}', ${Date.UTC(2200, 0)})`,
+  );
+
+describe('a database in which another program records its migrations in the same table', () => {
+  it('is migrated if that program was first', async () => {
+    database = openDatabase(url);
+    await sql().unsafe(`CREATE SCHEMA drizzle;
+      CREATE TABLE drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`);
+    await recordAnother();
+    await migrateDatabase(url, migrationsFolder);
+    expect((await hashes())[0]).toBe(ANOTHER);
+    await importOne('+18');
+    await expectAllToBeRight(['+18']);
+  });
+
+  it('is upgraded, and outdated until then, although the newest record is of that program', async () => {
+    await migrateDatabase(url, migrationsFolder);
+    database = openDatabase(url);
+    await recordAnother();
+    const next = await nextVersion();
+    expect(await prepareSchemaCheck(database, next)()).toMatchObject({ reason: expect.stringContaining('older') });
+    expect(await migrateDatabase(url, next)).toEqual({ role: 'primary', applied: ['added_0', 'added_1'] });
+    expect(await prepareSchemaCheck(database, next)()).toBeUndefined();
+    await recordAnother();
+    expect((await hashes()).filter((hash) => hash === ANOTHER)).toHaveLength(2);
+  });
+
+  it('is upgraded while that program adds a record', async () => {
+    await migrateDatabase(url, migrationsFolder);
+    database = openDatabase(url);
+    let migrating: Promise<unknown> | undefined;
+    await sql().begin(async (transaction) => {
+      await recordAnother(transaction);
+      migrating = migrateDatabase(url, await nextVersion());
+      await until(async () => (await waitingFor('relation')).length === 1, 'the migration waits');
+    });
+    await migrating;
+    expect((await hashes()).at(-3)).toBe(ANOTHER);
+  });
+});
+
+it('is upgraded after logical replication, which copies no sequence', async () => {
+  await migrateDatabase(url, migrationsFolder);
+  database = openDatabase(url);
+  await sql()`SELECT setval('drizzle.__drizzle_migrations_id_seq', 1, false)`;
+  await migrateDatabase(url, await nextVersion());
+  await recordAnother();
+  expect((await hashes()).at(-1)).toBe(ANOTHER);
+});
+
+/** Returns the sessions of commands that wait for a lock of this type. */
+const waitingFor = (type: string) => sql()<{ pid: number; seconds: number }[]>`
+  SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds FROM pg_stat_activity
+  WHERE (wait_event_type, wait_event) = ('Lock', ${type}) AND datname = current_database()`;
+
+describe('a migration that waits for that of another instance', () => {
+  it.each([
+    ['goes on', 60_000],
+    ['ends with an error that serve waits for', 0],
+  ])('%s if PostgreSQL ends its connection', async (_what, retryMs) => {
+    database = openDatabase(url);
+    let migrating: Promise<unknown> | undefined;
+    await sql().begin(async (transaction) => {
+      await transaction`SELECT pg_advisory_xact_lock(7245983)`;
+      migrating = migrateDatabase(url, migrationsFolder, retryMs).catch((error: unknown) => error);
+      const pids = async () => (await waitingFor('advisory')).map(({ pid }) => pid);
+      await until(async () => (await pids()).length === 1, 'it waits');
+      const [pid] = (await pids()) as [number];
+      await sql()`SELECT pg_terminate_backend(${pid})`;
+      if (retryMs > 0) await until(async () => (await pids()).some((next) => next !== pid), 'it waits again');
+    });
+    const outcome = await migrating;
+    if (retryMs > 0) expect(outcome).toMatchObject({ role: 'primary' });
+    else expect(isConnectionBroken(outcome)).toBe(true);
+  });
+
+  it('outlasts a transaction_timeout of the database', async () => {
+    database = openDatabase(url);
+    const [version] = await sql()`SELECT current_setting('server_version_num')::int AS version`;
+    if (version?.version < 170_000) return;
+    await sql().unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '200ms'`);
+    let migrating: Promise<unknown> | undefined;
+    await sql().begin(async (transaction) => {
+      await transaction`SELECT pg_advisory_xact_lock(7245983)`;
+      migrating = migrateDatabase(url, migrationsFolder);
+      await until(async () => ((await waitingFor('advisory'))[0]?.seconds ?? 0) > 0.5, 'it waits for half a second');
+    });
+    expect(await migrating).toMatchObject({ role: 'primary' });
+  });
+});
+
+it('migrate names the migrations that it applied', async () => {
+  const migrate = () => runProgram(['migrate'], '', { environment: { DATABASE_URL: url } });
+  const { entries } = await readJournal(migrationsFolder);
+  const lines = entries.map(({ tag }) => `applied ${tag}\n`).join('');
+  expect(await migrate()).toMatchObject({ code: 0, stdout: `${lines}the database is up to date\n` });
+  expect(await migrate()).toMatchObject({ code: 0, stdout: 'the database is up to date\n' });
 });

@@ -37,8 +37,8 @@ describe('a replica', () => {
   });
 
   it('is not migrated; migrate checks that it is up to date', async () => {
-    expect(await migrateDatabase(replica.url, migrationsFolder)).toBe('replica');
-    expect(await migrateDatabase(primary.url, migrationsFolder)).toBe('primary');
+    expect(await migrateDatabase(replica.url, migrationsFolder)).toMatchObject({ role: 'replica' });
+    expect(await migrateDatabase(primary.url, migrationsFolder)).toMatchObject({ role: 'primary' });
   });
 
   it('with an older schema makes serve wait until the primary is migrated', async () => {

@@ -22,8 +22,8 @@ describe('/readyz', () => {
     column: ['ALTER TABLE items RENAME item_tail TO missing', 'ALTER TABLE items RENAME missing TO item_tail'],
     schema: ['ALTER SCHEMA drizzle RENAME TO missing', 'ALTER SCHEMA missing RENAME TO drizzle'],
     migration: [
-      'UPDATE drizzle.__drizzle_migrations SET created_at = created_at - 1',
-      'UPDATE drizzle.__drizzle_migrations SET created_at = created_at + 1',
+      "UPDATE drizzle.__drizzle_migrations SET hash = 'x' || hash",
+      'UPDATE drizzle.__drizzle_migrations SET hash = substr(hash, 2)',
     ],
   };
   it.each<[string, string[], unknown[], number]>([

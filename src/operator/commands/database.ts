@@ -89,16 +89,20 @@ export function withStoppableDatabase(
   return withMigratedUrl(readSettings(), signals, (url) => abortable(signals.second, run(url)), access);
 }
 
-/** Runs `use` as {@link withDatabaseUrl} does, after migrating the database. */
+/** How long a migration that PostgreSQL cut off is retried, in milliseconds, as an import is. */
+const MIGRATION_RETRY_MS = 60_000;
+
+/** Runs `use` as {@link withDatabaseUrl} does, after migrating the database; passes it the names of new migrations. */
 export function withMigratedUrl(
   config: Config,
   signals: Signals,
-  use: (url: string) => Promise<void>,
+  use: (url: string, applied: string[]) => Promise<void>,
   access?: Access,
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
-    await abortable(signals.first, migrateDatabase(url, migrationsFolder));
-    await use(url);
+    const migrating = migrateDatabase(url, migrationsFolder, MIGRATION_RETRY_MS);
+    const { applied } = await abortable(signals.first, migrating);
+    await use(url, applied);
   };
   return withDatabaseUrl(config, signals, migrateAndUse, access);
 }

@@ -74,22 +74,24 @@ interface CreateOptions {
   json?: true;
 }
 
-/** Creates a key and prints it. Rolls back if it can't be printed, because a key is shown only once. */
+/** Creates a key and prints it. Revokes it if it can't be printed, because a key is shown only once. */
 async function create(database: Database, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
   for (const id of await unknownProfiles(database, businessProfile ?? [])) {
     // Not an error: the key may be created before the profile's first import.
     console.error(`business profile ${id} does not exist yet; the key will see its numbers once it does`);
   }
-  await database.transaction(async (transaction) => {
-    const { key, created } = await createApiKey(transaction, name, {
-      businessProfileIds: businessProfile ?? null,
-      expiresAt: expires ?? null,
-    });
-    if (json) return write(`${JSON.stringify({ key, ...created })}\n`);
-    const expiry = created.expiresAt === null ? '' : `, which expires at ${created.expiresAt}`;
-    console.error(`created a key with the id ${created.id}${expiry}; save it now, as it is never shown again`);
-    await write(`${key}\n`);
+  const { key, created } = await createApiKey(database, name, {
+    businessProfileIds: businessProfile ?? null,
+    expiresAt: expires ?? null,
   });
+  const expiry = created.expiresAt === null ? '' : `, which expires at ${created.expiresAt}`;
+  if (!json) console.error(`created a key with the id ${created.id}${expiry}; save it now, as it is never shown again`);
+  try {
+    await write(`${json ? JSON.stringify({ key, ...created }) : key}\n`);
+  } catch (error) {
+    await revokeApiKey(database, created.id);
+    throw error;
+  }
 }
 
 /** Returns a table of the keys, one per line, with a header. The name is last because its length varies most. */

@@ -101,7 +101,7 @@ async function prepare(
   let isEmpty: boolean | undefined;
   for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: signals.first })) {
     try {
-      const role = await migrateDatabase(url, migrationsFolder);
+      const { role } = await migrateDatabase(url, migrationsFolder);
       if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
       if (demo) {
         await withDatabase(url, async (database) => {
