@@ -77,7 +77,7 @@ export function parseDatabaseUrl(url: string) {
       port,
       user,
       // A function, because the driver would take an empty string for no password at all.
-      pass: () => parsed.password ?? '',
+      pass: () => saslprep(parsed.password ?? ''),
       database,
       // The pool's sockets open TLS (src/database/sockets.ts).
       ssl: false,
@@ -86,6 +86,21 @@ export function parseDatabaseUrl(url: string) {
       ...(parsed.options && { connection: { options: parsed.options } }),
     },
   };
+}
+
+/** Spaces, and characters that are removed, in SASLprep (RFC 4013): tables C.1.2 and B.1 of RFC 3454. */
+const SPACES = /[\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000]/g;
+const REMOVED = /\u034f|\u200d|[\u180b-\u180d\ufe00-\ufe0f]|[\u00ad\u1806\u200c\u2060\ufeff]/g;
+/** Characters that SASLprep forbids: controls and the like, and emoji, which Unicode 3.2 lacks. */
+const FORBIDDEN = /[\p{C}\u{1f000}-\u{1faff}]/u;
+
+/**
+ * Prepares a password as PostgreSQL and libpq do before they hash it for SCRAM; one with forbidden characters is used
+ * unchanged. Unlike them, it prepares passwords that mix directions, or have letters that are newer than Unicode 3.2.
+ */
+function saslprep(password: string): string {
+  const mapped = password.replace(SPACES, ' ').replace(REMOVED, '').normalize('NFKC');
+  return FORBIDDEN.test(mapped) || mapped === '' ? password : mapped;
 }
 
 type Parsed = Partial<ReturnType<typeof parse>>;

@@ -1,8 +1,12 @@
 /** `require_auth=scram-sha-256` keeps the password in DATABASE_URL from a server that does not use SCRAM. */
-import { describe, expect, it } from 'vitest';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { connectTo } from '../support/connection.js';
 import { CLEAR_TEXT, MD5, OK, openImpostor, SASL } from '../support/impostor.js';
+import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 
 const SECRET = 'not-for-impostors';
 
@@ -15,6 +19,41 @@ async function errorOf(port: number, parameters: string): Promise<unknown> {
     await closeDatabase(database, 0);
   }
 }
+
+describe('a password that SASLprep changes', () => {
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await startPostgres();
+    const rules = join(server.data, 'pg_hba.conf');
+    writeFileSync(rules, `host all prepared 127.0.0.1/32 scram-sha-256\n${readFileSync(rules)}`);
+    const owner = connectTo(server.url);
+    await owner`CREATE ROLE prepared LOGIN`;
+    await owner`SELECT pg_reload_conf()`;
+    await owner.end();
+  });
+  afterAll(() => server?.remove());
+
+  it.each([
+    ['compatibility characters', 'x™y½ﬁ１'],
+    ['spaces', 'a\u00a0b\u1680c\u200bd'],
+    ['invisible characters', 'a\u00adb\u2060❤\ufe0f'],
+    ['decomposed letters', 'e\u0301'],
+    ['forbidden characters, so that PostgreSQL uses it unchanged', '™\u202e\u00a0'],
+    ['emoji, so that PostgreSQL uses it unchanged', '😀\ufe0fﬁ'],
+    ['only invisible characters', '\u00ad'],
+  ])('is accepted: %s', async (_what, password) => {
+    const owner = connectTo(server.url);
+    await owner.unsafe(`ALTER ROLE prepared PASSWORD '${password}'`);
+    await owner.end();
+    const url = Object.assign(new URL(`${server.url}?require_auth=scram-sha-256`), { username: 'prepared', password });
+    const database = openDatabase(url.href, { connections: 1 });
+    try {
+      expect(await database.$client`SELECT current_user::text AS name`).toEqual([{ name: 'prepared' }]);
+    } finally {
+      await closeDatabase(database, 0);
+    }
+  });
+});
 
 describe('require_auth=scram-sha-256', () => {
   it.each([
