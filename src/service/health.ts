@@ -1,5 +1,5 @@
 /** Health: `/healthz` reports that the process is alive, `/readyz` whether it can serve requests. */
-import { Router } from 'express';
+import { type RequestHandler, Router } from 'express';
 import type { Reader } from '../database/reads.js';
 import type { Obstacle } from '../database/version.js';
 
@@ -24,11 +24,13 @@ export function health({ reader, checkSchema, obstacle }: Checks, showsDetail: b
   router.get('/healthz', (_request, response) => {
     response.json({ status: 'alive' });
   });
-  router.get('/readyz', async (_request, response) => {
+  const ready: RequestHandler = async (_request, response) => {
     const found =
       obstacle() ?? (await reader.read(checkSchema, performance.now() + READY_TIMEOUT_MS).catch(() => NO_RESPONSE));
     const { reason = 'ready', detail } = found ?? {};
     response.status(found ? 503 : 200).json({ status: showsDetail && detail ? `${reason} (${detail})` : reason });
-  });
+  };
+  // OPTIONS, too, which HAProxy's `option httpchk` sends by default.
+  router.route('/readyz').get(ready).options(ready);
   return router;
 }

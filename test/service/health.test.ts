@@ -34,6 +34,9 @@ describe('/readyz', () => {
   ])('%s', async (_name, [damage = '', repair = ''], readiness, listStatus) => {
     await service.database.execute(sql.raw(damage));
     const { ready, list } = await statuses(service);
+    // HAProxy's `option httpchk` sends OPTIONS.
+    const probes = [request(service.app).options('/readyz'), request(service.app).head('/readyz')];
+    for (const probe of probes) expect((await probe).status).toBe(ready.status);
     await service.database.execute(sql.raw(repair));
     expect([ready.status, ready.body.status]).toEqual(readiness);
     expect(list.status).toBe(listStatus);
