@@ -1,9 +1,123 @@
-/** Classifies the errors of the driver and of PostgreSQL. */
+/** The failures of PostgreSQL and of connections to it: one table, which requests, `serve`, steps and commands use. */
 import postgres from 'postgres';
+import { escapeHidden } from '../messages/shown.js';
 import { UserError } from '../userError.js';
 
 /** The database could not be read in time; a retry may help. The message is shown to the client. */
 export class DatabaseUnavailable extends Error {}
+
+/**
+ * What a failure means, and what follows from it:
+ *
+ * | | Meaning | A read of a request | `serve` at its start | A step |
+ * |---|---|---|---|---|
+ * | `unreachable` | PostgreSQL can't be reached, or has ended the connection | is retried; a 503 at its deadline | waits | is retried for a minute |
+ * | `refused` | no connection before the operator changes something | is retried; a 503 at its deadline | ends | ends |
+ * | `missing` | the database does not exist | is retried; a 503 at its deadline | waits | ends |
+ * | `standby` | the server is read-only | a 503 | waits | is retried for a minute |
+ * | `temporary` | PostgreSQL did not complete the statement | a 503 | waits | ends, unless a conflict explains it |
+ * | `unusable` | the schema or a privilege is missing | a 503 | ends | ends |
+ * | `ours` | this program or its user is at fault | a 500 | ends | ends |
+ */
+export type Failure = 'unreachable' | 'refused' | 'missing' | 'standby' | 'temporary' | 'unusable' | 'ours';
+
+interface Row {
+  failure: Failure;
+  /** Codes of PostgreSQL, the driver, TLS, or `sockets.ts`. */
+  codes: RegExp;
+  /** Only for errors with this message. */
+  message?: RegExp;
+  /** What the operator has to do. */
+  advice?: string;
+}
+
+/** PostgreSQL's code for a connection beyond max_connections. */
+export const TOO_MANY_CONNECTIONS = '53300';
+
+/** The first row that fits an error applies. Errors of sockets that no row has are `unreachable`, all others `ours`. */
+const TABLE: readonly Row[] = [
+  {
+    failure: 'refused',
+    codes: /^08P01$/,
+    message: /^unsupported startup parameter/i,
+    advice:
+      'the pooler in DATABASE_URL does not accept session settings; name the host of PostgreSQL itself, or have ' +
+      'PgBouncer ignore and set them as deploy/pgbouncer does',
+  },
+  {
+    failure: 'refused',
+    codes: /^\w{5}$/,
+    message:
+      /pg_hba\.conf.*, (no encryption|SSL off)|\b(SSL|TLS) (connections? )?(is |are )?required|requires (SSL|TLS)|connection is insecure/i,
+    advice: 'add sslmode=require to DATABASE_URL, or better sslmode=verify-full',
+  },
+  // PgBouncer's code for most of its own errors. Those of PostgreSQL that it forwards may be temporary.
+  {
+    failure: 'refused',
+    codes: /^08P01$/,
+    message: /^(no such (database|user)|(\S+ )?authentication failed|(unix socket )?login rejected|not allowed)/i,
+  },
+  // A wrong password, an unknown role, and a rule of pg_hba.conf.
+  { failure: 'refused', codes: /^28\w{3}$/ },
+  {
+    failure: 'refused',
+    codes: /^(CERT_(UNTRUSTED|SIGNATURE_FAILURE)|UNABLE_TO_\w+|(DEPTH_ZERO_)?SELF_SIGNED_CERT\w*|INVALID_CA)$/,
+    advice: "PostgreSQL's certificate is not trusted; add sslrootcert=FILE, with its authority's, to DATABASE_URL",
+  },
+  {
+    failure: 'refused',
+    codes: /^(CERT_\w+|CRL_\w+|ERR_TLS_CERT_ALTNAME_INVALID|(TLS|SCRAM)_NOT_OFFERED|SASL_SIGNATURE_MISMATCH)$/,
+  },
+  // Ends of the connection, and the codes of the driver.
+  { failure: 'unreachable', codes: /^(08\w{3}|25P0[34]|53300|57P0[1-5]|CONNECTION_\w+|CONNECT_TIMEOUT)$/ },
+  { failure: 'missing', codes: /^3D000$/ },
+  { failure: 'standby', codes: /^25006$/ },
+  // Canceled, a lock timeout, out of resources, conflicts, deadlocks, errors of the server or its disk.
+  { failure: 'temporary', codes: /^(40001|40P01|53\w{3}|55000|55006|55P03|57014|58\w{3}|XX\w{3})$/ },
+  // A schema, table, column, function or type that does not exist, and a missing privilege.
+  { failure: 'unusable', codes: /^(3F000|42501|42703|42704|42883|42P01)$/ },
+];
+
+/** Errors that sockets of connections have emitted, whatever their code. */
+const socketErrors = new WeakSet<Error>();
+
+/** Records that a connection's socket has emitted an error. */
+export function noteSocketError(error: Error): void {
+  socketErrors.add(error);
+}
+
+/** Returns what an error means; for an error with a cause, what its cause means. */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof UserError) return 'ours';
+  const cause = causeOf(error);
+  return rowOf(cause)?.failure ?? (socketErrors.has(cause) ? 'unreachable' : 'ours');
+}
+
+/** Returns whether a failure keeps connections from being opened or used, so that each statement would fail. */
+export function isOutage(failure: Failure): boolean {
+  return failure === 'unreachable' || failure === 'refused' || failure === 'missing';
+}
+
+/** Returns whether PostgreSQL may be restarting or failing over, so that a retry on a new connection may succeed. */
+export function isFailover(failure: Failure): boolean {
+  return failure === 'unreachable' || failure === 'standby';
+}
+
+/** Returns the error's messages, one for each address of the host that Node tried, and advice. */
+export function reasonOf(error: unknown): string {
+  const cause = causeOf(error);
+  const { errors = [cause] } = cause as { errors?: unknown[] };
+  const messages = errors.map((failure) =>
+    (failure as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
+  );
+  const advice = rowOf(cause)?.advice;
+  return escapeHidden(messages.join(', ') + (advice ? `: ${advice}` : ''));
+}
+
+function rowOf(error: Error): Row | undefined {
+  const code = codeOf(error);
+  return TABLE.find(({ codes, message }) => codes.test(code) && (message?.test(error.message) ?? true));
+}
 
 /** Returns the error code of the system, the driver or PostgreSQL; empty if there is none. */
 export function codeOf(error: unknown): string {
@@ -28,49 +142,3 @@ export function withoutValues(error: Error): object {
   const names = { table_name, column_name, constraint_name };
   return { type, code, severity, routine, ...names, stack: stack.replace(message, code) };
 }
-
-/** PostgreSQL's code for a connection beyond max_connections. */
-export const TOO_MANY_CONNECTIONS = '53300';
-/** PostgreSQL's code for a database that does not exist. */
-export const NO_DATABASE = '3D000';
-/** PostgreSQL's code for a write on a read-only server. */
-export const READ_ONLY = '25006';
-/** PostgreSQL's code for a missing privilege. */
-export const INSUFFICIENT_PRIVILEGE = '42501';
-/**
- * PostgreSQL's codes for a schema, table, column, function or type that does not exist or that the role may not use:
- * the operator has to migrate the database.
- */
-export const NOT_MIGRATED = /^(3F000|42P01|42703|42883|42704|42501)$/;
-
-/** The codes of PostgreSQL, the driver and the system for a connection that broke or can't be opened. */
-const CONNECTION_BROKEN =
-  /^(CONNECTION_(CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|ECONN\w+|EPIPE|ENOENT|ENOTFOUND|EAI_AGAIN|EADDRNOTAVAIL|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|57P0[1-5]|08\w{3}|53300)$/;
-
-/** PgBouncer's code for most of its own errors. */
-const POOLER_ERROR = '08P01';
-/** Errors of PgBouncer itself that no retry changes. Errors of PostgreSQL that it forwards may be temporary. */
-const REFUSED_BY_POOLER =
-  /^(unsupported startup parameter|no such (database|user)|(SSL|TLS) .*required|(\S+ )?authentication failed|(unix socket )?login rejected|not allowed)/i;
-
-/** Returns whether a pooler in front of PostgreSQL has refused the connection for a permanent reason. */
-export function isRefusedByPooler(error: Error): boolean {
-  return codeOf(error) === POOLER_ERROR && REFUSED_BY_POOLER.test(error.message);
-}
-
-/**
- * Returns whether PostgreSQL can't be reached or has ended the connection, so that a retry may help. Node's file errors
- * have some of the same codes, but their messages begin with the code.
- */
-export function isConnectionBroken(error: unknown): boolean {
-  const cause = causeOf(error);
-  const code = codeOf(cause);
-  if (error instanceof UserError || isRefusedByPooler(cause)) return false;
-  return CONNECTION_BROKEN.test(code) && !cause.message.startsWith(code);
-}
-
-/**
- * PostgreSQL's codes for temporary failures: statement canceled, lock timeout, out of resources, login refused,
- * conflict with a replica's recovery, deadlock.
- */
-export const TEMPORARY_FAILURE = /^(57014|55P03|55000|53\w{3}|58\w{3}|28\w{3}|3D000|40001|40P01)$/;

@@ -8,7 +8,7 @@ import { PgTable } from 'drizzle-orm/pg-core';
 import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
-import { codeOf, isConnectionBroken, READ_ONLY } from './errors.js';
+import { failureOf, isFailover } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
 import { inTransaction, type Transaction } from './transaction.js';
@@ -61,8 +61,7 @@ export async function migrateDatabase(
       return { role, applied };
     } catch (error) {
       brokenSince ??= performance.now();
-      const isTemporary = isConnectionBroken(error) || codeOf(error) === READ_ONLY;
-      if (!isTemporary || performance.now() - brokenSince >= retryMs) throw error;
+      if (!isFailover(failureOf(error)) || performance.now() - brokenSince >= retryMs) throw error;
     }
   }
   return { role, applied: [] };

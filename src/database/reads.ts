@@ -16,15 +16,7 @@
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from './connect.js';
-import {
-  causeOf,
-  codeOf,
-  DatabaseUnavailable,
-  isConnectionBroken,
-  isRefusedByPooler,
-  NOT_MIGRATED,
-  TEMPORARY_FAILURE,
-} from './errors.js';
+import { causeOf, codeOf, DatabaseUnavailable, failureOf, isOutage, reasonOf } from './errors.js';
 
 /** Milliseconds between checks for reads that can be sent, are late, are no longer needed, or have waited for too long. */
 const CHECK_INTERVAL_MS = 50;
@@ -66,7 +58,6 @@ class Read implements Signal {
   #settle = { resolve: (_result: unknown) => {}, reject: (_reason: Error) => {} };
   #isSettled = false;
   isSent = false;
-  sentAt = 0;
 
   constructor(query: Query<unknown>, deadline: number, isNeeded: () => boolean) {
     this.#query = query;
@@ -178,14 +169,13 @@ export class Reader {
   async #send(read: Read): Promise<void> {
     read.isSent = true;
     this.#sent.push(read);
-    read.sentAt = performance.now();
-    this.#nextAttemptAt = read.sentAt + ATTEMPT_INTERVAL_MS;
+    this.#nextAttemptAt = performance.now() + ATTEMPT_INTERVAL_MS;
     try {
-      await read.send();
+      await this.#sockets.awaited(read.send());
       this.#recordResponse();
     } catch (error) {
       const reason = causeOf(error);
-      if (isConnectionBroken(reason)) {
+      if (isOutage(failureOf(reason))) {
         read.isSent = false;
         // At the beginning of an outage, the first attempt is made at once.
         if (!this.#failure) this.#nextAttemptAt = performance.now();
@@ -211,8 +201,6 @@ export class Reader {
 
   #check(): void {
     const now = performance.now();
-    if (this.#sent.some(({ sentAt }) => now - sentAt > this.#sockets.responseLimitMs))
-      this.#sockets.reconnectIfSilent();
     for (const read of this.#pending) {
       const reason = this.#reasonToReject(read, now);
       if (reason) read.reject(reason);
@@ -233,16 +221,15 @@ export class Reader {
 
   #outageError(reason: Error): Error {
     if (!this.#isOutageLogged)
-      this.#log.error({ code: codeOf(reason), reason: reason.message }, 'the database does not respond');
+      this.#log.error({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database does not respond');
     this.#isOutageLogged = true;
     return new DatabaseUnavailable("The database can't be reached.");
   }
 
   /** Returns the error of a read whose statement failed because of `reason`. */
   #errorFor(reason: Error): Error {
-    const code = codeOf(reason);
-    if (!TEMPORARY_FAILURE.test(code) && !NOT_MIGRATED.test(code) && !isRefusedByPooler(reason)) return reason;
-    this.#log.warn({ code, reason: reason.message }, 'the database did not complete a statement');
+    if (failureOf(reason) === 'ours') return reason;
+    this.#log.warn({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database did not complete a statement');
     return new DatabaseUnavailable('The database could not run the query.');
   }
 }

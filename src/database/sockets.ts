@@ -1,14 +1,15 @@
 /**
- * Opens the sockets of a pool and detects dead ones. postgres.js waits forever on a connection that was cut silently.
- * But PostgreSQL cancels a statement at its time limit, so a socket that stays silent for longer after a request is
- * dead. The rest of the pool probably is, too, so all sockets are destroyed, and their statements can be retried.
+ * Opens the sockets of a pool, and destroys silent ones. postgres.js waits forever on a connection that was cut silently.
+ * But PostgreSQL cancels a statement at its time limit, so while somebody waits for a response, a socket that has been
+ * silent for longer is dead, or not in use. Its statements are then rejected, and can be retried.
  */
 import { Socket } from 'node:net';
+import { Duplex } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import type { DatabaseAddress } from '../config/databaseAddress.js';
-import { requireScram } from './authentication.js';
+import { noteSocketError } from './errors.js';
+import { notPostgres, watchLogin } from './login.js';
 
-const CHECK_INTERVAL_MS = 100;
 /** The delay that the server and the network may add to a statement's time limit. */
 const RESPONSE_MARGIN_MS = 500;
 /**
@@ -22,57 +23,41 @@ const TLS_REQUEST_TIMEOUT_MS = 1500;
 /** How long the connections of a closed pool may take to end on their own. */
 const CLOSE_TIMEOUT_MS = 200;
 
-/** A socket's activity as of the latest check. */
-interface Activity {
-  /** The socket that the driver uses: the TLS socket around this one, or without TLS, this one. */
-  used: Socket;
-  bytesRead: number;
-  bytesWritten: number;
-  /** Whether a response is pending: unknown if bytes were both sent and received between two checks. */
-  state: 'idle' | 'unknown' | 'awaiting';
-  /** Checks since the last byte was received, or since the request was sent. */
-  silentChecks: number;
-}
-
 /**
- * Creates the sockets of a pool. PostgreSQL cancels a statement after `statementTimeout` milliseconds; with 0, dead
- * sockets are not detected.
+ * Creates the sockets of a pool. PostgreSQL cancels a statement after `statementTimeout` milliseconds; with 0, silent
+ * sockets are not destroyed.
  */
 export function createSockets(
   { hostname, endpoint, requiresScram, tls, options: { port } }: DatabaseAddress,
   statementTimeout: number,
 ) {
-  const sockets = new Map<Socket, Activity>();
-  const responseLimitMs = statementTimeout + RESPONSE_MARGIN_MS;
-  const maxSilentChecks = responseLimitMs / CHECK_INTERVAL_MS;
-  const checks = statementTimeout > 0 ? setInterval(check, CHECK_INTERVAL_MS).unref() : undefined;
+  /** The open sockets, and those of them from which nothing was received for the time limit. */
+  const [open, silent] = [new Set<Socket>(), new Set<Socket>()];
+  /** The number of responses that somebody waits for. */
+  let waiting = 0;
   let isClosed = false;
 
-  /** Counts checks, not time: after a stall of this process, a response may have arrived that has not been read yet. */
-  function check(): void {
-    for (const [{ bytesRead, bytesWritten }, activity] of sockets) {
-      const hasSent = bytesWritten > activity.bytesWritten;
-      const hasReceived = bytesRead > activity.bytesRead;
-      if (hasReceived) Object.assign(activity, { state: hasSent ? 'unknown' : 'idle', silentChecks: 0 });
-      else if (hasSent && activity.state !== 'awaiting')
-        Object.assign(activity, { state: 'awaiting', silentChecks: 0 });
-      else activity.silentChecks++;
-      Object.assign(activity, { bytesRead, bytesWritten });
-    }
-    if (isAnyOverdue('awaiting')) reconnect();
+  /** Destroys sockets: running statements reject with CONNECTION_CLOSED; the next one opens a new connection. */
+  const destroy = (sockets: Set<Socket>) => {
+    for (const socket of sockets) socket.destroy();
+  };
+
+  function onSilence(socket: Socket): void {
+    silent.add(socket);
+    socket.once('data', () => silent.delete(socket));
+    // After a stall of this process, a response may have arrived that has not been read yet.
+    setImmediate(() => {
+      if (waiting > 0 && silent.has(socket)) destroy(silent);
+    });
   }
 
-  /** Returns whether an open socket in one of these states has been silent for too long. */
-  function isAnyOverdue(...states: Activity['state'][]): boolean {
-    return [...sockets].some(
-      ([, { used, state, silentChecks }]) =>
-        !used.destroyed && silentChecks >= maxSilentChecks && states.includes(state),
-    );
-  }
-
-  /** Destroys all sockets: running statements reject with CONNECTION_CLOSED; the next one opens a new connection. */
-  function reconnect(): void {
-    for (const { used } of sockets.values()) used.destroy();
+  /** Adds a socket to those that are open until it is closed. */
+  function add(socket: Socket): void {
+    open.add(socket);
+    socket.once('close', () => {
+      open.delete(socket);
+      silent.delete(socket);
+    });
   }
 
   const failure = (code: string, message: string) =>
@@ -86,13 +71,17 @@ export function createSockets(
   async function startTls(socket: Socket, { isRequired, isDirect, options }: NonNullable<typeof tls>): Promise<Socket> {
     if (!isDirect) {
       socket.write(TLS_REQUEST);
-      const response = String(await firstBytesOf(socket));
-      if (response === TLS_NOT_SUPPORTED && !isRequired) return socket;
-      if (response !== TLS_SUPPORTED) {
+      const response = await firstBytesOf(socket);
+      if (String(response) === TLS_NOT_SUPPORTED) {
+        if (!isRequired) return socket;
         throw failure('TLS_NOT_OFFERED', 'does not support TLS, but sslmode in DATABASE_URL requires it');
       }
+      if (String(response) !== TLS_SUPPORTED) throw failure(...notPostgres(response));
     }
-    return connectTls({ ...options, socket });
+    open.delete(socket);
+    const encrypting = connectTls({ ...options, socket });
+    add(encrypting);
+    return encrypting;
   }
 
   function firstBytesOf(socket: Socket): Promise<Buffer> {
@@ -105,52 +94,56 @@ export function createSockets(
     return bytes.finally(() => clearTimeout(timer));
   }
 
+  /** Connects a new socket, and starts TLS on it if the address asks for it. */
+  async function connect(socket: Socket): Promise<Socket> {
+    if (isClosed) throw failure('CONNECTION_ENDED', 'is not connected to any more');
+    add(socket.setNoDelay(true).connect(endpoint));
+    const used = tls ? await startTls(socket, tls) : socket;
+    used.once('error', noteSocketError);
+    watchLogin(used, requiresScram, (code, message) => used.destroy(failure(code, message)));
+    if (statementTimeout > 0) used.setTimeout(statementTimeout + RESPONSE_MARGIN_MS, () => onSilence(used));
+    return used;
+  }
+
   return {
-    /** Milliseconds after which a response is overdue. */
-    responseLimitMs,
     /**
      * Opens a socket, as the option `socket` of postgres.js requires. Never rejects, because the driver would then never
-     * use this connection of the pool again: a socket that can't be opened emits the reason.
+     * use this connection of the pool again.
      */
-    async open(): Promise<Socket> {
-      const socket = new Socket().setNoDelay(true);
-      for (const [old, { used }] of sockets) if (used.destroyed) sockets.delete(old);
-      const activity: Activity = { used: socket, bytesRead: 0, bytesWritten: 0, state: 'idle', silentChecks: 0 };
-      sockets.set(socket, activity);
-      // postgres.js waits before it reconnects only if the last connection ended with an error.
-      socket.once('end', () => {
-        if (socket.bytesRead > 0) return;
-        socket.destroy(failure('CONNECTION_CLOSED', 'closes its connections without a response'));
+    async open(): Promise<Duplex> {
+      const socket = new Socket();
+      const used = await connect(socket).catch((reason: Error) => {
+        socket.destroy();
+        return failing(reason);
       });
-      // postgres.js would send the password in any form that the server requests, even in clear text.
-      if (requiresScram) {
-        const message = 'does not authenticate by SCRAM, but require_auth in DATABASE_URL requires it';
-        requireScram(socket, () => socket.destroy(failure('SCRAM_NOT_OFFERED', message)));
-      }
-      if (isClosed) {
-        destroySoon(socket);
-      } else {
-        socket.connect(endpoint);
-        if (tls) activity.used = await startTls(socket, tls).catch((reason) => destroySoon(new Socket(), reason));
-      }
-      return Object.assign(activity.used, { host: hostname, port });
+      return Object.assign(used, { host: hostname, port });
     },
-    reconnect,
-    /** Reconnects if a socket that may be awaiting a response is silent. Call this if a response is overdue. */
-    reconnectIfSilent(): void {
-      if (isAnyOverdue('awaiting', 'unknown')) reconnect();
+    /** Destroys all sockets. */
+    reconnect: () => destroy(open),
+    /** Settles like `response`, which comes from PostgreSQL; until then, a socket that becomes silent is destroyed. */
+    async awaited<T>(response: PromiseLike<T>): Promise<T> {
+      waiting++;
+      try {
+        return await response;
+      } finally {
+        waiting--;
+      }
     },
     /** Destroys the sockets that are still open shortly after the pool has ended. */
     close(): void {
       isClosed = true;
-      clearInterval(checks);
-      setTimeout(reconnect, CLOSE_TIMEOUT_MS).unref();
+      setTimeout(() => destroy(open), CLOSE_TIMEOUT_MS).unref();
     },
   };
 }
 
-/** Destroys a socket after the driver has added its listeners. */
-function destroySoon(socket: Socket, reason?: Error): Socket {
-  setImmediate(() => socket.destroy(reason));
-  return socket;
+/**
+ * Returns a socket that emits `reason` once the driver has written to it: if it closed earlier, the driver would keep the
+ * bytes, and send them on the connection's next socket.
+ */
+function failing(reason: Error): Duplex {
+  noteSocketError(reason);
+  const socket = new Duplex({ emitClose: false, read() {}, write: (_bytes, _encoding, done) => done(reason) });
+  // postgres.js waits before it reconnects only if the last connection ended with an error.
+  return socket.once('error', () => setImmediate(() => socket.emit('close', true)));
 }

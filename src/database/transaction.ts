@@ -26,7 +26,7 @@ export async function openSession({ url }: Pick<Database, 'url'>, statementTimeo
         try {
           // SET takes no snapshot: the first query of `work` does.
           await sql.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...limits].join(';'));
-          const result = await work(sql);
+          const result = await database.sockets.awaited(work(sql));
           await sql`COMMIT`;
           return result;
         } catch (error) {

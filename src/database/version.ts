@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import type { Database } from './connect.js';
-import { causeOf, codeOf, NOT_MIGRATED } from './errors.js';
+import { causeOf, failureOf } from './errors.js';
 import { items } from './schema.js';
 
 /** Why the database can't be used yet; `detail` is PostgreSQL's or the system's message, which clients must not see. */
@@ -28,8 +28,7 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
       const [row] = await read.execute();
       return row?.isMigrated ? undefined : { reason: OUTDATED };
     } catch (error) {
-      const cause = causeOf(error);
-      if (NOT_MIGRATED.test(codeOf(cause))) return { reason: OUTDATED, detail: cause.message };
+      if (failureOf(error) === 'unusable') return { reason: OUTDATED, detail: causeOf(error).message };
       throw error;
     }
   };

@@ -12,7 +12,7 @@ import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { isConnectionBroken } from '../../src/database/errors.js';
+import { failureOf } from '../../src/database/errors.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { prepareSchemaCheck } from '../../src/database/version.js';
 import { deriveAll } from '../../src/operator/numbers/check.js';
@@ -252,7 +252,7 @@ describe('a migration that waits for that of another instance', () => {
     });
     const outcome = await migrating;
     if (retryMs > 0) expect(outcome).toMatchObject({ role: 'primary' });
-    else expect(isConnectionBroken(outcome)).toBe(true);
+    else expect(failureOf(outcome)).toBe('unreachable');
   });
 
   it('outlasts a transaction_timeout of the database', async () => {

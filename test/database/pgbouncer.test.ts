@@ -8,7 +8,6 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runProgram } from '../support/command.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn } from '../support/listening.js';
 import { freePort, isListening } from '../support/port.js';
 import { isInstalled } from '../support/programs.js';
 
@@ -67,18 +66,5 @@ ${settings.replace('users', join(folder, 'users'))}
   ])('makes a command exit with the reason: %s', async (_what, address, reason) => {
     const { code, stdout, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL: address() } });
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(reason)]);
-  });
-
-  it('makes a request fail with a 503, without a retry', async () => {
-    const service = await listenOn(url, { DATABASE_URL: url });
-    try {
-      const response = await fetch(`${service.url}/v1/brandedPhoneNumbers`);
-      expect([response.status, await response.text()]).toEqual([
-        503,
-        expect.stringContaining('"The database could not run the query.'),
-      ]);
-    } finally {
-      await service.close();
-    }
   });
 });

@@ -1,7 +1,10 @@
 /** Certificates of a test authority, made by openssl. */
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+
+export const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
+if (!hasOpenssl) console.warn('skipped: TLS to PostgreSQL needs openssl, which is not installed here');
 
 /** Makes an authority in a new folder; its certificate there is `ca.pem`. */
 export function makeAuthority(folder: string) {
@@ -20,12 +23,12 @@ export function makeAuthority(folder: string) {
         if (process.getuid?.() === 0) execFileSync('chown', ['nobody', file(`${name}.key`)]);
       }
     },
-    /** Makes `name.pem` and `name.key` for a common name and alternative names such as `DNS:localhost`. */
-    issue(name: string, commonName: string, alternativeNames?: string) {
+    /** Makes `name.pem` and `name.key` for a common name and alternative names such as `DNS:localhost`, valid for `days`. */
+    issue(name: string, commonName: string, alternativeNames?: string, days = 2) {
       writeFileSync(file(`${name}.cnf`), alternativeNames ? `subjectAltName=${alternativeNames}\n` : '');
       openssl(`req -newkey rsa:2048 -nodes -keyout ${name}.key -out ${name}.csr`, '-subj', `/CN=${commonName}`);
       const files = `-in ${name}.csr -out ${name}.pem -extfile ${name}.cnf`;
-      openssl(`x509 -req -days 2 -CA ca.pem -CAkey ca.key -CAcreateserial ${files}`);
+      openssl(`x509 -req -days ${days} -CA ca.pem -CAkey ca.key -CAcreateserial ${files}`);
     },
   };
 }

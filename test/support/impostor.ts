@@ -1,36 +1,64 @@
-/** A server that pretends to be a PostgreSQL and requests a password. */
+/** Servers that pretend to be a PostgreSQL. */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 
-const authentication = (kind: number, rest = '') => {
-  const message = Buffer.concat([Buffer.from('R\0\0\0\0\0\0\0\0'), Buffer.from(rest)]);
-  message.writeUInt32BE(message.length - 1, 1);
-  message.writeUInt32BE(kind, 5);
-  return message;
+/** Returns a message of PostgreSQL's protocol. */
+const message = (type: string, ...parts: (Buffer | string)[]) => {
+  const content = Buffer.concat(parts.map((part) => Buffer.from(part as string)));
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(content.length + 4);
+  return Buffer.concat([Buffer.from(type), length, content]);
 };
+const authentication = (kind: number, rest = '') => message('R', Buffer.from([0, 0, 0, kind]), rest);
 /** Authentication requests: for a password in clear text, for its MD5 hash, and for SCRAM. */
 export const CLEAR_TEXT = authentication(3);
 export const MD5 = authentication(5, 'salt');
 export const SASL = authentication(10, 'SCRAM-SHA-256\0\0');
 export const OK = authentication(0);
+const READY = message('Z', 'I');
 
-/** Listens on 127.0.0.1, sends `requests` to each client after its first message, and records what clients send. */
-export async function openImpostor(port: number, requests: Buffer[]) {
+/** Returns an error of PostgreSQL. */
+export const errorResponse = (code: string, text: string) => message('E', `SERROR\0VERROR\0C${code}\0M${text}\0\0`);
+
+/** Lets a client log in, and then responds to each statement with an error. */
+export function failStatements(error: Buffer): (client: Duplex) => void {
+  return (client) => {
+    client.once('data', () => {
+      client.write(Buffer.concat([OK, READY]));
+      client.on('data', (bytes: Buffer) => {
+        if (bytes.includes('SELECT') || bytes.includes('select')) client.write(error);
+        if (bytes.at(-5) === 'S'.charCodeAt(0)) client.write(READY);
+      });
+    });
+  };
+}
+
+/** Sends messages to a client after its first message. */
+export function respondWith(...messages: (Buffer | string)[]): (client: Duplex) => void {
+  return (client) => client.once('data', () => messages.map((bytes) => client.write(bytes)));
+}
+
+/** Listens on 127.0.0.1, records what clients send, and passes each client to `serve`. */
+export async function openImpostor(port: number, serve: Buffer[] | ((client: Socket) => void)) {
   const received: Buffer[] = [];
   const clients = new Set<Socket>();
+  let accepted = 0;
   const server = createServer((socket) => {
+    accepted++;
     clients.add(socket);
-    socket.on('error', () => {});
-    socket.once('data', () => {
-      for (const request of requests) socket.write(request);
-    });
+    socket.on('error', () => {}).once('close', () => clients.delete(socket));
     socket.on('data', (data) => received.push(data));
+    (Array.isArray(serve) ? respondWith(...serve) : serve)(socket);
   }).listen(port, '127.0.0.1');
   await once(server, 'listening');
   return {
     port: (server.address() as AddressInfo).port,
     /** Returns all bytes that clients have sent. */
     received: () => Buffer.concat(received).toString('latin1'),
+    /** Returns the number of connections that were accepted, and of those that are open. */
+    accepted: () => accepted,
+    connections: () => clients.size,
     close() {
       for (const socket of clients) socket.destroy();
       server.close();

@@ -18,6 +18,8 @@ export interface ToxicProxy {
   behave(behaviour: Behaviour, slowerByMs?: number): void;
   /** Silences all open connections forever, as a firewall does that has lost its state; new ones pass. */
   forgetConnections(): void;
+  /** Forwards half of the next response of each open connection, and then silences the connection. */
+  halveResponses(): void;
   connections(): number;
   /** Returns the number of bytes from clients that were not forwarded. */
   unanswered(): number;
@@ -29,13 +31,13 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
   let behaviour: Behaviour = 'passing';
   let delayMs = 0;
   let unanswered = 0;
-  const pairs = new Set<{ client: Socket; server: Socket; forgotten: boolean }>();
+  const pairs = new Set<{ client: Socket; server: Socket; forgotten: boolean; halves: boolean }>();
   const proxy = createServer((client) => {
     if (behaviour === 'refusing') return void client.destroy();
     // Otherwise Nagle's algorithm may delay the end of a response by 40 ms.
     client.setNoDelay();
     const server = new Socket().setNoDelay(true);
-    const pair = { client, server, forgotten: false };
+    const pair = { client, server, forgotten: false, halves: false };
     pairs.add(pair);
     const passes = () => behaviour !== 'silent' && !pair.forgotten;
     const end = () => {
@@ -53,6 +55,10 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
     let delayed = 0;
     let sent = Promise.resolve();
     server.on('data', (bytes) => {
+      if (pair.halves) {
+        send(bytes.subarray(0, bytes.length / 2));
+        pair.forgotten = true;
+      }
       if (behaviour !== 'slow' && delayed === 0) return void send(bytes);
       const due = performance.now() + (behaviour === 'slow' ? delayMs : 0);
       delayed++;
@@ -88,6 +94,9 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
     },
     forgetConnections() {
       for (const pair of pairs) pair.forgotten = true;
+    },
+    halveResponses() {
+      for (const pair of pairs) pair.halves = true;
     },
     connections: () => pairs.size,
     unanswered: () => unanswered,

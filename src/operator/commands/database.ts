@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { type Config, readConfig } from '../../config/config.js';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
-import { isConnectionBroken } from '../../database/errors.js';
+import { failureOf } from '../../database/errors.js';
 import { migrateDatabase } from '../../database/migrations.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { migrationsFolder } from '../../packageFolder.js';
@@ -53,7 +53,7 @@ export async function withDatabaseUrl(
   try {
     await use(embedded.url);
   } catch (error) {
-    if (!isConnectionBroken(error)) throw error;
+    if (failureOf(error) !== 'unreachable') throw error;
     const failure = new UserError(`The embedded PostgreSQL closed its connections; see ${embedded.log}`, {
       cause: error,
     });

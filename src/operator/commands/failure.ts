@@ -1,6 +1,6 @@
 /** How a command reports its failure, and its exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
-import { causeOf, codeOf, isConnectionBroken } from '../../database/errors.js';
+import { codeOf, failureOf, reasonOf } from '../../database/errors.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
 import { Unfinished } from '../numbers/staging.js';
@@ -40,44 +40,15 @@ function reportFailure(error: unknown): void {
   } else console.error(explain(error));
 }
 
-/** OpenSSL's codes for a certificate that it does not trust, as Node names them. */
-const UNTRUSTED = /^(CERT_|CRL_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|INVALID_CA$)/;
-
-/** Messages with which servers and poolers refuse a connection, and what to do about them. */
-const REFUSALS: readonly [RegExp, string][] = [
-  [
-    /^unsupported startup parameter/i,
-    'the pooler in DATABASE_URL does not accept session settings; name the host of PostgreSQL itself, or have ' +
-      'PgBouncer ignore and set them as deploy/pgbouncer does',
-  ],
-  [
-    /pg_hba\.conf.*, (no encryption|SSL off)|\b(SSL|TLS) (connections? )?(is |are )?required|requires (SSL|TLS)|connection is insecure/i,
-    'add sslmode=require to DATABASE_URL, or better sslmode=verify-full',
-  ],
-];
-
-/** Returns the error's messages, separated by commas: one for each address of the host that Node tried. */
-export function reasonsOf(error: unknown): string {
-  const cause = causeOf(error);
-  const { errors = [cause] } = cause as { errors?: unknown[] };
-  const messages = errors.map((failure) =>
-    (failure as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
-  );
-  return escapeHidden(messages.join(', '));
-}
-
 /** Returns what to show of an error: its message, or, if it is a bug in this program, the error with its stack. */
 export function explain(error: unknown): unknown {
   if (error instanceof UserError) return error.message;
   if (error instanceof DrizzleQueryError) return explain(error.cause);
-  if (error instanceof Error && UNTRUSTED.test(codeOf(error))) {
-    return `the certificate of PostgreSQL is not trusted (${error.message}); add sslrootcert=FILE, with its authority's certificate, to DATABASE_URL`;
+  const failure = failureOf(error);
+  if (failure === 'unreachable') {
+    return `PostgreSQL can't be reached, or has ended the connection (${reasonOf(error)}). Uncommitted changes were rolled back: run this again once PostgreSQL responds.`;
   }
-  const advice = REFUSALS.find(([pattern]) => codeOf(error) && pattern.test((error as Error).message))?.[1];
-  if (advice) return escapeHidden(`${(error as Error).message}: ${advice}`);
-  if (isConnectionBroken(error)) {
-    return `PostgreSQL can't be reached, or has ended the connection (${reasonsOf(error)}). Uncommitted changes were rolled back: run this again once PostgreSQL responds.`;
-  }
+  if (failure !== 'ours') return reasonOf(error);
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
   return error instanceof Error && 'code' in error ? escapeHidden(error.message) : error;
 }

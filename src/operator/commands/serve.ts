@@ -3,14 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../../config/config.js';
-import {
-  causeOf,
-  codeOf,
-  isConnectionBroken,
-  NO_DATABASE,
-  READ_ONLY,
-  TEMPORARY_FAILURE,
-} from '../../database/errors.js';
+import { type Failure, failureOf, reasonOf } from '../../database/errors.js';
 import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../database/migrations.js';
 import { brandedPhoneNumbers } from '../../database/schema.js';
 import type { Obstacle } from '../../database/version.js';
@@ -20,7 +13,7 @@ import { migrationsFolder, packageFolder } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
 import type { CommandWithExamples } from './command.js';
 import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
-import { explain, reasonsOf } from './failure.js';
+import { explain } from './failure.js';
 import { importFiles } from './import.js';
 import { abortable, type Signals, Stopped } from './signals.js';
 
@@ -125,17 +118,16 @@ function obstacleOf(error: unknown): Obstacle | undefined {
   if (error instanceof OutdatedReplica) {
     return { reason: 'waiting until the primary is migrated and DATABASE_URL has caught up', detail: error.message };
   }
-  if (error instanceof UserError) return undefined;
-  const code = codeOf(causeOf(error));
-  const detail = reasonsOf(error);
-  if (code === NO_DATABASE) return { reason: 'waiting until the database that DATABASE_URL names is created', detail };
-  if (isConnectionBroken(error)) return { reason: 'waiting until PostgreSQL can be reached', detail };
-  const isTransient = code === READ_ONLY || (TEMPORARY_FAILURE.test(code) && !LOGIN_REFUSED.test(code));
-  return isTransient ? { reason: 'waiting until a temporary failure of PostgreSQL has passed', detail } : undefined;
+  const reason = REASONS_TO_WAIT[failureOf(error)];
+  return reason === undefined ? undefined : { reason, detail: reasonOf(error) };
 }
 
-/** PostgreSQL's codes for a wrong password, an unknown role, and a rule of pg_hba.conf. */
-const LOGIN_REFUSED = /^28/;
+const REASONS_TO_WAIT: Partial<Record<Failure, string>> = {
+  unreachable: 'waiting until PostgreSQL can be reached',
+  missing: 'waiting until the database that DATABASE_URL names is created',
+  standby: 'waiting until PostgreSQL accepts writes',
+  temporary: 'waiting until a temporary failure of PostgreSQL has passed',
+};
 
 const NO_STORE = 'set REDIS_URL: DATABASE_URL is a read-only replica, and the limit needs a writable store';
 

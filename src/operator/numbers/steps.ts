@@ -8,7 +8,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../database/connect.js';
-import { causeOf, codeOf, isConnectionBroken, READ_ONLY, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
+import { causeOf, codeOf, failureOf, isFailover, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { type Isolation, openSession, type Session, type Transaction } from '../../database/transaction.js';
 import { UserError } from '../../userError.js';
 import { reportBlockers } from './blockers.js';
@@ -169,7 +169,7 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
         } catch (error) {
           session = undefined;
           const code = codeOf(causeOf(error));
-          if (isConnectionBroken(error) || code === READ_ONLY) {
+          if (isFailover(failureOf(error))) {
             unreachableSince ??= start;
             if (performance.now() - unreachableSince > RECONNECT_MS) throw error;
             await sleep(RECONNECT_DELAY_MS);

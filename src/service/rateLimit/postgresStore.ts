@@ -5,7 +5,7 @@
  */
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
-import { causeOf, codeOf, INSUFFICIENT_PRIVILEGE, READ_ONLY } from '../../database/errors.js';
+import { causeOf, failureOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
 import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError, WINDOW_MS } from './limiter.js';
 
@@ -32,7 +32,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     kind: 'postgresql',
     consume: (client) =>
       limiter.consume(client).catch((error) => {
-        throw codeOf(error) === INSUFFICIENT_PRIVILEGE ? privilegeError(error) : error;
+        throw failureOf(error) === 'unusable' ? privilegeError(error) : error;
       }),
     startSweeping() {
       sweeps = setInterval(sweep, SWEEP_INTERVAL_MS).unref();
@@ -129,14 +129,11 @@ class SlidingLog extends RateLimiterPostgres {
     // In the same order on all instances, so that there are no deadlocks.
     const clients = [...batch.keys()].sort();
     const numbers = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.points));
-    const { sockets } = this.#database;
-    // The connection may break at any time during the statement, and is cut only after it was silent for long enough.
-    const timer = setInterval(() => sockets.reconnectIfSilent(), sockets.responseLimitMs);
     try {
       const rows = this.#database.$client.unsafe<CountedRow[]>(COUNT, [clients, numbers, this.points], {
         prepare: true,
       });
-      for (const { client, counted, total, waitMs } of await rows) {
+      for (const { client, counted, total, waitMs } of await this.#database.sockets.awaited(rows)) {
         for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
           resolve({ consumed: i < counted ? total - counted + i + 1 : this.points + 1, waitMs });
         }
@@ -144,9 +141,7 @@ class SlidingLog extends RateLimiterPostgres {
     } catch (error) {
       for (const { reject } of [...batch.values()].flat()) reject(error);
       // After a switch-over, this is a standby, but the address may lead to the new primary.
-      if (codeOf(error) === READ_ONLY) this.#reconnect();
-    } finally {
-      clearInterval(timer);
+      if (failureOf(error) === 'standby') this.#reconnect();
     }
   }
 

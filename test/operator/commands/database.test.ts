@@ -2,7 +2,7 @@
 import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { isConnectionBroken } from '../../../src/database/errors.js';
+import { failureOf } from '../../../src/database/errors.js';
 import { OutputError } from '../../../src/operator/commands/output.js';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
@@ -123,6 +123,6 @@ describe('the database in use', () => {
 
   it('is not blamed if the reader of the output closes the pipe', () => {
     const cause = Object.assign(new Error('write EPIPE'), { code: 'EPIPE' });
-    expect(isConnectionBroken(new OutputError('', { cause }))).toBe(false);
+    expect(failureOf(new OutputError('', { cause }))).toBe('ours');
   });
 });
