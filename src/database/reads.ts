@@ -209,7 +209,7 @@ export class Reader {
   }
 
   #reasonToReject(read: Read, now: number): Error | undefined {
-    if (now >= read.deadline) return timeoutError();
+    if (now >= read.deadline) return new DatabaseUnavailable('The database did not respond in time.');
     if (!read.isSent && read.isAbandoned) return ABANDONED;
     if (this.#failure) {
       const hasWaited = now - Math.max(read.startedAt, this.#lastResponseAt) > OUTAGE_WAIT_MS;
@@ -232,9 +232,4 @@ export class Reader {
     this.#log.warn({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database did not complete a statement');
     return new DatabaseUnavailable('The database could not run the query.');
   }
-}
-
-/** Returns the error for a result that did not arrive before its deadline. */
-export function timeoutError(): DatabaseUnavailable {
-  return new DatabaseUnavailable('The database did not respond in time.');
 }

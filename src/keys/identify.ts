@@ -1,7 +1,12 @@
 /**
  * Identifies who sends a request: by API key, or by address.
  *
- * # Look-ups of unknown keys
+ * # Known keys
+ *
+ * A key that this instance knows is looked up again in the background, so that no request waits for that, and the rate limit
+ * counts each one when it is received. A look-up is used for five seconds at most.
+ *
+ * # Unknown keys
  *
  * Only the database can tell whether a key is valid that this instance has not seen yet, and anyone can send such keys.
  * So the look-ups are limited: one statement at a time and at most a hundred a second, each for all keys that have
@@ -13,17 +18,18 @@ import { and, inArray, isNull, sql } from 'drizzle-orm';
 import type { Request } from 'express';
 import { LRUCache } from 'lru-cache';
 import type { Database } from '../database/connect.js';
-import { type Reader, timeoutError } from '../database/reads.js';
+import type { Reader } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
-import { withDeadline } from '../deadline.js';
 import { addressClient, type Client } from './client.js';
 import { hashOf, KEY_FORM } from './keys.js';
 
 /** The number of keys to cache. Unknown keys have a separate cache, so that they never evict valid ones. */
 const MAX_VALID_KEYS = 10_000;
 const MAX_UNKNOWN_KEYS = 1000;
-/** How long a key is cached. A revoked key must stop working within 5 s, which leaves 1 s for the next look-up. */
-const KEY_TTL_MS = 4000;
+/** How long a look-up is used without another one. */
+const FRESH_MS = 2000;
+/** How long a look-up of a valid key is used at all: a revoked key must stop working within 5 s. */
+const VALID_MS = 5000;
 /** The shortest time from the start of one look-up to the start of the next. */
 const LOOKUP_INTERVAL_MS = 10;
 
@@ -46,15 +52,30 @@ export const identifyByAddress: Identify = (request) => ({ client: addressClient
 export function identifyByApiKey(reader: Reader, findKeys: FindKeys): Identify {
   // Before the pages that wait, since one statement at a time can't delay those.
   const lookUp = batchLookups((hashes, deadline) => reader.read(() => findKeys(hashes), deadline, { isFirst: true }));
-  const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: KEY_TTL_MS });
-  const unknownKeys = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: KEY_TTL_MS });
+  const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: VALID_MS });
+  const unknownKeys = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: FRESH_MS });
 
+  /** Returns the valid key with a hash. No request waits for a known key, which is looked up again in the background. */
   async function find(hash: string, deadline: number): Promise<KnownKey | undefined> {
-    const validKey = validKeys.get(hash);
-    if (validKey || unknownKeys.has(hash)) return validKey;
+    const known = validKeys.get(hash);
+    const isFresh = known ? performance.now() < known.lookedUpAt + FRESH_MS : unknownKeys.has(hash);
+    if (isFresh) return known;
+    const found = lookUpAndCache(hash, deadline);
+    if (!known) return found;
+    // If the look-up fails, the next request repeats it.
+    found.catch(() => {});
+    return known;
+  }
+
+  // Not LRUCache's `fetch`: an unknown key would take the place of a valid one while it is looked up.
+  async function lookUpAndCache(hash: string, deadline: number): Promise<KnownKey | undefined> {
     const key = await lookUp(hash, deadline);
-    if (key) validKeys.set(hash, key, { start: key.lookedUpAt });
-    else unknownKeys.set(hash, true);
+    if (key) {
+      validKeys.set(hash, key, { start: key.lookedUpAt });
+    } else {
+      validKeys.delete(hash);
+      unknownKeys.set(hash, true);
+    }
     return key;
   }
 
@@ -88,21 +109,21 @@ interface KnownKey {
 export type FindKeys = (hashes: string[]) => Promise<ReadonlyMap<string, KnownKey>>;
 
 /**
- * Returns a function that looks up one key by its hash until a deadline, in one statement with all keys that arrive before it
- * may be sent. The function resolves to undefined for a key that is unknown or revoked. If a statement fails, the look-ups
- * that wait for it to end also fail, because the next statement would probably fail as well.
+ * Returns a function that looks up one key by its hash, in one statement with all keys that arrive before it may be sent. The
+ * statement has the deadline of the first of them. The function resolves to undefined for a key that is unknown or revoked.
+ * If a statement fails, the look-ups that wait for it to end also fail, because the next one would probably fail as well.
  */
 function batchLookups(findKeys: (hashes: string[], deadline: number) => ReturnType<FindKeys>) {
   let running: Promise<unknown> | undefined;
-  let next: { batch: Batch; keys: ReturnType<FindKeys> } | undefined;
+  let next: { hashes: Set<string>; keys: ReturnType<FindKeys> } | undefined;
 
-  async function find(batch: Batch): ReturnType<FindKeys> {
+  async function findNext(hashes: Set<string>, deadline: number): ReturnType<FindKeys> {
     try {
       await running;
     } finally {
       next = undefined;
     }
-    const keys = findKeys([...batch.hashes], batch.deadline);
+    const keys = findKeys([...hashes], deadline);
     running = Promise.allSettled([keys, sleep(LOOKUP_INTERVAL_MS)]).then(() => {
       running = undefined;
       return keys;
@@ -113,21 +134,12 @@ function batchLookups(findKeys: (hashes: string[], deadline: number) => ReturnTy
 
   return async (hash: string, deadline: number): Promise<KnownKey | undefined> => {
     if (!next) {
-      const batch = { hashes: new Set<string>(), deadline };
-      next = { batch, keys: find(batch) };
+      const hashes = new Set<string>();
+      next = { hashes, keys: findNext(hashes, deadline) };
     }
-    next.batch.hashes.add(hash);
-    // Later requests have later deadlines, because all have the same time limit.
-    next.batch.deadline = deadline;
-    return (await withDeadline(next.keys, deadline - performance.now(), timeoutError)).get(hash);
+    next.hashes.add(hash);
+    return (await next.keys).get(hash);
   };
-}
-
-/** The keys that one statement looks up. */
-interface Batch {
-  hashes: Set<string>;
-  /** The latest deadline of the requests that wait for it. */
-  deadline: number;
 }
 
 /** The current date in UTC, the time zone of all stored times. */

@@ -1,4 +1,4 @@
-/** Look-ups of keys: new valid keys are accepted, and unknown keys cause few statements. */
+/** Look-ups of keys: valid keys are accepted, and unknown keys cause few statements. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
@@ -107,6 +107,68 @@ it('looks up 100 keys that arrive at once in a few statements', async () => {
   const seconds = (performance.now() - begin) / 1000;
   expect(statuses).toEqual(Array(100).fill(200));
   expect(reader.reads - keys.length).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
+});
+
+it('makes no request of a known key wait for a look-up, and uses none for more than 5 seconds', async () => {
+  const [key = ''] = await newKeys(1);
+  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
+  const service = await listenOn(proxy.through(services.databaseUrl), { AUTH: 'api-key' });
+  // Of a request with a fault, only the key is read from the database.
+  const url = `${service.url}/v1/brandedPhoneNumbers?size=0`;
+  proxy.behave('slow', 700);
+  const begin = performance.now();
+  expect(await statusOf(url, key)).toBe(400);
+  proxy.behave('silent');
+  let lastAccepted = 0;
+  for (let sent = begin; sent < begin + 8000; await sleep(50)) {
+    sent = performance.now();
+    if ((await statusOf(url, key)) !== 400) break;
+    lastAccepted = sent - begin;
+  }
+  // A look-up begins when the request is processed, which may take a moment. Its response takes 1.4 s.
+  expect(lastAccepted).toBeGreaterThan(3500);
+  expect(lastAccepted).toBeLessThan(5900);
+  await service.close();
+  await proxy.close();
+});
+
+it('rejects a request at its own deadline if its look-up waits for another one', async () => {
+  const [used = '', first = '', second = ''] = await newKeys(3);
+  // Otherwise their use would be recorded on the connection that looks them up.
+  await services.database.$client`UPDATE api_keys SET last_used_on = now()`;
+  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
+  // A request has 1.5 s.
+  const service = await listenOn(proxy.through(services.databaseUrl), {
+    AUTH: 'api-key',
+    REQUEST_TIMEOUT_SECONDS: '2',
+  });
+  const url = `${service.url}/v1/brandedPhoneNumbers?size=0`;
+  expect(await statusOf(url, used)).toBe(400);
+  proxy.behave('slow', 1000);
+  const running = statusOf(url, first);
+  await sleep(100);
+  expect(await statusOf(url, second)).toBe(503);
+  expect(await running).toBe(400);
+  await service.close();
+  await proxy.close();
+});
+
+it('records the use of keys by one statement at a time, so that a locked table does not occupy all connections', async () => {
+  const { created } = await createApiKey(services.database, 'unused');
+  const sql = services.database.$client;
+  const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
+  const lookUps = openDatabase(services.databaseUrl, { connections: 4 });
+  const find = prepareFindKeys(lookUps);
+  const waiting = () => sql`
+    SELECT FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'update "api_keys"%'`;
+  await whileLocked(services.databaseUrl, 'LOCK api_keys IN SHARE MODE', async () => {
+    for (let i = 0; i < 3; i++) expect((await find([key?.hash])).size).toBe(1);
+    await until(async () => (await waiting()).length > 0, 'an update waits');
+    for (let i = 0; i < 3; i++) expect((await find([key?.hash])).size).toBe(1);
+    expect(await waiting()).toHaveLength(1);
+  });
+  await closeDatabase(lookUps);
 });
 
 it('does not wait for a lock on a key, and records its use after the lock is released', async () => {
