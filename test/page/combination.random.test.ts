@@ -5,44 +5,14 @@ import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers } from '../../src/database/schema.js';
 import { filterOf } from '../../src/page/filter.js';
 import { preparePages } from '../../src/page/page.js';
-import {
-  CARRIERS,
-  DETAILED_STATUSES,
-  FEATURES,
-  GROUPS,
-  NAMES,
-  numbers,
-  numbersFrom,
-  PROFILES,
-  write,
-} from '../support/numbers.js';
+import { CARRIERS, FEATURES, GROUPS, NAMES, numbers, numbersFrom, PROFILES, write } from '../support/numbers.js';
+import { queryOver } from '../support/queries.js';
 import { find, type Query, searchOf } from '../support/reference.js';
 import { freshSeed } from '../support/seed.js';
 import { useService } from '../support/service.js';
 import { walk } from '../support/walk.js';
 
 const service = useService();
-
-const STATUSES = ['submitted for review', 'rejected', 'approved', 'unregistered', ...DETAILED_STATUSES] as const;
-
-const someOf = <T>(...values: T[]) => fc.array(fc.constantFrom(...values), { minLength: 1, maxLength: 4 });
-
-/** Queries with up to four parameters; with more, hardly any number matches. */
-const queryOver = (list: BrandedPhoneNumber[]): fc.Arbitrary<Query> => {
-  const all: { [Name in keyof Query]-?: fc.Arbitrary<Query[Name]> } = {
-    phoneNumber: fc.constantFrom(...list.map(({ phoneNumber }) => phoneNumber), '+19999'),
-    businessProfileId: fc.constantFrom(...PROFILES.map(({ id }) => id), PROFILES[0]?.id.toUpperCase() ?? ''),
-    reportingGroup: someOf(...GROUPS, 'Nobody'),
-    internalName: someOf(...NAMES, 'Nothing'),
-    carrier: someOf(...CARRIERS, 'Nobody'),
-    feature: someOf(...FEATURES),
-    status: someOf(...STATUSES),
-    detailedStatus: someOf(...DETAILED_STATUSES),
-  };
-  return fc
-    .subarray(Object.keys(all) as (keyof Query)[], { maxLength: 4 })
-    .chain((names) => fc.record(Object.fromEntries(names.map((name) => [name, all[name]]))) as fc.Arbitrary<Query>);
-};
 
 const itemsOf = async (query: Query, size: number) =>
   (await walk(service.app, `${searchOf(query)}&size=${size}`)).flat();
