@@ -4,7 +4,7 @@
  * - Sources, which any program may write: `business_profiles`, `branded_phone_numbers`, `carrier_statuses`. Their only
  *   derived column is `business_profiles.item`.
  * - The read model, which pages are read from: `items`, and an inverted index over it, `terms` and `postings`. Only the
- *   function `derive` writes it (drizzle/0001_derive.sql).
+ *   function `derive` writes it (drizzle/current.sql).
  *
  * `rate_limits` and `api_keys` belong to the service itself.
  *

@@ -69,6 +69,36 @@ describe('the tables reject', () => {
   });
 });
 
+describe('the entries of a number', () => {
+  const max = Number(contract.components.schemas.BrandedPhoneNumber?.properties?.carrierStatuses?.maxItems);
+  const addEntries = (phone: string, count: number) =>
+    `INSERT INTO carrier_statuses SELECT '${phone}', 'Carrier ' || i, 'spamRemediation', 'approved.optIn'
+     FROM generate_series(1, ${count}) AS i`;
+  const tooMany = `+19 would have more than ${max} carrier statuses`;
+
+  it('are at most as many as the contract allows, in one statement or several, put off or not', async () => {
+    await sql.unsafe(addEntries('+19', max));
+    await expect(sql.unsafe(addEntry())).rejects.toThrow(tooMany);
+    await expect(sql.unsafe(`SET branded_phone_numbers.defer = 'on'; ${addEntry()}`)).rejects.toThrow(tooMany);
+    await sql`DELETE FROM carrier_statuses`;
+    await expect(sql.unsafe(addEntries('+19', max + 1))).rejects.toThrow(tooMany);
+    await addNumber(sql, '+18');
+    await sql.unsafe(`${addEntries('+19', max)}; ${addEntries('+18', max)}`);
+    await expectDerivedToAgree(sql);
+  });
+
+  it('can be checked, changed and deleted if an earlier version accepted more', async () => {
+    await sql.unsafe(
+      `SET session_replication_role = replica; ${addEntries('+19', max + 2)}; RESET session_replication_role`,
+    );
+    await sql`SELECT derive('{+19}')`; // as check does
+    await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
+    await sql`DELETE FROM carrier_statuses WHERE carrier = 'Carrier 1'`;
+    await expectDerivedToAgree(sql);
+    await expect(sql.unsafe(addEntry())).rejects.toThrow(tooMany);
+  });
+});
+
 describe('the tables accept', () => {
   it.each([
     ['0001-01-01 00:00:00+00', '0001-01-01T00:00:00.000Z'],

@@ -62,6 +62,15 @@ describe('two concurrent sessions', () => {
     await expectDerivedToAgree(first);
   });
 
+  it('can not add more entries to one number together than the contract allows', async () => {
+    await addNumber(first, PHONE);
+    await first`INSERT INTO carrier_statuses SELECT ${PHONE}, 'Carrier ' || i, 'spamRemediation', 'approved.optIn'
+      FROM generate_series(1, 999) AS i`;
+    await first`BEGIN`;
+    await addEntry(first, 'AT&T');
+    await expect(commitWhileWaiting(addEntry(second, 'Verizon'))).rejects.toThrow('more than 1000 carrier statuses');
+  });
+
   it('can delete a number and add it again, which leaves it without entries', async () => {
     await addNumber(first, PHONE);
     await addEntry(first, 'AT&T');

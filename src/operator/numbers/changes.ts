@@ -70,7 +70,7 @@ export const changedNumbers: Part = {
     ORDER BY abs(hashtext(given.phone_number) % 100) >= 55, given.phone_number`,
   lock: lockNumbersAndEntries,
   async write(sql, rows) {
-    await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
+    await sql`SET LOCAL branded_phone_numbers.defer = 'import'`;
     // New rows have no ON CONFLICT, which would add a fifth to the time: if another program has inserted the row
     // meanwhile, the step fails and is retried. Existing rows are looked up one by one: the plan may have been made when
     // the tables were empty, and a join would read all of them. The INSERT into deferred derives the numbers even if the

@@ -1,5 +1,5 @@
 /**
- * Compares the read model with its sources by deriving it again (drizzle/0001_derive.sql), and repairs it on request.
+ * Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request.
  */
 import type { Database } from '../../database/connect.js';
 import { inTransaction, planForWholeTables, type Transaction } from '../../database/transaction.js';
