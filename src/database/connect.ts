@@ -83,6 +83,8 @@ export function openDatabase(url: string, { connections = 10, statementsAtOnce =
       // With PostgreSQL's default, "$user", public, a schema with the role's name would hide the tables, or receive
       // them.
       search_path: 'public',
+      // Otherwise, rows that row-level security hides would read as no data.
+      row_security: 'off',
       // These override the defaults of the database and the role. With a stricter isolation level, concurrent writers
       // would fail, such as those that count requests.
       default_transaction_isolation: 'read committed',
