@@ -136,6 +136,21 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
   return { ...read, AUTH: read.AUTH ?? 'none' };
 }
 
+/** Returns the settings with the passwords in addresses replaced by `***`. */
+export function withoutSecrets(config: Config): Config {
+  const [DATABASE_URL, REDIS_URL] = [hidePasswords(config.DATABASE_URL), hidePasswords(config.REDIS_URL)];
+  return { ...config, DATABASE_URL, REDIS_URL };
+}
+
+/** An accepted address has no `?` or `@` in a password. */
+function hidePasswords(address: string | undefined): string | undefined {
+  if (address === undefined) return undefined;
+  const [server = '', query] = address.split('?');
+  const parameters = new URLSearchParams(query);
+  for (const name of parameters.keys()) if (/password/i.test(name)) parameters.set(name, '***');
+  return escapeHidden(`${server.replace(/(:\/\/[^:@]*):.*@/s, '$1:***@')}${query ? `?${parameters}` : ''}`);
+}
+
 /** Returns whether Kubernetes set the variable to the address of a Service, such as `tcp://10.96.0.7:9464`. */
 function isServiceLink(value = ''): boolean {
   return /^(tcp|udp|sctp):\/\//.test(value);

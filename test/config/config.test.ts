@@ -132,8 +132,10 @@ describe('the settings', () => {
           { DATABASE_URL: addressWith(secret) },
           { DATABASE_URL: 'postgres://127.0.0.1:1', REDIS_URL: redisWith(secret) },
         ]) {
-          const output = Object.values(await runProgram(['keys', 'list'], '', { environment })).join('\n');
-          for (const piece of pieces) expect(output).not.toContain(piece);
+          for (const args of [['keys', 'list'], ['config']]) {
+            const output = Object.values(await runProgram(args, '', { environment })).join('\n');
+            for (const piece of pieces) expect(output).not.toContain(piece);
+          }
         }
         const { REDIS_URL } = accepted({ REDIS_URL: redisWith(secret) }) ?? {};
         if (REDIS_URL) expect(parseRedisUrl(REDIS_URL).nodes).toEqual([{ host: '127.0.0.1', port: 1 }]);

@@ -4,6 +4,7 @@ import { contract } from '../../contract.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { addCheck } from './check.js';
 import { CommandWithExamples } from './command.js';
+import { addConfig } from './config.js';
 import { addDelete } from './delete.js';
 import { addExport } from './export.js';
 import { addImport } from './import.js';
@@ -17,7 +18,8 @@ export function createProgram(signals: Signals): Command {
   const program = new CommandWithExamples('branded-phone-numbers')
     .description(contract.info.summary)
     .version(contract.info.version);
-  for (const add of [addServe, addMigrate, addImport, addExport, addDelete, addCheck, addKeys]) add(program, signals);
+  for (const add of [addServe, addMigrate, addImport, addExport, addDelete, addCheck, addKeys, addConfig])
+    add(program, signals);
   pointToHelp(program);
   return program;
 }

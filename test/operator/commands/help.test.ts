@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { runProgram as run } from '../../support/command.js';
 
-const COMMANDS = ['serve', 'migrate', 'import', 'export', 'delete', 'check', 'keys create', 'keys list', 'keys revoke'];
+const KEYS = ['keys create', 'keys list', 'keys revoke'];
+const COMMANDS = ['serve', 'migrate', 'import', 'export', 'delete', 'check', 'config', ...KEYS];
 
 /** Returns the commands that the help of `name` lists. */
 async function listedBy(name: string): Promise<string[]> {
