@@ -1,5 +1,6 @@
 /** The service's metrics, for Prometheus. They are always collected, since that costs almost nothing. */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { contract } from './contract.js';
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
@@ -26,6 +27,8 @@ export function createMetrics(maxReads: number) {
   const storeErrors = counter('rate_limit_store_errors_total', 'Rate limit store requests that failed or timed out');
   const queries = gauge('database_queries_in_flight', 'Reads that wait for the database, sent or not');
   gauge('database_queries_in_flight_limit', 'The most reads that are sent at once; the rest wait').set(maxReads);
+  const build = { name: 'branded_phone_numbers_build_info', help: 'The running version; always 1', registers };
+  new Gauge({ ...build, labelNames: ['version'] }).set({ version: contract.info.version }, 1);
   // Prometheus sees no increase in a counter that first appears with the value 1, so those that alerts use start at 0.
   for (const status of [200, 429, 500, 503]) durations.zero({ route: 'list', status });
   durations.zero({ route: 'other', status: 500 });
@@ -44,6 +47,16 @@ export function createMetrics(maxReads: number) {
       for (const kind of ['handles', 'requests', 'resources'])
         registry.removeSingleMetric(`nodejs_active_${kind}_total`);
     },
+    /** Adds a metric that each scrape computes, by a call of `isReady`. */
+    collectReadiness: (isReady: () => Promise<boolean>) =>
+      new Gauge({
+        name: 'branded_phone_numbers_ready',
+        help: '1 if /readyz responds with 200, otherwise 0',
+        registers,
+        async collect() {
+          this.set(Number(await isReady()));
+        },
+      }),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

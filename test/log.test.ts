@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { stripVTControlCharacters } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
+import { contract } from '../src/contract.js';
 import { packageFolder } from '../src/packageFolder.js';
 import { copyCheckout } from './installation/checkout.js';
 import { useDatabase } from './support/database.js';
@@ -61,6 +62,7 @@ it('the log is JSON without a terminal, and omits successful health checks', asy
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
+  expect(events[0]).toMatchObject({ level: 30, version: contract.info.version, msg: 'starting' });
   expect(events).toEqual(
     expect.arrayContaining([
       expect.objectContaining({ level: 30, msg: expect.stringMatching(/^listening on /) }),

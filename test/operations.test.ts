@@ -22,7 +22,9 @@ describe('docs/operations.md', () => {
   });
 
   it('explains every metric that the service counts', async () => {
-    const text = await createMetrics(256).text();
+    const metrics = createMetrics(256);
+    metrics.collectReadiness(async () => true);
+    const text = await metrics.text();
     for (const [, name] of text.matchAll(/^# HELP (\w+)/gm)) expect(document).toContain(`\`${name}`);
   });
 

@@ -1,5 +1,6 @@
 /** Health: `/healthz` reports that the process is alive, `/readyz` whether it can serve requests. */
 import { type RequestHandler, Router } from 'express';
+import { contract } from '../contract.js';
 import type { Reader } from '../database/reads.js';
 import type { Obstacle } from '../database/version.js';
 
@@ -15,20 +16,28 @@ interface Checks {
   obstacle(): Obstacle | undefined;
 }
 
+/** Returns the reason why the service is not ready, if there is one. */
+export type CheckReadiness = () => Promise<Obstacle | undefined>;
+
+export function prepareReadiness({ reader, checkSchema, obstacle }: Checks): CheckReadiness {
+  return async () =>
+    obstacle() ?? (await reader.read(checkSchema, performance.now() + READY_TIMEOUT_MS).catch(() => NO_RESPONSE));
+}
+
 /**
  * Returns the routes `/healthz` and `/readyz`.
- * @param showsDetail whether `/readyz` includes PostgreSQL's messages: only for operators, since they name tables and users
+ * @param forOperators whether they include the version, and PostgreSQL's messages, which name tables and users
  */
-export function health({ reader, checkSchema, obstacle }: Checks, showsDetail: boolean): Router {
+export function health(checkReadiness: CheckReadiness, forOperators: boolean): Router {
   const router = Router();
+  const alive = { status: 'alive', ...(forOperators && { version: contract.info.version }) };
   router.get('/healthz', (_request, response) => {
-    response.json({ status: 'alive' });
+    response.json(alive);
   });
   const ready: RequestHandler = async (_request, response) => {
-    const found =
-      obstacle() ?? (await reader.read(checkSchema, performance.now() + READY_TIMEOUT_MS).catch(() => NO_RESPONSE));
+    const found = await checkReadiness();
     const { reason = 'ready', detail } = found ?? {};
-    response.status(found ? 503 : 200).json({ status: showsDetail && detail ? `${reason} (${detail})` : reason });
+    response.status(found ? 503 : 200).json({ status: forOperators && detail ? `${reason} (${detail})` : reason });
   };
   // OPTIONS, too, which HAProxy's `option httpchk` sends by default.
   router.route('/readyz').get(ready).options(ready);

@@ -1,7 +1,7 @@
 /** The running service: opens what the application needs, listens, and closes all of it in order. */
 import { createServer, type RequestListener } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import express, { type RequestHandler } from 'express';
+import express from 'express';
 import type { Config } from '../config/config.js';
 import { closeDatabase, openDatabase } from '../database/connect.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
@@ -10,7 +10,7 @@ import type { Log } from '../log.js';
 import { createMetrics, type Metrics } from '../metrics.js';
 import { migrationsFolder } from '../packageFolder.js';
 import { createApp, timeLimitOf } from './app.js';
-import { health } from './health.js';
+import { type CheckReadiness, health, prepareReadiness } from './health.js';
 import { limitConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
@@ -43,12 +43,12 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const stop = new AbortController();
   const stopping = stop.signal;
   let obstacle: Obstacle | undefined;
-  const checks = {
+  const checkReadiness = prepareReadiness({
     reader: healthReader,
     checkSchema: prepareSchemaCheck(healthDatabase, migrationsFolder),
     obstacle: () => (stopping.aborted ? STOPPING : obstacle),
-  };
-  const healthRoutes = health(checks, false);
+  });
+  const healthRoutes = health(checkReadiness, false);
   const app = createApp({ config, database, reader, rateLimit, log, metrics, stopping, health: healthRoutes });
   const server = createHttpServer(app, config);
   limitConnections(server, config.MAX_CONNECTIONS);
@@ -58,10 +58,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     operatorServer:
       config.METRICS_PORT === undefined
         ? undefined
-        : createServer(
-            { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
-            operatorApp(metrics, health(checks, true)),
-          ),
+        : createServer({ keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 }, operatorApp(metrics, checkReadiness)),
     /** Sets why the service is not ready; undefined if that depends on the database alone. */
     setObstacle(next: Obstacle | undefined) {
       obstacle = next;
@@ -133,15 +130,16 @@ export async function startService(config: Config, databaseUrl: string, log: Log
 }
 
 /** Creates the application on METRICS_PORT, for operators only. */
-function operatorApp(metrics: Metrics, healthRoutes: RequestHandler): RequestListener {
+function operatorApp(metrics: Metrics, checkReadiness: CheckReadiness): RequestListener {
   metrics.collectDefaults();
+  metrics.collectReadiness(async () => (await checkReadiness()) === undefined);
   const app = express();
   app.disable('x-powered-by');
   app.use((_request, response, next) => {
     response.setHeader('X-Content-Type-Options', 'nosniff');
     next();
   });
-  app.use(healthRoutes);
+  app.use(health(checkReadiness, true));
   app.get('/metrics', async (_request, response) => {
     response.type(metrics.contentType).send(await metrics.text());
   });

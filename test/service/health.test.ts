@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { contract } from '../../src/contract.js';
 import { connectTo } from '../support/connection.js';
 import { useListeningService } from '../support/listening.js';
 import { numberWith, write } from '../support/numbers.js';
@@ -48,13 +49,29 @@ describe('/readyz', () => {
 describe('/readyz on either port', () => {
   const service = useListeningService();
 
-  it('shows the message from PostgreSQL only on METRICS_PORT', async () => {
+  const get = async (url: string) => (await (await fetch(url)).json()) as { status: string; version?: string };
+
+  it('shows the message from PostgreSQL, and the version, only on METRICS_PORT', async () => {
     const sql = connectTo(service.databaseUrl);
-    const statusAt = async (url: string) => (await (await fetch(`${url}/readyz`)).json()) as { status: string };
     await sql`ALTER TABLE items RENAME TO gone`;
-    const [shown, hidden] = [await statusAt(service.metricsUrl), await statusAt(service.url)];
+    const [shown, hidden] = [await get(`${service.metricsUrl}/readyz`), await get(`${service.url}/readyz`)];
+    await sql`ALTER TABLE gone RENAME TO items`;
     await sql.end();
     expect(shown.status).toBe(`${hidden.status} (relation "items" does not exist)`);
+    const { version } = contract.info;
+    expect(await get(`${service.metricsUrl}/healthz`)).toEqual({ status: 'alive', version });
+    expect(await get(`${service.url}/healthz`)).toEqual({ status: 'alive' });
+  });
+
+  it('agrees with branded_phone_numbers_ready, which each scrape computes', async () => {
+    const sql = connectTo(service.databaseUrl);
+    const scraped = async () => (await (await fetch(`${service.metricsUrl}/metrics`)).text()).match(/^branded.*$/gm);
+    const build = `branded_phone_numbers_build_info{version="${contract.info.version}"} 1`;
+    expect(await scraped()).toEqual([build, 'branded_phone_numbers_ready 1']);
+    await sql`ALTER TABLE items RENAME TO gone`;
+    expect(await scraped()).toEqual([build, 'branded_phone_numbers_ready 0']);
+    await sql`ALTER TABLE gone RENAME TO items`;
+    await sql.end();
   });
 });
 

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../../config/config.js';
+import { contract } from '../../contract.js';
 import { type Failure, failureOf, reasonOf } from '../../database/errors.js';
 import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../database/migrations.js';
 import { brandedPhoneNumbers } from '../../database/schema.js';
@@ -35,6 +36,7 @@ export function addServe(program: CommandWithExamples, signals: Signals): void {
       const config = readSettings();
       const { flushLog, openLog } = await import('../../log.js');
       const log = openLog(config);
+      log.info({ version: contract.info.version }, 'starting');
       try {
         await withDatabaseUrl(config, signals, (url) => serve(config, signals, url, log, demo), { mayCreate: true });
       } catch (error) {
