@@ -1,7 +1,9 @@
 /** The Kubernetes manifest: valid by Kubernetes's schemas, and consistent with the service's settings. */
+import { readFileSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { readConfig, settingNames } from '../../src/config/config.js';
 import { environmentOf, MANIFEST, resource } from '../support/manifest.js';
 import { isInstalled, KUBERNETES_VALIDATE, run } from '../support/programs.js';
@@ -33,6 +35,7 @@ describe('the manifest', () => {
   const deployment = resource('Deployment');
   const pod = deployment.spec.template.spec;
   const [container] = pod.containers;
+  const podMonitor = parse(readFileSync('deploy/kubernetes/pod-monitor.yaml', 'utf8'));
 
   it.each(['Deployment', 'Job'] as const)('gives the %s only valid settings, and no addresses of Services', (kind) => {
     // Otherwise the environment would contain the addresses of all Services.
@@ -49,6 +52,8 @@ describe('the manifest', () => {
       deployment.spec.selector.matchLabels,
       resource('Service').spec.selector,
       resource('PodDisruptionBudget').spec.selector.matchLabels,
+      resource('NetworkPolicy').spec.podSelector.matchLabels,
+      podMonitor.spec.selector.matchLabels,
       pod.topologySpreadConstraints[0].labelSelector.matchLabels,
     ])
       expect(labels).toMatchObject(selector);
@@ -62,6 +67,15 @@ describe('the manifest', () => {
     expect(resource('Service').spec.ports).toEqual([{ name: 'http', port: 80, targetPort: 'http' }]);
     for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe'])
       expect(container[probe].httpGet.port).toBe('metrics');
+  });
+
+  it('lets anyone send requests, and Prometheus read metrics under the job of the alerts', () => {
+    const [anyone, prometheus] = resource('NetworkPolicy').spec.ingress;
+    expect(anyone).toEqual({ ports: [{ port: 'http' }] });
+    expect(prometheus).toMatchObject({ from: [{ namespaceSelector: {} }], ports: [{ port: 'metrics' }] });
+    expect(podMonitor.spec.podMetricsEndpoints).toEqual([expect.objectContaining({ port: 'metrics' })]);
+    const [scraping] = parse(readFileSync('deploy/prometheus/prometheus.yaml', 'utf8')).scrape_configs;
+    expect(deployment.spec.template.metadata.labels[podMonitor.spec.jobLabel]).toBe(scraping.job_name);
   });
 
   it('gives an instance enough time to stop', () => {
