@@ -1,5 +1,7 @@
 # The service only; PostgreSQL and Redis run in separate containers (compose.yaml).
-FROM node:24-bookworm-slim AS build
+# For builds that can be repeated, pass the digest too: --build-arg NODE_IMAGE=node:24-bookworm-slim@sha256:…
+ARG NODE_IMAGE=node:24-bookworm-slim
+FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
@@ -8,7 +10,14 @@ COPY generated generated
 COPY src src
 RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
 
-FROM node:24-bookworm-slim
+FROM ${NODE_IMAGE}
+# The commit: --build-arg REVISION=$(git rev-parse HEAD)
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="branded-phone-numbers" \
+  org.opencontainers.image.description="Lists phone numbers submitted for branding and spam remediation with carriers" \
+  org.opencontainers.image.version="1.1.0" \
+  org.opencontainers.image.revision="${REVISION}" \
+  org.opencontainers.image.licenses="MIT"
 ENV NODE_ENV=production
 # Other machines can reach the service, so whoever runs the container must set AUTH.
 ENV HOST=0.0.0.0

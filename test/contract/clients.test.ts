@@ -26,6 +26,10 @@ describe("the contract's version is also that", () => {
     expect(new Set(versions)).toEqual(new Set([version]));
   });
 
+  it("of the image's label", () => {
+    expect(read('Dockerfile')).toContain(`image.version="${version}"`);
+  });
+
   it('of an entry in docs/api-changelog.md', () => {
     expect(read('docs/api-changelog.md')).toContain(`\n## ${version}\n`);
   });

@@ -7,6 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { contract } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { installNodeAndNpm } from '../installation/nodeAndNpm.js';
 import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
@@ -24,7 +25,7 @@ const canBuild = process.getuid?.() === 0 && isInstalled('buildah') && isInstall
 describe.skipIf(!canBuild)('the image', () => {
   let folder: string;
   let container: string;
-  let image: { Entrypoint: string[]; User: string; Healthcheck: { Test: string[] } };
+  let image: { Entrypoint: string[]; User: string; Labels: object; Healthcheck: { Test: string[] } };
   let postgres: PostgresServer;
   let settings: string[];
   let service: StartedService;
@@ -32,11 +33,20 @@ describe.skipIf(!canBuild)('the image', () => {
   beforeAll(async () => {
     folder = await makeFolder('branded-phone-numbers-image-');
     const dockerfile = await readFile(join(packageFolder, 'Dockerfile'), 'utf8');
-    const [, base = '', node = '', suite = ''] = /^FROM (node:(\d+)-([a-z]+)-slim)$/m.exec(dockerfile) ?? [];
+    const [, base = '', node = '', suite = ''] = /^ARG NODE_IMAGE=(node:(\d+)-([a-z]+)-slim)$/m.exec(dockerfile) ?? [];
     await makeBase(base, node, suite);
     // npm opens more files than buildah's default of 1024.
     const limits = ['--ulimit', 'nofile=16384:16384'];
-    const options = ['--pull-never', '--layers=false', '--format', 'docker', '--tag', 'localhost/numbers'];
+    const options = [
+      '--pull-never',
+      '--layers=false',
+      '--format',
+      'docker',
+      '--build-arg',
+      'REVISION=a-commit',
+      '--tag',
+      'localhost/numbers',
+    ];
     await buildah('build', ...limits, ...options, packageFolder);
     container = await buildah('from', '--pull-never', 'localhost/numbers');
     image = JSON.parse(await buildah('inspect', container)).Docker.config;
@@ -97,6 +107,12 @@ describe.skipIf(!canBuild)('the image', () => {
       expect([path, (await fetch(service.url + path)).status]).toEqual([path, 200]);
     },
   );
+
+  it('names its version and the commit in OCI labels', () => {
+    const labels = { version: contract.info.version, revision: 'a-commit' };
+    const named = Object.entries(labels).map(([name, value]) => [`org.opencontainers.image.${name}`, value]);
+    expect(image.Labels).toMatchObject(Object.fromEntries(named));
+  });
 
   it('passes its own health check', async () => {
     const [, ...check] = image.Healthcheck.Test;
