@@ -4,7 +4,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { freePort, isListening } from './port.js';
-import { endProcess } from './process.js';
+import { endProcess, endWithThisProcess } from './process.js';
 import { makeFolder, removeFolder } from './temporaryFolder.js';
 
 export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
@@ -34,6 +34,7 @@ export async function startRedis(...given: string[]): Promise<TestRedis> {
     const replication = ['--repl-diskless-load', 'swapdb'];
     const args = [...settings, ...replication, ...given, ...options];
     child = spawn('redis-server', args, { stdio: 'ignore', cwd: '/tmp' });
+    endWithThisProcess(child);
     await isListening(port);
   }
   async function call(...command: [string, ...string[]]): Promise<void> {
@@ -64,6 +65,7 @@ export async function startSentinel(primary: number, quorum: number, ...lines: s
   ];
   await writeFile(file, settings.join('\n'));
   const child = spawn('redis-server', [file, '--sentinel'], { stdio: 'ignore' });
+  endWithThisProcess(child);
   await isListening(port);
   return {
     port,
