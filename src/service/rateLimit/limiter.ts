@@ -45,7 +45,7 @@ export interface LimitStore {
   close(): Promise<void>;
 }
 
-/** What a store says to a request. */
+/** A store's decision on a request. */
 export interface Counted {
   /** The number of requests in the client's last second, up to this one; more than the limit if it was refused. */
   consumed: number;
@@ -97,7 +97,7 @@ const LOG_INTERVAL_MS = 60_000;
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  /** When the requests of each client were received that this instance allowed. A new request removes older ones. */
+  /** For each client, when this instance received the requests that it allowed. A new request removes older ones. */
   readonly #allowed = new LRUCache<string, readonly number[]>({ max: MAX_CLIENTS });
   /** Clients that the store has refused in the last window, and when it may allow them another request. */
   readonly #refused = new LRUCache<string, number>({ max: MAX_CLIENTS, ttl: WINDOW_MS });

@@ -21,10 +21,12 @@ import { type Counted, type LimitStore, resultOf, WINDOW_MS } from './limiter.js
  * - The commands it uses are listed in docs/operations.md, for Redis' ACL.
  */
 const COUNT = `
+-- Read the clock.
 local time = redis.call('TIME')
 local now, limit, window = time[1] * 1000000 + time[2], tonumber(ARGV[1]), tonumber(ARGV[2])
 local moment = string.format('%.0f', now)
 
+-- Keep the requests of the last second.
 local requests, gone = redis.call('LRANGE', KEYS[1], 0, -1), 0
 for i, request in ipairs(requests) do
   if tonumber(request) <= now - window then gone = i end
@@ -32,6 +34,7 @@ for i, request in ipairs(requests) do
 end
 if gone > 0 then redis.call('LTRIM', KEYS[1], gone, -1) end
 
+-- Append this one if it fits.
 local counted, oldest = #requests - gone, math.min(requests[gone + 1] or now, now)
 if counted < limit then
   redis.call('RPUSH', KEYS[1], moment)
