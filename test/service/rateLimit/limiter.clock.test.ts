@@ -142,5 +142,7 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
     expect(calls.length).toBeGreaterThan(40);
     const inASecond = likely.map((start) => likely.filter((time) => time >= start && time < start + 999).length);
     expect(Math.max(...inASecond)).toBeLessThanOrEqual(10);
+    await sleep(1010);
+    expect(limiter.count(client).isLikelyAllowed).toBe(true);
   });
 });
