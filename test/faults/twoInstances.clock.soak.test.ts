@@ -161,7 +161,7 @@ async function run(kind: string): Promise<void> {
 
   /** When the database failed, and when the store lost its data. */
   const outages: { from: number; to: number; what: string }[] = [];
-  const losses: number[] = [];
+  const losses: typeof outages = [];
   async function fail({
     where,
     what,
@@ -175,7 +175,6 @@ async function run(kind: string): Promise<void> {
     const proxy = instances[instance as 0 | 1].proxies[target];
     const outage = { from: performance.now(), to: Number.POSITIVE_INFINITY, what: `${what} ${target} (${instance})` };
     if (target === 'database') outages.push(outage);
-    if (what === 'cleared' || what === 'killed') losses.push(outage.from);
     if (what === 'cleared') await (redis ?? postgres).clear();
     else if (what === 'terminated') {
       await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^branded'`;
@@ -185,7 +184,6 @@ async function run(kind: string): Promise<void> {
       await server.kill();
       await sleep(lastsMs);
       await server.start();
-      losses.push(performance.now());
     } else if (what === 'frozen') {
       await server.freeze();
       await sleep(lastsMs);
@@ -199,6 +197,7 @@ async function run(kind: string): Promise<void> {
       proxy.behave('passing');
     }
     outage.to = performance.now();
+    if (what === 'cleared' || what === 'killed') losses.push(outage);
   }
   const isFailing = (from: number, to: number) =>
     outages.some((outage) => outage.from <= to && outage.to + RECOVERY_MS >= from);
@@ -214,7 +213,7 @@ async function run(kind: string): Promise<void> {
   function isUnshared(from: number, to: number): boolean {
     const before = decidedAlone.findLast(({ at }) => at <= from)?.count ?? 0;
     const after = (decidedAlone.find(({ at }) => at >= to) ?? decidedAlone.at(-1))?.count ?? 0;
-    return after > before || losses.some((time) => time >= from && time <= to);
+    return after > before || losses.some((loss) => loss.from <= to && loss.to >= from);
   }
 
   const newKey = async (keepsLimit: boolean, profiles?: string[]) => {

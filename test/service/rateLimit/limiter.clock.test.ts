@@ -130,6 +130,13 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
     });
   });
 
+  it('tells a client to wait for a second at least, although its window may have ended since', async () => {
+    const { limiter } = await open();
+    const decision = { allowed: false, remaining: 0, waitMs: -0.1 };
+    expect(limiter.headersOf(decision)).toMatchObject({ RateLimit: '"default";r=0;t=1' });
+    expect(limiter.refusalOf(decision).headers).toEqual({ 'Retry-After': '1' });
+  });
+
   it('sets isLikelyAllowed for at most 10 requests in a second, even if the store refuses many more', async () => {
     const [{ limiter, calls }, other] = [await open(), await open()];
     const client = newClient();
