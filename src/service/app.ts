@@ -14,6 +14,7 @@ import { allowOrigins } from './http/cors.js';
 import { notFound, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
+import { unavailable } from './problem/problem.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { failureLog, requestLog } from './requestLog.js';
 
@@ -24,6 +25,8 @@ export interface Dependencies {
   rateLimit: RateLimit;
   log: Log;
   metrics: Metrics;
+  /** Returns whether the start is not finished: the list is then a 503. */
+  isStarting(): boolean;
   /** Aborted when the service begins to stop. */
   stopping: AbortSignal;
   /** The routes `/healthz` and `/readyz`. */
@@ -37,9 +40,15 @@ const SEND_RESERVE_MS = 500;
 export const timeLimitOf = ({ REQUEST_TIMEOUT_SECONDS }: Config) => REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
 
 /** Creates the application. */
-export function createApp({ config, database, reader, rateLimit, log, metrics, stopping, health }: Dependencies) {
+export function createApp(dependencies: Dependencies) {
+  const { config, database, reader, rateLimit, log, metrics, isStarting, stopping, health } = dependencies;
+  const identify = config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys(database)) : identifyByAddress;
   const listNumbers = listBrandedPhoneNumbers({
-    identify: config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys(database)) : identifyByAddress,
+    identify(request, deadline) {
+      // The database may still lack the schema or its numbers, and the limit its table.
+      if (isStarting()) throw unavailable('The service is starting.');
+      return identify(request, deadline);
+    },
     rateLimit,
     reader,
     readPage: preparePages(database.$client),

@@ -48,8 +48,8 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     checkSchema: prepareSchemaCheck(healthDatabase, migrationsFolder),
     obstacle: () => (stopping.aborted ? STOPPING : obstacle),
   });
-  const healthRoutes = health(checkReadiness, false);
-  const app = createApp({ config, database, reader, rateLimit, log, metrics, stopping, health: healthRoutes });
+  const parts = { config, database, reader, rateLimit, log, metrics, stopping };
+  const app = createApp({ ...parts, isStarting: () => obstacle !== undefined, health: health(checkReadiness, false) });
   const server = createHttpServer(app, config);
   limitConnections(server, config.MAX_CONNECTIONS);
   return {
@@ -59,7 +59,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       config.METRICS_PORT === undefined
         ? undefined
         : createServer({ keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 }, operatorApp(metrics, checkReadiness)),
-    /** Sets why the service is not ready; undefined if that depends on the database alone. */
+    /** Sets why the start is not finished; undefined if it is. */
     setObstacle(next: Obstacle | undefined) {
       obstacle = next;
     },

@@ -1,9 +1,15 @@
 import { once } from 'node:events';
 import type { RequestListener } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
+import { pino } from 'pino';
 import request from 'supertest';
 import { expect, it } from 'vitest';
+import { readConfig } from '../../src/config/config.js';
+import { migrateDatabase } from '../../src/database/migrations.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
+import { startService } from '../../src/service/server.js';
 import { UserError } from '../../src/userError.js';
+import { createDatabase } from '../support/database.js';
 import { listenOn } from '../support/listening.js';
 import { useService } from '../support/service.js';
 
@@ -33,4 +39,22 @@ it('the service does not start if METRICS_PORT is in use', async () => {
     new UserError(`METRICS_PORT ${METRICS_PORT} of 127.0.0.1 is already in use; choose another`),
   );
   other.close();
+});
+
+it('the list is a 503 until the start is finished, and does not use the store of the limit', async () => {
+  const { url, drop } = await createDatabase({ isEmpty: true });
+  const lines: string[] = [];
+  const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(JSON.parse(line).msg) });
+  const service = await startService(readConfig({ DATABASE_URL: url, PORT: '0' }), url, log);
+  const list = () => fetch(`${service.url}/v1/brandedPhoneNumbers`);
+  const { status, headers } = await list();
+  expect([status, headers.get('Retry-After'), headers.has('RateLimit')]).toEqual([503, '1', true]);
+  expect((await fetch(`${service.url}/readyz`)).status).toBe(503);
+  await migrateDatabase(url, migrationsFolder);
+  expect((await list()).status).toBe(503);
+  await service.begin();
+  expect((await list()).status).toBe(200);
+  await service.close();
+  expect(lines).toEqual([]);
+  await drop();
 });

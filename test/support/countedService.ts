@@ -67,7 +67,7 @@ export function useCountedServices() {
     const rateLimit = createRateLimit(config, url, log, { ...metrics, countStoreFailure });
     await warmUpValidator();
     await rateLimit.warmUp();
-    const health = { stopping: new AbortController().signal, health: () => {} };
+    const health = { isStarting: () => false, stopping: new AbortController().signal, health: () => {} };
     const app = createApp({ config, database, reader, rateLimit, log, metrics, ...health });
     const server = createServer(app);
     const unwatch = watchStore(metrics.text);

@@ -102,6 +102,7 @@ export class RateLimiter {
   /** Clients that the store has refused in the last window, and when it may allow them another request. */
   readonly #refused = new LRUCache<string, number>({ max: MAX_CLIENTS, ttl: WINDOW_MS });
   readonly #loggedReasons = new LRUCache<string, true>({ max: 100, ttl: LOG_INTERVAL_MS });
+  #isClosed = false;
   readonly #log: Log;
   readonly #metrics: Metrics;
 
@@ -167,6 +168,7 @@ export class RateLimiter {
   }
 
   close(): Promise<void> {
+    this.#isClosed = true;
     return this.#store.close();
   }
 
@@ -211,6 +213,7 @@ export class RateLimiter {
 
   /** Counts and logs a failure of the store; the same reason at most once in LOG_INTERVAL_MS. */
   #noteFailure(error: unknown): void {
+    if (this.#isClosed) return;
     this.#metrics.countStoreFailure();
     const { message: reason } = causeOf(error);
     if (this.#loggedReasons.has(reason)) return;

@@ -50,6 +50,15 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
   }
   const newClient = () => `client ${++clients}`;
 
+  it('reports no failure of the store if it is closed while it warms up', async () => {
+    const { proxy, limiter, reasons } = await open();
+    proxy.behave('refusing');
+    const warming = limiter.warmUp();
+    await limiter.close();
+    await warming;
+    expect(reasons).toEqual([]);
+  });
+
   it('keeps the limit while the store can’t be reached, including the requests before', async () => {
     const { proxy, allowed, reasons } = await open();
     const burst = async () => {
