@@ -17,9 +17,10 @@ export class DatabaseUnavailable extends Error {}
  * | `standby` | the server is read-only | a 503 | waits | is retried for a minute |
  * | `temporary` | PostgreSQL did not complete the statement | a 503 | waits | ends, unless a conflict explains it |
  * | `unusable` | the schema or a privilege is missing | a 503 | ends | ends |
+ * | `hidden` | row-level security would hide rows (`row_security` in connect.ts) | a 503 | ends | ends |
  * | `ours` | this program or its user is at fault | a 500 | ends | ends |
  */
-export type Failure = 'unreachable' | 'refused' | 'missing' | 'standby' | 'temporary' | 'unusable' | 'ours';
+export type Failure = 'unreachable' | 'refused' | 'missing' | 'standby' | 'temporary' | 'unusable' | 'hidden' | 'ours';
 
 interface Row {
   failure: Failure;
@@ -74,6 +75,12 @@ const TABLE: readonly Row[] = [
   { failure: 'standby', codes: /^25006$/ },
   // Canceled, a lock timeout, out of resources, conflicts, deadlocks, errors of the server or its disk.
   { failure: 'temporary', codes: /^(40001|40P01|53\w{3}|55000|55006|55P03|57014|58\w{3}|XX\w{3})$/ },
+  {
+    failure: 'hidden',
+    codes: /^42501$/,
+    message: /row-level security policy/,
+    advice: 'give the role in DATABASE_URL the attribute BYPASSRLS, or disable row-level security for the table',
+  },
   // A schema, table, column, function or type that does not exist, and a missing privilege.
   { failure: 'unusable', codes: /^(3F000|42501|42703|42704|42883|42P01)$/ },
 ];

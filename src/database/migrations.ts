@@ -12,7 +12,7 @@ import { failureOf, isFailover } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
 import { inTransaction, type Transaction } from './transaction.js';
-import { type Obstacle, prepareSchemaCheck } from './version.js';
+import { HIDDEN, type Obstacle, prepareSchemaCheck } from './version.js';
 
 /** The key of the advisory lock that a migration holds: any number that no other program on the database uses. */
 const MIGRATION_LOCK = 7_245_983;
@@ -40,8 +40,8 @@ export class OutdatedReplica extends UserError {
  * @param retryMs how long to retry if the connection breaks while it migrates or waits for another instance
  * @returns the server's role, and the names of the migrations that were applied
  * @throws {OutdatedReplica} if a replica's primary must be migrated first
- * @throws {UserError} if the encoding is not UTF8, so that some names can't be stored, or if every role may create
- *   objects in the schema public, which our statements would then use
+ * @throws {UserError} if the encoding is not UTF8, so that some names can't be stored, if every role may create
+ *   objects in the schema public, which our statements would then use, or if row-level security hides rows
  */
 export async function migrateDatabase(
   url: string,
@@ -51,6 +51,7 @@ export async function migrateDatabase(
   const role = await query(url, readRole);
   // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
   const obstacle = await query(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
+  if (obstacle?.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
   if (obstacle && role === 'replica') throw new OutdatedReplica(obstacle);
   for (let brokenSince: number | undefined; obstacle; await sleep(RETRY_INTERVAL_MS)) {
     try {

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import type { Database } from './connect.js';
-import { causeOf, failureOf } from './errors.js';
+import { causeOf, failureOf, reasonOf } from './errors.js';
 import { items } from './schema.js';
 
 /** Why the database can't be used yet; `detail` is PostgreSQL's or the system's message, which clients must not see. */
@@ -13,7 +13,7 @@ export interface Obstacle {
 
 /**
  * Prepares a check of the schema against the migrations in `migrationsFolder`. The check resolves to an obstacle if the
- * schema is missing or too old, and to undefined otherwise. It also reads the table `items`, which may be missing even
+ * schema is missing or too old, or if the role can't see all rows, and to undefined otherwise. It also reads the table `items`, which may be missing even
  * if the migrations are recorded.
  */
 export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<Obstacle | undefined> {
@@ -28,7 +28,9 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
       const [row] = await read.execute();
       return row?.isMigrated ? undefined : { reason: OUTDATED };
     } catch (error) {
-      if (failureOf(error) === 'unusable') return { reason: OUTDATED, detail: causeOf(error).message };
+      const failure = failureOf(error);
+      if (failure === 'unusable') return { reason: OUTDATED, detail: causeOf(error).message };
+      if (failure === 'hidden') return { reason: HIDDEN, detail: reasonOf(error) };
       throw error;
     }
   };
@@ -36,3 +38,6 @@ export function prepareSchemaCheck(database: Database, migrationsFolder: string)
 
 const OUTDATED =
   'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';
+
+/** The reason that no migration helps against. */
+export const HIDDEN = 'row-level security hides rows of the database from this service';

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { findForeignRoles, migrateDatabase } from '../../src/database/migrations.js';
+import { createApiKey } from '../../src/keys/keys.js';
 import { openLog } from '../../src/log.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
@@ -127,6 +128,80 @@ test('the role server, which may only read numbers, serves pages and counts requ
     expect(responses[0]?.body.items).toHaveLength(1);
   } finally {
     await close();
+  }
+});
+
+test('row-level security that would hide rows from a role is an error, in requests and commands', async () => {
+  const tables = [
+    'items',
+    'postings',
+    'terms',
+    'business_profiles',
+    'branded_phone_numbers',
+    'carrier_statuses',
+    'api_keys',
+  ];
+  const hide = (table: string, verb: string) => owner.unsafe(`ALTER TABLE ${table} ${verb} ROW LEVEL SECURITY`);
+  const config = readConfig({ LOG_LEVEL: 'silent', AUTH: 'api-key', METRICS_PORT: '0', RATE_LIMIT_PER_SECOND: '0' });
+  const { server, operatorServer, warmUp, close } = openService(config, urlOf.server, openLog(config));
+  const connection = openDatabase(database.url);
+  const keys = [await createApiKey(connection, 'Known'), await createApiKey(connection, 'New')];
+  await closeDatabase(connection);
+  await warmUp();
+  const list = (i = 0) =>
+    request(server)
+      .get('/v1/brandedPhoneNumbers')
+      .set('Authorization', keys[i]?.key ?? '');
+  const run = (role: keyof typeof ROLES, args: string[], input = '') =>
+    runProgram(args, input, { environment: { DATABASE_URL: urlOf[role], AUTH: 'none', PORT: '0' } });
+  const sentence = expect.stringMatching(/row-level security policy for table "\w+": give the role .* BYPASSRLS/);
+  try {
+    expect((await list()).status).toBe(200);
+    await hide('api_keys', 'ENABLE');
+    expect((await list(1)).status).toBe(503);
+    await hide('items', 'ENABLE');
+    expect((await list()).status).toBe(503);
+    for (const table of tables) await hide(table, 'ENABLE');
+    expect((await request(server).get('/readyz')).body.status).toBe(
+      'row-level security hides rows of the database from this service',
+    );
+    const ready = await request(operatorServer ?? expect.fail()).get('/readyz');
+    expect([ready.status, ready.body.status]).toEqual([503, sentence]);
+    expect(await run('server', ['export'])).toMatchObject({ code: 1, stdout: '', stderr: sentence });
+    expect(await run('server', ['serve'])).toMatchObject({ code: 1, stderr: sentence });
+    await hide('items', 'DISABLE');
+    const line = JSON.stringify(numberOf('approved.optIn'));
+    expect(await run('importer', ['import', '-'], line)).toMatchObject({ code: 1, stderr: sentence });
+  } finally {
+    for (const table of tables) await hide(table, 'DISABLE');
+    await close();
+  }
+});
+
+test.each([
+  ['carrier_statuses', `INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'approved.optIn')`],
+  ['deferred', `SET LOCAL branded_phone_numbers.defer = 'on'; DELETE FROM branded_phone_numbers`],
+  ['branded_phone_numbers', 'TRUNCATE carrier_statuses'],
+])('row-level security of %s that would hide rows from the triggers is an error', async (table, statement) => {
+  const { url, drop } = await createDatabase({ isEmpty: true });
+  const name = new URL(url).pathname.slice(1);
+  await owner.unsafe(`CREATE ROLE ${name} LOGIN PASSWORD '${PASSWORD}'; ALTER DATABASE ${name} OWNER TO ${name}`);
+  const ownerUrl = Object.assign(new URL(url), { username: name, password: PASSWORD }).href;
+  await migrateDatabase(ownerUrl, migrationsFolder);
+  const sql = connectTo(ownerUrl);
+  try {
+    await sql`INSERT INTO business_profiles VALUES ('00000000-0000-4000-8000-000000000001', 'Circle Bank', 'approved')`;
+    await sql`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+      VALUES ('+19', '00000000-0000-4000-8000-000000000001')`;
+    await sql.unsafe(`
+      ALTER TABLE ${table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+      CREATE POLICY writing ON ${table} FOR INSERT WITH CHECK (true)`);
+    await expect(sql.unsafe(`BEGIN; ${statement}; COMMIT`)).rejects.toThrow('row-level security policy');
+  } finally {
+    await sql.end();
+    await drop();
+    await owner.unsafe(`DROP ROLE ${name}`);
   }
 });
 

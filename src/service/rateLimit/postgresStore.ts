@@ -5,7 +5,7 @@
  */
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
-import { causeOf, failureOf } from '../../database/errors.js';
+import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
 import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError, WINDOW_MS } from './limiter.js';
 
@@ -32,7 +32,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     kind: 'postgresql',
     consume: (client) =>
       limiter.consume(client).catch((error) => {
-        throw failureOf(error) === 'unusable' ? privilegeError(error) : error;
+        throw /^(unusable|hidden)$/.test(failureOf(error)) ? privilegeError(error) : error;
       }),
     startSweeping() {
       sweeps = setInterval(sweep, SWEEP_INTERVAL_MS).unref();
@@ -46,9 +46,9 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   };
 }
 
-function privilegeError({ message }: Error): UserError {
+function privilegeError(error: Error): UserError {
   return new UserError(
-    `DATABASE_URL: the rate limit can't be counted: ${message}; grant its role what docs/operations.md lists, or set REDIS_URL`,
+    `DATABASE_URL: the rate limit can't be counted: ${reasonOf(error)}; grant its role what docs/operations.md lists, or set REDIS_URL`,
   );
 }
 
