@@ -1,10 +1,12 @@
 /** The queue in front of PostgreSQL, with statements that take a known time. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { Reader, readsPerConnection } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
+import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
+import { listenOn } from '../support/listening.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 
 const TOO_MANY = 'Too many requests are being processed.';
@@ -16,23 +18,20 @@ let reader: Reader;
 let sent: string[];
 let pending: number;
 
-beforeEach(async () => {
-  proxy = await openToxicProxy(Number(new URL(created.url).port));
-});
-afterEach(async () => {
-  reader.close();
-  await closeDatabase(database, 0);
-  await proxy.close();
-});
-
 /** Opens a reader that sends `atOnce` reads for each connection. */
 async function open(connections: number, atOnce: number): Promise<void> {
+  proxy = await openToxicProxy(Number(new URL(created.url).port));
   const url = proxy.through(created.url);
   database = openDatabase(url, { connections, statementsAtOnce: atOnce, statementTimeout: 4000 });
   const setQueries = (count: number) => {
     pending = count;
   };
   reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), { setQueries }, connections * atOnce);
+  onTestFinished(async () => {
+    reader.close();
+    await closeDatabase(database, 0);
+    await proxy.close();
+  });
   // All connections are open, so that later statements take no longer than they say.
   await Promise.all(Array.from({ length: connections }, () => read(0.2)));
   sent = [];
@@ -51,15 +50,15 @@ function read(
 }
 
 describe('a read', () => {
-  beforeEach(() => open(1, 1));
-
   it('is sent in its order of arrival, but before all others if it is to be first', async () => {
+    await open(1, 1);
     const reads = ['a', 'b', 'c'].map((name) => read(0.1, { name }));
     await Promise.all([...reads, read(0, { name: 'first', isFirst: true })]);
     expect(sent).toEqual(['a', 'first', 'b', 'c']);
   });
 
   it('is rejected if it can’t be sent within half a second, and is never sent', async () => {
+    await open(1, 1);
     const running = read(1);
     const begin = performance.now();
     await expect(read(0, { name: 'waiting' })).rejects.toThrow(TOO_MANY);
@@ -70,6 +69,7 @@ describe('a read', () => {
   });
 
   it('is rejected at its deadline, and is never sent then', async () => {
+    await open(1, 1);
     const running = read(0.4);
     await expect(read(0, { name: 'late', limitMs: 100 })).rejects.toThrow('in time');
     await running;
@@ -78,6 +78,7 @@ describe('a read', () => {
   });
 
   it('leaves the queue once it is no longer needed, and is never sent then', async () => {
+    await open(1, 1);
     const running = read(0.4);
     let isNeeded = true;
     const abandoned = read(0, { name: 'abandoned', isNeeded: () => isNeeded }).catch(() => {});
@@ -92,6 +93,7 @@ describe('a read', () => {
   });
 
   it('that is no longer needed is not retried if its connection breaks', async () => {
+    await open(1, 1);
     let isNeeded = true;
     const abandoned = read(5, { name: 'abandoned', isNeeded: () => isNeeded });
     isNeeded = false;
@@ -160,6 +162,31 @@ describe('reads', () => {
     proxy.behave('passing');
     await Promise.all(waiting);
   });
+});
+
+it('/readyz reports that the service is ready while more pages are requested than the database can serve', async () => {
+  const sql = connectTo(created.url);
+  await sql`ALTER TABLE items RENAME TO stored_items`;
+  await sql`CREATE VIEW items AS SELECT stored_items.* FROM pg_sleep(0.2), stored_items`;
+  const service = await listenOn(created.url, { DATABASE_CONNECTIONS: '2' });
+  let isOver = false;
+  const statuses = new Set<number>();
+  const clients = Array.from({ length: 60 }, async () => {
+    while (!isOver) statuses.add((await fetch(`${service.url}/v1/brandedPhoneNumbers`)).status);
+  });
+  const readiness: number[] = [];
+  for (let i = 0; i < 10; i++) {
+    await sleep(200);
+    readiness.push((await fetch(`${service.url}/readyz`)).status);
+  }
+  isOver = true;
+  await Promise.all(clients);
+  await service.close();
+  await sql`DROP VIEW items`;
+  await sql`ALTER TABLE stored_items RENAME TO items`;
+  await sql.end();
+  expect([...statuses].sort()).toEqual([200, 503]);
+  expect(readiness).toEqual(Array(10).fill(200));
 });
 
 it.each([
