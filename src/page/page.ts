@@ -70,7 +70,6 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
   return async (request, signal) => {
     const { after, size } = request;
     const filter = limitToProfiles(request.filter, request.visibleProfiles);
-    signal?.throwIfAborted();
     const terms = maxTerms(filter);
     const parameters = { ...filter, isByTerm: terms !== null, after, size };
     let budget = costPerItem * (size + 1);

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { Reader, readsPerConnection } from '../../src/database/reads.js';
+import { Reader, readsPerConnection, type Signal } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
@@ -90,6 +90,22 @@ describe('a read', () => {
     await read(0);
     expect(sent).not.toContain('abandoned');
     expect(pending).toBe(0);
+  });
+
+  it('sends no further statement after its deadline', async () => {
+    await open(1, 1);
+    const { $client: sql } = database;
+    let statements = 0;
+    const query = async (signal: Signal) => {
+      for (; ; statements++) {
+        signal.throwIfAborted();
+        await sql`SELECT pg_sleep(0.2)`;
+      }
+    };
+    await expect(reader.read(query, performance.now() + 300)).rejects.toThrow('in time');
+    // It is sent once the query has ended.
+    await read(0);
+    expect(statements).toBeGreaterThan(0);
   });
 
   it('that is no longer needed is not retried if its connection breaks', async () => {
