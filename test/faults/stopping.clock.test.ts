@@ -95,15 +95,16 @@ describe('SIGTERM', () => {
     });
     expect((await send(`${url}${PATH}`)).status).toBe(200);
     const { hostname, port } = new URL(url);
-    const [idle, slow] = [1, 2].map(() => connect(Number(port), hostname).on('error', () => {}));
+    const [idle, slow, deaf] = [1, 2, 3].map(() => connect(Number(port), hostname).on('error', () => {}));
     slow?.write('GET / HTTP/1.1\r\nHost: ');
+    deaf?.pause().write('GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(20));
     proxy.behave('silent');
     const running = send(`${url}${PATH}`);
     await until(() => proxy.unanswered() > 0, 'the request waits for the database');
     child.kill('SIGTERM');
     expect((await running).status).toBe(503);
     await expectExit();
-    for (const socket of [idle, slow]) socket?.destroy();
+    for (const socket of [idle, slow, deaf]) socket?.destroy();
     await proxy.close();
   });
 });

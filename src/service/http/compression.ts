@@ -27,7 +27,6 @@ function compress(body: Buffer, encoding: 'br' | 'gzip', { br, gzip }: typeof LE
 function chooseEncoding(request: Request, response: Response, body: Buffer): 'br' | 'gzip' | undefined {
   if (body.length < MIN_COMPRESSED_BYTES) return undefined;
   response.vary('Accept-Encoding');
-  if (request.headers['accept-encoding'] === undefined) return undefined;
   const encoding = request.acceptsEncodings('br', 'gzip', 'identity');
   if (encoding !== 'br' && encoding !== 'gzip') return undefined;
   response.setHeader('Content-Encoding', encoding);

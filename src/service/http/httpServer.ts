@@ -50,8 +50,6 @@ export function createHttpServer(app: Express, config: Config): Server {
   // socket; a request always does.
   function respondInOrder(request: IncomingMessage, response: ServerResponse) {
     const { socket } = request;
-    // Node parses all requests of a chunk, even after the socket is destroyed.
-    if (socket.destroyed) return;
     lastResponses.set(socket, response);
     if (response.socket) return respond(request, response);
     socket.pause();
@@ -73,19 +71,12 @@ export function createHttpServer(app: Express, config: Config): Server {
     response.setHeader('X-Content-Type-Options', 'nosniff');
     handle(request, response, () => endWith(request.socket, rawProblem(path, 'invalid-request', 400, NO_TARGET)));
   }
-  // Node would silently drop headers beyond its limit, and a proxy adds its headers at the end. protocolCheck rejects
-  // such requests; MAX_HEADER_BYTES bounds them before.
-  server.maxHeadersCount = 0;
   // Node would respond with a 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
   server.on('connect', (_request, socket) =>
     endWith(socket, rawProblem(path, 'method-not-allowed', 405, 'CONNECT is not supported.')),
   );
-  const broken = new WeakSet<Duplex>();
   server.on('clientError', (error, socket) => {
-    // Only the first error of a connection gets a response: what follows is broken, too.
-    if (broken.has(socket)) return;
-    broken.add(socket);
     // Earlier requests get their responses first.
     const last = lastResponses.get(socket);
     if (!last || last.closed || socket.destroyed) rejectBrokenRequest(error, socket, path);
@@ -154,7 +145,6 @@ const PARSER_FAULTS: Record<string, [number, string]> = {
 
 /** Sends a problem for input that is too broken, too large or too slow to be a request. */
 function rejectBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex, path: string): void {
-  if (!socket.writable || error.code === 'ECONNRESET') return void socket.destroy();
   const [status, detail] = PARSER_FAULTS[error.code ?? ''] ?? [400, 'This is not an HTTP request.'];
   endWith(socket, rawProblem(path, 'invalid-request', status, detail));
 }

@@ -56,13 +56,17 @@ const NO_CURSOR: Cursor = { after: '', isFor: () => true };
 const DAMAGED_CURSOR = 'is damaged; send it exactly as it was received, or start without it';
 const DIFFERENT_FILTERS = 'belongs to other filters; send those it was made with, or start without it';
 
+/** The most characters of all cached queries: some ten thousand usual ones. */
+const MAX_CACHED_CHARACTERS = 1_000_000;
+
 /**
  * The selections of recent valid queries, by their values without the cursor: the pages of a walk differ only in their cursors,
  * and most clients use few filters. Validating a query takes some 20 µs, about a twelfth of a request's CPU time.
  */
-const selections = new LRUCache<string, Selection>({ max: 1000 });
-/** The longest query that is cached, in characters. */
-const MAX_CACHED_LENGTH = 1000;
+const selections = new LRUCache<string, Selection>({
+  maxSize: MAX_CACHED_CHARACTERS,
+  sizeCalculation: (_, key) => key.length,
+});
 
 /** Returns the selection of `values`. Adds their faults to `faults`; if there are any, the result is meaningless. */
 async function select(values: Values, faults: Faults): Promise<Selection> {
@@ -72,7 +76,7 @@ async function select(values: Values, faults: Faults): Promise<Selection> {
   const { findings, parameters } = await validate(values);
   addFindings(findings, values, faults);
   const selection = { size: parameters.size, filter: filterOf(parameters), search: searchOf(parameters) };
-  if (findings.length === 0 && key.length <= MAX_CACHED_LENGTH) selections.set(key, selection);
+  if (findings.length === 0) selections.set(key, selection);
   return selection;
 }
 

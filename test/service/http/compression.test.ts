@@ -43,7 +43,7 @@ describe('a page above 1 KB', () => {
     expect(headers.etag).toMatch(/^W\//);
   });
 
-  it.each([undefined, 'identity', 'deflate', 'gzip;q=0', 'br;q=0, gzip;q=0, *;q=0'])(
+  it.each([undefined, 'identity', 'deflate', 'gzip;q=0', 'br;q=0, gzip;q=0, *;q=0', `br${',a'.repeat(500)}`])(
     'is sent uncompressed if Accept-Encoding is %s',
     async (accepted) => {
       const { status, headers, body } = await send(PATH, accepted === undefined ? {} : { 'Accept-Encoding': accepted });
@@ -61,7 +61,8 @@ describe('a page above 1 KB', () => {
 });
 
 it('a page below 1 KB is sent uncompressed', async () => {
-  const { headers } = await send(`${PATH}?size=1`, { 'Accept-Encoding': 'br' });
+  const { headers, body } = await send(`${PATH}?size=2`, { 'Accept-Encoding': 'br' });
+  expect(body.length).toBeGreaterThan(900);
   expect(headers['content-encoding']).toBeUndefined();
 });
 

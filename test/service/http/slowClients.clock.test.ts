@@ -38,6 +38,18 @@ describe.concurrent('a client', () => {
   });
 });
 
+test.concurrent('a client that keeps sending after CONNECT is cut off', async () => {
+  const { hostname, port } = new URL(service.url);
+  const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
+    .on('error', () => {})
+    .resume();
+  const closed = new Promise((resolve) => socket.once('close', resolve));
+  socket.write('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n');
+  const sending = setInterval(() => socket.write('x'), 50);
+  await closed;
+  clearInterval(sending);
+});
+
 test.concurrent('a response that takes 16 seconds is sent if REQUEST_TIMEOUT_SECONDS allows it', async () => {
   const app = express().get('/', async (_request, response) => {
     await sleep(16_000);

@@ -170,6 +170,11 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     );
   });
 
+  it('the same faults if it is sent again', async () => {
+    const outcomes = [await get('?status=again'), await get('?status=again')].map(({ body }) => body.errors?.length);
+    expect(outcomes).toEqual([1, 1]);
+  });
+
   it.each([
     ['501 unknown parameters', repeat('a', 501)],
     ['60,000 parameters', Array(60_000).fill('a').join('&')],
