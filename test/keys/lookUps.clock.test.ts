@@ -38,12 +38,12 @@ it('accepts ten new valid keys from an address that floods the service with unkn
     while (!isOver) statuses.push(await statusOf(url, unknownKey()));
   });
   await sleep(1000);
-  const sent = performance.now();
   const good = await Promise.all(
     keys.map(async (key, i) => {
       await sleep(100 * i);
+      const before = statuses.length;
       const status = await statusOf(url, key);
-      return { status, milliseconds: performance.now() - sent - 100 * i };
+      return { status, overtaken: statuses.length - before };
     }),
   );
   isOver = true;
@@ -51,8 +51,8 @@ it('accepts ten new valid keys from an address that floods the service with unkn
   const seconds = (performance.now() - begin) / 1000;
 
   expect(good.map(({ status }) => status)).toEqual(Array(10).fill(200));
-  // Each takes three round trips (key, limit and page), beside forty clients.
-  expect(Math.max(...good.map(({ milliseconds }) => milliseconds))).toBeLessThan(3000);
+  // Each takes three round trips (key, limit and page), in each of which forty clients may get a response.
+  expect(Math.max(...good.map(({ overtaken }) => overtaken))).toBeLessThan(400);
   expect([...new Set(statuses)].sort()).toEqual([401, 429]);
   expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(10 * (1 + Math.ceil(seconds)));
   const lookups = reader.reads - good.length;
@@ -73,11 +73,13 @@ it.each([
 });
 
 it('accepts valid keys during a flood of unknown ones although PostgreSQL is 200 ms away', async () => {
-  const keys = await newKeys(12);
+  const [keys, others] = [await newKeys(12), await newKeys(12)];
   const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
   const settings = { AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' };
   const service = await listenOn(proxy.through(services.databaseUrl), settings);
   const url = `${service.url}/v1/brandedPhoneNumbers`;
+  // Opens all connections, each of which would take a second later on.
+  await Promise.all(others.map((key) => statusOf(url, key)));
   proxy.behave('slow', 200);
   let isOver = false;
   const flooded = new Set<number>();
