@@ -49,8 +49,6 @@ function outputStream(onLost: (lines: number) => void) {
   function open(): void {
     isOpen = true;
     setInterval(send, FLUSH_INTERVAL_MS).unref();
-    process.once('exit', send);
-    stdout.on('error', () => {});
     // Node writes to terminals synchronously.
     (stdout as { _handle?: { setBlocking?(blocks: boolean): void } })._handle?.setBlocking?.(false);
   }

@@ -122,6 +122,15 @@ describe('a log reader that hangs', () => {
   });
 });
 
+it('a log reader that closes the pipe does not end the service', async () => {
+  const url = await listening(start(process.execPath, [MAIN, 'serve']));
+  child.stdout?.destroy();
+  await flood(url, 3000);
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+  child.kill('SIGINT');
+  expect(await once(child, 'exit')).toEqual([0, null]);
+});
+
 describe('a log on a terminal', () => {
   /** Node as the terminal's only process: `script` passes signals on to nothing else. */
   const TERMINAL = ['--quiet', '--return', '--command', `exec '${process.execPath}' '${MAIN}' serve`, '/dev/null'];

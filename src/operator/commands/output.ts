@@ -4,7 +4,8 @@ import { UserError } from '../../userError.js';
 /** A failed write to standard output. Its cause has the code EPIPE if the reader closed the pipe. */
 export class OutputError extends UserError {}
 
-// The callback of write() gets each error, too; without a listener, the error would end the process first.
+// The callback of write() gets each error, too; without a listener, the error would end the process first. This is also
+// for the log, whose reader may close the pipe.
 process.stdout.on('error', () => {});
 
 /**
