@@ -228,7 +228,7 @@ await withService(async (environment) => {
     const command = [
       join(cache, 'schemathesis', 'bin', 'schemathesis'),
       ...['--config-file', join(root, 'clients', 'schemathesis', 'schemathesis.toml')],
-      ...['run', join(root, 'openapi', 'openapi.yaml'), '--url', environment.SERVICE_URL ?? ''],
+      ...['run', `${environment.SERVICE_URL}/openapi.yaml`, '--url', environment.SERVICE_URL ?? ''],
     ];
     // Schemathesis writes files for its next run into its working directory.
     const folder = join(cache, 'schemathesis');
