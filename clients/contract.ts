@@ -7,8 +7,9 @@
  * - Only the successful response is listed. Each client has its own code for error responses, because a proxy may send
  *   any status and body.
  */
-import { valueWords } from '../browser/parameterWords.js';
+
 import { contract, type Parameter, resolve } from '../src/contract.js';
+import { valueWords } from '../src/messages/parameterWords.js';
 
 function forClients({ schema, description = '', ...parameter }: Parameter): Parameter {
   const item = resolve(schema.items ?? schema);

@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { timesWords, valueWords } from '../browser/parameterWords.js';
 import { type Parameter, parameters, resolve } from '../src/contract.js';
+import { timesWords, valueWords } from '../src/messages/parameterWords.js';
 import { packageFolder } from '../src/packageFolder.js';
 import { writeOrCheck } from './generatedFile.js';
 
