@@ -25,7 +25,7 @@ NEED_JAVA = @java -version >/dev/null 2>&1 || { echo 'Java 11 or later is requir
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-start: $(BUILT) ## serve demo data and Swagger UI on http://127.0.0.1:3000/docs
+start: $(BUILT) ## serve demo data and documentation on http://127.0.0.1:3000/docs
 	node dist/src/main.js serve --demo
 
 dev: $(INSTALLED) ## like make start, but run the sources and restart when a file changes

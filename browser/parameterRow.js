@@ -1,8 +1,4 @@
-/**
- * Replaces the rows of Swagger UI's parameter table. A row shows the allowed values and a field; if empty, the
- * parameter is omitted.
- */
-import { timesWords, valueWords } from './parameterWords.js';
+/** Replaces the rows of Swagger UI's parameter table. A row has a field; if it is empty, the parameter is omitted. */
 
 /**
  * Returns the component for a row. Swagger UI's row fills in the first example of every parameter, so that the first
@@ -30,18 +26,11 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
         'td',
         { className: 'parameters-col_description' },
         h(Markdown, { source: description }),
-        h(Words, { id: `${id}-words`, schema }),
+        schema.items && !schema.items.enum && h('p', { id: `${id}-hint`, className: 'quiet' }, 'One per line'),
         h(schema.items?.enum ? Choices : schema.items ? Lines : Line, field),
         schema.items?.enum ? null : h(Examples, { name, examples, set }),
       ),
     );
-  }
-
-  function Words({ id, schema }) {
-    const item = schema.items ?? schema;
-    const words = [item.enum ? item.title : valueWords(item), timesWords(schema)];
-    if (schema.items && !item.enum) words.push('one per line');
-    return h('p', { id, className: 'parameter-words' }, words.join('; '));
   }
 
   function Line({ id, schema, value, set }) {
@@ -49,7 +38,6 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
       id,
       type: 'text',
       inputMode: schema.type === 'integer' ? 'numeric' : 'text',
-      'aria-describedby': `${id}-words`,
       autoComplete: 'off',
       spellCheck: false,
       value: value ?? '',
@@ -65,7 +53,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
     const text = sameLines(valuesIn(typed), values) ? typed : values.join('\n');
     return h('textarea', {
       id,
-      'aria-describedby': `${id}-words`,
+      'aria-describedby': `${id}-hint`,
       spellCheck: false,
       rows: Math.max(2, text.split('\n').length),
       value: text,
@@ -82,7 +70,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
       values.includes(choice) ? values.filter((value) => value !== choice) : [...values, choice];
     return h(
       'div',
-      { role: 'group', 'aria-labelledby': id, 'aria-describedby': `${id}-words`, className: 'choices' },
+      { role: 'group', 'aria-labelledby': id, className: 'choices' },
       schema.items.enum.map((choice) =>
         h(
           'label',
@@ -126,7 +114,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
 };
 
 /** Returns an example's value as a string, or as an array of strings. */
-export function asEntered(value) {
+function asEntered(value) {
   return Array.isArray(value) ? value.map(String) : String(value);
 }
 

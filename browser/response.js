@@ -1,74 +1,95 @@
-/** The components that show responses in Swagger UI. */
-import { createNextPage } from './requests.js';
+/** Shows a response: its status, the request as it was sent, its headers and its body. */
+import { parts } from './json.js';
 
-/** Scrolls each new response into view, and moves the focus to it. */
-export const createLiveResponse = (Original, system) => {
-  const { createElement: h, useEffect, useRef } = system.React;
-  const NextPage = createNextPage(system);
+/** The headers that are shown, if the response has them. */
+const HEADERS = [
+  'Content-Type',
+  'ETag',
+  'RateLimit-Policy',
+  'RateLimit',
+  'Retry-After',
+  'WWW-Authenticate',
+  'X-Request-Id',
+];
 
-  return function LiveResponse(props) {
-    const { response } = props;
-    const section = useRef(null);
-    // For the same response, Swagger UI passes a new object each time, but the same headers object.
-    const headers = response.get('headers');
-    useEffect(() => {
-      section.current.focus({ preventScroll: true });
-      section.current.scrollIntoView();
-    }, [headers]);
-    return h(
-      'section',
-      { ref: section, tabIndex: -1, className: 'live-response', 'aria-label': 'Response' },
-      h(NextPage, { response }),
-      h(Original, props),
-    );
-  };
-};
+const WORDS = { 200: 'OK', 304: 'Not Modified' };
 
-/** The responses that are shown expanded; the rest are collapsed. */
-const COMMON_STATUSES = ['200', '400', '429'];
+/**
+ * Fills `section`.
+ * @param sent the request's `url` and `headers`, the milliseconds it took, and `response` with its `text`, or the `error`
+ * @param sendNext sends the request for the page at a cursor
+ */
+export function showResponse(section, { url, headers, ms, response, text, error }, sendNext) {
+  const body = response && parsed(text);
+  const word = WORDS[response?.status] ?? body?.title ?? response?.statusText;
+  const status = element('strong', response ? `${response.status} ${word}` : 'No response');
+  status.className = response?.ok ? 'good' : response?.status === 304 ? 'same' : 'bad';
+  const outcome = element('p', status, ` in ${ms} ms`);
+  outcome.setAttribute('role', 'status');
+  const top = element('div', outcome);
+  top.className = 'outcome';
+  if (body?.nextCursor) {
+    const next = element('button', 'Next page');
+    next.type = 'button';
+    next.addEventListener('click', () => sendNext(body.nextCursor));
+    top.append(next);
+  }
+  section.replaceChildren(top);
+  if (error) section.append(element('p', `The service did not respond: ${error.message}`));
+  if (body?.detail) section.append(...problem(body));
+  if (response?.status === 304)
+    section.append(element('p', 'The page is the same as the one that you have, so its body was not sent again.'));
+  section.append(element('h3', 'Request'), element('pre', curl(url, headers)));
+  if (!response) return;
+  const lines = HEADERS.filter((name) => response.headers.has(name)).map(
+    (name) => `${name}: ${response.headers.get(name)}`,
+  );
+  section.append(element('h3', 'Headers'), element('pre', lines.join('\n')));
+  if (!text) return;
+  const shown = element('pre', ...(body ? highlighted(JSON.stringify(body, null, 2)) : [text]));
+  shown.className = 'body';
+  // It scrolls, so the keyboard has to reach it.
+  Object.assign(shown, { tabIndex: 0, role: 'region', ariaLabel: 'Body' });
+  section.append(element('h3', 'Body'), shown);
+}
 
-export const createResponse = (Original, { React: { createElement: h } }) =>
-  function Response(props) {
-    const { code, response, getComponent } = props;
-    if (COMMON_STATUSES.includes(code)) return h(Original, props);
-    const Markdown = getComponent('Markdown', true);
-    return h(
-      'tr',
-      { className: 'response', 'data-code': code },
-      h('td', { className: 'response-col_status' }, code),
-      h(
-        'td',
-        { className: 'response-col_description' },
-        h(
-          'details',
-          null,
-          h('summary', null, h(Markdown, { source: response.get('description') })),
-          h('table', { className: 'folded-response' }, h('tbody', null, h(Original, props))),
-        ),
-      ),
-    );
-  };
+/** Returns what a problem says, with a link to its page. */
+function problem({ detail, type, title, errors = [] }) {
+  const link = element('a', `What “${title}” means, and what to do`);
+  link.href = new URL(type.slice(type.lastIndexOf('problems/')), document.baseURI).href;
+  const list = element(
+    'ul',
+    ...errors.map((fault) => element('li', element('code', fault.parameter || 'the query'), ` ${fault.detail}`)),
+  );
+  return [element('p', detail), ...(errors.length > 1 ? [list] : []), element('p', link)];
+}
 
-/** Adds a label to the menu of a response's examples. */
-export const createExamplesSelect = (Original, { React: { createElement: h } }) =>
-  function ExamplesSelect(props) {
-    return h('label', null, h('span', { className: 'visually-hidden' }, 'Example'), h(Original, props));
-  };
+function curl(url, headers) {
+  const options = Object.entries(headers).map(([name, value]) =>
+    name === 'Authorization' ? '--header "Authorization: Bearer $KEY"' : `--header '${name}: ${value}'`,
+  );
+  return ['curl', ...options, `'${new URL(url).href.replaceAll("'", '%27')}'`].join(' ');
+}
 
-/** Shows JSON or a command. Colors values, and makes the type of a problem a link. */
-export const createCode = (_Original, { React: { createElement: h } }) =>
-  function Code({ className = '', children }) {
-    const parts = String(children).split(/("(?:[^"\\]|\\.)*")/);
-    return h(
-      // Focusable, so that it can be scrolled with the keyboard.
-      'pre',
-      { className: `microlight ${className}`, tabIndex: 0 },
-      parts.map((part, index) => {
-        const isName = /^\s*:/.test(parts[index + 1] ?? '');
-        if (index % 2 === 0 || isName) return part;
-        const [, problem] = /^"\/(?:[^"]*\/)?(problems\/[\w-]+)"$/.exec(part) ?? [];
-        if (problem) return h('a', { key: index, href: new URL(problem, document.baseURI).href }, part);
-        return h('span', { key: index, className: 'text' }, part);
-      }),
-    );
-  };
+function highlighted(json) {
+  return parts(json).map(({ text, isValue }) => {
+    if (!isValue) return text;
+    const value = element('span', text);
+    value.className = 'text';
+    return value;
+  });
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function element(name, ...children) {
+  const created = document.createElement(name);
+  created.append(...children);
+  return created;
+}

@@ -8,10 +8,12 @@ import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
-import { type Config, publicPath } from '../config/config.js';
+import { publicPath } from '../config/config.js';
 import { type Contract, contract } from '../contract.js';
 import { packageFolder } from '../packageFolder.js';
 import { constantBody } from './http/compression.js';
+import { docsPage, EXAMPLE_ADDRESS, type Shown } from './pages/docsPage.js';
+import { markdownPage } from './pages/layout.js';
 import { problemList, problemNotFound, problemPage } from './problem/pages.js';
 
 const browserFolder = join(packageFolder, 'browser');
@@ -20,14 +22,16 @@ const browserFolder = join(packageFolder, 'browser');
  * Returns a router for `/docs`, `/openapi.yaml`, `/openapi.json`, `/openapi-3.0.json`, `/problems` and a redirect from `/`. It
  * sets security headers for these paths only. Mount it at the root. All links are relative, so a proxy may prepend a path.
  */
-export function docs(config: Deployment): Router {
+export function docs(config: Shown): Router {
   const document = documentFor(config, contract);
   const document30 = JSON.parse(readFileSync(join(packageFolder, 'openapi', 'openapi-3.0.json'), 'utf8'));
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
+  const atAddress = (path: string) =>
+    readFileSync(join(packageFolder, path), 'utf8').replaceAll(EXAMPLE_ADDRESS, config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
   const json = (content: object) => text('application/json', JSON.stringify(content));
   router.get('/', redirectTo('./docs'));
-  serve('/docs', file(browserFolder, 'docs.html'));
+  serve('/docs', text('text/html', docsPage(config)));
   router.get('/docs/', redirectTo('../docs'));
   for (const [folder, name] of assets) serve(`/docs/${name}`, file(folder, name));
   serve('/openapi.yaml', allowAnyOrigin, text('application/yaml', dump(document, { lineWidth: -1 })));
@@ -37,17 +41,15 @@ export function docs(config: Deployment): Router {
   for (const name of Object.keys(contract['x-problems'])) {
     serve(`/problems/${name}`, text('text/html', problemPage(name, publicPath(config))));
   }
-  for (const path of textFiles) serve(`/${path}`, text('text/plain', readFileSync(join(packageFolder, path))));
+  for (const path of readmes) serve(`/${path}`, text('text/html', markdownPage(path, atAddress(path), addresses)));
+  serve(`/${POSTMAN}`, json(JSON.parse(atAddress(POSTMAN))));
   router.get('/problems/', redirectTo('../problems'));
   router.get('/problems/:unknown', onlyForBrowsers, securityHeaders, text('text/html', problemNotFound(), 404));
   return router;
 }
 
-/** The settings that the published document shows. */
-type Deployment = Pick<Config, 'AUTH'> & Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT' | 'TERMS_URL'>>;
-
 /** Returns the contract with the address, the contact, the terms and the authentication of this deployment. */
-function documentFor({ AUTH, PUBLIC_URL, CONTACT, TERMS_URL }: Deployment, original: Contract): object {
+function documentFor({ AUTH, PUBLIC_URL, CONTACT, TERMS_URL }: Shown, original: Contract): object {
   const contract = published(original, PUBLIC_URL);
   const { securitySchemes, ...withoutSchemes } = contract.components;
   return {
@@ -90,13 +92,20 @@ const assets: [folder: string, name: string][] = [
     .map((name): [string, string] => [browserFolder, name]),
 ];
 
-/** The files of the package that `/docs` links to or quotes. */
-const textFiles = [
+/** The Markdown files of the package that have a page, at the same path. */
+const readmes = [
   'clients/README.md',
   ...['typescript', 'python', 'java', 'go'].map((client) => `clients/${client}/README.md`),
   'docs/api-changelog.md',
   'docs/deprecation.md',
 ];
+const POSTMAN = 'clients/postman/branded-phone-numbers.postman_collection.json';
+
+/** The addresses of files of the package that the pages link to. */
+const addresses = new Map([
+  ...[...readmes, POSTMAN].map((path): [string, string] => [path, path]),
+  ['openapi/openapi.yaml', 'openapi.yaml'],
+]);
 
 const securityHeaders = helmet({
   contentSecurityPolicy: {

@@ -12,18 +12,15 @@ import { packageFolder } from '../../src/packageFolder.js';
 import { type TestService, useService } from '../support/service.js';
 import { openChromium } from './chromium.js';
 
-export const desktop = { width: 1280, height: 900 };
-export const phone = { width: 375, height: 812 };
+export const desktop = { width: 1440, height: 900 };
 export const path = '/v1/brandedPhoneNumbers';
-
-/** Selects the status of the response that Swagger UI shows below Execute. */
-export const responseStatus = '.live-responses-table tbody .response-col_status';
 
 interface Listening {
   url: string;
   close(): Promise<void>;
 }
 
+let browser: Browser;
 let service: TestService;
 /** The service's URL. */
 export let url: string;
@@ -32,20 +29,28 @@ export let page: Page;
 let requests: Request[];
 let pageErrors: string[];
 
-/** Starts a service with the demo data and opens a page for all tests of a file; a test fails if its page has errors. */
-export function usePage(): void {
-  let browser: Browser;
+/**
+ * Starts a service with the demo data, whose CORS_ORIGINS has the origin `listed`, and opens a page for all tests of a file; a
+ * test fails if its page has errors.
+ */
+export function usePage(listed: string): void {
   let listening: Listening;
-  service = useService({ RATE_LIMIT_PER_SECOND: '10' });
+  service = useService({ RATE_LIMIT_PER_SECOND: '10', CORS_ORIGINS: listed });
 
   beforeAll(async () => {
     await importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
     [browser, listening] = await Promise.all([openChromium(), listen()]);
     url = listening.url;
     // One page for all tests, which is faster: scripts are fetched and compiled once.
-    page = await (await browser.newContext({ viewport: desktop })).newPage();
+    page = await (
+      await browser.newContext({ viewport: desktop, permissions: ['clipboard-read', 'clipboard-write'] })
+    ).newPage();
     page.on('request', (request) => requests.push(request));
-    page.on('requestfailed', (request) => pageErrors.push(`${request.url()}: ${request.failure()?.errorText}`));
+    page.on('requestfailed', (request) => {
+      const error = request.failure()?.errorText;
+      // A test went on before Swagger UI was loaded.
+      if (error !== 'net::ERR_ABORTED') pageErrors.push(`${request.url()}: ${error}`);
+    });
     page.on('pageerror', (error) => pageErrors.push(String(error)));
     // These include violations of the Content-Security-Policy.
     page.on('console', (message) => {
@@ -95,18 +100,18 @@ export async function listen(prefix = '', { app } = service): Promise<Listening>
   };
 }
 
-/** Opens the documentation unless it is open; only for tests that set all fields they use. */
-export async function showDocs() {
-  if (page.url() !== `${url}/docs`) await openDocs();
-}
-
+/** Opens /docs, without waiting for Swagger UI. */
 export async function openDocs() {
   await page.goto(`${url}/docs`);
-  await operationIsShown();
 }
 
-/** Waits for the rows of parameters and responses, which Swagger UI renders last. */
-export async function operationIsShown() {
+/** Opens /docs, and waits for the rows of parameters and responses, which Swagger UI renders last. */
+export async function openWithSwagger() {
+  await openDocs();
+  await swaggerIsShown();
+}
+
+export async function swaggerIsShown() {
   await page.waitForSelector('button.execute');
   for (const name of parameters.keys()) await row(name).locator('button, input, select, textarea').first().waitFor();
   for (const status of [200, 400, 429]) await page.locator(`tr[data-code="${status}"] pre`).first().waitFor();
@@ -125,8 +130,12 @@ export function choice(parameter: string, value: string) {
   return row(parameter).locator(`input[type="checkbox"][value="${value}"]`);
 }
 
+/** The panel with the response to a request of the page itself; Swagger UI shows its responses in its own. */
+export const panel = () => page.locator('#response');
+const panels = () => page.locator('#response, .responses-inner');
+
 export const execute = () => press(page.locator('button.execute'));
-export const send = (name: string) => press(page.locator('.requests').getByRole('button', { name }));
+export const send = (name: string) => press(page.locator('.requests').getByRole('button', { name, exact: true }));
 export const press = (button: Locator) => sending(() => button.click());
 
 /** Runs an action that sends a request, and returns the request once its response is shown. */
@@ -134,31 +143,29 @@ export async function sending(action: () => Promise<void>): Promise<Request> {
   const responded = page.waitForResponse((response) => new URL(response.url()).pathname.endsWith(path));
   await action();
   const outcome = await responded;
-  await page.locator('.live-response', { hasText: outcome.headers()['x-request-id'] ?? '' }).waitFor();
-  if (outcome.status() === 400) ignorePageErrors('400');
+  await panels()
+    .filter({ hasText: outcome.headers()['x-request-id'] ?? '' })
+    .waitFor();
+  // The browser logs each of them as an error.
+  for (const status of [400, 401, 429]) if (outcome.status() === status) ignorePageErrors(String(status));
   return outcome.request();
-}
-
-/** Follows the link in the `type` of the shown problem. */
-export async function followProblem(title: string) {
-  await page.locator('.live-response pre a').click();
-  expect(await page.locator('h1').textContent()).toBe(title);
 }
 
 export async function queryOf(sent: Promise<Request>): Promise<string | undefined> {
   return (await sent).url().split('?')[1];
 }
 
+/** Returns the status in the panel of the page, such as "200 OK". */
 export async function statusShown(): Promise<string> {
-  return (await page.locator(responseStatus).textContent())?.trim() ?? '';
+  return (await panel().locator('strong').textContent()) ?? '';
 }
 
-/** Returns the accessibility problems that axe-core rates critical or serious. */
+/** Returns all that axe-core finds, best practices included. */
 export async function accessibilityProblems(): Promise<string[]> {
   await page.evaluate(axe.source);
   // By default, axe would describe everything that passed, too.
   const { violations } = await page.evaluate<AxeResults>("axe.run({ resultTypes: ['violations'] })");
-  return violations
-    .filter(({ impact }) => impact === 'critical' || impact === 'serious')
-    .flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id}: ${target}: ${failureSummary}`));
+  return violations.flatMap(({ id, nodes }) =>
+    nodes.map(({ target, failureSummary }) => `${id}: ${target}: ${failureSummary}`),
+  );
 }

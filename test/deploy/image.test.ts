@@ -101,7 +101,8 @@ describe.skipIf(!canBuild)('the image', () => {
     expect(image.User).toBe('1000:1000');
   });
 
-  it.each(['/docs', '/openapi.yaml', '/clients/go/README.md', '/docs/deprecation.md', '/healthz', '/readyz'])(
+  const POSTMAN = '/clients/postman/branded-phone-numbers.postman_collection.json';
+  it.each(['/docs', '/openapi.yaml', '/clients/go/README.md', POSTMAN, '/docs/deprecation.md', '/healthz', '/readyz'])(
     'serves %s',
     async (path) => {
       expect([path, (await fetch(service.url + path)).status]).toEqual([path, 200]);

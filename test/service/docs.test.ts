@@ -8,13 +8,14 @@ import express from 'express';
 import request from 'supertest';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { contract } from '../../src/contract.js';
+import { contract, parameters, resolve } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { docs } from '../../src/service/docs.js';
 
 const run = promisify(execFile);
+const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
 const app = express()
-  .use(docs({ AUTH: 'none' }))
+  .use(docs(SETTINGS))
   .use((_request, response) => {
     response.status(404).json({ from: 'the API' });
   });
@@ -37,14 +38,76 @@ describe('the documentation page', () => {
     expect(text).toContain('<title>Branded Phone Numbers</title>');
   });
 
-  test('refers only to existing files, by relative URLs', async () => {
-    const { text } = await request(app).get('/docs');
-    const references = [...text.matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1] ?? '');
-    expect(references.length).toBeGreaterThan(5);
-    for (const reference of references) {
-      expect(reference).not.toMatch(/^\/|:/);
-      await request(app).get(`/${reference}`).expect(200);
+  /** Returns the text of /docs with these settings. */
+  const pageWith = async (settings: object) =>
+    (await request(express().use(docs({ ...SETTINGS, ...settings }))).get('/docs')).text;
+
+  test('says whether this instance requires a key, which limit it keeps, and who operates it', async () => {
+    const open = await pageWith({});
+    expect(open).toContain('requires no API key. Each address may send at most 10 requests in any one second;');
+    expect(open).not.toContain('<dialog');
+    expect(await pageWith({ RATE_LIMIT_PER_SECOND: 0 })).toContain('It has no rate limit.');
+    const closed = await pageWith({
+      AUTH: 'api-key',
+      RATE_LIMIT_PER_SECOND: 1,
+      CONTACT: 'api@numbers.test',
+      TERMS_URL: 'https://numbers.test/terms?a&b',
+    });
+    expect(closed).toContain('requires an API key. Ask <a href="mailto:api@numbers.test">the operator</a> for one');
+    expect(closed).toContain('Each key may send at most 1 request in any one second;');
+    expect(closed).toContain('<a href="https://numbers.test/terms?a&#38;b">Terms of service</a>');
+    expect(closed).toContain('new Configuration({ basePath, accessToken: key })');
+    expect(await pageWith({ CONTACT: 'https://numbers.test/help' })).toContain('href="https://numbers.test/help"');
+  });
+
+  test('has the curl lines without scripts', async () => {
+    const text = await pageWith({ AUTH: 'api-key' });
+    const lines = [...text.matchAll(/<code>(curl .*?)<\/code>/g)].map(([, line = '']) => line);
+    expect(lines).toHaveLength(7);
+    expect(lines[3]).toBe(
+      'curl --header &#34;Authorization: Bearer $KEY&#34; &#39;http://localhost:3000/v1/brandedPhoneNumbers?status=submitted+for+review&#39;',
+    );
+  });
+
+  test('has each parameter with its bounds and values, and each member of a page and of a problem', async () => {
+    const text = await pageWith({});
+    for (const { name, schema } of parameters.values()) {
+      const [, words = '', description = ''] =
+        new RegExp(`<dt><code>${name}</code> <span.*?>(.*?)</span></dt>\n<dd>(.*?)</dd>`, 's').exec(text) ?? [];
+      const item = resolve(schema.items ?? schema);
+      expect(words).toContain(schema.items ? `up to ${schema.maxItems} times` : 'once');
+      if (item.minimum !== undefined) expect(words).toContain(`${item.minimum} to ${item.maximum}`);
+      if (item.default !== undefined) expect(words).toContain(`default ${item.default}`);
+      if (item.maxLength !== undefined) expect(words).toMatch(new RegExp(`\\b${item.maxLength} characters`));
+      for (const value of item.enum ?? []) expect(description).toContain(`<code>${value}</code>`);
     }
+    const members = [
+      ...text.matchAll(/<dt><code>(.*?)<\/code> <span class="quiet">(.*?)<\/span><\/dt>\n<dd>(.*?)<\/dd>/gs),
+    ];
+    const described = members.filter(([, , , description]) => description).map(([, name]) => name);
+    expect(described).toEqual(expect.arrayContaining(['nextCursor', 'errors[]', 'errors[].parameter', 'message']));
+    const { BrandedPhoneNumber, CarrierStatus } = contract.components.schemas;
+    const item = Object.keys(BrandedPhoneNumber?.properties ?? {}).filter((name) => name !== 'carrierStatuses');
+    expect(described).toEqual(expect.arrayContaining(item.map((name) => `items[].${name}`)));
+    const entry = Object.keys(CarrierStatus?.properties ?? {}).map((name) => `items[].carrierStatuses[].${name}`);
+    expect(described).toEqual(expect.arrayContaining(['items[].businessProfile.businessName', ...entry]));
+    expect(text).toContain('Known values: <code>pending.initialOptIn</code>');
+  });
+
+  test('needs at most 30 KB until a request can be sent', async () => {
+    const { text } = await request(app).get('/docs');
+    const files = [...text.matchAll(/<(?:script src|link rel="[^i][^"]*" href)="([^"]*)"/g)].map(
+      ([, name]) => `/${name}`,
+    );
+    expect(files).toEqual(
+      ['style', 'page', 'key', 'response', 'json'].map((name) => expect.stringContaining(`/${name}.`)),
+    );
+    let bytes = 0;
+    for (const path of ['/docs', ...files]) {
+      const response = await request(app).get(path).set('Accept-Encoding', 'gzip');
+      bytes += Number(response.headers['content-length']);
+    }
+    expect(bytes).toBeLessThan(30_000);
   });
 
   test('allows only scripts, styles and requests from its own host', async () => {
@@ -56,6 +119,46 @@ describe('the documentation page', () => {
     expect(policy).not.toContain('unsafe');
     expect(policy).not.toContain('upgrade-insecure-requests');
   });
+});
+
+test('every link of every page leads somewhere, also behind a path prefix', async () => {
+  const prefixed = express().use('/numbers', docs({ ...SETTINGS, AUTH: 'api-key' }));
+  const seen = new Set(['/numbers/docs', '/numbers/problems/no-such-problem']);
+  // The loop adds links to the set that it iterates.
+  for (const path of seen) {
+    const response = await request(prefixed).get(path).set('Accept', 'text/html,*/*;q=0.8').buffer();
+    expect([path, response.status]).toEqual([path, path.endsWith('no-such-problem') ? 404 : 200]);
+    if (response.type !== 'text/html') continue;
+    const ids = [...response.text.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id);
+    for (const [, link = ''] of response.text.matchAll(/ (?:src|href)="([^"]*)"/g)) {
+      if (/^(https:|mailto:)/.test(link)) continue;
+      if (link.startsWith('#')) expect(ids).toContain(link.slice(1));
+      const { pathname } = new URL(link, `http://host${path}`);
+      expect(pathname).toMatch(/^\/numbers\//);
+      seen.add(pathname);
+    }
+  }
+  const paths = [...seen].join(' ');
+  for (const name of Object.keys(contract['x-problems'])) expect(paths).toContain(`/problems/${name}`);
+  for (const client of ['typescript', 'python', 'java', 'go']) expect(paths).toContain(`/clients/${client}/README.md`);
+  for (const name of ['postman_collection.json', '/docs/api-changelog.md', '/docs/deprecation.md', '/openapi.yaml'])
+    expect(paths).toContain(name);
+});
+
+test('the pages of Markdown files and the Postman collection have PUBLIC_URL, and the header of all pages', async () => {
+  const app = express().use(docs({ ...SETTINGS, PUBLIC_URL: 'https://numbers.test' }));
+  for (const path of ['/clients/python/README.md', '/clients/postman/branded-phone-numbers.postman_collection.json']) {
+    const { text } = await request(app).get(path).expect(200);
+    expect(text).toContain('https://numbers.test');
+    expect(text).not.toContain('http://localhost:3000');
+  }
+  const { text } = await request(app)
+    .get('/docs/api-changelog.md')
+    .expect('Content-Type', /^text\/html/);
+  expect(text).toContain('<title>Changelog of the API · Branded Phone Numbers</title>');
+  expect(text).toContain('<a href="../problems">Problems</a>');
+  // CONTRIBUTING.md is not served.
+  expect(text).toMatch(/<h2 id="releasing-a-version">.*\n<p>See CONTRIBUTING.md\./);
 });
 
 describe('the OpenAPI document', () => {
@@ -78,7 +181,7 @@ describe('the OpenAPI document', () => {
   };
 
   test('is openapi.yaml with the authentication of the deployment, and only the extensions that clients use', async () => {
-    const { security, info, components, ...rest } = await served({ AUTH: 'api-key' });
+    const { security, info, components, ...rest } = await served({ ...SETTINGS, AUTH: 'api-key' });
     const { contact, ...given } = info;
     const isPublic = (key: string) => !key.startsWith('x-') || ['x-known-values', 'x-exact-pattern'].includes(key);
     const contract = parse(file, (key, value) => (isPublic(String(key)) ? value : undefined));
@@ -89,7 +192,7 @@ describe('the OpenAPI document', () => {
   });
 
   test('has no security scheme with AUTH=none', async () => {
-    const { security, components } = await served({ AUTH: 'none' });
+    const { security, components } = await served(SETTINGS);
     expect([security, components.securitySchemes]).toEqual([[], undefined]);
   });
 
@@ -97,14 +200,14 @@ describe('the OpenAPI document', () => {
   test('has PUBLIC_URL as its server, /docs as its external documentation, CONTACT and TERMS_URL', async () => {
     const TERMS_URL = 'https://numbers.test/terms';
     const { servers, externalDocs, info } = await served({
-      AUTH: 'none',
+      ...SETTINGS,
       PUBLIC_URL,
       CONTACT: 'api@numbers.test',
       TERMS_URL,
     });
     expect([servers, externalDocs]).toEqual([[{ url: PUBLIC_URL }], { url: `${PUBLIC_URL}/docs` }]);
     expect([info.contact, info.termsOfService]).toEqual([{ name: OPERATOR, email: 'api@numbers.test' }, TERMS_URL]);
-    const linked = await served({ AUTH: 'none', CONTACT: 'https://numbers.test/help' });
+    const linked = await served({ ...SETTINGS, CONTACT: 'https://numbers.test/help' });
     expect(linked.info.contact).toEqual({ name: OPERATOR, url: 'https://numbers.test/help' });
   });
 
@@ -113,7 +216,7 @@ describe('the OpenAPI document', () => {
     const everything = { PUBLIC_URL, CONTACT: 'api@numbers.test', TERMS_URL: 'https://numbers.test/terms' };
     for (const AUTH of ['none', 'api-key'] as const) {
       for (const [name, settings] of Object.entries({ default: {}, everything })) {
-        const app = express().use(docs({ AUTH, ...settings }));
+        const app = express().use(docs({ ...SETTINGS, AUTH, ...settings }));
         for (const path of ['openapi.yaml', 'openapi-3.0.json']) {
           const { text } = await request(app).get(`/${path}`).buffer();
           await writeFile(join(folder, `${AUTH}-${name}-${path}`), text);
@@ -133,7 +236,7 @@ describe('the OpenAPI document', () => {
   });
 
   test('is also served in OpenAPI 3.0, for tools that do not read 3.1', async () => {
-    const app = express().use(docs({ AUTH: 'none', PUBLIC_URL: 'https://numbers.test' }));
+    const app = express().use(docs({ ...SETTINGS, PUBLIC_URL: 'https://numbers.test' }));
     const { openapi, servers, security, components } = (await request(app).get('/openapi-3.0.json').expect(200)).body;
     expect([openapi, servers, security]).toEqual(['3.0.3', [{ url: 'https://numbers.test' }], []]);
     const { internalName } = components.schemas.BrandedPhoneNumber.properties;
@@ -192,7 +295,7 @@ describe('the pages of /problems', () => {
 
   test('mark up code, and escape HTML', async () => {
     const { text } = await request(app).get('/problems/unauthorized');
-    expect(text).toContain('<code>Authorization: Bearer &#60;key&#62;</code>');
+    expect(text).toContain('<code>Authorization: Bearer &lt;key&gt;</code>');
     expect(text).not.toContain('<key>');
   });
 });

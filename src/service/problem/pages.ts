@@ -1,9 +1,7 @@
 /** HTML pages for people: what a problem's `type` means and what to do about it. */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { Problem } from '../../../generated/types/models/index.js';
 import { contract, type ProblemType, responses } from '../../contract.js';
-import { packageFolder } from '../../packageFolder.js';
+import { escaped, html, prose } from '../pages/layout.js';
 
 /** Returns the page at `/problems`: a list of all problem types. */
 export function problemList(): string {
@@ -32,7 +30,7 @@ export function problemPage(name: string, publicPath: string): string {
     .map((problem) => `<pre><code>${escaped(JSON.stringify(problem, null, 2))}</code></pre>`)
     .join('\n');
   return html({
-    title,
+    title: title,
     root: '../',
     content: `<h1>${prose(title)}</h1>
 <p class="status">Status ${status} · type <code>${escaped(publicPath)}/problems/${name}</code></p>
@@ -66,21 +64,4 @@ function exampleProblems(type: string): Problem[] {
     .map(({ content }) => content?.['application/problem+json'])
     .flatMap((media) => [media?.example, ...Object.values(media?.examples ?? {}).map((example) => example.value)])
     .filter((example): example is Problem => (example as { type?: string } | undefined)?.type === type);
-}
-
-/** Converts a text of the contract to HTML; the only Markdown in it is backticks. */
-function prose(text: string): string {
-  return escaped(text.trim()).replace(/`([^`]+)`/g, '<code>$1</code>');
-}
-
-function escaped(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
-}
-
-const PAGE = readFileSync(join(packageFolder, 'browser', 'problem.html'), 'utf8');
-
-/** Fills in the template of a page. `root` is the relative path from the page to the root of the service. */
-function html({ title, root, content }: { title: string; root: string; content: string }): string {
-  const parts: Record<string, string> = { title: escaped(title), service: escaped(contract.info.title), root, content };
-  return PAGE.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
 }

@@ -1,0 +1,97 @@
+/** Loads Swagger UI, with some of its components replaced. */
+import { createCode, createExamplesSelect, createResponse } from './components.js';
+import { askForKey, forgetKey, keyHeaders } from './key.js';
+import { createParameterRow } from './parameterRow.js';
+
+function adaptDocument(text) {
+  const contract = JSON.parse(text);
+  // Requests go to the host and path prefix of this page.
+  contract.servers = [{ url: new URL('.', document.baseURI).pathname }];
+  // The page's own dialog asks for the key.
+  delete contract.security;
+  delete contract.components.securitySchemes;
+  return JSON.stringify(contract);
+}
+
+const plugin = ({ React: { createElement: h, Fragment } }) => ({
+  components: {
+    // Only the operation: the rest of the page has the title, the description and the members of responses, and there is
+    // one server.
+    OperationsLayout({ getComponent, specSelectors }) {
+      const children = [h(getComponent('SvgAssets')), h(getComponent('errors', true))];
+      if (specSelectors.loadingStatus() === 'success') children.push(h(getComponent('operations', true)));
+      return h('div', { className: 'swagger-ui' }, ...children);
+    },
+  },
+  statePlugins: {
+    spec: {
+      wrapActions: { updateSpec: (original) => (text) => original(adaptDocument(text)) },
+      // No validation in the browser: the response of the service shows the faults of a request.
+      wrapSelectors: { validateBeforeExecute: () => () => true, validationErrors: () => () => [] },
+    },
+  },
+  wrapComponents: {
+    // "Try it out" is always on.
+    TryItOutButton: () => () => null,
+    // A heading of level 3, between the page's headings of level 2 and Swagger UI's headings of level 4.
+    OperationTag:
+      () =>
+      ({ children }) =>
+        h(Fragment, null, h('h3', { className: 'visually-hidden' }, 'The operation'), children),
+    parameterRow: (_Original, system) => createParameterRow(system),
+    response: createResponse,
+    ExamplesSelect: createExamplesSelect,
+    // Removes aria-label, so that a button's accessible name is its text.
+    Button: (Original) => (props) => h(Original, { ...props, 'aria-label': undefined }),
+    PlainTextViewer: createCode,
+  },
+});
+
+// Swagger UI's style sheet has colors for dark mode, but no media query.
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const followSystem = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
+dark.addEventListener('change', followSystem);
+followSystem();
+
+await Promise.all([
+  ...['swagger-ui.css', 'swagger.css'].map((name) =>
+    load('link', { rel: 'stylesheet', href: new URL(name, import.meta.url).href }),
+  ),
+  // Behind requests that the reader sends meanwhile.
+  load('script', { src: new URL('swagger-ui-bundle.js', import.meta.url).href, fetchPriority: 'low' }),
+]);
+window.SwaggerUIBundle({
+  dom_id: '#swagger-ui',
+  // Relative to the page, so that it works behind a path prefix.
+  url: new URL('openapi.json', document.baseURI).href,
+  // No standalone preset, since it adds a field for the URL of a document. No validator, since it would call another
+  // host.
+  presets: [window.SwaggerUIBundle.presets.apis],
+  plugins: [plugin],
+  validatorUrl: null,
+  layout: 'OperationsLayout',
+  docExpansion: 'full',
+  displayRequestDuration: true,
+  // Swagger UI's highlighting has too little contrast, and its code blocks can't be focused with the keyboard.
+  syntaxHighlight: { activated: false },
+  tryItOutEnabled: true,
+  async requestInterceptor(request) {
+    if (request.loadSpec) return request;
+    await askForKey();
+    Object.assign(request.headers, keyHeaders());
+    return request;
+  },
+  responseInterceptor(response) {
+    if (response.status === 401) forgetKey();
+    return response;
+  },
+});
+
+function load(name, attributes) {
+  const element = Object.assign(document.createElement(name), attributes);
+  document.head.append(element);
+  return new Promise((resolve, reject) => {
+    element.onload = resolve;
+    element.onerror = () => reject(new Error(`${element.src ?? element.href} could not be loaded`));
+  });
+}

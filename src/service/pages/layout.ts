@@ -1,0 +1,69 @@
+/** What all HTML pages have in common: their header, and Markdown as HTML. */
+import { readFileSync } from 'node:fs';
+import { join, posix } from 'node:path';
+import { Marked, type Tokens } from 'marked';
+import { contract } from '../../contract.js';
+import { packageFolder } from '../../packageFolder.js';
+
+const PAGE = readFileSync(join(packageFolder, 'browser', 'page.html'), 'utf8');
+
+interface PageParts {
+  /** Omitted on the page of the API itself. */
+  title?: string;
+  /** The relative path from the page to the root of the service, such as `../`. */
+  root: string;
+  /** The HTML of the main part. */
+  content: string;
+  /** More elements for the `head`. */
+  head?: string;
+}
+
+/** Returns a page as HTML. */
+export function html({ title, root, content, head = '' }: PageParts): string {
+  const service = escaped(contract.info.title);
+  const fullTitle = title === undefined ? service : `${escaped(title)} · ${service}`;
+  const parts: Record<string, string> = { title: fullTitle, service, root, content, head };
+  return PAGE.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
+}
+
+export function escaped(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}
+
+const marked = new Marked();
+
+/** Converts Markdown, such as a description of the contract, to HTML with paragraphs. */
+export function markdown(text: string): string {
+  return marked.parse(text, { async: false });
+}
+
+/** Converts a text of one paragraph to HTML without a paragraph. */
+export function prose(text: string): string {
+  return marked.parseInline(text.trim(), { async: false });
+}
+
+/**
+ * Returns a Markdown file of the package as a page at the same path, relative to the root.
+ * @param served the paths of the files that have an address: a link to any other file would lead nowhere, so its text stays
+ */
+export function markdownPage(path: string, text: string, served: ReadonlyMap<string, string>): string {
+  const root = posix.relative(posix.dirname(`/${path}`), '/');
+  const page = new Marked({
+    renderer: {
+      heading({ tokens, depth, text }: Tokens.Heading) {
+        const id = text.toLowerCase().replace(/[^a-z0-9]+/g, '-');
+        return `<h${depth} id="${id}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
+      },
+      link({ href, tokens }: Tokens.Link) {
+        const label = this.parser.parseInline(tokens);
+        if (/^(https?:|#)/.test(href)) return `<a href="${escaped(href)}">${label}</a>`;
+        const [file = '', fragment] = posix.join(posix.dirname(path), href).split('#');
+        const address = served.get(file);
+        if (address === undefined) return label;
+        return `<a href="${escaped(posix.join(root, address))}${fragment ? `#${fragment}` : ''}">${label}</a>`;
+      },
+    },
+  });
+  const [, title = ''] = /^# (.*)$/m.exec(text) ?? [];
+  return html({ title, root: root ? `${root}/` : '', content: page.parse(text, { async: false }) });
+}
