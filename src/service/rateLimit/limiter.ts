@@ -176,7 +176,7 @@ export class RateLimiter {
     const refusedUntil = this.#refused.get(client);
     if (refusedUntil !== undefined && refusedUntil > receivedAt) return refuseLocally(refusedUntil - receivedAt);
     const allowed = (this.#allowed.get(client) ?? []).filter((time) => time > receivedAt - WINDOW_MS);
-    const waitMs = (allowed[0] ?? receivedAt) + WINDOW_MS - receivedAt;
+    const waitMs = WINDOW_MS - (receivedAt - (allowed[0] ?? receivedAt));
     if (allowed.length >= this.#points) return refuseLocally(waitMs);
     this.#allowed.set(client, [...allowed, receivedAt]);
     const localDecision = { allowed: true, remaining: this.#points - allowed.length - 1, waitMs };

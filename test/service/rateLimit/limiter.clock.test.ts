@@ -78,10 +78,12 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
   });
 
   it('keeps the limit while the store does not respond', async () => {
-    const { proxy, allowed, reasons } = await open();
+    const { proxy, allowed, reasons, limiter } = await open();
     proxy.behave('silent');
     await withinASecond(async () => expect(await allowed(newClient(), 30)).toBe(10));
     expect(reasons).toContain('no response within 150 ms');
+    const first = await Promise.all(Array.from({ length: 100 }, () => limiter.count(newClient()).decision));
+    expect(new Set(first.map(({ waitMs }) => waitMs))).toEqual(new Set([1000]));
   });
 
   it('allows exactly the limit after the store lost its data', async () => {
