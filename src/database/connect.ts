@@ -103,7 +103,25 @@ export function openDatabase(url: string, { connections = 10, statementsAtOnce =
       application_name: `${address.applicationName} ${process.pid}`,
     },
   } as postgres.Options<typeof arrayTypes>);
+  removeEmptyRows(client);
   return Object.assign(drizzle(client, { schema }), { url, sockets });
+}
+
+/**
+ * Makes the results of `unsafe`, which Drizzle uses as well, begin with their first row. If a connection breaks within a
+ * response, postgres.js 3.4.9 goes on counting its rows: the next result would begin with as many empty places.
+ */
+function removeEmptyRows(client: postgres.Sql): void {
+  const { unsafe } = client;
+  client.unsafe = ((...parameters: Parameters<typeof unsafe>) => {
+    const query = unsafe(...parameters) as ReturnType<typeof unsafe> & { resolve(rows: unknown): void };
+    const { resolve } = query;
+    query.resolve = (rows) => {
+      if (Array.isArray(rows) && rows.length > 0 && !(0 in rows)) rows.splice(0, Number(Object.keys(rows)[0]));
+      resolve(rows);
+    };
+    return query;
+  }) as typeof unsafe;
 }
 
 /** Closes the pool. Statements that are still running after `timeout` seconds are cut off. */
