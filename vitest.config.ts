@@ -13,7 +13,7 @@ const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
 /** Files that take longest, in no matter how few lines. Without an earlier run to learn from, Vitest begins with the largest. */
 const LONG =
-  /\/(operating|signals|manyRows|latePostgres|crashingStore|clockJumps|slowClients|redisSetups|slowDatabase|embeddedPostgres|browser\/\w+|serve|faults\/\w+|log|importUnfinished)\./;
+  /\/(operating|signals|manyRows|crashingStore|clockJumps|slowClients|redisSetups|slowDatabase|embeddedPostgres|browser\/\w+|serve|faults\/\w+|log|importUnfinished)\./;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -9,7 +9,7 @@ import { connectTo } from '../support/connection.js';
 import { listenOn } from '../support/listening.js';
 import { PROFILES } from '../support/numbers.js';
 import { type PostgresServer, startPostgres, startReplica } from '../support/postgresServer.js';
-import { supervise } from '../support/supervisor.js';
+import { startServing } from '../support/serving.js';
 import { until } from '../support/until.js';
 
 describe('a replica', () => {
@@ -46,7 +46,7 @@ describe('a replica', () => {
     await expect(migrateDatabase(url, migrationsFolder)).rejects.toThrow(
       /^DATABASE_URL is a replica, and only its primary can be migrated/,
     );
-    const service = await supervise([], { DATABASE_URL: url, REDIS_URL: 'redis://127.0.0.1:1' });
+    const service = await startServing([], { DATABASE_URL: url, REDIS_URL: 'redis://127.0.0.1:1' });
     await service.untilAlive();
     const isWaiting = async () =>
       (await service.get('/readyz'))?.body.includes('until the primary is migrated') ?? false;

@@ -26,8 +26,8 @@ export interface ToxicProxy {
   close(): Promise<void>;
 }
 
-/** Opens a proxy on 127.0.0.1 to `targetPort` there. */
-export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
+/** Opens a proxy on 127.0.0.1 to `targetPort` there; by default on a free port. */
+export async function openToxicProxy(targetPort: number, listenPort = 0): Promise<ToxicProxy> {
   let behaviour: Behaviour = 'passing';
   let delayMs = 0;
   let unanswered = 0;
@@ -71,7 +71,7 @@ export async function openToxicProxy(targetPort: number): Promise<ToxicProxy> {
     for (const socket of [client, server]) socket.on('error', () => {}).on('close', end);
     server.connect(targetPort, '127.0.0.1');
   });
-  proxy.listen(0, '127.0.0.1');
+  proxy.listen(listenPort, '127.0.0.1');
   await once(proxy, 'listening');
   const { port } = proxy.address() as AddressInfo;
   const cutAll = () => {

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, inject, it, onTestFinished } from 'vitest';
 import type { BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
@@ -10,10 +10,9 @@ import { createDatabase } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
-import { startPostgres } from '../../support/postgresServer.js';
-import { supervise } from '../../support/supervisor.js';
+import { startServing } from '../../support/serving.js';
+import { openToxicProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
-import { expectOneStart } from './latePostgres.js';
 
 const command = useCommand();
 
@@ -80,36 +79,74 @@ describe('serve without any setting', () => {
 });
 
 describe('serve, before it can use PostgreSQL,', () => {
-  it('waits without a restart, and is ready when PostgreSQL starts 5 s later', () => expectOneStart(5));
+  /** Starts `serve` with a PostgreSQL that can't be reached; returns a function that makes it reachable. */
+  async function startTooEarly(args: string[], url: string) {
+    const port = await freePort();
+    const later = Object.assign(new URL(url), { host: `127.0.0.1:${port}` });
+    const service = await startServing(args, { DATABASE_URL: later.href, REDIS_URL: 'redis://127.0.0.1:1' });
+    await service.untilAlive();
+    const connect = async () => {
+      const proxy = await openToxicProxy(Number(new URL(url).port), port);
+      onTestFinished(() => proxy.close());
+    };
+    return { service, port, connect };
+  }
+
+  it('waits, and is ready when PostgreSQL starts', async () => {
+    const { url, drop } = await createDatabase({ isEmpty: true });
+    // Redis never starts: the limit is then counted per instance.
+    const { service, port, connect } = await startTooEarly(['--demo'], url);
+    const isWaiting = async () => (await service.get('/readyz'))?.body.includes('waiting') ?? false;
+    await until(isWaiting, '/readyz says that it waits');
+    expect(await service.get('/readyz')).toEqual({
+      status: 503,
+      body: '{"status":"waiting until PostgreSQL can be reached"}',
+    });
+    expect((await service.getAsOperator('/readyz'))?.body).toContain(`(connect ECONNREFUSED 127.0.0.1:${port})`);
+    const list = await service.get('/v1/brandedPhoneNumbers');
+    expect([list?.status, JSON.parse(list?.body ?? '')]).toEqual([
+      503,
+      expect.objectContaining({ type: '/problems/unavailable', status: 503 }),
+    ]);
+    expect((await service.get('/openapi.json'))?.status).toBe(200);
+    await connect();
+    await service.untilReady();
+    const { items } = JSON.parse((await service.get('/v1/brandedPhoneNumbers'))?.body ?? '');
+    expect(items).toHaveLength(25);
+    service.stop();
+    expect(await service.end()).toBe(0);
+    const log = service.out.stdout.split('\n').flatMap((line) => (line.startsWith('{') ? JSON.parse(line).msg : []));
+    expect(log.filter((line) => /^waiting until|^PostgreSQL is available|^listening/.test(line))).toEqual([
+      'waiting until PostgreSQL can be reached',
+      'PostgreSQL is available: starting',
+      expect.stringMatching(/^listening on/),
+    ]);
+    await drop();
+  });
 
   it('waits for its database to be created, and serves from it', async () => {
     const { url, drop } = await createDatabase({ isEmpty: true });
     const later = `${url}_later`;
-    const service = await supervise([], { DATABASE_URL: later });
-    try {
-      await service.untilAlive();
-      const isNamed = async () => (await service.get('/readyz'))?.body.includes('until the database that') ?? false;
-      await until(isNamed, '/readyz names the missing database');
-      expect((await service.get('/readyz'))?.body).not.toContain('does not exist');
-      expect((await service.getAsOperator('/readyz'))?.body).toContain('_later\\" does not exist');
-      expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(503);
-      const sql = connectTo(url);
-      const name = new URL(later).pathname.slice(1);
-      await sql.unsafe(`CREATE DATABASE ${name} TEMPLATE template0`);
-      await service.untilReady();
-      expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(200);
-      service.stop();
-      expect(await service.end()).toBe(0);
-      await sql.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
-      await sql.end();
-      await drop();
-    } finally {
-      service.stop('SIGKILL');
-    }
+    const service = await startServing([], { DATABASE_URL: later });
+    await service.untilAlive();
+    const isNamed = async () => (await service.get('/readyz'))?.body.includes('until the database that') ?? false;
+    await until(isNamed, '/readyz names the missing database');
+    expect((await service.get('/readyz'))?.body).not.toContain('does not exist');
+    expect((await service.getAsOperator('/readyz'))?.body).toContain('_later\\" does not exist');
+    const sql = connectTo(url);
+    const name = new URL(later).pathname.slice(1);
+    await sql.unsafe(`CREATE DATABASE ${name} TEMPLATE template0`);
+    await service.untilReady();
+    expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(200);
+    service.stop();
+    expect(await service.end()).toBe(0);
+    await sql.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
+    await sql.end();
+    await drop();
   });
 
   it('exits at once after a signal', async () => {
-    const service = await supervise([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
+    const service = await startServing([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
     await service.untilAlive();
     service.stop();
     expect([await service.end(), service.out.stderr]).toEqual([
@@ -118,24 +155,13 @@ describe('serve, before it can use PostgreSQL,', () => {
     ]);
   });
 
-  it('exits with status 1 and logs the reason if PostgreSQL rejects its password', async () => {
-    const postgres = await startPostgres();
-    await postgres.stop();
-    const DATABASE_URL = postgres.url.replace('postgres@', 'other:wrong@');
-    const service = await supervise([], { DATABASE_URL });
-    try {
-      await service.untilAlive();
-      const rules = 'host all postgres 127.0.0.1/32 trust\nhost all other 127.0.0.1/32 scram-sha-256\n';
-      await writeFile(join(postgres.data, 'pg_hba.conf'), rules);
-      await postgres.start();
-      expect(await service.end()).toBe(1);
-      const line = 'password authentication failed for user "other"';
-      expect(service.out.stderr).toContain(`\n${line}\n`);
-      expect(service.out.stdout).toContain(`"msg":${JSON.stringify(line)}`);
-    } finally {
-      service.stop('SIGKILL');
-      await postgres.remove();
-    }
+  it('exits with status 1 and logs the reason if PostgreSQL then refuses its login', async () => {
+    const { service, connect } = await startTooEarly([], inject('postgresUrl').replace('postgres@', 'unknown@'));
+    await connect();
+    expect(await service.end()).toBe(1);
+    const line = 'role "unknown" does not exist';
+    expect(service.out.stderr).toContain(`\n${line}\n`);
+    expect(service.out.stdout).toContain(`"msg":${JSON.stringify(line)}`);
   });
 });
 
