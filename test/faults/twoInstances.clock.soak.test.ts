@@ -202,17 +202,17 @@ async function run(kind: string): Promise<void> {
   const isFailing = (from: number, to: number) =>
     outages.some((outage) => outage.from <= to && outage.to + RECOVERY_MS >= from);
 
-  /** How many requests the instances had decided without the store, at some times. */
-  const decidedAlone: { at: number; count: number }[] = [];
+  /** How many requests the instances had decided without the store, each read between two times. */
+  const decidedAlone: { from: number; to: number; count: number }[] = [];
   async function readMetrics(): Promise<void> {
-    const at = performance.now();
+    const from = performance.now();
     const [first, second] = await Promise.all([instances[0].storeErrors(), instances[1].storeErrors()]);
-    decidedAlone.push({ at, count: first + second });
+    decidedAlone.push({ from, to: performance.now(), count: first + second });
   }
   /** Returns whether the store may not have counted all requests between two times. */
   function isUnshared(from: number, to: number): boolean {
-    const before = decidedAlone.findLast(({ at }) => at <= from)?.count ?? 0;
-    const after = (decidedAlone.find(({ at }) => at >= to) ?? decidedAlone.at(-1))?.count ?? 0;
+    const before = decidedAlone.findLast((read) => read.to <= from)?.count ?? 0;
+    const after = (decidedAlone.find((read) => read.from >= to) ?? decidedAlone.at(-1))?.count ?? 0;
     return after > before || losses.some((loss) => loss.from <= to && loss.to >= from);
   }
 
