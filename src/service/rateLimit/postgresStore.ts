@@ -95,7 +95,6 @@ class SlidingLog extends RateLimiterPostgres {
   readonly #database: Database;
   #waiting = new Map<string, WaitingRequest[]>();
   #isCounting = false;
-  #reconnectedAt = Number.NEGATIVE_INFINITY;
 
   constructor(database: Database, points: number) {
     // Migrations create the table, and sweeps remove expired rows.
@@ -141,7 +140,7 @@ class SlidingLog extends RateLimiterPostgres {
     } catch (error) {
       for (const { reject } of [...batch.values()].flat()) reject(error);
       // After a switch-over, this is a standby, but the address may lead to the new primary.
-      if (failureOf(error) === 'standby') this.#reconnect();
+      if (failureOf(error) === 'standby') this.#database.sockets.reconnect();
     }
   }
 
@@ -157,13 +156,6 @@ class SlidingLog extends RateLimiterPostgres {
       else batch.delete(client);
     }
     return batch;
-  }
-
-  /** Replaces the connections, at most once in a window. */
-  #reconnect(): void {
-    if (performance.now() - this.#reconnectedAt < WINDOW_MS) return;
-    this.#reconnectedAt = performance.now();
-    this.#database.sockets.reconnect();
   }
 }
 

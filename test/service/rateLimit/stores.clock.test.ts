@@ -33,6 +33,15 @@ describe.each(STORES)('the store in %s', (kind) => {
     expect(await count(store, 'ahead')).toMatchObject({ allowed: true, remaining: 9 });
   });
 
+  it('counts a request for a second', async () => {
+    await withinASecond(async () => {
+      const client = `for a second ${performance.now()}`;
+      for (let i = 0; i < 10; i++) await count(store, client);
+      await sleep(700);
+      expect(await count(store, client)).toMatchObject({ allowed: false });
+    });
+  });
+
   it.each([
     ['of the last second', Array(9).fill(0)],
     ['of the last second alone, although 1.1.0 keeps two', [...Array(10).fill(-1500), ...Array(9).fill(0)]],
