@@ -15,7 +15,7 @@ export async function openSession({ url }: Pick<Database, 'url'>, statementTimeo
   const close = () => closeDatabase(database, 0);
   try {
     // This query opens the connection. `reserve` does not (postgres.js with fetch_types off), and would never settle.
-    const limits = await timeLimits(database, statementTimeout);
+    const limits = await database.sockets.awaited(timeLimits(database, statementTimeout));
     const sql = await database.$client.reserve();
     return {
       /**
@@ -23,12 +23,15 @@ export async function openSession({ url }: Pick<Database, 'url'>, statementTimeo
        * ROLLBACK would throw where it can't be caught.
        */
       async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
-        try {
+        const run = async () => {
           // SET takes no snapshot: the first query of `work` does.
           await sql.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...limits].join(';'));
-          const result = await database.sockets.awaited(work(sql));
+          const result = await work(sql);
           await sql`COMMIT`;
           return result;
+        };
+        try {
+          return await database.sockets.awaited(run());
         } catch (error) {
           await close();
           throw error;

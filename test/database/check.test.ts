@@ -3,6 +3,7 @@ import type { Sql } from 'postgres';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { useCommand } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith, PROFILES, write } from '../support/numbers.js';
 
@@ -115,6 +116,30 @@ describe('check', () => {
     const stdout = `repaired: ${differ(missing)}${OK}`;
     expect(await command.run(['check', '--repair'])).toMatchObject({ code: 0, stdout });
     expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: OK, stderr: '' });
+  });
+
+  it('finishes and reports nothing beside a number that is always written, and another that comes and goes', async () => {
+    const profile = PROFILES[0]?.id ?? '';
+    await sql()`
+      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+      SELECT '+1500' || 1000000 + i, ${profile} FROM generate_series(1, 4000) AS i`;
+    const writer = connectTo(command.databaseUrl);
+    let isOver = false;
+    const writing = (async () => {
+      while (!isOver) {
+        await writer`
+          UPDATE branded_phone_numbers SET internal_name = 'Name ' || random() WHERE phone_number = '+15001001500'`;
+        await writer`
+          INSERT INTO branded_phone_numbers (phone_number, business_profile_id) VALUES ('+15001001500000', ${profile})`;
+        await writer`DELETE FROM branded_phone_numbers WHERE phone_number = '+15001001500000'`;
+      }
+    })();
+    for (let i = 0; i < 4; i++) {
+      expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: OK, stderr: '' });
+    }
+    isOver = true;
+    await writing;
+    await writer.end();
   });
 
   it('deletes stale postings in batches', async () => {

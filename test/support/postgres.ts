@@ -18,7 +18,7 @@ declare module 'vitest' {
 
 export default async function setup(project: TestProject) {
   const version = process.env.TEST_POSTGRES_VERSION;
-  const { url, remove } = await startPostgres({ max_connections: '100' });
+  const { url, remove } = await startPostgres({ max_connections: '100', max_prepared_transactions: '2' });
   const template = new URL(url);
   template.pathname = '/template_migrated';
   const admin = connectTo(url);

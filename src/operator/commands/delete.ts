@@ -38,7 +38,7 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
           noun: 'phone numbers',
           async run({ stream }, onProgress) {
             const { deleted, lines } = await deleteNumbers(database, stream, { ...options, signal, onProgress });
-            return { lines, summary: `deleted ${deleted} numbers` };
+            return { lines, summary: `deleted ${deleted} ${deleted === 1 ? 'number' : 'numbers'}` };
           },
         }),
       );

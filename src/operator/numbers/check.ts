@@ -1,20 +1,29 @@
 /**
  * Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request.
  */
+import type { PendingQuery } from 'postgres';
 import type { Database } from '../../database/connect.js';
 import { inTransaction, planForWholeTables, type Transaction } from '../../database/transaction.js';
 import { UserError } from '../../userError.js';
-import { lockNumbers } from './numberLocks.js';
+import { lockToDeriveOrListBusy } from './numberLocks.js';
+import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
 import { Spool } from './spool.js';
-import { columnsOf, keyOf, type Row, runSteps } from './steps.js';
+import { retryInOutage, runSteps, type Steps } from './steps.js';
 
 const MAX_EXAMPLES = 5;
 /** Rows per fetch from PostgreSQL. */
 const ROWS_AT_ONCE = 1000;
 
+/** A way in which numbers may differ from their sources. */
+interface Examination extends Steps {
+  /** What is wrong, after "N numbers" in a message. */
+  what: string;
+  /** Selects the rows to examine, in order of phone number. */
+  find(sql: Transaction): PendingQuery<{ row: Row }[]>;
+}
+
 /** Numbers that differ in the same way. */
 interface Difference {
-  /** What is wrong, after "N numbers" in a message. */
   what: string;
   count: number;
   /** The first phone numbers, at most `MAX_EXAMPLES`. */
@@ -30,97 +39,103 @@ interface Difference {
 export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
   const [{ isReplica }] = await database.$client<[{ isReplica: boolean }]>`SELECT pg_is_in_recovery() AS "isReplica"`;
   if (isReplica) throw new UserError('DATABASE_URL is a read-only replica: run check on its primary');
-  const items = await deriveItems(database, keep);
-  const stalePostings = new Spool();
+  const differences = [await examine(database, items(keep)), await examine(database, postings(keep))];
+  return differences.filter(({ count }) => count > 0);
+}
+
+async function examine(database: Database, { what, find, ...steps }: Examination): Promise<Difference> {
+  const found: Difference = { what, count: 0, examples: [] };
+  const onWritten = (_count: number, differing: string[]) => {
+    found.count += differing.length;
+    found.examples = [...found.examples, ...differing].sort().slice(0, MAX_EXAMPLES);
+  };
+  const spool = await retryInOutage(() => spoolOf(database, find));
   try {
-    const postings = await findStalePostings(database, stalePostings);
-    if (keep && stalePostings.length > 0) await deleteStalePostings(database, stalePostings);
-    return [items, postings].filter(({ count }) => count > 0);
+    await runSteps(database, spool, { ...steps, onWritten });
+    return found;
   } finally {
-    stalePostings.close();
+    spool.close();
   }
 }
 
-async function deriveItems(database: Database, keep: boolean): Promise<Difference> {
-  const found: Difference = { what: 'differ from their sources', count: 0, examples: [] };
-  let derived: string[] = [];
-  let last = '';
-  await runSteps(database, {
-    // derive() compares by several statements. With one snapshot for all of them, a number that another program inserts
-    // meanwhile, which could not be locked, is not taken for one without an item.
-    isolation: 'REPEATABLE READ',
-    async take(count) {
-      const rows = await database.$client<{ row: Row }[]>`
-          (SELECT phone_number AS row FROM branded_phone_numbers WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
-          UNION
-          (SELECT phone_number FROM items WHERE phone_number > ${last} ORDER BY 1 LIMIT ${count})
-          ORDER BY 1 LIMIT ${count}`;
-      last = rows.at(-1)?.row ?? last;
-      return rows.map(({ row }) => row);
-    },
-    lock: lockNumbers,
-    async write(sql, phoneNumbers) {
-      await sql`SAVEPOINT before_derive`;
-      const differing = await sql<{ key: string }[]>`
-          SELECT DISTINCT key FROM derive(${phoneNumbers}::text[]) AS key`;
-      if (!keep) await sql`ROLLBACK TO before_derive`;
-      derived = differing.map(({ key }) => key);
-    },
-    onWritten() {
-      found.count += derived.length;
-      found.examples = [...found.examples, ...derived].sort().slice(0, MAX_EXAMPLES);
-    },
-  });
-  return found;
+async function spoolOf(database: Database, find: Examination['find']): Promise<Spool> {
+  const spool = new Spool();
+  try {
+    await inTransaction(database, 'READ COMMITTED', async (sql) => {
+      await planForWholeTables(sql);
+      // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each row
+      // with all others.
+      await sql`SET LOCAL enable_nestloop = off`;
+      await sql`SET LOCAL work_mem = '128MB'`;
+      for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
+    });
+    return spool;
+  } catch (error) {
+    spool.close();
+    throw error;
+  }
 }
 
+const NUMBER: Columns = { phone_number: 'text COLLATE "C"' };
+
+/** All numbers, and items of numbers that are gone: derives them. */
+const items = (keep: boolean): Examination => ({
+  what: 'differ from their sources',
+  find: (sql) => sql<{ row: Row }[]>`
+    SELECT ${rowOfGiven(sql, NUMBER, sql`coalesce(entries, 0)`)} AS row
+    FROM (
+      SELECT phone_number, entries FROM branded_phone_numbers FULL JOIN items USING (phone_number)
+      LEFT JOIN (SELECT phone_number, count(*) AS entries FROM carrier_statuses GROUP BY 1) AS entry USING (phone_number)
+    ) AS given
+    ORDER BY phone_number`,
+  lockOrListBusy: lockToDeriveOrListBusy,
+  async write(sql, rows) {
+    // derive() compares by several statements, each with its own snapshot. A number that another program inserts
+    // meanwhile, which could not be locked, may seem to differ, but not twice.
+    const differing = await differingOf(sql, rows.map(keyOf), false);
+    return differing.length > 0 ? differingOf(sql, differing, keep) : [];
+  },
+});
+
+/** Derives numbers. Returns those that differed, and keeps what was derived only if `keep` is set. */
+async function differingOf(sql: Transaction, phoneNumbers: string[], keep: boolean): Promise<string[]> {
+  await sql`SAVEPOINT before_derive`;
+  const differing = await sql<{ key: string }[]>`
+    SELECT DISTINCT key FROM derive(${phoneNumbers}::text[]) AS key ORDER BY key`;
+  if (!keep) await sql`ROLLBACK TO before_derive`;
+  return differing.map(({ key }) => key);
+}
+
+const STALE: Columns = { phone_number: 'text COLLATE "C"', terms: 'bigint[]' };
+
 /**
- * Finds postings under terms that their number's item does not have, which derive() does not look at, and adds them to
- * `stalePostings`. Numbers without an item were counted before, when they were derived. One statement reads both
- * tables, so that it sees a consistent state beside other writers.
+ * Postings under terms that their number's item does not have, which derive() does not look at. Numbers without an item
+ * were counted before, when they were derived. One statement reads both tables, so that it sees a consistent state
+ * beside other writers.
  */
-async function findStalePostings(database: Database, stalePostings: Spool): Promise<Difference> {
-  const found: Difference = { what: 'have stale index entries', count: 0, examples: [] };
-  let last: string | undefined;
-  await inTransaction(database, 'READ COMMITTED', async (sql) => {
-    await planForWholeTables(sql);
-    // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each
-    // posting with all numbers.
-    await sql`SET LOCAL enable_nestloop = off`;
-    await sql`SET LOCAL work_mem = '128MB'`;
-    const postings = sql<{ row: Row }[]>`
-      SELECT concat_ws(E'\\t', phone_number, term_id) AS row
+const postings = (keep: boolean): Examination => ({
+  what: 'have stale index entries',
+  find: (sql) => sql<{ row: Row }[]>`
+    SELECT ${rowOfGiven(sql, STALE, sql`cardinality(terms)`)} AS row
+    FROM (
+      SELECT phone_number, array_agg(term_id) AS terms
       FROM postings
       LEFT JOIN items USING (phone_number)
       LEFT JOIN branded_phone_numbers AS number USING (phone_number)
       WHERE CASE WHEN items.id IS NULL THEN number.id IS NULL ELSE term_id <> ALL (term_ids) END
-      ORDER BY phone_number`;
-    for await (const rows of postings.cursor(ROWS_AT_ONCE)) {
-      for (const { row } of rows) {
-        stalePostings.add(row);
-        const phoneNumber = keyOf(row);
-        if (phoneNumber === last) continue;
-        last = phoneNumber;
-        found.count++;
-        if (found.examples.length < MAX_EXAMPLES) found.examples.push(phoneNumber);
-      }
-    }
-  });
-  return found;
-}
-
-/** Deletes postings that are still stale. Each step locks out other writers for a moment. */
-async function deleteStalePostings(database: Database, stalePostings: Spool): Promise<void> {
-  await runSteps(database, {
-    take: (count) => stalePostings.take(count),
-    async lock(sql) {
-      // Locks the table, since a posting may belong to a number that another transaction is inserting.
-      await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE`;
-      return [];
-    },
-    write: deletePostings,
-  });
-}
+      GROUP BY phone_number
+    ) AS given
+    ORDER BY phone_number`,
+  async lockOrListBusy(sql) {
+    // The table, since a posting may belong to a number that another transaction is inserting.
+    if (keep) await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE`;
+    return [];
+  },
+  async write(sql, rows) {
+    if (keep) await deletePostings(sql, rows);
+    return rows.map(keyOf);
+  },
+});
 
 /**
  * Deletes the postings that their number's item does not have now. They are looked up by the primary key, whatever the
@@ -135,7 +150,7 @@ async function deletePostings(sql: Transaction, rows: Row[]): Promise<void> {
         WHERE postings.term_id = stale.term_id AND postings.phone_number BETWEEN stale.phone_number AND stale.phone_number
         ORDER BY postings.phone_number
       )
-      FROM (SELECT columns[1] COLLATE "C" AS phone_number, columns[2]::bigint AS term_id FROM ${columnsOf(sql, rows)}) AS stale
+      FROM (SELECT phone_number, unnest(terms) AS term_id FROM ${tableOf(sql, STALE, rows)}) AS stale
     )) AND term_id <> ALL (coalesce((
       SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
       ORDER BY items.phone_number

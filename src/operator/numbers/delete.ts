@@ -5,9 +5,9 @@ import type { Database } from '../../database/connect.js';
 import type { Transaction } from '../../database/transaction.js';
 import { describeValue } from '../../messages/faults.js';
 import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
-import { lockNumbersAndEntries } from './numberLocks.js';
+import { lockToWriteOrListBusy } from './numberLocks.js';
+import { keyOf, type Row, rowOfGiven } from './rows.js';
 import { changeByLines, type Options, type Part } from './staging.js';
-import type { Row } from './steps.js';
 
 const schema = contract.components.schemas.PhoneNumber ?? {};
 const PHONE_NUMBER = new RegExp(String(schema.pattern));
@@ -43,13 +43,7 @@ export async function deleteNumbers(
     verb: 'deleted',
     remedy: 'run the same delete again with --if-exists to finish it',
   };
-  await changeByLines(database, input, change, {
-    ...options,
-    onProgress(progress) {
-      counts.deleted = progress.written;
-      options.onProgress?.(progress);
-    },
-  });
+  counts.deleted = await changeByLines(database, input, change, options);
   return counts;
 }
 
@@ -60,21 +54,28 @@ const missing = (sql: Transaction): Promise<LineFault[]> => sql`
 
 /** Numbers of the input that exist. */
 const existing: Part = {
+  noun: 'numbers',
   find: (sql) => sql<{ row: Row }[]>`
-    SELECT phone_number AS row FROM staged
-    WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
+    SELECT ${rowOfGiven(
+      sql,
+      { phone_number: 'text' },
+      sql`SELECT count(*) FROM carrier_statuses WHERE phone_number = given.phone_number`,
+    )} AS row
+    FROM staged AS given
+    WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = given.phone_number OFFSET 0)
     ORDER BY phone_number`,
-  lock: lockNumbersAndEntries,
-  async write(sql, phoneNumbers) {
-    await sql`SET LOCAL branded_phone_numbers.defer = 'on'`;
-    // The foreign key would cascade number by number. The INSERT into deferred derives the numbers even if the sources'
-    // triggers are disabled.
-    await sql`
-      WITH deleted_entries AS (
-        DELETE FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])
-      ), deleted_numbers AS (
-        DELETE FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[])
-      )
-      INSERT INTO deferred VALUES (${phoneNumbers}::text[])`;
+  lockOrListBusy: lockToWriteOrListBusy,
+  async write(sql, rows) {
+    const phoneNumbers = rows.map(keyOf);
+    // The entries first: the foreign key would cascade number by number. The INSERT into deferred derives the numbers
+    // even if the sources' triggers are disabled.
+    const [, , deleted] = await Promise.all([
+      sql`SET LOCAL branded_phone_numbers.defer = 'on'`,
+      sql`DELETE FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])`,
+      sql<{ phone_number: string }[]>`
+        DELETE FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[]) RETURNING phone_number`,
+      sql`INSERT INTO deferred VALUES (${phoneNumbers}::text[])`,
+    ]);
+    return deleted.map((row) => row.phone_number);
   },
 };

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
-import type { Row } from './steps.js';
+import { type Row, workOf } from './rows.js';
 
 /** Bytes per read or write. */
 const BLOCK_SIZE = 256 * 1024;
@@ -18,12 +18,14 @@ const LINE_FEED = 0x0a;
  */
 export class Spool {
   readonly #file: number;
-  /** The number of rows that were added but not taken. */
+  /** The number of rows that were added. */
   length = 0;
   #unwritten: string[] = [];
   #unwrittenLength = 0;
   #read = Buffer.alloc(0);
   #isAtEnd = false;
+  /** The next row, if it was read but not taken. */
+  #next: Row | undefined;
   #position = 0;
 
   constructor() {
@@ -41,16 +43,18 @@ export class Spool {
     if (this.#unwrittenLength > BLOCK_SIZE) this.#write();
   }
 
-  /** Removes and returns the next rows, at most `count`; none at the end. */
-  take(count: number): Row[] {
+  /** Removes and returns the next rows, of at most `work` together but at least one; none at the end. */
+  take(work: number): Row[] {
     this.#write();
     const rows: Row[] = [];
-    while (rows.length < count) {
-      const row = this.#readLine();
-      if (row === undefined) break;
-      rows.push(row);
+    for (let left = work; ; ) {
+      this.#next ??= this.#readLine();
+      if (this.#next === undefined) break;
+      left -= workOf(this.#next);
+      if (left < 0 && rows.length > 0) break;
+      rows.push(this.#next);
+      this.#next = undefined;
     }
-    this.length -= rows.length;
     return rows;
   }
 

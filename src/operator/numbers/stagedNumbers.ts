@@ -2,47 +2,67 @@
 import type { Transaction } from '../../database/transaction.js';
 import type { GivenNumber } from './line.js';
 import { type LineFault, MAX_FAULTS } from './lines.js';
+import { listOf } from './rows.js';
+
+/** The columns of a number to write. */
+export const NUMBER_COLUMNS = {
+  phone_number: 'text COLLATE "C"',
+  id: 'uuid',
+  business_profile_id: 'uuid',
+  internal_name: 'text COLLATE "C"',
+  branding_name_short: 'text COLLATE "C"',
+  branding_name_long: 'text COLLATE "C"',
+  reporting_group: 'text COLLATE "C"',
+  created_at: 'timestamptz',
+  updated_at: 'timestamptz',
+  carriers: 'text[] COLLATE "C"',
+  features: 'feature[]',
+  detailed_statuses: 'detailed_status[]',
+  created_ats: 'timestamptz[]',
+};
+
+/** The columns of `staged`. */
+const COLUMNS = {
+  line: 'integer',
+  ...NUMBER_COLUMNS,
+  business_name: 'text COLLATE "C"',
+  business_status: 'text COLLATE "C"',
+};
 
 /** The columns to ANALYZE. */
-export const ANALYZED = ['phone_number', 'id', 'business_profile_id'];
+export const ANALYZED = ['phone_number', 'id', 'business_profile_id'] satisfies (keyof typeof COLUMNS)[];
 
 /** Creates the table, with one row per line. It is dropped at the end of the transaction. */
 export async function createTable(sql: Transaction): Promise<void> {
-  await sql`
-    CREATE TEMPORARY TABLE staged (
-      line integer NOT NULL,
-      phone_number text COLLATE "C" NOT NULL,
-      id uuid,
-      business_profile_id uuid NOT NULL,
-      business_name text COLLATE "C" NOT NULL,
-      business_status text COLLATE "C" NOT NULL,
-      internal_name text COLLATE "C",
-      branding_name_short text COLLATE "C",
-      branding_name_long text COLLATE "C",
-      reporting_group text COLLATE "C",
-      created_at timestamptz,
-      updated_at timestamptz,
-      carriers text[] COLLATE "C" NOT NULL,
-      features feature[] NOT NULL,
-      detailed_statuses detailed_status[] NOT NULL,
-      created_ats timestamptz[] NOT NULL
-    ) ON COMMIT DROP`;
+  await sql`CREATE TEMPORARY TABLE staged (${listOf(sql, COLUMNS, (name, type) => `${name} ${type}`)}) ON COMMIT DROP`;
 }
 
 /** Returns the row of a line in the text format of COPY. */
 export function rowOf(line: number, { businessProfile: profile, carrierStatuses, ...number }: GivenNumber): string {
-  const row = [
-    ...[line, number.phoneNumber, number.id, profile.id, profile.businessName, profile.status],
-    ...[number.internalName, number.brandingNameShort, number.brandingNameLong, number.reportingGroup],
-    ...[number.createdAt, number.updatedAt],
-    arrayOf(carrierStatuses.map(({ carrier }) => `"${carrier.replace(/["\\]/g, '\\$&')}"`)),
-    arrayOf(carrierStatuses.map(({ feature }) => feature)),
-    arrayOf(carrierStatuses.map(({ detailedStatus }) => detailedStatus)),
-    arrayOf(carrierStatuses.map(({ createdAt = 'NULL' }) => createdAt)),
-  ];
+  const row: Record<keyof typeof COLUMNS, unknown> = {
+    line,
+    phone_number: number.phoneNumber,
+    id: number.id,
+    business_profile_id: profile.id,
+    internal_name: number.internalName,
+    branding_name_short: number.brandingNameShort,
+    branding_name_long: number.brandingNameLong,
+    reporting_group: number.reportingGroup,
+    created_at: number.createdAt,
+    updated_at: number.updatedAt,
+    carriers: arrayOf(carrierStatuses.map(({ carrier }) => `"${carrier.replace(/["\\]/g, '\\$&')}"`)),
+    features: arrayOf(carrierStatuses.map(({ feature }) => feature)),
+    detailed_statuses: arrayOf(carrierStatuses.map(({ detailedStatus }) => detailedStatus)),
+    created_ats: arrayOf(carrierStatuses.map(({ createdAt = 'NULL' }) => createdAt)),
+    business_name: profile.businessName,
+    business_status: profile.status,
+  };
+  const values = NAMES.map((name) => row[name]);
   // Validated text holds no control characters, so only the backslash needs care.
-  return `${row.map((value) => (value == null ? '\\N' : String(value).replaceAll('\\', '\\\\'))).join('\t')}\n`;
+  return `${values.map((value) => (value == null ? '\\N' : String(value).replaceAll('\\', '\\\\'))).join('\t')}\n`;
 }
+
+const NAMES = Object.keys(COLUMNS) as (keyof typeof COLUMNS)[];
 
 const arrayOf = (elements: string[]) => `{${elements.join(',')}}`;
 

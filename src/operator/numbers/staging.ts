@@ -10,8 +10,9 @@ import type { PendingQuery } from 'postgres';
 import type { Database } from '../../database/connect.js';
 import { openSession, type Transaction } from '../../database/transaction.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
+import type { Row } from './rows.js';
 import { Spool } from './spool.js';
-import { type Row, runSteps, type Steps } from './steps.js';
+import { runSteps, type Steps } from './steps.js';
 
 /** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
@@ -39,7 +40,9 @@ interface Change {
 }
 
 /** The rows of one kind that a change writes. */
-export interface Part extends Pick<Steps, 'lock' | 'write'> {
+export interface Part extends Omit<Steps, 'onWritten'> {
+  /** What the rows are, in the plural, for messages. */
+  noun: string;
   /** Selects the rows that differ from the database, in the order of writing. */
   find(sql: Transaction): PendingQuery<{ row: Row }[]>;
 }
@@ -71,6 +74,7 @@ export class Unfinished extends Error {}
 
 /**
  * Changes numbers by the lines of `input`: checks all lines, then writes in short transactions.
+ * @returns how many numbers had to be changed
  * @throws {InputError} if lines have faults; then nothing has changed
  * @throws {Unfinished} for any error while writing
  */
@@ -79,28 +83,33 @@ export async function changeByLines(
   input: Readable,
   change: Change,
   { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
-): Promise<void> {
+): Promise<number> {
   const progress: Progress = { bytes: 0, written: 0 };
   const report = (update: Partial<Progress>) => onProgress({ ...Object.assign(progress, update) });
-  const parts = change.parts.map((part) => ({ ...part, spool: new Spool() }));
+  const parts = change.parts.map((part) => ({ ...part, spool: new Spool(), written: 0, changed: 0 }));
+  const [numbers, ...others] = parts.toReversed() as [(typeof parts)[number], ...typeof parts];
   try {
     const onRead = (length: number) => report({ bytes: progress.bytes + length });
     const total = await stage(database, input, change, parts, { signal, onRead });
-    const numbers = parts.at(-1)?.spool;
-    const toWrite = numbers?.length ?? 0;
+    const toWrite = numbers.spool.length;
     report({ toWrite });
     try {
-      for (const { spool, ...steps } of parts) {
-        if (spool.length === 0) continue;
-        const onWritten = (count: number) => {
-          if (spool === numbers) report({ written: progress.written + count });
+      for (const part of parts) {
+        const onWritten = (count: number, changed: string[]) => {
+          part.written += count;
+          part.changed += changed.length;
+          report({ written: numbers.written });
         };
-        await runSteps(database, { ...steps, take: (count) => spool.take(count), onWritten }, { jobs, signal });
+        if (part.spool.length > 0) await runSteps(database, part.spool, { ...part, onWritten }, { jobs, signal });
       }
     } catch (cause) {
-      const done = total - toWrite + progress.written;
-      throw new Unfinished(`${change.verb} ${done} of ${total} numbers; ${change.remedy}`, { cause });
+      const unwritten = others
+        .filter(({ written, spool }) => written < spool.length)
+        .map(({ written, spool, noun }) => ` and ${written} of ${spool.length} ${noun}`);
+      const done = `${total - toWrite + numbers.written} of ${total} numbers${unwritten.join('')}`;
+      throw new Unfinished(`${change.verb} ${done}; ${change.remedy}`, { cause });
     }
+    return numbers.changed;
   } finally {
     input.destroy();
     for (const { spool } of parts) spool.close();

@@ -1,50 +1,42 @@
 /**
  * Writes many rows in steps: short transactions, so that no other program waits for long.
  *
+ * # Locks
+ *
  * A step first locks all rows that it changes, without waiting. Rows that another transaction holds are left for a
- * later step. Later waits of a step (for a unique key, or a term that another transaction has just added) time
- * out well below the server's deadlock_timeout; then the step is rolled back and retried. So a step resolves its
- * deadlocks itself, before PostgreSQL detects them and ends another program's transaction.
+ * later step. Later waits of a step (for a unique key, or a term that another transaction has just added) time out
+ * before the default deadlock_timeout; then the step is rolled back and retried. So a step resolves its deadlocks
+ * itself, before PostgreSQL detects them and ends another program's transaction.
+ *
+ * # Time
+ *
+ * A step is as large as its estimated work. If it still takes too long, PostgreSQL cancels it, and its halves are
+ * written one after the other. If the command is suspended or cut off, PostgreSQL ends the transaction.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../database/connect.js';
 import { causeOf, codeOf, failureOf, isFailover, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
-import { type Isolation, openSession, type Session, type Transaction } from '../../database/transaction.js';
+import { openSession, type Session, type Transaction } from '../../database/transaction.js';
 import { UserError } from '../../userError.js';
 import { reportBlockers } from './blockers.js';
-
-/** A row to be written: its columns as text, separated by tabs; the first is the primary key, an empty one is null. */
-export type Row = string;
-
-/** Returns the primary key of a row, by which it is locked. */
-export function keyOf(row: Row): string {
-  const end = row.indexOf('\t');
-  return end < 0 ? row : row.slice(0, end);
-}
-
-/** Returns a FROM item with the array `columns` of each row. */
-export const columnsOf = (sql: Transaction, rows: Row[]) => sql`(
-  SELECT string_to_array(row, E'\\t', '') AS columns FROM string_to_table(${rows.join('\n')}, E'\\n') AS row OFFSET 0
-) AS given_rows`;
+import { keyOf, type Row, workOf } from './rows.js';
+import type { Spool } from './spool.js';
 
 /** The work of the steps. */
 export interface Steps {
-  /** The isolation of their transactions; READ COMMITTED if omitted. */
-  isolation?: Isolation;
-  /** Returns the next rows, at most `count`; none at the end. */
-  take(count: number): Row[] | Promise<Row[]>;
   /**
    * Locks the existing rows with these keys.
    * @param wait whether to wait for rows that another transaction holds
    * @returns the keys of rows that another transaction holds
    */
-  lock(sql: Transaction, keys: string[], wait: boolean): Promise<{ key: string }[]>;
+  lockOrListBusy(sql: Transaction, keys: string[], wait: boolean): Promise<{ key: string }[]>;
   /**
    * Writes rows that are locked or don't exist. Called again with the same rows if the outcome of a commit is unknown.
+   * @returns the keys of the rows that had to be changed
    */
-  write(sql: Transaction, rows: Row[]): Promise<void>;
-  /** Called after each commit with the number of rows written. */
-  onWritten?(count: number): void;
+  write(sql: Transaction, rows: Row[]): Promise<string[]>;
+  /** Called after each commit with the number of rows written, and the keys of those that had to be changed. */
+  onWritten?(count: number, changed: string[]): void;
 }
 
 interface Options {
@@ -55,21 +47,23 @@ interface Options {
 }
 
 /** The target duration of a step in milliseconds. */
-const STEP_MS = 300;
-/** Rows in the first step, and bounds of later ones. */
-const FIRST_SIZE = 200;
-const MAX_SIZE = 1000;
-const MIN_SIZE = 50;
-/** The longest wait for a lock in milliseconds, unless a quarter of deadlock_timeout is less. */
+const STEP_MS = 250;
+/** Milliseconds after which PostgreSQL cancels a step, unless it has only one row. */
+const MAX_STEP_MS = 400;
+/** The work of the first step, and bounds of later ones. */
+const FIRST_WORK = 2500;
+const MAX_WORK = 12_500;
+const MIN_WORK = 500;
+/** The longest wait for a lock in milliseconds. With `MAX_STEP_MS`, it is less than the default deadlock_timeout, 1 s. */
 const LOCK_TIMEOUT_MS = 100;
-/** Postponed rows in memory above which no new rows are taken. */
-const MAX_POSTPONED = 5000;
+/** The work of postponed rows, which are in memory, above which no new rows are taken. */
+const MAX_POSTPONED_WORK = 5 * MAX_WORK;
 /** Milliseconds without progress after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 3000;
-/** Milliseconds into a step when its blockers are looked up: it is then waiting. */
-const LOOK_UP_AFTER_MS = 30;
-/** Milliseconds after which PostgreSQL cancels a statement; a connection that stays silent for longer is replaced. */
-const STATEMENT_TIMEOUT_MS = 30_000;
+/** Milliseconds after which PostgreSQL cancels any statement; a connection that stays silent for longer is replaced. */
+const STATEMENT_TIMEOUT_MS = 15_000;
+/** How long the current steps may take after the signal, in milliseconds, even if their connection is dead. */
+const STOP_MS = 2000;
 /**
  * How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or
  * more).
@@ -79,6 +73,20 @@ const RECONNECT_DELAY_MS = 250;
 /** The most conflicts of the same rows with concurrent writes of other programs. */
 const MAX_CONFLICTS = 20;
 
+/** Settings of a step's transaction: PostgreSQL ends it if the command is suspended, or its connection is dead. */
+const SETTINGS = [
+  `lock_timeout = ${LOCK_TIMEOUT_MS}`,
+  'idle_in_transaction_session_timeout = 5000',
+  // A dead connection is found after 10 + 3 * 5 seconds.
+  'tcp_keepalives_idle = 10',
+  'tcp_keepalives_interval = 5',
+  'tcp_keepalives_count = 3',
+]
+  .map((setting) => `SET LOCAL ${setting}`)
+  .join(';');
+
+/** PostgreSQL's code for a canceled statement. */
+const CANCELED = '57014';
 /** PostgreSQL's codes for a lock timeout and a deadlock. */
 const LOCK_FAILED = /^(55P03|40P01)$/;
 /**
@@ -93,51 +101,64 @@ interface Step {
   conflicts: number;
 }
 
+const workOfAll = (rows: readonly Row[]) => rows.reduce((sum, row) => sum + workOf(row), 0);
+
 /**
- * Runs steps until no rows are left. Retries rows that can't be locked for as long as it takes.
+ * Writes all rows of a spool in steps. Retries rows that can't be locked for as long as it takes.
  * @throws the first error that no retry helps against, or the reason of `signal`; written rows stay
  */
-export async function runSteps(database: Database, steps: Steps, { jobs = 1, signal }: Options = {}): Promise<void> {
+export async function runSteps(
+  database: Database,
+  spool: Spool,
+  steps: Steps,
+  { jobs = 1, signal }: Options = {},
+): Promise<void> {
   const postponed: Step[] = [];
-  const failure = new AbortController();
+  const open = new Set<Session>();
+  const prepared = new WeakSet<Session>();
+  const end = new AbortController();
   let lastProgress = performance.now();
 
   /** Returns the next step: new rows, or postponed ones if there are too many or no others. */
-  async function next(size: number): Promise<Step | undefined> {
+  function next(work: number): Step | undefined {
     signal?.throwIfAborted();
-    failure.signal.throwIfAborted();
-    const isFull = postponed.reduce((sum, { rows }) => sum + rows.length, 0) > MAX_POSTPONED;
-    const rows = isFull ? [] : await steps.take(size);
+    end.signal.throwIfAborted();
+    const isFull = postponed.reduce((sum, { rows }) => sum + workOfAll(rows), 0) > MAX_POSTPONED_WORK;
+    const rows = isFull ? [] : spool.take(work);
     return rows.length > 0 ? { rows, conflicts: 0 } : postponed.shift();
+  }
+
+  /** Locks and writes rows in a transaction. Returns the keys of those that another transaction holds, and of those changed. */
+  function attempt(session: Session, rows: Row[], wait: boolean) {
+    return session.transaction('READ COMMITTED', async (sql) => {
+      const maxMs = rows.length > 1 ? MAX_STEP_MS : STATEMENT_TIMEOUT_MS;
+      const [, list] = await Promise.all([
+        sql.unsafe(`${SETTINGS}; SET LOCAL statement_timeout = ${maxMs}`),
+        steps.lockOrListBusy(sql, rows.map(keyOf), wait),
+      ]);
+      const busy = new Set(list.map(({ key }) => key));
+      const changed = await steps.write(
+        sql,
+        rows.filter((row) => !busy.has(keyOf(row))),
+      );
+      // Derives what was deferred. A commit would do so without a time limit.
+      await Promise.all([limitToRest(sql, maxMs), sql`SET CONSTRAINTS ALL IMMEDIATE`]);
+      return { busy, changed };
+    });
   }
 
   /** Writes rows in a transaction. Returns the rows that another transaction holds, which are not written. */
   async function write(session: Session, rows: Row[], wait = false): Promise<Row[]> {
-    let lookUp: NodeJS.Timeout | undefined;
-    try {
-      const busy = await session.transaction(steps.isolation ?? 'READ COMMITTED', async (sql) => {
-        await sql`
-          SELECT set_config('lock_timeout', greatest(1, least(${LOCK_TIMEOUT_MS}, setting::int / 4)) || 'ms', true)
-          FROM pg_settings WHERE name = 'deadlock_timeout'`;
-        if (performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS) {
-          const [{ pid }] = await sql<[{ pid: number }]>`SELECT pg_backend_pid() AS pid`;
-          // Best effort: a failed lookup is ignored.
-          lookUp = setTimeout(() => reportBlockers(database, pid).catch(() => {}), LOOK_UP_AFTER_MS);
-        }
-        const keys = rows.map(keyOf);
-        const busy = new Set((await steps.lock(sql, keys, wait)).map(({ key }) => key));
-        const free = rows.filter((row) => !busy.has(keyOf(row)));
-        if (free.length > 0) await steps.write(sql, free);
-        return busy;
-      });
-      if (busy.size < rows.length) {
-        lastProgress = performance.now();
-        steps.onWritten?.(rows.length - busy.size);
-      }
-      return rows.filter((row) => busy.has(keyOf(row)));
-    } finally {
-      clearTimeout(lookUp);
+    // Prepares the statements. Otherwise PostgreSQL would wait for the parameters of each while the step holds locks, and
+    // does not end a transaction that waits for them.
+    if (!prepared.has(session)) await attempt(session, [], wait);
+    prepared.add(session);
+    const { busy, changed } = await attempt(session, rows, wait);
+    if (busy.size < rows.length) {
+      lastProgress = performance.now();
+      steps.onWritten?.(rows.length - busy.size, changed);
     }
+    return rows.filter((row) => busy.has(keyOf(row)));
   }
 
   /**
@@ -152,46 +173,99 @@ export async function runSteps(database: Database, steps: Steps, { jobs = 1, sig
     return [...rest, ...(await write(session, [first], true))];
   }
 
+  /** Returns the steps that retry a failed one. @throws its error if no retry helps */
+  function retriesOf(step: Step, error: unknown): Step[] {
+    const code = codeOf(causeOf(error));
+    const middle = step.rows.length >> 1;
+    if (code === CANCELED && middle > 0) {
+      return [step.rows.slice(0, middle), step.rows.slice(middle)].map((rows) => ({ rows, conflicts: 0 }));
+    }
+    const isConflict = CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS;
+    if (isConflict || LOCK_FAILED.test(code) || isFailover(failureOf(error))) return [step];
+    throw error;
+  }
+
   /** Runs steps on one connection, which it replaces after an error. */
   async function work(opened: Session): Promise<void> {
     let session: Session | undefined = opened;
-    let size = FIRST_SIZE;
-    let unreachableSince: number | undefined;
+    let size = FIRST_WORK;
+    const outage = new Outage();
     try {
-      for (let step = await next(size); step !== undefined; step = await next(size)) {
+      for (let step = next(size); step !== undefined; step = next(size)) {
         const start = performance.now();
         try {
           session ??= await openSession(database, STATEMENT_TIMEOUT_MS);
+          open.add(session);
           const rows = await writeStep(session, step.rows);
-          unreachableSince = undefined;
+          outage.end();
           if (rows.length > 0) postponed.push({ rows, conflicts: 0 });
-          else if (step.rows.length === size) size = nextSize(size, performance.now() - start);
+          else size = nextSize(size, workOfAll(step.rows), performance.now() - start);
         } catch (error) {
+          if (session) open.delete(session);
           session = undefined;
-          const code = codeOf(causeOf(error));
-          if (isFailover(failureOf(error))) {
-            unreachableSince ??= start;
-            if (performance.now() - unreachableSince > RECONNECT_MS) throw error;
-            await sleep(RECONNECT_DELAY_MS);
-          } else {
-            unreachableSince = undefined;
-            if (!LOCK_FAILED.test(code) && !(CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS)) throw error;
-          }
-          postponed.push(step);
+          postponed.push(...retriesOf(step, error));
+          if (isFailover(failureOf(error))) await outage.wait(error, start);
+          else outage.end();
           // Random, so that two programs that collided don't collide again.
           await sleep(Math.random() * LOCK_TIMEOUT_MS);
         }
       }
     } catch (error) {
-      failure.abort(error);
+      end.abort(error);
     } finally {
       await session?.close();
     }
   }
 
   const sessions = await openSessions(database, jobs);
+  const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
+  reportBlockers(database, isBlocked, end.signal).catch(() => {});
+  let timer: NodeJS.Timeout | undefined;
+  const onSignal = () => {
+    timer = setTimeout(() => open.forEach(({ close }) => void close()), STOP_MS);
+  };
+  signal?.addEventListener('abort', onSignal);
   await Promise.all(sessions.map(work));
-  failure.signal.throwIfAborted();
+  signal?.removeEventListener('abort', onSignal);
+  clearTimeout(timer);
+  end.signal.throwIfAborted();
+  end.abort();
+}
+
+/** Limits the next statement to the rest of a step's time. */
+const limitToRest = (sql: Transaction, maxMs: number) => sql`
+  SELECT set_config('statement_timeout', greatest(1, ${maxMs} - ms)::int::text, true)
+  FROM (SELECT extract(epoch FROM clock_timestamp() - transaction_timestamp()) * 1000 AS ms) AS step`;
+
+/** A time in which PostgreSQL can't be reached or accepts no writes, such as a failover. */
+class Outage {
+  #since: number | undefined;
+
+  /**
+   * Waits before the next attempt, after one that began at `start` has failed.
+   * @throws the error if the outage has lasted for too long
+   */
+  async wait(error: unknown, start: number): Promise<void> {
+    this.#since ??= start;
+    if (performance.now() - this.#since > RECONNECT_MS) throw error;
+    await sleep(RECONNECT_DELAY_MS);
+  }
+
+  end(): void {
+    this.#since = undefined;
+  }
+}
+
+/** Runs work that only reads, again if PostgreSQL restarts or fails over meanwhile. */
+export async function retryInOutage<T>(work: () => Promise<T>): Promise<T> {
+  for (const outage = new Outage(); ; ) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!isFailover(failureOf(error))) throw error;
+      await outage.wait(error, performance.now());
+    }
+  }
 }
 
 /**
@@ -221,7 +295,9 @@ const tooManyJobs = (jobs: number, free: number) =>
     `PostgreSQL has ${free} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
   );
 
-/** Returns the size of the next step, after one of `size` rows that took `ms` milliseconds. */
-function nextSize(size: number, ms: number): number {
-  return Math.round(Math.min(Math.max((size * STEP_MS) / ms, size / 2, MIN_SIZE), size * 2, MAX_SIZE));
+/** Returns the work of the next step, after one of at most `size` that had `work` and took `ms` milliseconds. */
+function nextSize(size: number, work: number, ms: number): number {
+  // A smaller step says little about a full one.
+  if (work < size / 2) return size;
+  return Math.min(Math.max((work * STEP_MS) / ms, size / 2, MIN_WORK), size * 2, MAX_WORK);
 }

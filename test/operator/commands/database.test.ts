@@ -101,12 +101,12 @@ describe('the database in use', () => {
 
   it.each([
     ['an import waits for input', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
-    ['a check waits for a lock', '$command check', 'phone_number AS row'],
+    ['an export waits for a lock', '$command export', 'LOCK TABLE business_profiles'],
   ])('makes the command exit with the reason if it disappears while %s', async (_when, line, statement) => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     const sql = connectTo(command.databaseUrl);
     await sql`BEGIN`;
-    await sql`LOCK TABLE branded_phone_numbers`;
+    await sql`LOCK TABLE branded_phone_numbers, postings`;
     const finished = command.shell(`export DATABASE_URL=${proxy.through(command.databaseUrl)}; ${line}`);
     await until(async () => {
       await sql`SELECT pg_stat_clear_snapshot()`;

@@ -32,7 +32,7 @@ describe('delete', () => {
     const { code, stdout, stderr } = await command.run(['delete', 'gone.txt', '-'], '+14155550103');
     expect([code, stdout, stderr]).toEqual([0, 'deleted 2 numbers\n', '']);
     expect(await numbersLeft()).toEqual(['+14155550102']);
-    expect(await command.run(['delete'], '+14155550102\n')).toMatchObject({ code: 0, stdout: 'deleted 1 numbers\n' });
+    expect(await command.run(['delete'], '+14155550102\n')).toMatchObject({ code: 0, stdout: 'deleted 1 number\n' });
   });
 
   it('rejects a phone number as an argument, and says how to pass it', async () => {

@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { BusinessProfile } from '../../../generated/types/models/index.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
 import { numberWith, PROFILES } from '../../support/numbers.js';
@@ -62,8 +63,8 @@ describe('a command', () => {
   });
 
   it.each([
-    ['import line.ndjson', 'SIGTERM', 'COMMIT'],
-    ['delete gone.txt', 'SIGINT', 'COMMIT'],
+    ['import line.ndjson', 'SIGTERM', 'SET CONSTRAINTS'],
+    ['delete gone.txt', 'SIGINT', 'SET CONSTRAINTS'],
     ['check', 'SIGKILL', 'FROM derive'],
   ] as const)('holds no locks after it has ended: %s, after %s while it writes', async (line, signal, statement) => {
     await writeFile(join(command.folder, 'line.ndjson'), LINE);
@@ -88,23 +89,44 @@ describe('a command', () => {
     });
   });
 
-  it('reports once which sessions block it', () =>
+  it.each([
+    [
+      'a session',
+      `UPDATE carrier_statuses SET carrier = 'AT&T' WHERE phone_number = '+11'`,
+      'COMMIT',
+      'process \\d+, \\w+, a writer, idle in transaction',
+    ],
+    [
+      'a prepared transaction',
+      `SELECT FROM branded_phone_numbers FOR UPDATE; PREPARE TRANSACTION 'forgotten'`,
+      `ROLLBACK PREPARED 'forgotten'`,
+      'prepared transaction forgotten, \\w+',
+    ],
+    [
+      'a session that holds a business profile',
+      'SELECT FROM business_profiles FOR UPDATE',
+      'ROLLBACK',
+      'process \\d+, \\w+, a writer, idle in transaction',
+    ],
+  ])('reports once what blocks it: %s', (_what, blocking, ending, blocker) =>
     withSession(async (sql) => {
-      const [own] = await sql`SELECT pg_backend_pid() AS pid, current_user AS role`;
-      await sql`SET application_name = 'a writer'`;
-      await sql`BEGIN`;
-      await sql`UPDATE carrier_statuses SET carrier = 'AT&T' WHERE phone_number = '+11'`;
-      const checking = command.run(['check']);
-      await untilSent(sql, 'pg_blocking_pids');
-      await sql`COMMIT`;
-      const { code, stderr } = await checking;
-      expect([code, stderr]).toEqual([
-        0,
-        expect.stringMatching(
-          new RegExp(
-            `^waiting for other sessions that write branded_phone_numbers:\\n  process ${own?.pid}, ${own?.role}, a writer, idle in transaction, since [-0-9: +]+, holds \\w+Lock( and \\w+Lock)*\\n$`,
-          ),
-        ),
-      ]);
-    }));
+      const [profile] = PROFILES;
+      const line = numberWith({
+        phoneNumber: '+11',
+        businessProfile: { ...profile, businessName: 'After' } as BusinessProfile,
+      });
+      await writeFile(join(command.folder, 'blocked.ndjson'), JSON.stringify(line));
+      await sql.unsafe(`SET application_name = 'a writer'; BEGIN; ${blocking}`);
+      const { child, finished } = command.start(['import', 'blocked.ndjson'], { DATABASE_URL: command.databaseUrl });
+      let printed = '';
+      child.stderr?.on('data', (text) => (printed += text));
+      await until(() => printed.includes('waiting'), 'it reports a blocker', 60_000);
+      await sql.unsafe(ending);
+      const { code, stderr } = await finished;
+      expect(code).toBe(0);
+      expect(stderr).toMatch(
+        new RegExp(`^waiting for transactions of other programs to end:\\n  ${blocker}, since [-0-9: +]+\\n$`),
+      );
+    }),
+  );
 });

@@ -6,11 +6,13 @@ import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { InputError } from '../../../src/operator/numbers/lines.js';
 import { filterOf } from '../../../src/page/filter.js';
+import { connectTo } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { itemsOf } from '../../support/ndjson.js';
 import { numbers, numberWith, write } from '../../support/numbers.js';
 import { byBytes } from '../../support/reference.js';
+import { until } from '../../support/until.js';
 
 let database: Database;
 const created = useDatabase();
@@ -63,6 +65,22 @@ describe('delete', () => {
     const [one, two] = ['+14155550101', '+14155550102'];
     await write(database, [numberWith({ phoneNumber: one }), numberWith({ phoneNumber: two })]);
     expect(await deleteLines(`\ufeff${one}\r`, '', `  ${two}\t`, '\r')).toEqual({ lines: 2, deleted: 2 });
+  });
+
+  it('counts only the numbers that it deletes itself, if another program deletes some meanwhile', async () => {
+    const phoneNumbers = Array.from({ length: 10 }, (_, i) => `+1415555010${i}`);
+    await write(
+      database,
+      phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber })),
+    );
+    const other = connectTo(created.url);
+    await other`BEGIN`;
+    await other`DELETE FROM branded_phone_numbers WHERE phone_number > '+14155550105'`;
+    const deleting = deleteLines(...phoneNumbers);
+    await until(async () => (await remaining()).length === 4, 'all other numbers are deleted');
+    await other`COMMIT`;
+    await other.end();
+    expect(await deleting).toEqual({ lines: 10, deleted: 6 });
   });
 
   it('deletes nothing and reports every faulty line if a line is faulty', async () => {

@@ -131,6 +131,22 @@ describe('an import', () => {
     await expectDerivedToAgree(database.$client);
   });
 
+  test('writes numbers with a thousand entries, at most a few in one transaction', async () => {
+    const items = Array.from({ length: 12 }, (_, i) =>
+      number({
+        phoneNumber: `+1${i}`,
+        carrierStatuses: Array.from({ length: 1000 }, (_, j) => entry({ carrier: `Carrier ${j}` })),
+      }),
+    );
+    const written = async () => {
+      const rows = await database.$client`SELECT count(*)::int FROM carrier_statuses GROUP BY xmin`;
+      return Math.max(...rows.map(({ count }) => count));
+    };
+    expect(await run(items, {}, 65_536)).toEqual({ numbers: 12, carrierStatuses: 12_000 });
+    expect(await written()).toBeLessThan(6000);
+    await expectDerivedToAgree(database.$client);
+  });
+
   test('reports progress while it reads and while it writes', async () => {
     const file = ndjson(manyNumbers(100));
     const progress: Progress[] = [];

@@ -3,13 +3,12 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
 import { migrateDatabase } from '../../../src/database/migrations.js';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { Unfinished } from '../../../src/operator/numbers/staging.js';
-import { runSteps } from '../../../src/operator/numbers/steps.js';
 import { migrationsFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
@@ -125,6 +124,28 @@ describe('an import that ends while writing', () => {
     await expectSameImportToFinish();
   });
 
+  it('reports business profiles that are not imported', async () => {
+    const renamed = before.map((item) => ({
+      ...item,
+      businessProfile: { ...item.businessProfile, businessName: 'New' },
+    }));
+    const holder = connectTo(server.url);
+    await holder`BEGIN`;
+    const held =
+      await holder`SELECT FROM business_profiles WHERE id::text < '00000000-0000-4000-8000-000000000004' FOR UPDATE`;
+    const stop = new AbortController();
+    const importing = withDatabase((database) =>
+      importNumbers(database, bytes(renamed), { signal: stop.signal }).catch((error) => error),
+    );
+    const left = () => sql`SELECT FROM business_profiles WHERE business_name <> 'New'`;
+    await until(async () => (await left()).length === held.length, 'all other profiles are written');
+    stop.abort(new Error('stopped'));
+    expect(await importing).toMatchObject({
+      message: `imported ${COUNT} of ${COUNT} numbers and 6 of 10 changed business profiles; run the same import again to finish it`,
+    });
+    await holder.end();
+  });
+
   it('reports an error of PostgreSQL that persists, such as a full disk', async () => {
     await sql.unsafe(`
       CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
@@ -168,24 +189,21 @@ describe('an import that loses PostgreSQL while writing', () => {
   );
 });
 
-describe('steps', () => {
-  it('give up after a minute of reconnecting to a server that accepts no writes', async () => {
-    const now = performance.now.bind(performance);
-    let skipped = 0;
-    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
-    const rows = ['+19'];
-    const writing = withDatabase((database) =>
-      runSteps(database, {
-        take: () => rows.splice(0),
-        lock: async () => [],
-        async write(sql) {
-          skipped += 20_000;
-          await sql`SET LOCAL transaction_read_only = on`;
-          await sql`DELETE FROM branded_phone_numbers`;
-        },
-      }),
-    ).finally(() => clock.mockRestore());
-    await expect(writing).rejects.toThrow(/read-only transaction/);
+describe('a check that loses PostgreSQL', () => {
+  it.each(['finds the numbers', 'derives them'])('continues while it %s', async (phase) => {
+    const holder = connectTo(server.url);
+    await holder`BEGIN`;
+    if (phase === 'derives them') await holder`SELECT FROM branded_phone_numbers FOR UPDATE`;
+    else await holder`LOCK TABLE carrier_statuses`;
+    const { finished } = command.start(['check'], environment());
+    const waiting = () => sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'`;
+    await until(async () => (await waiting()).length > 0, 'the check waits', 30_000);
+    await server.stop();
+    await holder.end({ timeout: 0 });
+    await sql.end({ timeout: 0 });
+    await server.start();
+    sql = connectTo(server.url);
+    expect(await finished).toMatchObject({ code: 0, stdout: 'OK: the read model matches its sources\n' });
   });
 });
 

@@ -1,0 +1,220 @@
+/** How large steps are, and what they do to other programs. */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { Socket } from 'node:net';
+import type { Sql } from 'postgres';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import type { Transaction } from '../../../src/database/transaction.js';
+import { lockToWriteOrListBusy } from '../../../src/operator/numbers/numberLocks.js';
+import { keyOf } from '../../../src/operator/numbers/rows.js';
+import { Spool } from '../../../src/operator/numbers/spool.js';
+import { runSteps, type Steps } from '../../../src/operator/numbers/steps.js';
+import { packageFolder } from '../../../src/packageFolder.js';
+import { connectTo } from '../../support/connection.js';
+import { useDatabase } from '../../support/database.js';
+import { numberWith, write as writeNumbers } from '../../support/numbers.js';
+import { openToxicProxy } from '../../support/toxicProxy.js';
+import { until } from '../../support/until.js';
+
+const created = useDatabase();
+let database: Database;
+let other: Sql;
+let spool: Spool;
+
+beforeAll(() => {
+  database = openDatabase(created.url);
+  other = connectTo(created.url);
+});
+afterAll(() => Promise.all([closeDatabase(database), other.end()]));
+beforeEach(async () => {
+  spool = new Spool();
+  await other`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+  await writeNumbers(
+    database,
+    ['+11', '+12', '+13', '+14'].map((phoneNumber) => numberWith({ phoneNumber })),
+  );
+});
+afterEach(() => spool.close());
+
+/** Adds rows with these keys, each of which concerns this many entries. */
+const add = (keys: string[], entries = 0) => {
+  for (const key of keys) spool.add(`${entries}\t${key}`);
+};
+
+const setName = async (sql: Transaction, phoneNumbers: string[]) => {
+  await sql`UPDATE branded_phone_numbers SET internal_name = ${'Written'} WHERE phone_number = ANY (${phoneNumbers}::text[])`;
+  return phoneNumbers;
+};
+const settingNames: Steps = {
+  lockOrListBusy: lockToWriteOrListBusy,
+  write: (sql, rows) => setName(sql, rows.map(keyOf)),
+};
+const written = async () => (await other`SELECT FROM branded_phone_numbers WHERE internal_name = 'Written'`).length;
+
+describe('a step', () => {
+  it('has as many rows as its work allows, but at least one', () => {
+    add(['+11', '+12'], 90);
+    add(['+13'], 5000);
+    add(['+14', `+15\t${'x'.repeat(100_000)}`]);
+    const taken = Array.from({ length: 5 }, () => spool.take(200).map(keyOf));
+    expect(taken).toEqual([['+11', '+12'], ['+13'], ['+14'], ['+15'], []]);
+  });
+
+  it('is halved, down to one row, whenever it takes too long', async () => {
+    add(['+11', '+12', '+13', '+14']);
+    const sizes: number[] = [];
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        await sql`SELECT pg_sleep(${rows.length} * 0.25)`;
+        return setName(sql, rows.map(keyOf));
+      },
+      onWritten: (count) => sizes.push(count),
+    });
+    expect(sizes).toEqual([1, 1, 1, 1]);
+    expect(await written()).toBe(4);
+  });
+
+  it('is canceled as well if only what it deferred takes too long', async () => {
+    add(['+11', '+12', '+13', '+14']);
+    await other.unsafe(`
+      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.25); RETURN NULL; END $$;
+      CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON branded_phone_numbers DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION wait()`);
+    const sizes: number[] = [];
+    await runSteps(database, spool, { ...settingNames, onWritten: (count) => sizes.push(count) });
+    await other`DROP FUNCTION wait CASCADE`;
+    expect(sizes).toEqual([1, 1, 1, 1]);
+  });
+
+  it('takes no new rows while many are postponed, since these are in memory', async () => {
+    add(
+      Array.from({ length: 200 }, (_, i) => `+${i + 1}`),
+      2495,
+    );
+    const seen = new Set<string>();
+    let calls = 0;
+    let isFree = false;
+    await runSteps(database, spool, {
+      async lockOrListBusy(_sql, keys) {
+        for (const key of keys) seen.add(key);
+        if (++calls === 300) {
+          expect(seen.size).toBeLessThan(60);
+          isFree = true;
+        }
+        return isFree ? [] : keys.map((key) => ({ key }));
+      },
+      write: async (_sql, rows) => rows.map(keyOf),
+    });
+    expect(seen.size).toBe(200);
+  });
+
+  it('is ended by PostgreSQL if its command is suspended, and is then retried', async () => {
+    add(['+11']);
+    let attempts = 0;
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        // This process stands still until another one has written the row, which it can't while the step has its lock.
+        if (rows.length > 0 && ++attempts === 1) {
+          const program = `
+            const sql = (await import('postgres')).default(${JSON.stringify(created.url)});
+            await sql\`UPDATE branded_phone_numbers SET reporting_group = 'Another' WHERE phone_number = '+11'\`;
+            await sql.end();`;
+          execFileSync(process.execPath, ['--input-type=module', '--eval', program], {
+            cwd: packageFolder,
+            timeout: 30_000,
+          });
+        }
+        return setName(sql, rows.map(keyOf));
+      },
+    });
+    expect([attempts, await written()]).toEqual([2, 1]);
+  });
+
+  it('does not let PostgreSQL wait for a statement’s parameters while it holds locks', async () => {
+    add(['+11']);
+    const sent = vi.spyOn(Socket.prototype, 'write');
+    await runSteps(database, spool, settingNames);
+    const messages = sent.mock.calls.map(([bytes]) => String(bytes));
+    sent.mockRestore();
+    const step = messages.slice(messages.findLastIndex((message) => message.includes('BEGIN')));
+    expect(step.join()).toContain('+11');
+    // The message Flush, after which the driver waits for the types of the parameters.
+    expect(step.filter((message) => message.includes('H\0\0\0\x04'))).toEqual([]);
+  });
+
+  it.each(['is retried', 'ends after a signal'])('%s if its connection is cut silently', async (outcome) => {
+    const proxy = await openToxicProxy(Number(new URL(created.url).port));
+    const behind = openDatabase(proxy.through(created.url));
+    add(['+11']);
+    const stop = new AbortController();
+    let attempts = 0;
+    let [cutAt, endedAt] = [0, 0];
+    const running = runSteps(
+      behind,
+      spool,
+      {
+        ...settingNames,
+        async write(sql, rows) {
+          if (rows.length > 0 && ++attempts === 1) {
+            proxy.forgetConnections();
+            cutAt = performance.now();
+            if (outcome === 'ends after a signal') stop.abort(new Error('stopped'));
+          }
+          return setName(sql, rows.map(keyOf));
+        },
+      },
+      { signal: stop.signal },
+    ).finally(() => (endedAt = performance.now()));
+    if (outcome === 'is retried') {
+      await running;
+      expect([attempts, await written()]).toEqual([2, 1]);
+    } else {
+      await expect(running).rejects.toThrow('stopped');
+      // Before the connection is found to be dead, which takes 15 seconds.
+      expect(endedAt - cutAt).toBeLessThan(10_000);
+    }
+    await closeDatabase(behind, 0);
+    await proxy.close();
+  });
+
+  it.runIf(process.platform === 'linux')('lets the server probe its connection within 10 seconds', async () => {
+    add(['+11']);
+    let hundredths = Number.POSITIVE_INFINITY;
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        const [ports] = await sql`SELECT inet_server_port() AS server, inet_client_port() AS client`;
+        const portOf = (name: string) => ports?.[name].toString(16).toUpperCase().padStart(4, '0');
+        // The server's socket: its addresses, state, queues, and a timer of the kind 2 (keepalive) with its remaining time.
+        const socket = new RegExp(`\\w+:${portOf('server')} \\w+:${portOf('client')} \\S+ \\S+ 02:(\\w+)`);
+        await until(() => {
+          const [, time] = socket.exec(readFileSync('/proc/net/tcp', 'latin1')) ?? [];
+          if (time) hundredths = Number.parseInt(time, 16);
+          return time !== undefined;
+        });
+        return setName(sql, rows.map(keyOf));
+      },
+    });
+    expect(hundredths).toBeLessThanOrEqual(1000);
+  });
+
+  it('gives up after a minute of reconnecting to a server that accepts no writes', async () => {
+    const now = performance.now.bind(performance);
+    let skipped = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
+    add(['+19']);
+    const writing = runSteps(database, spool, {
+      lockOrListBusy: async () => [],
+      async write(sql) {
+        skipped += 20_000;
+        await sql`SET LOCAL transaction_read_only = on`;
+        await sql`DELETE FROM branded_phone_numbers`;
+        return [];
+      },
+    }).finally(() => clock.mockRestore());
+    await expect(writing).rejects.toThrow(/read-only transaction/);
+  });
+});
