@@ -233,6 +233,25 @@ describe.skipIf(!hasRedis)('the service starts, logs the reason, and shares the 
     await until(isShared, 'the limit is shared');
   });
 
+  it('with a new connection each time it finds a replica, since the address may lead to the new primary', async () => {
+    const { url } = await startReplica();
+    const { isShared } = open(url);
+    await until(async () => {
+      expect(await isShared()).toBe(false);
+      return (await connectionsTo(url)) > 2;
+    }, 'it has connected three times');
+  });
+
+  /** Returns how many connections of others a Redis has accepted since the first call. */
+  const own = new Map<string, { first: number; calls: number }>();
+  async function connectionsTo(url: string): Promise<number> {
+    const stats = await withClient(url, (client) => client.info('stats'));
+    const received = Number(/total_connections_received:(\d+)/.exec(stats)?.[1]);
+    const { first, calls } = own.get(url) ?? { first: received, calls: 0 };
+    own.set(url, { first, calls: calls + 1 });
+    return received - first - calls;
+  }
+
   async function startReplica(): Promise<TestRedis> {
     const primary = await start('--repl-diskless-sync-delay', '0');
     const replica = await start('--replicaof', `127.0.0.1 ${primary.port}`);
