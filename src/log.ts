@@ -73,7 +73,8 @@ function outputStream(onLost: (lines: number) => void) {
       if (!isOpen) open();
       if (unwritten.length + buffered.length > MAX_BUFFERED_LENGTH) return void lost++;
       buffered += format(line);
-      if (buffered.length >= MIN_WRITE_LENGTH) send();
+      // What could not be written is retried at the next interval.
+      if (buffered.length >= MIN_WRITE_LENGTH && unwritten.length === 0) send();
     },
     flush(done: () => void): void {
       const deadline = performance.now() + MAX_FLUSH_MS;

@@ -151,7 +151,7 @@ describe('a log on a terminal', () => {
   });
 });
 
-describe('a log in a file that cannot be written', () => {
+describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
   it.skipIf(process.platform !== 'linux').each([
     ['after SIGTERM', 1],
     ['after a second SIGTERM', 2],
@@ -163,20 +163,8 @@ describe('a log in a file that cannot be written', () => {
     expect((await once(child, 'exit'))[0]).toBe(signals === 1 ? 0 : 128 + constants.signals.SIGTERM);
   });
 
-  it.skipIf(process.platform !== 'linux')(
-    'does not keep the reason for a failed start from standard error',
-    async () => {
-      const full = await open('/dev/full', 'w');
-      child = spawn(process.execPath, [MAIN, 'serve'], {
-        env: { ...process.env, PORT: '0', DATABASE_URL: database.url, METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' },
-        stdio: ['ignore', full.fd, 'pipe'],
-      });
-      await full.close();
-      let reason = '';
-      child.stderr?.on('data', (data) => (reason += data));
-      expect(await once(child, 'close')).toEqual([1, null]);
-      expect(reason).toMatch(/192\.0\.2\.1 is not an address of this machine\n$/);
-    },
+  it.skipIf(process.platform !== 'linux')('does not keep the reason for a failed start from standard error', () =>
+    failToStart('/dev/full'),
   );
 
   it.runIf(isInstalled('prlimit'))(
@@ -204,6 +192,27 @@ describe('a log in a file that cannot be written', () => {
       expect(events.at(-1)).toMatchObject({ msg: 'SIGTERM: closing' });
     },
   );
+
+  it('has the reason for a failed start, if it can be written', async () => {
+    const file = join(folder.path, 'failed');
+    await failToStart(file);
+    const [, last] = readFileSync(file, 'utf8').split('\n');
+    expect(JSON.parse(last ?? '')).toMatchObject({ level: 60, msg: expect.stringContaining('192.0.2.1') });
+  });
+
+  /** Starts the service with its log in `file` and a setting that makes it fail. */
+  async function failToStart(file: string): Promise<void> {
+    const log = await open(file, 'w');
+    child = spawn(process.execPath, [MAIN, 'serve'], {
+      env: { ...process.env, PORT: '0', DATABASE_URL: database.url, METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' },
+      stdio: ['ignore', log.fd, 'pipe'],
+    });
+    await log.close();
+    let reason = '';
+    child.stderr?.on('data', (data) => (reason += data));
+    expect(await once(child, 'close')).toEqual([1, null]);
+    expect(reason).toMatch(/192\.0\.2\.1 is not an address of this machine\n$/);
+  }
 
   /** Starts the service with its log in a file, and returns its URL. */
   async function serveInto(file: string, settings: object, program = process.execPath, args = [MAIN, 'serve']) {
