@@ -125,12 +125,9 @@ export function describeValue({ title, examples: [example] = [] }: Schema, text:
   return `${quote(text)} is not a ${title}${example ? `, for example ${example}` : ''}`;
 }
 
-/** How many comma-separated parts are compared with the choices. */
-const MAX_PARTS = 3;
-
 function describeChoice({ title, enum: choices = [] }: Schema, text: string): string {
-  const parts = text.split(',', MAX_PARTS);
-  if (parts.length > 1 && parts.every((part) => nearest(part.trim(), choices))) {
+  const [first = '', second] = text.split(',', 2);
+  if (second !== undefined && nearest(first.trim(), choices) && nearest(second.trim(), choices)) {
     return `${quote(text)} is not a ${title}; commas do not separate values: repeat the parameter for each value`;
   }
   const meant = nearest(text, choices);

@@ -114,6 +114,12 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     ...[`urn:uuid:${UUID}`, `%7B${UUID}%7D`, UUID.replaceAll('-', '')].map(
       (id): Row => [`the UUID ${id}`, `?businessProfileId=${id}`, 'businessProfileId', /8-4-4-4-12/],
     ),
+    [
+      'a UUID after a space',
+      `?businessProfileId=+${UUID}`,
+      'businessProfileId',
+      /hex form, for example [-0-9a-f]{36}$/,
+    ],
     ['an empty group after another group', '?reportingGroup=a&reportingGroup=', 'reportingGroup', /empty/],
     ['a parameter without =', '?carrier', 'carrier', /empty/],
     ['a name of 256 characters', `?internalName=${'x'.repeat(256)}`, 'internalName', /256 characters; at most 255/],
@@ -141,6 +147,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     ),
     ['profile for businessProfileId', `?profile_id=${UUID}`, 'profile_id', /did you mean businessProfileId/],
     ['a misspelt parameter', '?reportinggroup=a', 'reportinggroup', /did you mean reportingGroup/],
+    ['a parameter that resembles none', '?xxxe=1', 'xxxe', /^is not a parameter; there are nextCursor, size, /],
     ['brackets', '?carrier[]=a', 'carrier[]', /repeat carrier without brackets/],
     ['a parameter named __proto__', '?__proto__=a', '__proto__', /not a parameter/],
     ['broken percent-encoding', '?carrier=%ZZ', 'carrier', /percent-encoded/],
