@@ -11,13 +11,6 @@ COPY src src
 RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
 
 FROM ${NODE_IMAGE}
-# The commit: --build-arg REVISION=$(git rev-parse HEAD)
-ARG REVISION=unknown
-LABEL org.opencontainers.image.title="branded-phone-numbers" \
-  org.opencontainers.image.description="Lists phone numbers submitted for branding and spam remediation with carriers" \
-  org.opencontainers.image.version="1.1.0" \
-  org.opencontainers.image.revision="${REVISION}" \
-  org.opencontainers.image.licenses="MIT"
 ENV NODE_ENV=production
 # Other machines can reach the service, so whoever runs the container must set AUTH.
 ENV HOST=0.0.0.0
@@ -31,6 +24,13 @@ COPY browser browser
 COPY demo demo
 COPY docs docs
 COPY clients clients
+# The commit: --build-arg REVISION=$(git rev-parse HEAD)
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="branded-phone-numbers" \
+  org.opencontainers.image.description="Lists phone numbers submitted for branding and spam remediation with carriers" \
+  org.opencontainers.image.version="1.1.0" \
+  org.opencontainers.image.revision="${REVISION}" \
+  org.opencontainers.image.licenses="MIT"
 # The user `node`, by number: Kubernetes can't verify from a name that a user is not root.
 USER 1000:1000
 EXPOSE 3000
