@@ -231,7 +231,7 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
           () => false,
         ),
       'the service is ready',
-      30_000,
+      60_000,
     );
     return url;
   }
