@@ -31,33 +31,34 @@ export function createSockets(
   { hostname, endpoint, requiresScram, tls, options: { port } }: DatabaseAddress,
   statementTimeout: number,
 ) {
-  /** The open sockets, and those of them from which nothing was received for the time limit. */
-  const [open, silent] = [new Set<Socket>(), new Set<Socket>()];
+  const open = new Set<Socket>();
   /** The number of responses that somebody waits for. */
   let waiting = 0;
   let isClosed = false;
 
-  /** Destroys sockets: running statements reject with CONNECTION_CLOSED; the next one opens a new connection. */
-  const destroy = (sockets: Set<Socket>) => {
-    for (const socket of sockets) socket.destroy();
-  };
+  /** Destroys all sockets: running statements reject with CONNECTION_CLOSED; the next one opens a new connection. */
+  function destroyAll(): void {
+    for (const socket of open) socket.destroy();
+  }
 
-  function onSilence(socket: Socket): void {
-    silent.add(socket);
-    socket.once('data', () => silent.delete(socket));
-    // After a stall of this process, a response may have arrived that has not been read yet.
-    setImmediate(() => {
-      if (waiting > 0 && silent.has(socket)) destroy(silent);
+  /** Destroys a socket once it is silent for the time limit while somebody waits. */
+  function watchSilence(socket: Socket): void {
+    socket.setTimeout(statementTimeout + RESPONSE_MARGIN_MS);
+    socket.on('timeout', () => {
+      const { bytesRead } = socket;
+      // After a stall of this process, a response may have arrived that has not been read yet.
+      setImmediate(() => {
+        if (waiting > 0 && socket.bytesRead === bytesRead) socket.destroy();
+        // Otherwise the next statement would not start the time limit again.
+        else socket.setTimeout(statementTimeout + RESPONSE_MARGIN_MS);
+      });
     });
   }
 
   /** Adds a socket to those that are open until it is closed. */
   function add(socket: Socket): void {
     open.add(socket);
-    socket.once('close', () => {
-      open.delete(socket);
-      silent.delete(socket);
-    });
+    socket.once('close', () => open.delete(socket));
   }
 
   const failure = (code: string, message: string) =>
@@ -101,7 +102,7 @@ export function createSockets(
     const used = tls ? await startTls(socket, tls) : socket;
     used.once('error', noteSocketError);
     watchLogin(used, requiresScram, (code, message) => used.destroy(failure(code, message)));
-    if (statementTimeout > 0) used.setTimeout(statementTimeout + RESPONSE_MARGIN_MS, () => onSilence(used));
+    if (statementTimeout > 0) watchSilence(used);
     return used;
   }
 
@@ -119,7 +120,7 @@ export function createSockets(
       return Object.assign(used, { host: hostname, port });
     },
     /** Destroys all sockets. */
-    reconnect: () => destroy(open),
+    reconnect: destroyAll,
     /** Settles like `response`, which comes from PostgreSQL; until then, a socket that becomes silent is destroyed. */
     async awaited<T>(response: PromiseLike<T>): Promise<T> {
       waiting++;
@@ -132,7 +133,7 @@ export function createSockets(
     /** Destroys the sockets that are still open shortly after the pool has ended. */
     close(): void {
       isClosed = true;
-      setTimeout(() => destroy(open), CLOSE_TIMEOUT_MS).unref();
+      setTimeout(destroyAll, CLOSE_TIMEOUT_MS).unref();
     },
   };
 }

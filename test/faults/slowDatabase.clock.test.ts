@@ -73,6 +73,14 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       expect(new Set(await readTogether(10, 0.3))).toEqual(before);
     });
 
+    it('succeeds although all connections were idle and are cut silently', async ({ expect, onTestFinished }) => {
+      const { proxy, read, readTogether } = await openReader(onTestFinished);
+      await readTogether(10, 0.3);
+      await sleep(TIME_LIMIT_MS + 1500);
+      proxy.forgetConnections();
+      await expect(read()).resolves.toEqual(expect.any(Number));
+    });
+
     it('has its dead connection replaced even if the read is abandoned', async ({ expect, onTestFinished }) => {
       const { proxy, read } = await openReader(onTestFinished);
       proxy.forgetConnections();
