@@ -69,7 +69,16 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
   const tests = join(import.meta.dirname, 'python', 'test_client.py');
 
   /** The modules that are hand-written or generated from our templates. */
-  const modules = ['exceptions', 'exchange', 'filters', 'pages', 'retries', 'api.branded_phone_numbers_api'];
+  const modules = [
+    'exceptions',
+    'exchange',
+    'filters',
+    'pacing',
+    'pages',
+    'retries',
+    'wire',
+    'api.branded_phone_numbers_api',
+  ];
   const path = async (module: string) => {
     const code = 'import branded_phone_numbers_client as c; print(c.__path__[0])';
     return join((await run(python, ['-c', code])).trim(), `${module.replace('.', '/')}.py`);
@@ -82,7 +91,8 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
   });
 
   it('passes mypy --strict and pyright in programs that use it', async () => {
-    const files = [await file('sample.py', program), tests];
+    const sync = sample('python', 'python', 'http://127.0.0.1:4000', 'progress');
+    const files = [await file('sample.py', program), await file('resume.py', sync), tests];
     await Promise.all([mypy(...files), pyright(...files)]);
   });
 

@@ -2,19 +2,16 @@
  * Follows each client's README word for word, with the packages that `make clients` built, against a service that
  * sometimes responds with 503 and 429.
  */
-import { execFile } from 'node:child_process';
-import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFile, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { block, program, sample } from './live/samples.js';
+import { block, programs, sample } from './live/samples.js';
 
 const execute = promisify(execFile);
-
-/** Runs a program. Kills it before the test times out, so that no process is left. */
-const run = (program: string, options: string[], { cwd }: { cwd: string }) =>
-  execute(program, options, { cwd, timeout: 115_000 });
 
 const { SERVICE_URL = '', FAILING_URL = '', CACHE = '', CLIENTS = '' } = process.env;
 
@@ -27,43 +24,30 @@ async function expected(): Promise<string> {
   return items.map(({ phoneNumber }) => `${phoneNumber} approved\n`).join('');
 }
 
-/**
- * For each client: the language of its sample, the file that it is saved as, and the command that runs it in a folder.
- */
-const runs: Record<string, { language: string; file: string; run(folder: string): Promise<{ stdout: string }> }> = {
-  typescript: {
-    language: 'js',
-    file: 'sample.mjs',
-    run: (folder) => run('node', ['sample.mjs'], { cwd: folder }),
-  },
-  python: {
-    language: 'python',
-    file: 'sample.py',
-    run: (folder) => run(join(folder, 'bin', 'python'), ['sample.py'], { cwd: folder }),
-  },
-  java: {
-    language: 'java',
-    file: 'Sample.java',
-    run: (folder) => run('java', ['-cp', join(folder, '*'), 'Sample.java'], { cwd: folder }),
-  },
-  go: {
-    language: 'go',
-    file: 'sample/main.go',
-    run: (folder) => run('go', ['run', './sample'], { cwd: folder }),
-  },
+/** For each client: the language of its samples, the file that one is saved as, and the command that runs it. */
+const runs: Record<string, { language: string; file(name: string): string; command(name: string): string }> = {
+  typescript: { language: 'js', file: (name) => `${name}.mjs`, command: (name) => `node ${name}.mjs` },
+  python: { language: 'python', file: (name) => `${name}.py`, command: (name) => `bin/python ${name}.py` },
+  java: { language: 'java', file: (name) => `${name}.java`, command: (name) => `java -cp '*' ${name}.java` },
+  go: { language: 'go', file: (name) => `${name}/main.go`, command: (name) => `go run ./${name}` },
 };
 
-/** Runs the sample of a client against the failing proxy with these steps (live/failing.ts). */
-async function runSample(client: string, steps: string): Promise<{ stdout: string }> {
-  const runner = runs[client];
-  if (!runner) throw new Error(`unknown client: ${client}`);
+/** Saves a program where the client is installed, with the address of the failing proxy. Returns the command that runs it. */
+async function saved(client: string, name: string, url: string, text?: string) {
+  const run = runs[client];
+  if (!run) throw new Error(`unknown client: ${client}`);
   const folder = join(CACHE, 'installed', client);
-  await mkdir(join(folder, 'sample'), { recursive: true });
-  await writeFile(
-    join(folder, runner.file),
-    sample(client, runner.language, `${FAILING_URL}/sample-${client}/${steps}`),
-  );
-  return runner.run(folder);
+  const path = join(folder, run.file(name));
+  await mkdir(dirname(path), { recursive: true });
+  await writeFile(path, sample(client, run.language, url, text));
+  return { folder, command: run.command(name) };
+}
+
+/** Runs the first program of a README against the failing proxy with these steps (live/failing.ts). */
+async function runSample(client: string, name: string, steps: string): Promise<unknown> {
+  const { folder, command } = await saved(client, name, `${FAILING_URL}/${name}-${client}/${steps}`);
+  // Ends the program before the test times out, so that no process is left.
+  return execute('bash', ['-c', `exec timeout 115 ${command}`], { cwd: folder });
 }
 
 /** Follows the README of a client in an empty folder beside the packages; returns what its program prints. */
@@ -71,7 +55,7 @@ async function followReadme(client: string, url: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-readme-'));
   onTestFinished(() => rm(folder, { recursive: true, force: true }));
   await cp(join(CACHE, 'packages'), folder, { recursive: true });
-  const { file, command } = program(client);
+  const [{ file, command } = { file: '', command: '' }] = programs(client);
   await mkdir(dirname(join(folder, file)), { recursive: true });
   await writeFile(join(folder, file), sample(client, runs[client]?.language ?? '', url));
   if (client === 'java') {
@@ -106,13 +90,49 @@ describe('The README leads from an empty folder to every number that matches', (
   );
 });
 
-describe.concurrent('The sample of the README waits a minute if Retry-After is an hour, and 30 seconds for a response', () => {
-  it.each(CLIENTS.split(' '))('in the %s client', async (client) => {
+describe.concurrent('The first program of the README', () => {
+  it.each(CLIENTS.split(' '))(
+    'waits a minute if Retry-After is an hour, and 30 seconds for a response, in the %s client',
+    async (client) => {
+      const started = performance.now();
+      const timeoutMessage = /[Tt]ime(d )?out|deadline exceeded|within 30 seconds/;
+      await expect(runSample(client, 'Slow', '503-3600,silent')).rejects.toThrow(timeoutMessage);
+      const elapsed = performance.now() - started;
+      expect(elapsed).toBeGreaterThan(89_500);
+      expect(elapsed).toBeLessThan(115_000);
+    },
+  );
+
+  it.each(CLIENTS.split(' '))('gives up after a minute of 429s, in the %s client', async (client) => {
     const started = performance.now();
-    const timeoutMessage = /[Tt]ime(d )?out|deadline exceeded|within 30 seconds/;
-    await expect(runSample(client, '503-3600,silent')).rejects.toThrow(timeoutMessage);
+    await expect(runSample(client, 'Limited', '429-40*')).rejects.toThrow('429 Unavailable: Try again.');
     const elapsed = performance.now() - started;
-    expect(elapsed).toBeGreaterThan(89_500);
-    expect(elapsed).toBeLessThan(115_000);
+    expect(elapsed).toBeGreaterThan(59_500);
+    expect(elapsed).toBeLessThan(85_000);
+    const requests = await fetch(`${FAILING_URL}/Limited-${client}/429-40*/requests`);
+    expect(await requests.json()).toHaveLength(3);
+  });
+});
+
+describe('The program of the README that resumes a walk', () => {
+  it.each(CLIENTS.split(' '))('writes each number once, also if it is killed, in the %s client', async (client) => {
+    const url = `${FAILING_URL}/sync-${client}/size=20,ok,ok,silent`;
+    const { folder, command } = await saved(client, 'Sync', url, 'progress');
+    const requests = async () => (await (await fetch(`${url}/requests`)).json()) as unknown[];
+    const program = spawn('bash', ['-c', `exec ${command}`], { cwd: folder, stdio: 'inherit', detached: true });
+    const ended = once(program, 'exit');
+    while ((await requests()).length < 3) {
+      expect(program.exitCode).toBeNull();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    // The whole process group, because some commands start another process.
+    process.kill(-(program.pid ?? 0), 'SIGKILL');
+    await ended;
+    // As if it had been killed while it wrote the third page.
+    await appendFile(join(folder, 'numbers.txt'), '+14155550042 appro');
+    await execute('bash', ['-c', command], { cwd: folder });
+    expect(await readFile(join(folder, 'numbers.txt'), 'utf8')).toBe(await expected());
+    expect(await requests()).toHaveLength(4);
+    await expect(readFile(join(folder, 'progress'))).rejects.toThrow('ENOENT');
   });
 });

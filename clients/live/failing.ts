@@ -1,7 +1,8 @@
 /**
  * A proxy in front of the service that fails as its URL says. A client gets a base URL `/<name>/<steps>`. `<steps>` is
  * a comma-separated list: the first request is handled by the first step, and so on. Requests after the last step are
- * forwarded. `/<name>/<steps>/times` lists when requests arrived, in milliseconds.
+ * forwarded. `/<name>/<steps>/requests` lists the requests: when each arrived, in milliseconds, its headers, and the
+ * size of the forwarded body. A client may also use this server as its HTTP proxy, with any host in the base URL.
  *
  * Steps; the last one may end with `*`, and then handles all further requests:
  *
@@ -17,26 +18,34 @@
  * sets the spelling of all header names, as HAProxy, Caddy and the service write them.
  */
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, get, type IncomingMessage, type OutgoingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
+interface ReceivedRequest {
+  at: number;
+  headers: IncomingMessage['headers'];
+  bytes?: number;
+}
+
 export async function startFailing(serviceUrl: string): Promise<{ url: string; close(): void }> {
-  const timesByAddress = new Map<string, number[]>();
+  const requestsByAddress = new Map<string, ReceivedRequest[]>();
   const server = createServer(async (request, response) => {
-    const [, address = '', steps = '', path = ''] = /^(\/[^/]+\/([^/]+))(\/.*)$/.exec(request.url ?? '') ?? [];
-    const times = timesByAddress.get(address) ?? [];
-    timesByAddress.set(address, times);
-    if (path === '/times') return response.end(JSON.stringify(times));
-    times.push(performance.now());
+    const [, address = '', steps = '', path = ''] =
+      /^(?:http:\/\/[^/]+)?(\/[^/]+\/([^/]+))(\/.*)$/.exec(request.url ?? '') ?? [];
+    const received = requestsByAddress.get(address) ?? [];
+    requestsByAddress.set(address, received);
+    if (path === '/requests') return response.end(JSON.stringify(received));
+    const current: ReceivedRequest = { at: performance.now(), headers: request.headers };
+    received.push(current);
     const items = decodeURIComponent(steps).split(',');
     const size = items.find((step) => step.startsWith('size='))?.slice('size='.length);
     const spelling = items.find((step) => /^etag$/i.test(step)) ?? 'ETag';
     const scripted = items.filter((step) => !/^(size=.*|etag)$/i.test(step));
     const endless = scripted.findIndex((step) => step.endsWith('*'));
-    const step = scripted[endless >= 0 ? Math.min(endless, times.length - 1) : times.length - 1] ?? 'ok';
+    const step = scripted[endless >= 0 ? Math.min(endless, received.length - 1) : received.length - 1] ?? 'ok';
     const url = new URL(serviceUrl + path);
     if (size) url.searchParams.set('size', size);
-    await handle(step.replace('*', ''), url, request, response, spelling);
+    await handle(step.replace('*', ''), url, current, response, spelling);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -52,11 +61,11 @@ export async function startFailing(serviceUrl: string): Promise<{ url: string; c
 async function handle(
   step: string,
   url: URL,
-  request: IncomingMessage,
+  received: ReceivedRequest,
   response: ServerResponse,
   spelling: string,
 ): Promise<unknown> {
-  const head = (status: number, headers: Record<string, string | null>) =>
+  const head = (status: number, headers: OutgoingHttpHeaders) =>
     response.writeHead(
       status,
       Object.fromEntries(Object.entries(headers).flatMap(([name, value]) => (value ? [[spell(name), value]] : []))),
@@ -85,13 +94,19 @@ async function handle(
     head(Number(status), { 'Content-Type': 'application/problem+json', 'Retry-After': wait });
     return response.end(JSON.stringify(problem));
   }
-  const held = request.headers['if-none-match'];
-  const forwarded = await fetch(url, { headers: held ? { 'If-None-Match': held } : {} });
-  const body = Buffer.from(await forwarded.arrayBuffer());
-  head(forwarded.status, {
-    'Content-Type': forwarded.headers.get('Content-Type'),
-    ETag: forwarded.headers.get('ETag'),
-    'Content-Length': forwarded.status === 304 ? null : String(body.length),
+  const { 'if-none-match': held, 'accept-encoding': encodings } = received.headers;
+  const asking = get(url, {
+    headers: { ...(held && { 'If-None-Match': held }), ...(encodings && { 'Accept-Encoding': encodings }) },
+  });
+  const [forwarded] = (await once(asking, 'response')) as [IncomingMessage];
+  const body = Buffer.concat(await forwarded.toArray());
+  received.bytes = body.length;
+  head(forwarded.statusCode ?? 0, {
+    'Content-Type': forwarded.headers['content-type'],
+    'Content-Encoding': forwarded.headers['content-encoding'],
+    ETag: forwarded.headers.etag,
+    'X-Request-Id': forwarded.headers['x-request-id'],
+    'Content-Length': forwarded.headers['content-length'],
   });
   if (step === 'ok') return response.end(body);
   response.write(body.subarray(0, body.length / 2));

@@ -16,6 +16,8 @@ const STATUSES = [
 ] as const;
 
 const createdAt = '2026-02-03T16:49:02.748Z';
+/** Times whose last digits are zeros, which some languages do not write by default. */
+const ROUND_TIMES = ['2026-02-03T16:49:02.800Z', '2026-02-03T16:49:02.000Z'];
 
 /** The 240 lines of an import. The phone number of line i is +1415555 and i in four digits. */
 export const lines = Array.from({ length: 240 }, (_, i) =>
@@ -44,7 +46,7 @@ function entries(i: number): CarrierStatus[] {
     carrier: 'T-Mobile',
     feature: 'spamRemediation',
     detailedStatus: 'approved.optIn',
-    createdAt,
+    createdAt: ROUND_TIMES[(i - 13) / 2] ?? createdAt,
   };
   return i % 2 ? [branded, remedied] : [branded];
 }

@@ -36,6 +36,8 @@ class ApiException(OpenApiException):
     """The body of the response."""
     problem: Optional[Problem]
     """The problem that the service sent; ``None`` if the response is not a problem, such as one from a proxy."""
+    request_id: Optional[str]
+    """The ``X-Request-Id`` of the response, which finds the request in the service's log."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class ApiException(OpenApiException):
         self.headers = None if http_resp is None else http_resp.headers
         self.body = body if http_resp is None else http_resp.data.decode("utf-8", "replace")
         self.problem = _read_problem(self.body)
+        self.request_id = (self.headers or {}).get("X-Request-Id")
         self.data = self.problem if data is None else data
         super().__init__(self.status, self.reason)
 

@@ -5,6 +5,7 @@ from time import monotonic
 from typing import Any, Dict, Optional, Tuple, Union
 
 from urllib3.exceptions import HTTPError, TimeoutError
+from urllib3.util import make_headers
 
 from branded_phone_numbers_client.api_client import RequestSerialized
 from branded_phone_numbers_client.api_response import ApiResponse
@@ -12,6 +13,8 @@ from branded_phone_numbers_client.exceptions import ApiException
 
 DEFAULT_TIMEOUT = 30.0
 """The default time limit of a request, in seconds."""
+ACCEPT_ENCODING = make_headers(accept_encoding=True)["accept-encoding"]
+"""The encodings that urllib3 decodes: gzip, and more if their packages are installed."""
 
 
 def exchange(

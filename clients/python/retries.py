@@ -3,42 +3,63 @@
 import time
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from random import random
 from typing import Callable, Optional, TypeVar
 
-from urllib3.exceptions import NewConnectionError, ProtocolError, ProxyError
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ProxyError
 
 from branded_phone_numbers_client.exceptions import ApiException
 
 T = TypeVar("T")
 
-MAX_ATTEMPTS = 5
-"""How often a request is sent before its error is raised."""
+MAX_FAILURES = 5
+"""How often a request may fail before its error is raised. Refusals by the rate limit do not count."""
 MAX_WAIT = 60.0
-"""The longest wait before a retry, in seconds."""
-TRANSIENT_STATUSES = (429, 502, 503, 504)
+"""The longest wait before a retry, and the longest total wait for the rate limit, in seconds."""
+MAX_RANDOM = 0.5
+"""A random part of each wait in seconds, so that processes with the same key do not all retry at the same time."""
+TRANSIENT_STATUSES = (502, 503, 504)
 
 
 def retrying(send: Callable[[], T]) -> T:
-    """Calls ``send``, and retries after a 429, 502, 503, 504 or a broken connection. Calls it at most five times."""
-    attempt = 1
+    """Calls ``send``, and retries after transient failures.
+
+    After a 502, 503, 504 or a broken connection, it retries up to five calls in total; after a 429, until it has waited a
+    minute in total.
+    """
+    failures = 0
+    waited_for_limit = 0.0
     while True:
-        wait: Optional[float] = None
         try:
             return send()
-        except ApiException as error:
-            if attempt == MAX_ATTEMPTS or error.status not in TRANSIENT_STATUSES:
-                raise
-            wait = _retry_after(error)
-        except (NewConnectionError, ProtocolError, ProxyError):
-            if attempt == MAX_ATTEMPTS:
-                raise
-        time.sleep(min(0.5 * 2.0 ** (attempt - 1) if wait is None else wait, MAX_WAIT))
-        attempt += 1
+        except (ApiException, HTTPError) as error:
+            after = _retry_after(error)
+            wait = min(0.5 * 2.0**failures if after is None else after, MAX_WAIT) + random() * MAX_RANDOM
+            if is_rate_limited(error):
+                wait = min(wait, MAX_WAIT - waited_for_limit)
+                if wait <= 0:
+                    raise
+                waited_for_limit += wait
+            else:
+                failures += 1
+                if failures == MAX_FAILURES or not _is_transient(error):
+                    raise
+        time.sleep(wait)
 
 
-def _retry_after(error: ApiException) -> Optional[float]:
+def is_rate_limited(error: Exception) -> bool:
+    return isinstance(error, ApiException) and error.status == 429
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, ApiException):
+        return error.status in TRANSIENT_STATUSES
+    return isinstance(error, (NewConnectionError, ProtocolError, ProxyError))
+
+
+def _retry_after(error: Exception) -> Optional[float]:
     """Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns seconds, or ``None`` if it is neither."""
-    value = (error.headers or {}).get("Retry-After", "")
+    value = (error.headers or {}).get("Retry-After", "") if isinstance(error, ApiException) else ""
     if value.isdecimal():
         return float(value)
     try:

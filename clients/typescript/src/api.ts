@@ -1,5 +1,6 @@
 /** The generated operations, with a time limit for each request, and errors that contain the service's problem. */
 import * as generated from './generated/index.js';
+import { VERSION } from './generated/version.js';
 import { retrying } from './retries.js';
 
 export interface ConfigurationParameters extends generated.ConfigurationParameters {
@@ -7,16 +8,27 @@ export interface ConfigurationParameters extends generated.ConfigurationParamete
   timeout?: number;
   /** Whether every request is retried, as those of `eachNumber` are; false by default. */
   retry?: boolean;
+  /** Names the program for the service's log, such as `acme-sync/2.0`. Browsers send their own user agent instead. */
+  userAgent?: string;
 }
+
+const OWN_USER_AGENT = `branded-phone-numbers-client/${VERSION} (TypeScript)`;
 
 export class Configuration extends generated.Configuration {
   readonly timeout: number;
   readonly retry: boolean;
+  readonly userAgent: string;
 
   constructor(parameters: ConfigurationParameters = {}) {
     super(parameters);
     this.timeout = parameters.timeout ?? 30_000;
     this.retry = parameters.retry ?? false;
+    this.userAgent = [parameters.userAgent, OWN_USER_AGENT].filter(Boolean).join(' ');
+  }
+
+  /** In browsers without the user agent: it would make them send a preflight request before each request. */
+  override get headers(): generated.HTTPHeaders {
+    return { ...(!('document' in globalThis) && { 'User-Agent': this.userAgent }), ...super.headers };
   }
 
   override get basePath(): string {
@@ -28,12 +40,16 @@ export class Configuration extends generated.Configuration {
 export class ResponseError extends generated.ResponseError {
   /** The problem that the service sent; undefined if the response is not a problem, such as one from a proxy. */
   readonly problem?: generated.Problem;
+  /** The `X-Request-Id` of the response, which finds the request in the service's log. */
+  readonly requestId?: string;
 
   constructor(response: Response, body: string) {
     const problem = read(body, generated.instanceOfProblem, generated.ProblemFromJSON);
     const { title, detail } = problem ?? unexpected(response, body);
     super(response, `${response.status} ${title}: ${detail}`);
     if (problem) this.problem = problem;
+    const requestId = response.headers.get('X-Request-Id');
+    if (requestId) this.requestId = requestId;
     // Not enumerable: otherwise, printing the error would bury its message in the members of a Response.
     Object.defineProperty(this, 'response', { enumerable: false });
   }

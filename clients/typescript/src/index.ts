@@ -1,3 +1,25 @@
 export { BrandedPhoneNumbersApi, Configuration, type ConfigurationParameters, ResponseError } from './api.js';
-export * from './generated/index.js';
-export { eachNumber, pageIfChanged, type TaggedPage, type WalkOptions } from './pages.js';
+export {
+  type ApiResponse,
+  type BrandedPhoneNumber,
+  BrandedPhoneNumberFromJSON,
+  type BrandedPhoneNumberPage,
+  BrandedPhoneNumberPageFromJSON,
+  type BusinessProfile,
+  type CarrierStatus,
+  DetailedStatus,
+  type ErrorContext,
+  type Fault,
+  Feature,
+  type FetchAPI,
+  FetchError,
+  type FetchParams,
+  type InitOverrideFunction,
+  type ListBrandedPhoneNumbersRequest,
+  type Middleware,
+  type Problem,
+  type RequestContext,
+  type ResponseContext,
+  StatusFilter,
+} from './generated/index.js';
+export { eachNumber, eachPage, pageIfChanged, type TaggedPage, type WalkOptions } from './pages.js';

@@ -1,31 +1,52 @@
 /** Retries requests after transient failures. */
 import { FetchError, ResponseError } from './generated/index.js';
 
-/** How often a request is sent before its error is thrown. */
-const MAX_ATTEMPTS = 5;
+/** How often a request may fail before its error is thrown. Refusals by the rate limit do not count. */
+const MAX_FAILURES = 5;
+/** The longest wait before a retry, and the longest total wait for the rate limit. */
 const MAX_WAIT_MS = 60_000;
-const TRANSIENT_STATUSES = [429, 502, 503, 504];
+/** A random part of each wait, so that processes with the same key do not all retry at the same time. */
+const MAX_RANDOM_MS = 500;
+const RATE_LIMITED = 429;
+const TRANSIENT_STATUSES = [502, 503, 504];
 
-/** Calls `send`, and retries after a 429, 502, 503, 504 or a broken connection. Calls it at most five times. */
+/**
+ * Calls `send`, and retries after a 502, 503, 504 or a broken connection, up to five calls in total, and after a 429 until
+ * it has waited a minute in total.
+ */
 export async function retrying<T>(send: () => Promise<T>, signal: () => AbortSignal | null | undefined): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    let wait = 500 * 2 ** (attempt - 1);
+  let failures = 0;
+  let waitedForLimit = 0;
+  for (;;) {
     try {
       return await send();
     } catch (error) {
-      if (attempt === MAX_ATTEMPTS) throw error;
-      if (error instanceof ResponseError) {
-        if (!TRANSIENT_STATUSES.includes(error.response.status)) throw error;
-        wait = retryAfter(error.response) ?? wait;
-      } else if (!(error instanceof FetchError)) throw error;
+      const backoff = 500 * 2 ** failures;
+      let wait = Math.min(retryAfter(error) ?? backoff, MAX_WAIT_MS) + Math.random() * MAX_RANDOM_MS;
+      if (isRateLimited(error)) {
+        wait = Math.min(wait, MAX_WAIT_MS - waitedForLimit);
+        if (wait <= 0) throw error;
+        waitedForLimit += wait;
+      } else {
+        failures++;
+        if (failures === MAX_FAILURES || !isTransient(error)) throw error;
+      }
+      await sleep(wait, signal());
     }
-    await sleep(Math.min(wait, MAX_WAIT_MS), signal());
   }
 }
 
+export const isRateLimited = (error: unknown): boolean => statusOf(error) === RATE_LIMITED;
+
+const statusOf = (error: unknown): number | undefined =>
+  error instanceof ResponseError ? error.response.status : undefined;
+
+const isTransient = (error: unknown): boolean =>
+  error instanceof FetchError || TRANSIENT_STATUSES.includes(statusOf(error) ?? 0);
+
 /** Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns milliseconds, or undefined if it is neither. */
-function retryAfter({ headers }: Response): number | undefined {
-  const value = headers.get('Retry-After') ?? '';
+function retryAfter(error: unknown): number | undefined {
+  const value = (error instanceof ResponseError && error.response.headers.get('Retry-After')) || '';
   const wait = /^\d+$/.test(value) ? 1000 * Number(value) : Date.parse(value) - Date.now();
   return Number.isNaN(wait) ? undefined : Math.max(0, wait);
 }

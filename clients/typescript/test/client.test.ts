@@ -2,10 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import type { BrandedPhoneNumber, ListBrandedPhoneNumbersRequest, Problem } from 'branded-phone-numbers-client';
+import * as exported from 'branded-phone-numbers-client';
 import {
+  BrandedPhoneNumberPageFromJSON,
   BrandedPhoneNumbersApi,
   Configuration,
   eachNumber,
+  eachPage,
   pageIfChanged,
   ResponseError,
 } from 'branded-phone-numbers-client';
@@ -37,6 +40,26 @@ async function walk(request: ListBrandedPhoneNumbersRequest): Promise<BrandedPho
   return items;
 }
 
+interface ReceivedRequest {
+  at: number;
+  headers: Record<string, string>;
+  bytes?: number;
+}
+
+/** Returns a base URL of the failing proxy, and functions that return its requests, and the milliseconds between them. */
+function failingUrl(...steps: string[]) {
+  const url = `${FAILING_URL}/typescript-${crypto.randomUUID()}/${steps}`;
+  const requests = async () => (await (await fetch(`${url}/requests`)).json()) as ReceivedRequest[];
+  return {
+    url,
+    requests,
+    async waits() {
+      const times = (await requests()).map(({ at }) => at);
+      return times.slice(1).map((time, i) => time - (times[i] ?? 0));
+    },
+  };
+}
+
 describe('The TypeScript client', () => {
   it.each(shapes)('lists the right numbers for $title', async ({ arguments: request, query, count }) => {
     const numbers = await walk(request);
@@ -61,6 +84,45 @@ describe('The TypeScript client', () => {
     expect(number).toMatchObject({ internalName: null, brandingNameShort: 'Café & Co', brandingNameLong: null });
   });
 
+  it('writes a page as the service sends it', async () => {
+    const response = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?size=100`);
+    const sent = await response.text();
+    expect(sent).toContain('"2026-02-03T16:49:02.800Z"');
+    expect(sent).toContain('"2026-02-03T16:49:02.000Z"');
+    const page = await api.listBrandedPhoneNumbers({ size: 100 });
+    expect(JSON.parse(JSON.stringify(page))).toEqual(JSON.parse(sent));
+    expect(BrandedPhoneNumberPageFromJSON(JSON.parse(sent))).toEqual(page);
+  });
+
+  it('asks for compressed responses, and names itself after the program', async () => {
+    const { url, requests } = failingUrl('ok');
+    const named = new BrandedPhoneNumbersApi(new Configuration({ basePath: url, userAgent: 'acme-sync/2.0' }));
+    expect((await named.listBrandedPhoneNumbers({ size: 100 })).items).toHaveLength(100);
+    await client(url).listBrandedPhoneNumbers();
+    const [first, second] = await requests();
+    expect(first?.bytes).toBeLessThan(10_000);
+    const own = /^branded-phone-numbers-client\/\d+\.\d+\.\d+ \(TypeScript\)$/;
+    expect(second?.headers['user-agent']).toMatch(own);
+    expect(first?.headers['user-agent']).toBe(`acme-sync/2.0 ${second?.headers['user-agent']}`);
+  });
+
+  it('exports what a program needs', () => {
+    expect(Object.keys(exported).sort()).toEqual([
+      'BrandedPhoneNumberFromJSON',
+      'BrandedPhoneNumberPageFromJSON',
+      'BrandedPhoneNumbersApi',
+      'Configuration',
+      'DetailedStatus',
+      'Feature',
+      'FetchError',
+      'ResponseError',
+      'StatusFilter',
+      'eachNumber',
+      'eachPage',
+      'pageIfChanged',
+    ]);
+  });
+
   it('throws an error with the problem if the request is rejected', async () => {
     const error = await api.listBrandedPhoneNumbers({ nextCursor: 'damaged' }).catch((thrown) => thrown);
     expect(error).toBeInstanceOf(ResponseError);
@@ -68,6 +130,8 @@ describe('The TypeScript client', () => {
     expect(problem).toMatchObject({ type: '/problems/invalid-cursor', status: 400 });
     expect(error.message).toBe(`400 Invalid Cursor: ${problem?.detail}`);
     expect(await error.response.json()).toMatchObject({ type: '/problems/invalid-cursor', status: 400 });
+    expect(error.requestId).toMatch(/^[\da-f-]{36}$/);
+    expect(error.requestId).toBe(error.response.headers.get('X-Request-Id'));
     const printed = inspect(error)
       .split('\n')
       .filter((line) => !/^ +at /.test(line));
@@ -81,6 +145,7 @@ describe('The TypeScript client', () => {
     expect(error).toBeInstanceOf(ResponseError);
     expect(error.message).toBe('502 Unexpected Response: text/html instead of application/problem+json');
     expect(error.problem).toBeUndefined();
+    expect(error.requestId).toBeUndefined();
     expect(await error.response.text()).toContain('Bad Gateway');
   });
 
@@ -178,6 +243,20 @@ describe('pageIfChanged', () => {
   });
 });
 
+describe('eachPage', () => {
+  it('yields pages, and resumes after the page that had a cursor', async () => {
+    let nextCursor: string | null = null;
+    const sizes: number[] = [];
+    for await (const page of eachPage(api, { carrier: ['AT&T'] })) {
+      sizes.push(page.items.length);
+      nextCursor = page.nextCursor;
+      break;
+    }
+    for await (const page of eachPage(api, { carrier: ['AT&T'], nextCursor })) sizes.push(page.items.length);
+    expect(sizes).toEqual([100, 100]);
+  });
+});
+
 describe('eachNumber', () => {
   /** Returns a client of the service with a rate limit, and arrays that record the time and the status of each request. */
   function observed() {
@@ -212,6 +291,11 @@ describe('eachNumber', () => {
     expect(await collect(eachNumber(api, { size: 9, carrier: ['AT&T'], status: ['approved'] }))).toHaveLength(56);
   });
 
+  it('lets twelve programs finish that share one rate limit', async () => {
+    const walks = Array.from({ length: 12 }, () => collect(eachNumber(client(LIMITED_URL), { size: 20 })));
+    expect(await Promise.all(walks)).toEqual(walks.map(() => all));
+  });
+
   it('sends at most ten requests per second, so none is rejected', async () => {
     await quietSecond();
     const { api: limited, times, statuses } = observed();
@@ -242,24 +326,12 @@ describe('eachNumber', () => {
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
-  /** Returns a base URL of the failing proxy, and a function that returns the milliseconds between its requests. */
-  function failingUrl(...steps: string[]) {
-    const url = `${FAILING_URL}/typescript-${crypto.randomUUID()}/${steps}`;
-    return {
-      url,
-      async waits() {
-        const times = (await (await fetch(`${url}/times`)).json()) as number[];
-        return times.slice(1).map((time, i) => time - (times[i] ?? 0));
-      },
-    };
-  }
-
   it('waits and retries on any page after a broken connection, a 429, 502, 503 or 504', async () => {
     const { url, waits } = failingUrl('size=80', 'etag', 'break', '503', '429', '429-1', 'ok', 'half', '504', 'html');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     const [broken = 0, unavailable = 0, refused = 0, limited = 0, , half = 0, timeout = 0, html = 0] = await waits();
     expect(Math.min(broken, half)).toBeGreaterThanOrEqual(490);
-    expect(Math.max(unavailable, refused, timeout)).toBeLessThan(900);
+    expect(Math.max(unavailable, refused, timeout)).toBeLessThan(990);
     expect(limited).toBeGreaterThanOrEqual(990);
     expect(html).toBeGreaterThanOrEqual(1990);
     expect(await waits()).toHaveLength(9);
@@ -277,6 +349,14 @@ describe('eachNumber', () => {
     const { url, waits } = failingUrl('503-date');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     expect((await waits())[0]).toBeGreaterThanOrEqual(990);
+  });
+
+  it('retries after any number of 429s, with a random part in each wait', async () => {
+    const refusals = Array<string>(12).fill('429');
+    const { url, waits } = failingUrl('503', ...refusals, '503', '503', '503', 'ok');
+    expect(await collect(eachNumber(client(url), { size: 100 }))).toEqual(all);
+    // Without the random part, none of these waits would take any time.
+    expect((await waits()).slice(1, 13).reduce((sum, wait) => sum + wait)).toBeGreaterThan(1000);
   });
 
   it('gives up after five requests for a page', async () => {
