@@ -187,6 +187,7 @@ describe.runIf(CLIENTS.includes('go'))('The Go module', () => {
     const program = sample('go', 'go', 'http://127.0.0.1:4000');
     const compile = async (code: string) => run('go', ['vet', await file('wrong.go', code)], installed('go'));
     await compile(program);
+    await compile(sample('go', 'go', 'http://127.0.0.1:4000', 'progress'));
     await expect(compile(program.replace('Carrier(', 'Carrrier('))).rejects.toThrow('Carrrier undefined');
   });
 

@@ -6,11 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,6 +150,81 @@ func TestReadsTimesAndNullMembers(t *testing.T) {
 	}
 }
 
+// decoded sends a request for the first page without the client, and returns its JSON and the decoded JSON.
+func decoded(t *testing.T) (string, any) {
+	t.Helper()
+	response, err := http.Get(os.Getenv("SERVICE_URL") + "/v1/brandedPhoneNumbers?size=100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	sent, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(sent), decode(t, sent)
+}
+
+func decode(t *testing.T, text []byte) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func TestWritesAPageAsTheServiceSendsIt(t *testing.T) {
+	text, sent := decoded(t)
+	for _, moment := range []string{`"2026-02-03T16:49:02.800Z"`, `"2026-02-03T16:49:02.000Z"`} {
+		if !strings.Contains(text, moment) {
+			t.Errorf("no number has the time %s", moment)
+		}
+	}
+	page, _, err := list(service()).Size(100).Execute()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := json.Marshal(page)
+	if err != nil || !reflect.DeepEqual(decode(t, written), sent) {
+		t.Errorf("%v: %s", err, written)
+	}
+}
+
+func TestAsksForCompressedResponsesAndNamesItselfAfterTheProgram(t *testing.T) {
+	url := failingUrl("ok")
+	configuration := client.NewConfiguration()
+	configuration.Servers = client.ServerConfigurations{{URL: url}}
+	own := configuration.UserAgent
+	if !regexp.MustCompile(`^branded-phone-numbers-client/\d+\.\d+\.\d+ \(Go\)$`).MatchString(own) {
+		t.Errorf("the user agent is %q", own)
+	}
+	configuration.UserAgent = "acme-sync/2.0 " + own
+	page, _, err := list(client.NewAPIClient(configuration).BrandedPhoneNumbersAPI).Size(100).Execute()
+	if err != nil || len(page.Items) != 100 {
+		t.Fatal(err)
+	}
+	if _, _, err := list(api(url)).Execute(); err != nil {
+		t.Fatal(err)
+	}
+	sent := received(t, url)
+	if sent[0].Bytes == 0 || sent[0].Bytes > 10_000 {
+		t.Errorf("the page had %d bytes", sent[0].Bytes)
+	}
+	if sent[0].Headers["user-agent"] != "acme-sync/2.0 "+own || sent[1].Headers["user-agent"] != own {
+		t.Errorf("the requests were %v", sent)
+	}
+}
+
+// net/http reads HTTP_PROXY once, at the first request. It does not use the proxy for loopback addresses.
+func init() { os.Setenv("HTTP_PROXY", os.Getenv("FAILING_URL")) }
+
+func TestUsesTheProxyOfTheEnvironment(t *testing.T) {
+	if page, _, err := list(api("http://numbers.invalid/go/ok")).Size(1).Execute(); err != nil || len(page.Items) != 1 {
+		t.Error(err)
+	}
+}
+
 func TestReturnsAnErrorWithTheProblemIfTheRequestIsRejected(t *testing.T) {
 	_, response, err := list(service()).NextCursor("damaged").Execute()
 	var refused *client.GenericOpenAPIError
@@ -158,6 +237,9 @@ func TestReturnsAnErrorWithTheProblemIfTheRequestIsRejected(t *testing.T) {
 	}
 	if err.Error() != "400 Invalid Cursor: "+problem.Detail {
 		t.Errorf("its message is %q", err)
+	}
+	if id := refused.RequestID(); id == "" || id != response.Header.Get("X-Request-Id") {
+		t.Errorf("its request id is %q", id)
 	}
 }
 
@@ -211,6 +293,21 @@ func TestRetriesOnlyIfConfigured(t *testing.T) {
 	}
 	if _, _, err := list(api(failingUrl(steps))).Execute(); err == nil || err.Error() != "503 Unavailable: Try again." {
 		t.Error(err)
+	}
+}
+
+func TestRetriesAfterAnyNumberOf429sWithARandomPartInEachWait(t *testing.T) {
+	url := failingUrl("503," + strings.Repeat("429,", 12) + "503,503,503,ok")
+	if _, _, err := list(api(url)).Retry().Execute(); err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, wait := range waits(t, url)[1:13] {
+		sum += wait
+	}
+	// Without the random part, none of these waits would take any time.
+	if sum < 1000 {
+		t.Errorf("it waited %v ms", sum)
 	}
 }
 
@@ -300,20 +397,34 @@ func failingUrl(steps string) string {
 	return fmt.Sprintf("%s/go-%d/%s", os.Getenv("FAILING_URL"), time.Now().UnixNano(), steps)
 }
 
-// waits returns the milliseconds between the requests to this URL.
-func waits(t *testing.T, url string) []float64 {
+type request struct {
+	At      float64
+	Headers map[string]string
+	Bytes   int
+}
+
+// received returns the requests to this URL: when each arrived, its headers, and the size of the response.
+func received(t *testing.T, url string) []request {
 	t.Helper()
-	response, err := http.Get(url + "/times")
+	response, err := http.Get(url + "/requests")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var times, waits []float64
-	if err := json.NewDecoder(response.Body).Decode(&times); err != nil {
+	var requests []request
+	if err := json.NewDecoder(response.Body).Decode(&requests); err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i < len(times); i++ {
-		waits = append(waits, times[i]-times[i-1])
+	return requests
+}
+
+// waits returns the milliseconds between the requests to this URL.
+func waits(t *testing.T, url string) []float64 {
+	t.Helper()
+	var waits []float64
+	requests := received(t, url)
+	for i := 1; i < len(requests); i++ {
+		waits = append(waits, requests[i].At-requests[i-1].At)
 	}
 	return waits
 }
@@ -353,10 +464,104 @@ func TestEachNumberEndsWhenTheLoopBreaks(t *testing.T) {
 	}
 }
 
-func TestEachNumberWaitsOutTheRateLimit(t *testing.T) {
-	numbers, err := collect(list(api(os.Getenv("LIMITED_URL"))).Size(10).EachNumber())
-	if err != nil || !slices.Equal(numbers, all()) {
-		t.Errorf("%v, %v", numbers, err)
+func TestTwelveProgramsThatShareOneRateLimitFinish(t *testing.T) {
+	var programs sync.WaitGroup
+	for range 12 {
+		programs.Add(1)
+		go func() {
+			defer programs.Done()
+			numbers, err := collect(list(api(os.Getenv("LIMITED_URL"))).Size(20).EachNumber())
+			if err != nil || !slices.Equal(numbers, all()) {
+				t.Errorf("%v after %d numbers", err, len(numbers))
+			}
+		}()
+	}
+	programs.Wait()
+}
+
+// recorder records the time and the status of each request.
+type recorder struct {
+	lock     sync.Mutex
+	times    []time.Time
+	statuses []int
+}
+
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	sent := time.Now()
+	response, err := http.DefaultTransport.RoundTrip(request)
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.times = append(r.times, sent)
+	r.statuses = append(r.statuses, response.StatusCode)
+	return response, err
+}
+
+func TestEachPageSendsAtMostTenRequestsPerSecondSoNoneIsRejected(t *testing.T) {
+	time.Sleep(1100 * time.Millisecond)
+	recorded := &recorder{}
+	configuration := client.NewConfiguration()
+	configuration.Servers = client.ServerConfigurations{{URL: os.Getenv("LIMITED_URL")}}
+	configuration.HTTPClient = &http.Client{Transport: recorded}
+	paced := client.NewAPIClient(configuration).BrandedPhoneNumbersAPI
+	var walks sync.WaitGroup
+	for range 2 {
+		walks.Add(1)
+		go func() {
+			defer walks.Done()
+			if numbers, err := collect(list(paced).Size(20).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
+				t.Error(err)
+			}
+		}()
+	}
+	walks.Wait()
+	if len(recorded.statuses) != 24 || slices.ContainsFunc(recorded.statuses, func(status int) bool { return status != 200 }) {
+		t.Errorf("the statuses are %v", recorded.statuses)
+	}
+	checkPace(t, recorded.times, 10)
+}
+
+func TestEachPageKeepsTheGivenPace(t *testing.T) {
+	recorded := &recorder{}
+	configuration := client.NewConfiguration()
+	configuration.Servers = client.ServerConfigurations{{URL: os.Getenv("SERVICE_URL")}}
+	configuration.HTTPClient = &http.Client{Transport: recorded}
+	request := list(client.NewAPIClient(configuration).BrandedPhoneNumbersAPI).Size(20).RequestsPerSecond(4)
+	if numbers, err := collect(request.EachNumber()); err != nil || len(numbers) != 240 {
+		t.Error(err)
+	}
+	checkPace(t, recorded.times, 4)
+}
+
+// checkPace reports a second with more than this many requests.
+func checkPace(t *testing.T, times []time.Time, most int) {
+	t.Helper()
+	slices.SortFunc(times, time.Time.Compare)
+	for i := most; i < len(times); i++ {
+		if elapsed := times[i].Sub(times[i-most]); elapsed < time.Second {
+			t.Errorf("%d requests within %v", most+1, elapsed)
+		}
+	}
+}
+
+func TestEachPageResumesAfterThePageThatHadACursor(t *testing.T) {
+	request := list(service()).Carrier([]string{"AT&T"})
+	sizes := []int{}
+	var cursor string
+	for page, err := range request.EachPage() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes, cursor = append(sizes, len(page.Items)), *page.NextCursor.Get()
+		break
+	}
+	for page, err := range request.NextCursor(cursor).EachPage() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, len(page.Items))
+	}
+	if !slices.Equal(sizes, []int{100, 100}) {
+		t.Errorf("the pages had %v numbers", sizes)
 	}
 }
 
@@ -366,7 +571,7 @@ func TestEachNumberRetriesOnAnyPageAfterABrokenConnection429502503And504(t *test
 		t.Fatalf("%v, %v", numbers, err)
 	}
 	waited := waits(t, url)
-	if len(waited) != 9 || min(waited[0], waited[5]) < 490 || max(waited[1], waited[2], waited[6]) > 900 ||
+	if len(waited) != 9 || min(waited[0], waited[5]) < 490 || max(waited[1], waited[2], waited[6]) > 990 ||
 		waited[3] < 990 || waited[7] < 1990 {
 		t.Errorf("it waited %v", waited)
 	}

@@ -47,12 +47,15 @@ func (c *APIClient) exchange(ctx context.Context, path, method string, headers m
 
 // errorOf returns the error for a response, with the problem in its body if there is one.
 func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
+	failure := &GenericOpenAPIError{body: body, requestID: response.Header.Get("X-Request-Id")}
 	var problem Problem
 	if err := json.Unmarshal(body, &problem); err != nil {
-		return &GenericOpenAPIError{body: body, error: fmt.Sprintf("%d %s", response.StatusCode, unexpected(response, body))}
+		failure.error = fmt.Sprintf("%d %s", response.StatusCode, unexpected(response, body))
+	} else {
+		failure.error = fmt.Sprintf("%d %s: %s", response.StatusCode, problem.Title, problem.Detail)
+		failure.model = problem
 	}
-	message := fmt.Sprintf("%d %s: %s", response.StatusCode, problem.Title, problem.Detail)
-	return &GenericOpenAPIError{body: body, error: message, model: problem}
+	return failure
 }
 
 // unexpected describes a response that is neither a page nor a problem: a proxy may send anything.
@@ -77,4 +80,9 @@ func (e GenericOpenAPIError) Problem() *Problem {
 		return &problem
 	}
 	return nil
+}
+
+// RequestID returns the X-Request-Id of the response, which finds the request in the service's log, or an empty string.
+func (e GenericOpenAPIError) RequestID() string {
+	return e.requestID
 }

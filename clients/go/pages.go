@@ -7,17 +7,52 @@ import (
 	"net/http"
 )
 
-// EachNumber iterates over every number that matches, page after page. It waits and retries after a 429, 502, 503, 504 or a
-// broken connection, and requests a page at most five times. It ends after any other error, or when the request's context is
-// done, even while it waits.
-func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNumber, error] {
-	return func(yield func(BrandedPhoneNumber, error) bool) {
-		request := r.Retry()
+// RequestsPerSecond returns a copy of the request that bounds the requests of EachPage and EachNumber in any one second. All
+// walks with the same client share it. The service allows 10 by default.
+func (r ApiListBrandedPhoneNumbersRequest) RequestsPerSecond(requestsPerSecond int) ApiListBrandedPhoneNumbersRequest {
+	r.requestsPerSecond = requestsPerSecond
+	return r
+}
+
+// EachPage iterates over every page of the numbers that match, from the first page or the one that NextCursor leads to. The
+// NextCursor of a page leads to the page after it, so a walk that ended there is resumed with
+// request.NextCursor(cursor).EachPage().
+//
+// It waits and retries after a 502, 503, 504 or a broken connection, up to five requests for a page, and after a 429 for up
+// to a minute for a page. It ends after any other error, or when the request's context is done, even while it waits.
+func (r ApiListBrandedPhoneNumbersRequest) EachPage() iter.Seq2[*BrandedPhoneNumberPage, error] {
+	return func(yield func(*BrandedPhoneNumberPage, error) bool) {
+		request := r
 		if request.size == nil {
 			request = request.Size(100)
 		}
+		if request.requestsPerSecond == 0 {
+			request.requestsPerSecond = defaultRequestsPerSecond
+		}
+		list := func() (*BrandedPhoneNumberPage, *http.Response, error) {
+			return request.ApiService.ListBrandedPhoneNumbersExecute(request)
+		}
+		send := func() (*BrandedPhoneNumberPage, *http.Response, error) {
+			return paced(request.ctx, &request.ApiService.pace, request.requestsPerSecond, list)
+		}
 		for {
-			page, _, err := request.Execute()
+			page, _, err := retrying(request.ctx, send)
+			if !yield(page, err) || err != nil {
+				return
+			}
+			cursor := page.NextCursor.Get()
+			if cursor == nil {
+				return
+			}
+			request = request.NextCursor(*cursor)
+		}
+	}
+}
+
+// EachNumber iterates over every number that matches, page after page. It retries and ends as EachPage does.
+func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNumber, error] {
+	return func(yield func(BrandedPhoneNumber, error) bool) {
+		for page, err := range r.EachPage() {
 			if err != nil {
 				yield(BrandedPhoneNumber{}, err)
 				return
@@ -27,11 +62,6 @@ func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNu
 					return
 				}
 			}
-			cursor := page.NextCursor.Get()
-			if cursor == nil {
-				return
-			}
-			request = request.NextCursor(*cursor)
 		}
 	}
 }

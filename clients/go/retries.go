@@ -3,6 +3,7 @@ package brandedphonenumbers
 import (
 	"context"
 	"errors"
+	"math/rand"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -10,24 +11,46 @@ import (
 )
 
 const (
-	// maxAttempts is how often a request is sent before its error is returned.
-	maxAttempts = 5
-	maxWait     = time.Minute
+	// maxFailures is how often a request may fail before its error is returned. Refusals by the rate limit do not count.
+	maxFailures = 5
+	// maxWait is the longest wait before a retry, and the longest total wait for the rate limit.
+	maxWait = time.Minute
+	// maxRandom bounds a random part of each wait, so that processes with the same key do not all retry at the same time.
+	maxRandom = 500 * time.Millisecond
 )
 
-// retrying calls send, and retries after a 429, 502, 503, 504 or a broken connection. It calls send at most five times.
+// retrying calls send, and retries after a 502, 503, 504 or a broken connection, up to five calls in total, and after a 429
+// until it has waited a minute in total.
 func retrying[T any](ctx context.Context, send func() (*T, *http.Response, error)) (*T, *http.Response, error) {
-	for attempt := 1; ; attempt++ {
+	failures, waitedForLimit := 0, time.Duration(0)
+	for {
 		result, response, err := send()
-		if err == nil || attempt == maxAttempts || !isTransient(response, err) {
-			return result, response, err
+		if err == nil {
+			return result, response, nil
+		}
+		wait := waitAfter(response, failures) + time.Duration(rand.Int63n(int64(maxRandom)))
+		if isRateLimited(response) {
+			wait = min(wait, maxWait-waitedForLimit)
+			if wait <= 0 {
+				return nil, response, err
+			}
+			waitedForLimit += wait
+		} else {
+			failures++
+			if failures == maxFailures || !isTransient(response, err) {
+				return nil, response, err
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil, response, context.Cause(ctx)
-		case <-time.After(waitAfter(response, attempt)):
+		case <-time.After(wait):
 		}
 	}
+}
+
+func isRateLimited(response *http.Response) bool {
+	return response != nil && response.StatusCode == http.StatusTooManyRequests
 }
 
 // isTransient returns whether the same request may succeed soon.
@@ -40,22 +63,22 @@ func isTransient(response *http.Response, err error) bool {
 		return false
 	}
 	switch response.StatusCode {
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return false
 }
 
 // waitAfter returns how long to wait before the next attempt: until the time in Retry-After, which is in seconds or a date
-// (RFC 9110 section 10.2.3), or half a second, doubled with each attempt. It returns at most maxWait.
-func waitAfter(response *http.Response, attempt int) time.Duration {
-	wait := 500 * time.Millisecond << (attempt - 1)
+// (RFC 9110 section 10.2.3), or half a second, doubled with each failure. It returns at most maxWait.
+func waitAfter(response *http.Response, failures int) time.Duration {
+	wait := 500 * time.Millisecond << failures
 	if response != nil {
 		value := response.Header.Get("Retry-After")
 		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
 			wait = time.Duration(seconds) * time.Second
 		} else if date, err := http.ParseTime(value); err == nil {
-			wait = time.Until(date)
+			wait = max(0, time.Until(date))
 		}
 	}
 	return min(wait, maxWait)

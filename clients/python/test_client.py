@@ -165,6 +165,13 @@ def test_retries_only_if_configured() -> None:
         FailingUrl("503").api.list_branded_phone_numbers()
 
 
+def test_retries_after_any_number_of_429s_with_a_random_part_in_each_wait() -> None:
+    day = FailingUrl("503", *["429"] * 12, "503", "503", "503", "ok")
+    assert len(BrandedPhoneNumbersApi(day.api.api_client, retry=True).list_branded_phone_numbers().items) == 25
+    # Without the random part, none of these waits would take any time.
+    assert sum(day.waits()[1:13]) > 1
+
+
 def test_works_with_asyncio() -> None:
     async def ask() -> list[str]:
         numbers = [f"+1415555{i:04}" for i in range(8)]
@@ -271,6 +278,14 @@ def test_each_number_sends_at_most_ten_requests_per_second_and_is_never_rejected
     assert all(sum(at <= other < at + 1 for other in times) <= 10 for at in times)
 
 
+def test_each_number_keeps_the_given_pace() -> None:
+    day = FailingUrl("ok")
+    assert [number.phone_number for number in each_number(day.api, size=20, requests_per_second=4)] == ALL
+    times = [request["at"] for request in day.requests()]
+    # A request takes a moment longer to arrive than the next one that waited for it.
+    assert all(later - earlier > 900 for earlier, later in zip(times, times[4:]))
+
+
 def test_each_number_waits_for_retry_after_and_continues_after_a_429(monkeypatch: pytest.MonkeyPatch) -> None:
     quiet_second()
     for _ in range(10):
@@ -328,13 +343,6 @@ def test_each_number_waits_until_the_date_in_retry_after() -> None:
     day = FailingUrl("503-date")
     assert [number.phone_number for number in each_number(day.api)] == ALL
     assert day.waits()[0] >= 0.99
-
-
-def test_each_number_retries_after_any_number_of_429s_with_a_random_part_in_each_wait() -> None:
-    day = FailingUrl("503", *["429"] * 12, "503", "503", "503", "ok")
-    assert [number.phone_number for number in each_number(day.api)] == ALL
-    # Without the random part, none of these waits would take any time.
-    assert sum(day.waits()[1:13]) > 1
 
 
 def test_twelve_programs_that_share_one_rate_limit_finish() -> None:

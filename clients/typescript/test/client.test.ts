@@ -178,6 +178,15 @@ describe('The TypeScript client', () => {
     await expect(client(url()).listBrandedPhoneNumbers()).rejects.toThrow('503 Unavailable: Try again.');
   });
 
+  it('retries after any number of 429s, with a random part in each wait', async () => {
+    const refusals = Array<string>(12).fill('429');
+    const { url, waits } = failingUrl('503', ...refusals, '503', '503', '503', 'ok');
+    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url, retry: true }));
+    expect((await retrying.listBrandedPhoneNumbers()).items).toHaveLength(25);
+    // Without the random part, none of these waits would take any time.
+    expect((await waits()).slice(1, 13).reduce((sum, wait) => sum + wait)).toBeGreaterThan(1000);
+  });
+
   it.each(['silent', 'stall'])('times out if the response is %s', async (step) => {
     const started = performance.now();
     const asking = client(`${FAILING_URL}/typescript/${step}`, 300).listBrandedPhoneNumbers();
@@ -306,6 +315,14 @@ describe('eachNumber', () => {
       expect(times.filter((b) => b >= at && b < at + 1000).length, `${i}`).toBeLessThanOrEqual(10);
   });
 
+  it('keeps the given pace', async () => {
+    const { url, requests } = failingUrl('ok');
+    expect(await collect(eachNumber(client(url), { size: 20 }, { requestsPerSecond: 4 }))).toEqual(all);
+    const times = (await requests()).map(({ at }) => at);
+    // A request takes a moment longer to arrive than the next one that waited for it.
+    for (const [i, at] of times.slice(4).entries()) expect(at - (times[i] ?? 0)).toBeGreaterThan(900);
+  });
+
   it('waits for Retry-After after a 429, then continues', async () => {
     await quietSecond();
     await Promise.all(Array.from({ length: 10 }, () => client(LIMITED_URL).listBrandedPhoneNumbers({ size: 1 })));
@@ -349,14 +366,6 @@ describe('eachNumber', () => {
     const { url, waits } = failingUrl('503-date');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
     expect((await waits())[0]).toBeGreaterThanOrEqual(990);
-  });
-
-  it('retries after any number of 429s, with a random part in each wait', async () => {
-    const refusals = Array<string>(12).fill('429');
-    const { url, waits } = failingUrl('503', ...refusals, '503', '503', '503', 'ok');
-    expect(await collect(eachNumber(client(url), { size: 100 }))).toEqual(all);
-    // Without the random part, none of these waits would take any time.
-    expect((await waits()).slice(1, 13).reduce((sum, wait) => sum + wait)).toBeGreaterThan(1000);
   });
 
   it('gives up after five requests for a page', async () => {
