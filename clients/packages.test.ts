@@ -125,7 +125,7 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
   const sources = join(CACHE, 'java', 'src', 'main', 'java');
   const program = sample('java', 'java', 'http://127.0.0.1:4000');
   const compile = async (code: string) => {
-    const path = await file('Sample.java', code);
+    const path = await file(`${/public class (\w+)/.exec(code)?.[1]}.java`, code);
     return run('javac', [
       '-Xlint:all,-processing',
       '-Werror',
@@ -163,6 +163,7 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
 
   it('compiles a valid program, but not one with an unknown filter', async () => {
     await compile(program);
+    await compile(sample('java', 'java', 'http://127.0.0.1:4000', 'progress'));
     await expect(compile(program.replace('.carrier(', '.carrrier('))).rejects.toThrow('cannot find symbol');
   });
 });

@@ -35,7 +35,7 @@ export async function startFailing(serviceUrl: string): Promise<{ url: string; c
     const received = requestsByAddress.get(address) ?? [];
     requestsByAddress.set(address, received);
     if (path === '/requests') return response.end(JSON.stringify(received));
-    const current: ReceivedRequest = { at: performance.now(), headers: request.headers };
+    const current: ReceivedRequest = { at: performance.timeOrigin + performance.now(), headers: request.headers };
     received.push(current);
     const items = decodeURIComponent(steps).split(',');
     const size = items.find((step) => step.startsWith('size='))?.slice('size='.length);

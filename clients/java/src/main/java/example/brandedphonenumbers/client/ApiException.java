@@ -97,6 +97,15 @@ public class ApiException extends RuntimeException {
   }
 
   /**
+   * Returns the {@code X-Request-Id} of the response, which finds the request in the service's log.
+   *
+   * @return the id, or null if there was no response, or if a proxy sent it
+   */
+  public @Nullable String getRequestId() {
+    return responseHeaders == null ? null : responseHeaders.firstValue("X-Request-Id").orElse(null);
+  }
+
+  /**
    * Returns the body of the response.
    *
    * @return the text, or null if there was no response

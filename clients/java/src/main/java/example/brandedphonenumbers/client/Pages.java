@@ -3,8 +3,6 @@ package example.brandedphonenumbers.client;
 import example.brandedphonenumbers.client.BrandedPhoneNumbersApi.APIListBrandedPhoneNumbersRequest;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumber;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumberPage;
-import java.util.Collections;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -22,18 +20,35 @@ public final class Pages {
   private Pages() {}
 
   /**
-   * Returns every number that matches, page after page. Waits and retries after a 429, 502, 503, 504 or a broken connection,
-   * and requests a page at most five times.
+   * Returns every page of the numbers that match, from the first page or the one that the request's cursor leads to. The
+   * cursor of a page, {@code getNextCursor()}, leads to the page after it, so a walk that ended there is resumed with
+   * {@code Pages.eachPage(api, request.toBuilder().nextCursor(cursor).build())}.
+   *
+   * <p>Waits and retries after a 502, 503, 504 or a broken connection, up to five requests for a page, and after a 429 for up to
+   * a minute for a page. Sends at most as many requests in any one second as
+   * {@link BrandedPhoneNumbersApi#withRequestsPerSecond(int)} says.
    *
    * @param api the client to use
    * @param request the filters, and optionally the size of a page and the cursor to start at
-   * @return the numbers; each page is requested when its first number is read. The stream throws an {@link ApiException} if a
-   *     request fails, and a {@link CancellationException} if another thread closes it while it waits
+   * @return the pages; each is requested when it is read. The stream throws an {@link ApiException} if a request fails, and a
+   *     {@link CancellationException} if another thread closes it while it waits
+   */
+  public static Stream<BrandedPhoneNumberPage> eachPage(
+      BrandedPhoneNumbersApi api, APIListBrandedPhoneNumbersRequest request) {
+    Walk walk = new Walk(api, request);
+    return StreamSupport.stream(walk, false).onClose(walk.closed::countDown);
+  }
+
+  /**
+   * Returns every number that matches, page after page. Retries as {@link #eachPage} does.
+   *
+   * @param api the client to use
+   * @param request the filters, and optionally the size of a page and the cursor to start at
+   * @return the numbers; each page is requested when its first number is read. The stream throws as that of {@link #eachPage}
    */
   public static Stream<BrandedPhoneNumber> eachNumber(
       BrandedPhoneNumbersApi api, APIListBrandedPhoneNumbersRequest request) {
-    Walk walk = new Walk(api.withoutRetry(), request);
-    return StreamSupport.stream(walk, false).onClose(walk.closed::countDown);
+    return eachPage(api, request).flatMap(page -> page.getItems().stream());
   }
 
   /** A page, and the {@code ETag} that identifies this version of it. */
@@ -87,12 +102,10 @@ public final class Pages {
     }
   }
 
-  private static final class Walk extends AbstractSpliterator<BrandedPhoneNumber> {
+  private static final class Walk extends AbstractSpliterator<BrandedPhoneNumberPage> {
     final CountDownLatch closed = new CountDownLatch(1);
     private final BrandedPhoneNumbersApi api;
-    private APIListBrandedPhoneNumbersRequest request;
-    private Iterator<BrandedPhoneNumber> items = Collections.emptyIterator();
-    private boolean isLast = false;
+    private @Nullable APIListBrandedPhoneNumbersRequest request;
 
     Walk(BrandedPhoneNumbersApi api, APIListBrandedPhoneNumbersRequest request) {
       super(Long.MAX_VALUE, Spliterator.ORDERED | Spliterator.DISTINCT | Spliterator.NONNULL);
@@ -101,15 +114,12 @@ public final class Pages {
     }
 
     @Override
-    public boolean tryAdvance(Consumer<? super BrandedPhoneNumber> action) {
-      while (!items.hasNext()) {
-        if (isLast) return false;
-        BrandedPhoneNumberPage page = Retries.retrying(() -> api.listBrandedPhoneNumbers(request), closed);
-        items = page.getItems().iterator();
-        isLast = page.getNextCursor() == null;
-        request = request.toBuilder().nextCursor(page.getNextCursor()).build();
-      }
-      action.accept(items.next());
+    public boolean tryAdvance(Consumer<? super BrandedPhoneNumberPage> action) {
+      if (request == null) return false;
+      BrandedPhoneNumberPage page = Retries.retrying(() -> api.listPaced(request, closed), closed);
+      String cursor = page.getNextCursor();
+      request = cursor == null ? null : request.toBuilder().nextCursor(cursor).build();
+      action.accept(page);
       return true;
     }
   }

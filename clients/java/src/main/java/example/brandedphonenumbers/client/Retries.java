@@ -10,42 +10,61 @@ import java.time.format.DateTimeFormatter;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 
 /** Retries requests after transient failures. */
 final class Retries {
-  /** How often a request is sent before its error is thrown. */
-  private static final int MAX_ATTEMPTS = 5;
-
+  /** How often a request may fail before its error is thrown. Refusals by the rate limit do not count. */
+  private static final int MAX_FAILURES = 5;
+  /** The longest wait before a retry, and the longest total wait for the rate limit. */
   private static final Duration MAX_WAIT = Duration.ofSeconds(60);
-  private static final Set<Integer> TRANSIENT_STATUSES = Set.of(429, 502, 503, 504);
+  /** Bounds a random part of each wait, so that processes with the same key do not all retry at the same time. */
+  private static final int MAX_RANDOM_MS = 500;
+
+  private static final Set<Integer> TRANSIENT_STATUSES = Set.of(502, 503, 504);
 
   private Retries() {}
 
   /**
-   * Sends a request, and retries after a 429, 502, 503, 504 or a broken connection. Sends it at most five times.
+   * Sends a request, and retries after a 502, 503, 504 or a broken connection, up to five requests in total, and after a 429
+   * until it has waited a minute in total.
    *
    * @param closed cancels the wait before a retry when it reaches zero
    */
   static <T> T retrying(Supplier<T> send, CountDownLatch closed) {
-    for (int attempt = 1; ; attempt++) {
+    int failures = 0;
+    Duration leftForLimit = MAX_WAIT;
+    while (true) {
       try {
         return send.get();
       } catch (ApiException e) {
-        if (attempt == MAX_ATTEMPTS || !isTransient(e)) throw e;
-        sleep(waitAfter(e, attempt), closed);
+        Duration wait = waitAfter(e, failures).plusMillis(ThreadLocalRandom.current().nextInt(MAX_RANDOM_MS));
+        if (isRateLimited(e)) {
+          wait = least(wait, leftForLimit);
+          if (wait.isZero()) throw e;
+          leftForLimit = leftForLimit.minus(wait);
+        } else {
+          failures++;
+          if (failures == MAX_FAILURES || !isTransient(e)) throw e;
+        }
+        sleep(wait, closed);
       }
     }
   }
 
-  private static void sleep(Duration wait, CountDownLatch closed) {
+  static void sleep(Duration wait, CountDownLatch closed) {
     try {
-      if (closed.await(wait.toMillis(), TimeUnit.MILLISECONDS)) throw new CancellationException("the stream was closed");
+      if (closed.await(wait.toNanos(), TimeUnit.NANOSECONDS)) throw new CancellationException("the stream was closed");
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new ApiException(e);
     }
+  }
+
+  static boolean isRateLimited(ApiException error) {
+    return error.getCode() == 429;
   }
 
   /** Returns whether the same request may succeed soon. */
@@ -55,12 +74,15 @@ final class Retries {
     return cause instanceof IOException && !(cause instanceof HttpTimeoutException);
   }
 
-  /** Returns how long to wait: as Retry-After says, or half a second, doubled with each attempt; at most MAX_WAIT. */
-  private static Duration waitAfter(ApiException error, int attempt) {
-    Duration doubling = Duration.ofMillis(500L << (attempt - 1));
+  /** Returns how long to wait: as Retry-After says, or half a second, doubled with each failure; at most MAX_WAIT. */
+  private static Duration waitAfter(ApiException error, int failures) {
+    Duration doubling = Duration.ofMillis(500L << failures);
     if (error.getResponseHeaders() == null) return doubling;
-    Duration wait = error.getResponseHeaders().firstValue("Retry-After").map(Retries::readRetryAfter).orElse(doubling);
-    return wait.compareTo(MAX_WAIT) > 0 ? MAX_WAIT : wait;
+    return least(error.getResponseHeaders().firstValue("Retry-After").map(Retries::readRetryAfter).orElse(doubling), MAX_WAIT);
+  }
+
+  private static Duration least(Duration one, Duration other) {
+    return one.compareTo(other) < 0 ? one : other;
   }
 
   /** Parses Retry-After: seconds or a date (RFC 9110 section 10.2.3). Returns null if it is neither. */
