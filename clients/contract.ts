@@ -4,6 +4,7 @@
  * - The description of the API is one line, since every generated file begins with it.
  * - A parameter's description states its bounds, because editors show descriptions, not schemas.
  * - `nextCursor` may be null, as on the last page, so that a loop over pages can pass on what it received.
+ * - `Status` lists the known values of a number's status, of which the contract only says that they may grow.
  * - Only the successful response is listed. Each client has its own code for error responses, because a proxy may send
  *   any status and body.
  */
@@ -30,7 +31,11 @@ const parameters = Object.entries(contract.components.parameters).map(([key, par
   key,
   forClients(parameter),
 ]);
-const components = { ...contract.components, parameters: Object.fromEntries(parameters) };
+
+const { 'x-known-values': known } = contract.components.schemas.BrandedPhoneNumber?.properties?.status ?? {};
+const Status = { ...known, type: 'string', description: 'An overall status known to this version of the client.' };
+const schemas = { ...contract.components.schemas, Status };
+const components = { ...contract.components, schemas, parameters: Object.fromEntries(parameters) };
 
 const info = { ...contract.info, description: contract.info.summary };
 

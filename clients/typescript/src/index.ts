@@ -20,6 +20,7 @@ export {
   type Problem,
   type RequestContext,
   type ResponseContext,
+  Status,
   StatusFilter,
 } from './generated/index.js';
 export { eachNumber, eachPage, pageIfChanged, type TaggedPage, type WalkOptions } from './pages.js';

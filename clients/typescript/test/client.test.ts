@@ -107,6 +107,7 @@ describe('The TypeScript client', () => {
   });
 
   it('exports what a program needs', () => {
+    expect(Object.values(exported.Status)).toEqual(['submitted for review', 'rejected', 'approved', 'unregistered']);
     expect(Object.keys(exported).sort()).toEqual([
       'BrandedPhoneNumberFromJSON',
       'BrandedPhoneNumberPageFromJSON',
@@ -116,6 +117,7 @@ describe('The TypeScript client', () => {
       'Feature',
       'FetchError',
       'ResponseError',
+      'Status',
       'StatusFilter',
       'eachNumber',
       'eachPage',
