@@ -6,7 +6,7 @@ use OpenAPI\Client\Api\BrandedPhoneNumbersApi;
 use OpenAPI\Client\ApiException;
 use OpenAPI\Client\Configuration;
 use OpenAPI\Client\Model\BusinessProfile;
-use OpenAPI\Client\Model\Status;
+use OpenAPI\Client\Model\StatusFilter;
 
 spl_autoload_register(function (string $class): void {
     $path = str_replace(['OpenAPI\\Client\\', '\\'], ['', '/'], $class);
@@ -41,7 +41,7 @@ $tests = [
     },
     'encodes what a URL needs encoded and repeats parameters' => function () {
         same(['+14155550007'], walk(phone_number: '+14155550007'));
-        same(56, count(walk(carrier: ['AT&T'], status: [Status::APPROVED])));
+        same(56, count(walk(carrier: ['AT&T'], status: [StatusFilter::APPROVED])));
         same(120, count(walk(internal_name: ['Billing & Payments', 'A+B, 100%', 'Été'])));
     },
     'reads and makes names beyond ASCII' => function () {
