@@ -35,10 +35,11 @@ export const createExamplesSelect = (Original, { React: { createElement: h } }) 
 /** Shows JSON or a command, with colors that have enough contrast. */
 export const createCode = (_Original, { React: { createElement: h } }) =>
   function Code({ className = '', children }) {
+    // A response scrolls, so the keyboard has to reach it. An example is shown whole, in a panel that has the focus.
+    const tabIndex = className.includes('example') ? undefined : 0;
     return h(
-      // Focusable, so that it can be scrolled with the keyboard.
       'pre',
-      { className: `microlight ${className}`, tabIndex: 0 },
+      { className: `microlight ${className}`, tabIndex },
       parts(String(children)).map(({ text, isValue }, key) =>
         isValue ? h('span', { key, className: 'text' }, text) : text,
       ),

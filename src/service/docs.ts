@@ -1,4 +1,4 @@
-/** Serves the documentation of the API: Swagger UI, the OpenAPI document, and a page for each problem type. */
+/** Serves the documentation of the API: /docs, the OpenAPI document, and pages of problems and of Markdown files. */
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -11,6 +11,7 @@ import { parse } from 'yaml';
 import { contract, parameters, resolve } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { docs } from '../../src/service/docs.js';
+import { markdownPage } from '../../src/service/pages/layout.js';
 
 const run = promisify(execFile);
 const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
@@ -159,6 +160,12 @@ test('the pages of Markdown files and the Postman collection have PUBLIC_URL, an
   expect(text).toContain('<a href="../problems">Problems</a>');
   // CONTRIBUTING.md is not served.
   expect(text).toMatch(/<h2 id="releasing-a-version">.*\n<p>See CONTRIBUTING.md\./);
+});
+
+test('a link of a Markdown file keeps its fragment, and is only text if it leads to a file that has no address', () => {
+  const addresses = new Map([['docs/there.md', 'docs/there.md']]);
+  const page = markdownPage('clients/go/README.md', '[a](../../docs/there.md#part) [b](../missing.md)', addresses);
+  expect(page).toContain('<p><a href="../../docs/there.md#part">a</a> b</p>');
 });
 
 describe('the OpenAPI document', () => {
