@@ -6,9 +6,8 @@ import { Reader, readsPerConnection, type Signal } from '../../src/database/read
 import { openLog } from '../../src/log.js';
 import { whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn, metricOf } from '../support/listening.js';
+import { listenOn } from '../support/listening.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
-import { until } from '../support/until.js';
 
 const TOO_MANY = 'Too many requests are being processed.';
 const created = useDatabase();
@@ -236,28 +235,6 @@ describe('while more pages are requested than the database can serve', () => {
     await service.close();
     // Behind pages, none would be ready. On a busy machine, some responses may be late.
     expect(readiness.filter((status) => status === 200).length).toBeGreaterThanOrEqual(7);
-  });
-
-  it('a page whose client has disconnected leaves the queue at once', async () => {
-    const service = await listenOn(created.url, { DATABASE_CONNECTIONS: '1' });
-    const inFlight = () => metricOf(service, 'database_queries_in_flight');
-    const request = (signal?: AbortSignal) => fetch(`${service.url}${PAGE}`, signal ? { signal } : {}).catch(() => {});
-    /** Returns the reads in flight after one of two clients that wait has disconnected, until the other is rejected. */
-    const disconnect = () =>
-      whileLocked(created.url, 'LOCK items', async () => {
-        const sent = Array.from({ length: 3 }, () => request());
-        await until(async () => (await inFlight()) === 3, 'three reads are sent');
-        const client = new AbortController();
-        let isRejected = false;
-        const waiting = [request(client.signal), request().finally(() => (isRejected = true))];
-        const counts: number[] = [];
-        for (; !isRejected; counts.push(await inFlight())) if (counts.includes(5)) client.abort();
-        await Promise.all([...sent, ...waiting]);
-        return counts;
-      });
-    // On a busy machine, the moment may be missed.
-    await until(async () => (await disconnect()).includes(4), 'a read has left the queue before the other', 30_000);
-    await service.close();
   });
 });
 
