@@ -13,7 +13,7 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey, revokeApiKey } from '../../src/keys/keys.js';
 import type { Log } from '../../src/log.js';
 import { LIMIT, STORES, type StoreServer, startStoreServer } from '../service/rateLimit/storeServer.js';
-import { connectTo, whileLocked } from '../support/connection.js';
+import { connectTo } from '../support/connection.js';
 import { listenOn, metricOf } from '../support/listening.js';
 import { numbersFrom, PROFILES, write } from '../support/numbers.js';
 import { expectDescribed } from '../support/response.js';
@@ -96,13 +96,12 @@ async function run(kind: string): Promise<void> {
   const postgres = await startStoreServer('PostgreSQL');
   const redis = kind === 'Redis' ? await startStoreServer('Redis') : undefined;
   const database = openDatabase(postgres.url, { connections: 1 });
-  const sql = connectTo(postgres.url);
   const [numbers = []] = fc.sample(numbersFrom(70), { seed, numRuns: 1 });
   await write(database, numbers);
   const instances = [await startInstance(postgres, redis), await startInstance(postgres, redis)] as const;
   onTestFinished(async () => {
     await Promise.all(instances.map(({ close }) => close()));
-    await Promise.all([closeDatabase(database, 0), sql.end({ timeout: 0 })]);
+    await closeDatabase(database, 0);
     await Promise.all([postgres.close(), redis?.close()]);
   });
   const requests = createRequests(numbers, seed, dice);
@@ -159,6 +158,13 @@ async function run(kind: string): Promise<void> {
     }
   }
 
+  /** Executes statements on a connection of their own, which is closed at the end, or after ten seconds. */
+  async function execute(statements: string): Promise<void> {
+    const sql = connectTo(postgres.url);
+    await Promise.race([sql.unsafe(statements), sleep(10_000)]).catch(() => {});
+    await sql.end({ timeout: 0 });
+  }
+
   /** When the database failed, and when the store lost its data. */
   const outages: { from: number; to: number; what: string }[] = [];
   const losses: typeof outages = [];
@@ -175,11 +181,11 @@ async function run(kind: string): Promise<void> {
     const proxy = instances[instance as 0 | 1].proxies[target];
     const outage = { from: performance.now(), to: Number.POSITIVE_INFINITY, what: `${what} ${target} (${instance})` };
     if (target === 'database') outages.push(outage);
-    if (what === 'cleared') await (redis ?? postgres).clear();
+    if (what === 'cleared') await (redis?.clear() ?? execute('DELETE FROM rate_limits'));
     else if (what === 'terminated') {
-      await sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^branded'`;
+      await execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ '^branded'");
     } else if (what === 'locked') {
-      await whileLocked(postgres.url, `LOCK ${dice.oneOf(['items', 'rate_limits'])}`, () => sleep(lastsMs));
+      await execute(`BEGIN; LOCK ${dice.oneOf(['items', 'rate_limits'])}; SELECT pg_sleep(${lastsMs / 1000})`);
     } else if (what === 'killed') {
       await server.kill();
       await sleep(lastsMs);
