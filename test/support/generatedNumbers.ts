@@ -27,7 +27,7 @@ export const profileId = (rank: number) => `00000000-0000-4000-8000-${String(ran
  * Returns the name of a company by the rank of its profile. As with partners' numbers, a seventh of the names has characters
  * beyond Latin-1: a page that has one takes JavaScript longer to decode and encode.
  */
-export const companyName = (rank: number) => (rank % 7 === 0 ? `東京 Support ${rank}` : `Company ${rank}`);
+const companyName = (rank: number) => (rank % 7 === 0 ? `東京 Support ${rank}` : `Company ${rank}`);
 
 /** Returns a phone number by its index, from 1. */
 export const phoneNumberAt = (index: number) => `+1${2_000_000_000 + index * 7}`;
