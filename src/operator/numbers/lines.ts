@@ -14,7 +14,7 @@ export class LineError extends Error {}
 export interface LineFault {
   line: number;
   reason: string;
-  /** The earlier line that it contradicts. The sentence ends with it: "… has another status than on line 3". */
+  /** The earlier line that it contradicts. */
   earlier?: number;
 }
 
@@ -34,7 +34,7 @@ export class InputError extends Error {
 
 /** Returns a fault as a sentence. `place` returns what to call a line. */
 export function sentence({ line, reason, earlier }: LineFault, place = (line: number) => `line ${line}`): string {
-  return `${place(line)}: ${reason}${earlier ? ` on ${place(earlier)}` : ''}`;
+  return `${place(line)}: ${reason}${earlier ? `; see ${place(earlier)}` : ''}`;
 }
 
 const LINE_FEED = 0x0a;

@@ -70,7 +70,7 @@ const arrayOf = (elements: string[]) => `{${elements.join(',')}}`;
 export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
   return [
     sql<LineFault[]>`
-      SELECT line, format('id %s belongs to another number,', id) AS reason, earlier
+      SELECT line, format('id %s belongs to another number', id) AS reason, earlier
       FROM (
         SELECT
           line, id, phone_number,
@@ -85,8 +85,8 @@ export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
     sql<LineFault[]>`
       SELECT
         line,
-        format('businessProfile %s has another %s than', business_profile_id,
-          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END) AS reason,
+        format('businessProfile %s has two different %s', business_profile_id,
+          CASE WHEN business_name = earlier_name THEN 'statuses' ELSE 'business names' END) AS reason,
         earlier
       FROM (
         SELECT

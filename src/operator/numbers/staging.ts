@@ -194,7 +194,7 @@ async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: rea
 /** Finds lines whose phone number an earlier line has. */
 function repeated(sql: Transaction, label: string): Promise<LineFault[]> {
   return sql`
-    SELECT line, ${label}::text || phone_number || ' is already' AS reason, earlier
+    SELECT line, ${label}::text || phone_number || ' is given twice' AS reason, earlier
     FROM (
       SELECT line, phone_number, min(line) OVER (PARTITION BY phone_number) AS earlier
       FROM staged

@@ -50,7 +50,7 @@ describe('delete', () => {
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr.trim().split('\n')).toEqual([
       'b.txt line 1: there is no number +14155550199',
-      'b.txt line 2: +14155550102 is already on a.txt line 2',
+      'b.txt line 2: +14155550102 is given twice; see a.txt line 2',
     ]);
     expect(await numbersLeft()).toEqual(PHONE_NUMBERS);
   });

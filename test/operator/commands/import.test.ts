@@ -31,7 +31,7 @@ describe('import', () => {
     const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr.split('\n')).toEqual([
-      'b.ndjson line 1: phoneNumber +14155550101 is already on a.ndjson line 2',
+      'b.ndjson line 1: phoneNumber +14155550101 is given twice; see a.ndjson line 2',
       expect.stringMatching(/^b\.ndjson line 2: see line 2 is not a member of a branded phone number/),
       expect.stringMatching(/^b\.ndjson line 3: is not valid JSON/),
       '',

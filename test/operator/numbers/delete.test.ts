@@ -97,7 +97,7 @@ describe('delete', () => {
     expect(faults).toEqual([
       { line: 2, reason: '"4155550101" is not a phone number in E.164, for example +14155550123' },
       { line: 3, reason: 'there is no number +14155550199' },
-      { line: 5, reason: '+14155550101 is already', earlier: 1 },
+      { line: 5, reason: '+14155550101 is given twice', earlier: 1 },
       { line: 6, reason: '"a\\u0007b" is not a phone number in E.164, for example +14155550123' },
       {
         line: 7,

@@ -163,21 +163,21 @@ describe('lines that contradict each other', () => {
   const second = (changes: object) => number({ phoneNumber: '+14155550124', ...changes });
 
   test.each([
-    ['the same phoneNumber', [number(), number()], '3: phoneNumber +14155550123 is already on line 1'],
+    ['the same phoneNumber', [number(), number()], '3: phoneNumber +14155550123 is given twice; see line 1'],
     [
       'the same id',
       [number({ id: ID }), second({ id: ID.toUpperCase() })],
-      `3: id ${ID} belongs to another number, on line 1`,
+      `3: id ${ID} belongs to another number; see line 1`,
     ],
     [
       'a business profile with two names',
       [number(), second({ businessProfile: { ...PROFILE, businessName: 'Square' } })],
-      `3: businessProfile ${PROFILE.id} has another businessName than on line 1`,
+      `3: businessProfile ${PROFILE.id} has two different business names; see line 1`,
     ],
     [
       'a business profile with two statuses',
       [number(), second({ businessProfile: { ...PROFILE, status: 'rejected' } })],
-      `3: businessProfile ${PROFILE.id} has another status than on line 1`,
+      `3: businessProfile ${PROFILE.id} has two different statuses; see line 1`,
     ],
   ])('are reported: %s', async (_what, lines, fault) => {
     expect(await faultsOf(lines.map((line) => JSON.stringify(line)).join('\n\n'))).toEqual([fault]);
