@@ -243,10 +243,17 @@ async function writeBesideCommands(scenario: Scenario): Promise<Record<string, n
     mayFail(error, isolation) ? count('failed') : faults.push(error);
   let isOver = false;
 
-  const connect = async () => {
+  const connect = async (): Promise<Sql> => {
     const session = connectTo(created.url);
-    await session`SELECT set_config('deadlock_timeout', ${deadlockTimeout}, false)`;
-    return session;
+    try {
+      await session`SELECT set_config('deadlock_timeout', ${deadlockTimeout}, false)`;
+      return session;
+    } catch (error) {
+      await session.end({ timeout: 0 });
+      // The new session, too, may be ended.
+      if (isKilling) return connect();
+      throw error;
+    }
   };
   const writeAs = async (writer: number) => {
     const transaction = fc.record({
@@ -254,7 +261,7 @@ async function writeBesideCommands(scenario: Scenario): Promise<Record<string, n
       statements: fc.array(statementOf(writer), { minLength: 1, maxLength: 4 }),
       end: fc.oneof({ weight: 4, arbitrary: fc.constant('COMMIT') }, fc.constant('ROLLBACK')),
     });
-    let session = await connect().catch(connect);
+    let session = await connect();
     const samples = fc.sample(transaction, { numRuns: Math.ceil(transactions / writers), seed: seed + writer });
     for (const { isolation, statements, end } of samples) {
       try {
@@ -264,7 +271,7 @@ async function writeBesideCommands(scenario: Scenario): Promise<Record<string, n
         handle(error, isolation);
         // postgres.js may never settle a query that is sent just after its session was ended.
         await session.end({ timeout: 0 });
-        session = await connect().catch(connect);
+        session = await connect();
       }
     }
     await session.end();
