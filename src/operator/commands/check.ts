@@ -2,7 +2,7 @@
 import type { Database } from '../../database/connect.js';
 import { deriveAll } from '../numbers/check.js';
 import type { CommandWithExamples } from './command.js';
-import { withConfiguredDatabase } from './database.js';
+import { withDatabase } from './database.js';
 import { report } from './output.js';
 import type { Signals } from './signals.js';
 
@@ -13,7 +13,7 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
     .option('--repair', 'repair the numbers that differ')
     .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
     .action(({ repair = false }: { repair?: boolean }) =>
-      withConfiguredDatabase(signals, (database) => checkDatabase(database, repair)),
+      withDatabase(signals, ({ database }) => checkDatabase(database, repair)),
     );
 }
 

@@ -64,45 +64,31 @@ export async function withDatabaseUrl(
   }
 }
 
-/** Runs `use` with a connection pool for `url`. */
-export async function withDatabase(url: string, use: (database: Database) => Promise<void>): Promise<void> {
-  const database = openDatabase(url);
-  try {
-    await use(database);
-  } finally {
-    await closeDatabase(database);
-  }
-}
-
-/** Migrates the configured database, and runs `use` with a connection pool for it. The first signal abandons `use`. */
-export function withConfiguredDatabase(signals: Signals, use: (database: Database) => Promise<void>): Promise<void> {
-  return withMigratedUrl(readSettings(), signals, (url) => abortable(signals.first, withDatabase(url, use)));
-}
-
-/** Runs `use` as {@link withConfiguredDatabase} does, but passes it the first signal; the second one abandons `use`. */
-export function withStoppableDatabase(
-  signals: Signals,
-  use: (database: Database, signal: AbortSignal) => Promise<void>,
-  access?: Access,
-): Promise<void> {
-  const run = (url: string) => withDatabase(url, (database) => use(database, signals.first));
-  return withMigratedUrl(readSettings(), signals, (url) => abortable(signals.second, run(url)), access);
-}
-
 /** How long a migration that PostgreSQL cut off is retried, in milliseconds, as an import is. */
 const MIGRATION_RETRY_MS = 60_000;
 
-/** Runs `use` as {@link withDatabaseUrl} does, after migrating the database; passes it the names of new migrations. */
-export function withMigratedUrl(
-  config: Config,
+interface Opened {
+  database: Database;
+  url: string;
+  /** The names of the migrations that have just been applied. */
+  applied: string[];
+}
+
+/**
+ * Migrates the configured database, runs `use` with a connection pool for it, and closes it. The first signal abandons
+ * `use`; if `isStoppable` is set, `use` handles the first signal itself, and the second one abandons it.
+ */
+export function withDatabase(
   signals: Signals,
-  use: (url: string, applied: string[]) => Promise<void>,
-  access?: Access,
+  use: (opened: Opened) => Promise<void>,
+  { isStoppable = false, ...access }: Access & { isStoppable?: boolean } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
     const migrating = migrateDatabase(url, migrationsFolder, MIGRATION_RETRY_MS);
     const { applied } = await abortable(signals.first, migrating);
-    await use(url, applied);
+    const database = openDatabase(url);
+    const using = use({ database, url, applied }).finally(() => closeDatabase(database));
+    await abortable(isStoppable ? signals.second : signals.first, using);
   };
-  return withDatabaseUrl(config, signals, migrateAndUse, access);
+  return withDatabaseUrl(readSettings(), signals, migrateAndUse, access);
 }

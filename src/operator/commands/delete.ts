@@ -1,10 +1,11 @@
 /** `delete`: deletes numbers by their phone numbers. */
 import { existsSync } from 'node:fs';
+import type { Database } from '../../database/connect.js';
 import { UserError } from '../../userError.js';
 import { deleteNumbers } from '../numbers/delete.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
-import { withStoppableDatabase } from './database.js';
+import { withDatabase } from './database.js';
 import type { Signals } from './signals.js';
 
 interface Options {
@@ -32,15 +33,16 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
         const example = `echo ${phoneNumber} | branded-phone-numbers delete`;
         throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
       }
-      await withStoppableDatabase(signals, (database, signal) =>
+      const deleteFrom = (database: Database) =>
         changeFromFiles(fileNames.length > 0 ? fileNames : ['-'], {
           allowEmpty,
           noun: 'phone numbers',
           async run({ stream }, onProgress) {
-            const { deleted, lines } = await deleteNumbers(database, stream, { ...options, signal, onProgress });
+            const given = { ...options, signal: signals.first, onProgress };
+            const { deleted, lines } = await deleteNumbers(database, stream, given);
             return { lines, summary: `deleted ${deleted} ${deleted === 1 ? 'number' : 'numbers'}` };
           },
-        }),
-      );
+        });
+      await withDatabase(signals, ({ database }) => deleteFrom(database), { isStoppable: true });
     });
 }

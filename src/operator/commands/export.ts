@@ -4,7 +4,7 @@ import type { Filter } from '../../page/filter.js';
 import { exportNumbers } from '../numbers/export.js';
 import { writeWhole } from '../numbers/outputFile.js';
 import type { CommandWithExamples } from './command.js';
-import { withConfiguredDatabase } from './database.js';
+import { withDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
 import { write } from './output.js';
 import type { Signals } from './signals.js';
@@ -27,7 +27,7 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withConfiguredDatabase(signals, (database) => exportTo(file, database, filter));
+      await withDatabase(signals, ({ database }) => exportTo(file, database, filter));
     });
 }
 

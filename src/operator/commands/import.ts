@@ -2,7 +2,7 @@
 import type { Database } from '../../database/connect.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
-import { withStoppableDatabase } from './database.js';
+import { withDatabase } from './database.js';
 import type { Signals } from './signals.js';
 
 /** An item with only the members that an import requires. */
@@ -30,7 +30,8 @@ export function addImport(program: CommandWithExamples, signals: Signals): void 
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((fileNames: string[], options: Options) =>
-      withStoppableDatabase(signals, (database, signal) => importFiles(database, fileNames, { ...options, signal }), {
+      withDatabase(signals, ({ database }) => importFiles(database, fileNames, { ...options, signal: signals.first }), {
+        isStoppable: true,
         mayCreate: true,
       }),
     );

@@ -4,7 +4,7 @@ import type { Database } from '../../database/connect.js';
 import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../../keys/keys.js';
 import { inUtc, isTime } from '../numbers/time.js';
 import type { CommandWithExamples } from './command.js';
-import { withConfiguredDatabase } from './database.js';
+import { withDatabase } from './database.js';
 import { report, write } from './output.js';
 import type { Signals } from './signals.js';
 
@@ -30,7 +30,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
       "branded-phone-numbers keys create --name 'Circle Bank' --expires 90d",
       "branded-phone-numbers keys create --name 'Fjord Travel' --business-profile 5d9dc9f8-1818-4811-892f-902bd23f0824",
     )
-    .action((options: CreateOptions) => withConfiguredDatabase(signals, (database) => create(database, options)));
+    .action((options: CreateOptions) => withDatabase(signals, ({ database }) => create(database, options)));
 
   keys
     .command('list')
@@ -41,7 +41,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
       `branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
     )
     .action(({ json }: { json?: true }) =>
-      withConfiguredDatabase(signals, async (database) => {
+      withDatabase(signals, async ({ database }) => {
         const list = await listApiKeys(database);
         if (json) await write(list.map((key) => `${JSON.stringify(key)}\n`).join(''));
         else if (list.length > 0) await write(tableOf(list));
@@ -55,7 +55,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .argument('<id...>', 'ids shown by keys list', collectUuids)
     .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
     .action((ids: string[]) =>
-      withConfiguredDatabase(signals, async (database) => {
+      withDatabase(signals, async ({ database }) => {
         for (const id of ids) {
           if (await revokeApiKey(database, id)) await report(`revoked ${id}`);
           else {

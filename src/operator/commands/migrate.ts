@@ -2,9 +2,9 @@
 import { findForeignRoles } from '../../database/migrations.js';
 import { escapeHidden } from '../../messages/shown.js';
 import type { CommandWithExamples } from './command.js';
-import { readSettings, withMigratedUrl } from './database.js';
+import { withDatabase } from './database.js';
 import { report } from './output.js';
-import { abortable, type Signals } from './signals.js';
+import type { Signals } from './signals.js';
 
 export function addMigrate(program: CommandWithExamples, signals: Signals): void {
   program
@@ -12,8 +12,8 @@ export function addMigrate(program: CommandWithExamples, signals: Signals): void
     .description('create or update the schema, then exit')
     .examples('DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate')
     .action(() =>
-      withMigratedUrl(readSettings(), signals, async (url, applied) => {
-        for (const line of await abortable(signals.first, findForeignRoles(url))) console.error(escapeHidden(line));
+      withDatabase(signals, async ({ url, applied }) => {
+        for (const line of await findForeignRoles(url)) console.error(escapeHidden(line));
         for (const name of applied) await report(`applied ${name}`);
         await report('the database is up to date');
       }),

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from '../../config/config.js';
 import { contract } from '../../contract.js';
+import { closeDatabase, openDatabase } from '../../database/connect.js';
 import { type Failure, failureOf, reasonOf } from '../../database/errors.js';
 import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../database/migrations.js';
 import { brandedPhoneNumbers } from '../../database/schema.js';
@@ -13,7 +14,7 @@ import { escapeHidden } from '../../messages/shown.js';
 import { migrationsFolder, packageFolder } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
 import type { CommandWithExamples } from './command.js';
-import { readSettings, withDatabase, withDatabaseUrl } from './database.js';
+import { readSettings, withDatabaseUrl } from './database.js';
 import { explain } from './failure.js';
 import { importFiles } from './import.js';
 import { abortable, type Signals, Stopped } from './signals.js';
@@ -99,11 +100,14 @@ async function prepare(
       const { role } = await migrateDatabase(url, migrationsFolder);
       if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
       if (demo) {
-        await withDatabase(url, async (database) => {
+        const database = openDatabase(url);
+        try {
           // Checked only once, so that a retry continues an import that was cut off.
           isEmpty ??= (await database.select().from(brandedPhoneNumbers).limit(1)).length === 0;
           if (isEmpty) await importFiles(database, [DEMO], { signal: signals.first });
-        });
+        } finally {
+          await closeDatabase(database);
+        }
       }
       return;
     } catch (error) {
