@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { connectTo } from '../support/connection.js';
-import { CLEAR_TEXT, MD5, OK, openImpostor, SASL } from '../support/impostor.js';
+import { CLEAR_TEXT, MD5, OK, openImpostor, READY, SASL } from '../support/impostor.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 
 const SECRET = 'not-for-impostors';
@@ -60,6 +60,7 @@ describe('require_auth=scram-sha-256', () => {
     ['the password in clear text', [CLEAR_TEXT]],
     ['its MD5', [MD5]],
     ['no password', [OK]],
+    ['no login', [READY]],
     ['SCRAM and then clear text, in one write', [Buffer.concat([SASL, CLEAR_TEXT])]],
     ['clear text, in two writes', [CLEAR_TEXT.subarray(0, 7), CLEAR_TEXT.subarray(7)]],
   ])('closes the connection if the server requests %s', async (_what, requests) => {

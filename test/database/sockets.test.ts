@@ -119,6 +119,20 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     await closeDatabase(database, 0);
   });
 
+  it('keeps a connection whose response arrived while this process was too busy to read it', async () => {
+    const database = openDatabase(urlOf('ip', '127.0.0.1', 'sslmode=require'), { statementTimeout: 1000 });
+    const pid = async (seconds: number) => {
+      const select = database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
+      return (await database.sockets.awaited(select))[0]?.pid;
+    };
+    const before = await pid(0);
+    const responding = pid(0.3);
+    await sleep(50);
+    for (const end = performance.now() + 2000; performance.now() < end; );
+    expect(await responding).toBe(before);
+    await closeDatabase(database, 0);
+  });
+
   it('is advised by a command if the server requires it', async () => {
     const url = servers.ip.url.replace('postgres@', 'encrypted@');
     const run = (DATABASE_URL: string) => runProgram(['migrate'], '', { environment: { DATABASE_URL } });
@@ -159,8 +173,11 @@ describe('the sockets of a pool', () => {
   ])('reject each statement after one attempt if the host %s, and leave none open', async (...row) => {
     const [, serve, sslmode, reason] = row;
     const { impostor, select, close } = await openPool(serve, sslmode);
+    const begin = performance.now();
     for (let i = 0; i < 10; i++) await expect(select()).rejects.toThrow(reason);
     expect(impostor.accepted()).toBe(10);
+    // The driver pauses before each attempt, for up to half a second.
+    expect(performance.now() - begin).toBeGreaterThan(2000);
     await until(() => impostor.connections() === 0, 'all are closed');
     await close();
   });

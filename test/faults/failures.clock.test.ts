@@ -50,6 +50,12 @@ const encrypted: Row[] = [
   ['closes each connection after TLS began', encrypt('expired'), '?sslmode=require', /closed the connection/],
 ];
 
+/** Returns the row of a host that ends the connection during a statement. */
+function ending(code: string): Row {
+  const serve = failStatements(errorResponse(code, 'terminating connection'));
+  return [`ends the connection with ${code}`, serve, '', /terminating connection/];
+}
+
 /** What a server does, how the service connects, and the reason in the log. */
 const outages: Row[] = [
   ...(hasOpenssl ? encrypted : []),
@@ -77,7 +83,7 @@ const outages: Row[] = [
   ['is a pooler without that database', login('08P01', 'no such database: x'), '', /no such database/],
   ['is a pooler that refuses settings', login('08P01', 'unsupported startup parameter: x'), '', /deploy\/pgbouncer/],
   ['is a pooler whose server is gone', login('08P01', 'server conn crashed?'), '', /server conn crashed/],
-  ['ends the connection', failStatements(errorResponse('57P01', 'terminating connection')), '', /terminating/],
+  ...['08006', '25P03', '25P04', '57P01', '57P02', '57P03', '57P05'].map(ending),
 ];
 
 function respondThenClose(...messages: (Buffer | string)[]): Serve {
@@ -89,7 +95,8 @@ function respondThenClose(...messages: (Buffer | string)[]): Serve {
   };
 }
 
-const UNAVAILABLE = '25006 3F000 40001 40P01 42501 42703 42704 42883 42P01 53100 53200 55000 55P03 57014 58030 XX001';
+const UNAVAILABLE =
+  '25006 3F000 40001 40P01 42501 42703 42704 42883 42P01 53100 53200 55000 55006 55P03 57014 58030 XX001';
 const OURS = '22003 42601';
 const failures = [
   ...UNAVAILABLE.split(' ').map((code) => [code, 503] as const),

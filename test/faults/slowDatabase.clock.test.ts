@@ -54,16 +54,27 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       const readTogether = (count: number, seconds = 0) =>
         Promise.all(Array.from({ length: count }, () => read(seconds)));
       await read();
-      return { proxy, read, readTogether };
+      return { proxy, database, read, readTogether };
     }
 
     it('keeps its connection if the response is late but in time', async ({ expect, onTestFinished }) => {
       const { proxy, readTogether } = await openReader(onTestFinished);
       const before = new Set(await readTogether(10, 0.3));
-      proxy.behave('slow', 300);
-      await readTogether(20, 0.9);
+      proxy.behave('slow', 600);
+      await readTogether(20, 0.6);
       proxy.behave('passing');
       expect(new Set(await readTogether(10, 0.3))).toEqual(before);
+    });
+
+    it('has all dead connections replaced once one of them is found', async ({ expect, onTestFinished }) => {
+      const { proxy, database, readTogether } = await openReader(onTestFinished);
+      const before = new Set(await readTogether(10, 0.3));
+      await sleep(TIME_LIMIT_MS + 1000);
+      proxy.forgetConnections();
+      const select = () => database.sockets.awaited(database.$client`SELECT pg_backend_pid() AS pid`);
+      await expect(select()).rejects.toThrow('CONNECTION_CLOSED');
+      const rows = await Promise.all(Array.from({ length: 10 }, select));
+      for (const [row] of rows) expect(before).not.toContain(row?.pid);
     });
 
     it('keeps its connection after an idle time', async ({ expect, onTestFinished }) => {

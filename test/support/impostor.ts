@@ -16,7 +16,7 @@ export const CLEAR_TEXT = authentication(3);
 export const MD5 = authentication(5, 'salt');
 export const SASL = authentication(10, 'SCRAM-SHA-256\0\0');
 export const OK = authentication(0);
-const READY = message('Z', 'I');
+export const READY = message('Z', 'I');
 
 /** Returns an error of PostgreSQL. */
 export const errorResponse = (code: string, text: string) => message('E', `SERROR\0VERROR\0C${code}\0M${text}\0\0`);
