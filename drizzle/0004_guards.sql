@@ -1,7 +1,5 @@
--- If row-level security would hide rows from the functions, they fail: rows that they do not see would be deleted from
--- the read model.
+-- Fails if row-level security would hide rows: those that it does not see would be deleted from the read model.
 ALTER FUNCTION derive SET row_security = off;
-ALTER FUNCTION derive_deferred SET row_security = off;
 
 -- Derives the numbers of the rows that a statement has changed, one or a million. Of the rows that derive returns, all at
 -- its end, one is enough: PERFORM would keep them in memory. Refuses a further entry of a number that then has more than

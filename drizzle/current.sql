@@ -172,8 +172,7 @@ FOR EACH ROW WHEN (OLD.phone_number IS DISTINCT FROM NEW.phone_number) EXECUTE F
 -- replica, too. The trigger fires once for each row of deferred, but the first call deletes all of them; later calls look
 -- only for their own row, since a scan would read all the dead rows each time.
 CREATE FUNCTION derive_deferred() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   phone_numbers text[];
 BEGIN

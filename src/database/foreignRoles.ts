@@ -38,7 +38,7 @@ export async function describeForeignRoles({ $client: sql }: Database): Promise<
       ) AS verb,
       string_agg(DISTINCT name, ', ') AS names
     FROM given
-    WHERE grantee <> owner AND role <> current_user AND has_schema_privilege(role, namespace, 'USAGE')
+    WHERE role <> current_user AND has_schema_privilege(role, namespace, 'USAGE')
       AND (grantee = 0 OR NOT pg_has_role(grantee, owner, 'MEMBER') AND EXISTS (
         SELECT FROM pg_default_acl, aclexplode(defaclacl) AS default_acl
         WHERE (defaclobjtype::text, defaclrole, default_acl.grantee, default_acl.privilege_type) =

@@ -55,11 +55,8 @@ export async function migrateDatabase(
   if (obstacle && role === 'replica') throw new OutdatedReplica(obstacle);
   for (let brokenSince: number | undefined; obstacle; await sleep(RETRY_INTERVAL_MS)) {
     try {
-      const applied = await inTransaction({ url }, 'READ COMMITTED', (sql) => {
-        brokenSince = undefined;
-        return applyMigrations(sql, migrationsFolder);
-      });
-      return { role, applied };
+      const apply = (sql: Transaction) => applyMigrations(sql, migrationsFolder);
+      return { role, applied: await inTransaction({ url }, 'READ COMMITTED', apply) };
     } catch (error) {
       brokenSince ??= performance.now();
       if (!isFailover(failureOf(error)) || performance.now() - brokenSince >= retryMs) throw error;

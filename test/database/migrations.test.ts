@@ -114,6 +114,18 @@ describe.each(Object.entries(releases))('release %s', (version, { migrations }) 
   });
 });
 
+it('an upgrade from 1.0.0 waits for a VACUUM', async () => {
+  await migrateDatabase(url, await folderOf('before', Object.keys(releases['1.0.0'].migrations).length));
+  database = openDatabase(url);
+  let migrating: Promise<unknown> | undefined;
+  await sql().begin(async (transaction) => {
+    await transaction`LOCK items IN SHARE UPDATE EXCLUSIVE MODE`; // as VACUUM does
+    migrating = migrateDatabase(url, migrationsFolder).catch((error: unknown) => error);
+    await until(async () => ((await waitingFor('relation'))[0]?.seconds ?? 0) > 0.5, 'it waits');
+  });
+  expect(await migrating).toMatchObject({ role: 'primary' });
+});
+
 it('a later version can change data and add columns', async () => {
   await migrateDatabase(url, migrationsFolder);
   database = openDatabase(url);
@@ -145,7 +157,7 @@ describe('a database of which only one schema was restored', () => {
       await sql().unsafe(loss);
       const isMissing = async () => (await sql()`SELECT to_regnamespace('drizzle') IS NULL AS missing`)[0]?.missing;
       const before = await isMissing();
-      const migrating = migrateDatabase(url, migrationsFolder);
+      const migrating = migrateDatabase(url, migrationsFolder, 600_000);
       await expect(migrating).rejects.toThrow(
         /^The schema public has \w+, but .* no record .*pg_dump -n public -n drizzle/,
       );

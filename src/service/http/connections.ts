@@ -26,9 +26,7 @@ export function limitConnections(server: Server, max: number): void {
     connections.set(socket, { requests: 0, changedAt: performance.now() });
     socket.once('close', () => connections.delete(socket));
     if (connections.size <= max) return;
-    const surplus = longestIdle() ?? socket;
-    connections.delete(surplus);
-    surplus.destroy();
+    (longestIdle() ?? socket).destroy();
   });
 
   server.on('request', ({ socket }, response) => {

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { limitConnections } from '../../../src/service/http/connections.js';
@@ -7,19 +7,18 @@ import { until } from '../../support/until.js';
 
 const MAX = 3;
 /** Its responses are sent by the tests. */
-const server = createServer((_request, response) => void responses.push(response));
-limitConnections(server, MAX);
-const responses: ServerResponse[] = [];
+let server: Server;
 const sockets: Socket[] = [];
 
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
+  server = createServer();
+  limitConnections(server, MAX);
   await once(server.listen(0, '127.0.0.1'), 'listening');
 });
 afterEach(async () => {
   vi.useRealTimers();
   for (const socket of sockets.splice(0)) socket.destroy();
-  responses.splice(0);
   await once(server.close(), 'close');
 });
 
@@ -54,17 +53,19 @@ async function openOneMore(): Promise<boolean[]> {
 
 describe('at MAX_CONNECTIONS, a new connection', () => {
   it('closes the one that has been idle longest, since its last response', async () => {
-    const first = await open();
-    await open();
-    await open();
-    await end(await begin(first));
+    const [first, second, third] = [await open(), await open(), await open()];
+    for (const socket of [second, third, first]) await end(await begin(socket));
     vi.advanceTimersByTime(1000);
     expect(await openOneMore()).toEqual([true, true, false, true]);
   });
 
   it('is closed itself if no other one has been idle for a second', async () => {
-    for (let i = 0; i < MAX; i++) await open();
-    vi.advanceTimersByTime(999);
+    for (let i = 0; i < MAX; i++) {
+      const socket = await open();
+      vi.advanceTimersByTime(1);
+      await end(await begin(socket));
+    }
+    vi.advanceTimersByTime(997);
     expect(await openOneMore()).toEqual([false, true, true, true]);
   });
 
@@ -76,6 +77,23 @@ describe('at MAX_CONNECTIONS, a new connection', () => {
     await end(begun[0] as ServerResponse);
     vi.advanceTimersByTime(60_000);
     expect(await openOneMore()).toEqual([false, true, true, true]);
+  });
+
+  it('is one of as many as there were if several come at once', async () => {
+    for (let i = 0; i < MAX; i++) await open();
+    vi.advanceTimersByTime(1000);
+    const { port } = server.address() as AddressInfo;
+    sockets.push(
+      ...Array.from({ length: 2 * MAX }, () =>
+        connect(port, '127.0.0.1')
+          .on('error', () => {})
+          .resume(),
+      ),
+    );
+    const isOpen = (socket: Socket) => !socket.destroyed && !socket.connecting;
+    await until(() => sockets.filter(({ destroyed }) => destroyed).length === 2 * MAX, 'the surplus is closed');
+    expect(sockets.filter(isOpen)).toHaveLength(MAX);
+    expect(await connectionCount()).toBe(MAX);
   });
 
   it('counts no connections that have been closed', async () => {
