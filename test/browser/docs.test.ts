@@ -374,13 +374,13 @@ describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, w
       page.locator('.requests').getByRole('button', { name, exact: true }),
     ) as [Locator, Locator];
     expect(await isInView(page.locator('.requests').getByRole('button', { name: 'All numbers' }))).toBe(true);
+    await swaggerIsShown();
+    expect(await layoutShift()).toBeLessThan(0.01);
     await press(pressed);
     for (const part of [pressed, panel(), next]) await until(() => isInView(part), `${part} is in view`);
     const place = await panel().boundingBox();
     expect((place?.y ?? 0) > ((await pressed.boundingBox())?.y ?? 0)).toBe(width < 960);
     await screenshot(`docs-${width}-${colorScheme}.png`);
-    await swaggerIsShown();
-    expect(await layoutShift()).toBeLessThan(0.01);
     await execute();
     for (const summary of await page.locator('details > summary').all()) await summary.click();
     await expectColors();
