@@ -76,15 +76,14 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
     const first = nextStep(filter, terms, budget);
     if (first.read !== 'candidates') return readWhole(first, parameters);
 
-    const { driving, existingTerms } = await chooseDrivingScan(first.scans, parameters);
-    const { scan, cost } = driving;
+    const { scan, cost } = await chooseDrivingScan(first.scans, parameters);
     signal?.throwIfAborted();
     let page = await readBatch(scan, { ...parameters, count: Math.ceil(budget / cost) });
     while (!page.hasNext && page.until !== END) {
       signal?.throwIfAborted();
       budget = Math.ceil(budget * growth);
       const rest = { ...parameters, after: page.until, size: size - page.count };
-      const step = nextStep(filter, existingTerms ?? terms, budget);
+      const step = nextStep(filter, terms, budget);
       const next =
         step.read === 'candidates'
           ? await readBatch(scan, { ...rest, count: Math.ceil(budget / cost) })
@@ -94,21 +93,18 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
     return page;
   };
 
-  /**
-   * Returns the scan that reaches furthest at the same cost. If this measured the scan of all wanted terms,
-   * `existingTerms` is how many of them exist; otherwise it is null.
-   */
-  async function chooseDrivingScan(scans: readonly CandidateScan[], parameters: PageParameters) {
-    if (scans.length === 1) return { driving: scans[0] as CandidateScan, existingTerms: null };
+  /** Returns the scan that reaches furthest at the same cost. */
+  async function chooseDrivingScan(
+    scans: readonly CandidateScan[],
+    parameters: PageParameters,
+  ): Promise<CandidateScan> {
+    if (scans.length === 1) return scans[0] as CandidateScan;
     const samples = await Promise.all(
       scans.map(async ({ scan, cost }) => {
-        const reach = await readReach(scan, { ...parameters, count: COST_PER_SAMPLE / cost });
-        return { scan, cost, ...reach };
+        return { scan, cost, last: await readReach(scan, { ...parameters, count: COST_PER_SAMPLE / cost }) };
       }),
     );
-    const driving = samples.reduce((furthest, sample) => (sample.last > furthest.last ? sample : furthest));
-    const allTerms = samples.find(({ scan }) => scan.table === 'postings' && scan.attribute === null);
-    return { driving, existingTerms: allTerms?.ranges ?? null };
+    return samples.reduce((furthest, sample) => (sample.last > furthest.last ? sample : furthest));
   }
 }
 
@@ -174,14 +170,11 @@ function prepareStatements(client: Client) {
       return readPart(name, () => pageOfCandidates(scan, hasSeveralAttributes), parameters);
     },
 
-    /**
-     * Returns the last of the next `count` phone numbers of `scan`, or `END` if it has no more than that, and how many
-     * ranges it has.
-     */
-    async readReach(scan: Scan, parameters: BatchParameters) {
-      const select = () => sql`select last, ranges from (${reachOf(scan)}) AS reach`;
-      const [last, ranges] = await readRow(`reach of ${nameOf(scan)}`, select, parameters);
-      return { last: `${last}`, ranges: Number(ranges) };
+    /** Returns the last of the next `count` phone numbers of `scan`, or `END` if it has no more than that. */
+    async readReach(scan: Scan, parameters: BatchParameters): Promise<string> {
+      const select = () => sql`select last from (${reachOf(scan)}) AS reach`;
+      const [last] = await readRow(`reach of ${nameOf(scan)}`, select, parameters);
+      return `${last}`;
     },
   };
 }

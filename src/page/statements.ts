@@ -124,58 +124,6 @@ function numbersOfRange(scan: Scan, upTo: 'bound' | 'half' | null, limit: SQL): 
 }
 
 /**
- * Returns the expressions up to `next`, which has the next `limit` numbers of a scan, in order. If a number is in
- * several ranges, `next` may have fewer numbers and end at `bound`, unless `isComplete` is set.
- */
-function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
-  const numbers = isComplete ? fragment`DISTINCT ${phoneNumber}` : fragment`${phoneNumber}`;
-  const limitOfRange = fragment`(SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ${limit} / count(*) + 1 END FROM range)`;
-  return fragment`${rangesOf(scan)},
-  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
-  first AS MATERIALIZED (
-    SELECT range.*, row.${phoneNumber} FROM range CROSS JOIN LATERAL (
-      ${numbersOfRange(scan, null, fragment`LIMIT ${limitOfRange}`)}
-    ) AS row
-  ),
-  bound AS MATERIALIZED (
-    SELECT coalesce((SELECT ${numbers} FROM first ORDER BY ${phoneNumber} OFFSET ${limit} - 1 LIMIT 1), ${end})
-      AS last
-  ),
-  next AS MATERIALIZED (
-    SELECT DISTINCT row.${phoneNumber}
-    FROM (SELECT DISTINCT ${columnsOfRange(scan)} FROM first WHERE ${phoneNumber} <= (SELECT last FROM bound)) AS range
-    CROSS JOIN LATERAL (
-      ${numbersOfRange(scan, 'bound', fragment`LIMIT ${limit}`)}
-    ) AS row
-    ORDER BY ${phoneNumber} LIMIT ${limit}
-  )`;
-}
-
-/**
- * Returns the expressions up to `reach`, which estimates the last of the next `count` phone numbers of a scan. If each
- * range supplied an equal share of `count`, `share` would have the last phone number of each; `half` is their median.
- * If a single range has `count` numbers up to `half`, `reach` is the last of these. A scan of one range is read only
- * once.
- */
-function batchOfRanges(scan: Scan): SQL {
-  return fragment`${rangesOf(scan)},
-  share AS MATERIALIZED (
-    SELECT coalesce((
-      ${numbersOfRange(scan, null, fragment`OFFSET (SELECT (${count} - 1) / count(*) FROM range) LIMIT 1`)}
-    ), ${end}) AS last FROM range
-  ),
-  half AS MATERIALIZED (
-    SELECT coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY last), ${end}) AS last FROM share
-  ),
-  reach AS MATERIALIZED (
-    SELECT coalesce(min(row.${phoneNumber}), (SELECT last FROM half)) AS last FROM range CROSS JOIN LATERAL (
-      ${numbersOfRange(scan, 'half', fragment`OFFSET ${count} - 1 LIMIT 1`)}
-    ) AS row
-    WHERE (SELECT count(*) FROM range) > 1
-  )`;
-}
-
-/**
  * Compares an item's phone number. With `=`, the subquery would need no order, and if the table had one row when it was
  * analyzed, PostgreSQL 15 would read the whole of another index that contains the phone number. With BETWEEN, it needs
  * an order, which only the primary key has.
@@ -245,6 +193,36 @@ export const pageOfNumber = fragment`
   )
   ${pageOfFound(end)}`;
 
+// Exact ranges: `first`, `bound`, `next`. On file: test/page/statements/reporting groups and a status.sql
+
+/**
+ * Returns the expressions up to `next`, which has the next `limit` numbers of a scan, in order. If a number is in
+ * several ranges, `next` may have fewer numbers and end at `bound`, unless `isComplete` is set.
+ */
+function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
+  const numbers = isComplete ? fragment`DISTINCT ${phoneNumber}` : fragment`${phoneNumber}`;
+  const limitOfRange = fragment`(SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ${limit} / count(*) + 1 END FROM range)`;
+  return fragment`${rangesOf(scan)},
+  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
+  first AS MATERIALIZED (
+    SELECT range.*, row.${phoneNumber} FROM range CROSS JOIN LATERAL (
+      ${numbersOfRange(scan, null, fragment`LIMIT ${limitOfRange}`)}
+    ) AS row
+  ),
+  bound AS MATERIALIZED (
+    SELECT coalesce((SELECT ${numbers} FROM first ORDER BY ${phoneNumber} OFFSET ${limit} - 1 LIMIT 1), ${end})
+      AS last
+  ),
+  next AS MATERIALIZED (
+    SELECT DISTINCT row.${phoneNumber}
+    FROM (SELECT DISTINCT ${columnsOfRange(scan)} FROM first WHERE ${phoneNumber} <= (SELECT last FROM bound)) AS range
+    CROSS JOIN LATERAL (
+      ${numbersOfRange(scan, 'bound', fragment`LIMIT ${limit}`)}
+    ) AS row
+    ORDER BY ${phoneNumber} LIMIT ${limit}
+  )`;
+}
+
 /** Selects a page of exactly the numbers in the ranges of a scan. */
 export function pageOfRanges(scan: Scan): SQL {
   const found = fragment`found AS MATERIALIZED (SELECT ${phoneNumber} FROM next)`;
@@ -253,13 +231,36 @@ export function pageOfRanges(scan: Scan): SQL {
   ${pageOfFound(end)}`;
 }
 
-/** Selects the last of the next `count` phone numbers of a scan, exactly, and how many ranges the scan has. */
+/** Selects the last of the next `count` phone numbers of a scan, exactly. */
 export const reachOf = (scan: Scan) => fragment`
   ${withExpressions(scan, nextOfRanges(scan, count, false))}
-  SELECT
-    CASE count(*) WHEN ${count} THEN max(${phoneNumber}) ELSE (SELECT last FROM bound) END AS last,
-    (SELECT count(*)::int FROM range) AS ranges
-  FROM next`;
+  SELECT CASE count(*) WHEN ${count} THEN max(${phoneNumber}) ELSE (SELECT last FROM bound) END AS last FROM next`;
+
+// Candidates: `share`, `half`, `reach`. On file: test/page/statements/business profile and internal name.sql
+
+/**
+ * Returns the expressions up to `reach`, which estimates the last of the next `count` phone numbers of a scan. If each
+ * range supplied an equal share of `count`, `share` would have the last phone number of each; `half` is their median.
+ * If a single range has `count` numbers up to `half`, `reach` is the last of these. A scan of one range is read only
+ * once.
+ */
+function batchOfRanges(scan: Scan): SQL {
+  return fragment`${rangesOf(scan)},
+  share AS MATERIALIZED (
+    SELECT coalesce((
+      ${numbersOfRange(scan, null, fragment`OFFSET (SELECT (${count} - 1) / count(*) FROM range) LIMIT 1`)}
+    ), ${end}) AS last FROM range
+  ),
+  half AS MATERIALIZED (
+    SELECT coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY last), ${end}) AS last FROM share
+  ),
+  reach AS MATERIALIZED (
+    SELECT coalesce(min(row.${phoneNumber}), (SELECT last FROM half)) AS last FROM range CROSS JOIN LATERAL (
+      ${numbersOfRange(scan, 'half', fragment`OFFSET ${count} - 1 LIMIT 1`)}
+    ) AS row
+    WHERE (SELECT count(*) FROM range) > 1
+  )`;
+}
 
 /**
  * Selects a page of the matching numbers among the next `count` numbers of a scan. If the filter has several

@@ -1,4 +1,4 @@
-select last, ranges from (
+select last from (
   WITH range AS MATERIALIZED (SELECT value FROM unnest($1::uuid[]) AS value WHERE EXISTS (SELECT FROM terms)),
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
   first AS MATERIALIZED (
@@ -22,17 +22,14 @@ select last, ranges from (
     ) AS row
     ORDER BY phone_number LIMIT $7::int
   )
-  SELECT
-    CASE count(*) WHEN $8::int THEN max(phone_number) ELSE (SELECT last FROM bound) END AS last,
-    (SELECT count(*)::int FROM range) AS ranges
-  FROM next) AS reach;
+  SELECT CASE count(*) WHEN $8::int THEN max(phone_number) ELSE (SELECT last FROM bound) END AS last FROM next) AS reach;
 
 -- Index Only Scan of terms_by_carrier
 -- Index Only Scan of items_by_business_profile
 -- Index Only Scan of items_by_business_profile
 
 
-select last, ranges from (
+select last from (
   WITH range AS MATERIALIZED (SELECT value FROM unnest($1::text[]) AS value WHERE EXISTS (SELECT FROM terms)),
   -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
   first AS MATERIALIZED (
@@ -56,10 +53,7 @@ select last, ranges from (
     ) AS row
     ORDER BY phone_number LIMIT $7::int
   )
-  SELECT
-    CASE count(*) WHEN $8::int THEN max(phone_number) ELSE (SELECT last FROM bound) END AS last,
-    (SELECT count(*)::int FROM range) AS ranges
-  FROM next) AS reach;
+  SELECT CASE count(*) WHEN $8::int THEN max(phone_number) ELSE (SELECT last FROM bound) END AS last FROM next) AS reach;
 
 -- Index Only Scan of terms_by_carrier
 -- Index Only Scan of items_by_internal_name
