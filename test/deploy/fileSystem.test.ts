@@ -3,7 +3,6 @@
  * process: an import needs a writable temporary folder.
  */
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -51,9 +50,14 @@ describe.skipIf(process.getuid?.() !== 0)('serve --demo', () => {
   it.each(fileSystems)('serves in the file system of %s', async (_file, { isReadOnly, writable }) => {
     expect(isReadOnly).toBe(true);
     const mounts = writable.map((at) => `mount -t tmpfs none ${at}`);
-    const main = join(packageFolder, 'dist/src/main.js');
-    const script = [`{ ${READ_ONLY}; } 2>/dev/null`, ...mounts, '! touch /etc/written 2>/dev/null || exit 9'];
-    const command = `${script.join('\n')}\nexec "${process.execPath}" "${main}" serve --demo`;
+    // The checkout may be in a folder that becomes an empty one, such as /tmp.
+    const script = [
+      `mount --bind "${packageFolder}" /mnt`,
+      `{ ${READ_ONLY}; } 2>/dev/null`,
+      ...mounts,
+      '! touch /etc/written 2>/dev/null || exit 9',
+    ];
+    const command = `${script.join('\n')}\nexec "${process.execPath}" /mnt/dist/src/main.js serve --demo`;
     const environment = { PATH: process.env.PATH, AUTH: 'none', DATABASE_URL: postgres.url };
     const service = await startIn(folder.path, ['unshare', '--mount', 'bash', '-c', command], environment);
     await expectDemoPage(service.url);

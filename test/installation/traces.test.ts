@@ -30,7 +30,7 @@ beforeAll(async () => {
   await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
   const { port } = collector.address() as AddressInfo;
   const manual = await readFile(join(packageFolder, 'docs', 'operations.md'), 'utf8');
-  const [, section = ''] = /\n\*\*Traces\.\*\*(.*?)\n## /s.exec(manual) ?? [];
+  const [, section = ''] = /\n\*\*Traces\.\*\*(.*?)(?:\n## |$)/s.exec(manual) ?? [];
   blocks = [...section.matchAll(/```sh\n(.*?)```/gs)].map(([, block = '']) =>
     block.replace(/http:\/\/(collector|agent):\d+/, `http://127.0.0.1:${port}`),
   );
