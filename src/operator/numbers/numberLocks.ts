@@ -7,6 +7,8 @@ type Lock = Steps['lockOrListBusy'];
 
 /** Locks numbers and their entries FOR UPDATE, so that no other program can change them or add an entry. */
 export const lockToWriteOrListBusy: Lock = async (sql, phoneNumbers, wait) => {
+  // Waits in the same order as a program that updates an entry: the entry first, then its number.
+  if (wait) await lockEntriesOrListBusy(sql, phoneNumbers, wait);
   // The second statement's snapshot includes entries that were committed until the numbers were locked.
   const busy = await Promise.all([
     lockRowsOrListBusy(sql, phoneNumbers, sql`FOR UPDATE ${skipLocked(sql, wait)}`),
