@@ -12,7 +12,7 @@ import { publicPath } from '../config/config.js';
 import { type Contract, contract } from '../contract.js';
 import { packageFolder } from '../packageFolder.js';
 import { constantBody } from './http/compression.js';
-import { docsPage, EXAMPLE_ADDRESS, type Shown } from './pages/docsPage.js';
+import { docsPage, EXAMPLE_ADDRESS, type Shown, withLimit } from './pages/docsPage.js';
 import { markdownPage } from './pages/layout.js';
 import { problemList, problemNotFound, problemPage } from './problem/pages.js';
 
@@ -39,7 +39,8 @@ export function docs(config: Shown): Router {
   serve('/openapi-3.0.json', allowAnyOrigin, json(documentFor(config, document30)));
   serve('/problems', text('text/html', problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
-    serve(`/problems/${name}`, text('text/html', problemPage(name, publicPath(config))));
+    const page = problemPage(name, publicPath(config));
+    serve(`/problems/${name}`, text('text/html', withLimit(page, config.RATE_LIMIT_PER_SECOND)));
   }
   for (const path of readmes) serve(`/${path}`, text('text/html', markdownPage(path, atAddress(path), addresses)));
   serve(`/${POSTMAN}`, json(JSON.parse(atAddress(POSTMAN))));
@@ -48,9 +49,10 @@ export function docs(config: Shown): Router {
   return router;
 }
 
-/** Returns the contract with the address, the contact, the terms and the authentication of this deployment. */
-function documentFor({ AUTH, PUBLIC_URL, CONTACT, TERMS_URL }: Shown, original: Contract): object {
-  const contract = published(original, PUBLIC_URL);
+/** Returns the contract with the address, the contact, the terms, the limit and the authentication of this deployment. */
+function documentFor(config: Shown, original: Contract): object {
+  const { AUTH, PUBLIC_URL, CONTACT, TERMS_URL } = config;
+  const contract = published(original, config);
   const { securitySchemes, ...withoutSchemes } = contract.components;
   return {
     ...contract,
@@ -62,6 +64,7 @@ function documentFor({ AUTH, PUBLIC_URL, CONTACT, TERMS_URL }: Shown, original: 
         ...(CONTACT ? { [CONTACT.includes('://') ? 'url' : 'email']: CONTACT } : {}),
       },
     },
+    // Without PUBLIC_URL, no externalDocs: linters reject a relative one, and the document must not name a host.
     ...(PUBLIC_URL ? { externalDocs: { url: `${PUBLIC_URL}/docs` }, servers: [{ url: PUBLIC_URL }] } : {}),
     security: AUTH === 'api-key' ? contract.security.filter((scheme) => Object.keys(scheme).length > 0) : [],
     components: AUTH === 'api-key' ? contract.components : withoutSchemes,
@@ -71,10 +74,14 @@ function documentFor({ AUTH, PUBLIC_URL, CONTACT, TERMS_URL }: Shown, original: 
 /** The extensions that are useful to clients; the service, its pages and mocks read the others. */
 const PUBLIC_EXTENSIONS = ['x-known-values', 'x-exact-pattern'];
 
-/** Returns the contract without the other extensions and, if PUBLIC_URL is set, with it in the examples of `type` and `Link`. */
-function published(contract: Contract, PUBLIC_URL?: string): Contract {
+/**
+ * Returns the contract without the other extensions, with the limit and, if PUBLIC_URL is set, with it in the examples of
+ * `type` and `Link`.
+ */
+function published(contract: Contract, { PUBLIC_URL, RATE_LIMIT_PER_SECOND }: Shown): Contract {
   const isPublic = (key: string) => !key.startsWith('x-') || PUBLIC_EXTENSIONS.includes(key);
-  const text = JSON.stringify(contract, (key, value) => (isPublic(key) ? value : undefined));
+  const json = JSON.stringify(contract, (key, value) => (isPublic(key) ? value : undefined));
+  const text = withLimit(json, RATE_LIMIT_PER_SECOND);
   if (!PUBLIC_URL) return JSON.parse(text);
   return JSON.parse(
     text

@@ -47,7 +47,7 @@ describe('the documentation page', () => {
     const open = await pageWith({});
     expect(open).toContain('requires no API key. Each address may send at most 10 requests in any one second;');
     expect(open).not.toContain('<dialog');
-    expect(await pageWith({ RATE_LIMIT_PER_SECOND: 0 })).toContain('It has no rate limit.');
+    expect(await pageWith({ RATE_LIMIT_PER_SECOND: 0 })).toContain('Each address may send any number of requests;');
     const closed = await pageWith({
       AUTH: 'api-key',
       RATE_LIMIT_PER_SECOND: 1,
@@ -204,6 +204,23 @@ describe('the OpenAPI document', () => {
   });
 
   const PUBLIC_URL = 'https://numbers.test/telephony';
+  test.each([
+    [0, 'may send any number of requests'],
+    [1, 'may send at most 1 request in any one second'],
+    [7, 'may send at most 7 requests in any one second'],
+  ])('has the limit of this instance: %i', async (limit, words) => {
+    const settings = { ...SETTINGS, RATE_LIMIT_PER_SECOND: limit };
+    const { info, paths, components } = await served(settings);
+    const { description } = paths['/v1/brandedPhoneNumbers'].get;
+    for (const text of [info.description, description]) expect(text.replace(/\s+/g, ' ')).toContain(words);
+    const app = express().use(docs(settings));
+    for (const path of ['/docs', '/openapi.yaml', '/openapi-3.0.json', '/problems', '/problems/rate-limit-exceeded']) {
+      const { text } = await request(app).get(path).buffer();
+      if (limit) expect(text).not.toMatch(/\b10 requests|q=10;|r=9;/);
+    }
+    if (limit) expect(components.headers.RateLimitPolicy.example).toBe(`"default";q=${limit};w=1`);
+  });
+
   test('has PUBLIC_URL as its server, /docs as its external documentation, CONTACT and TERMS_URL', async () => {
     const TERMS_URL = 'https://numbers.test/terms';
     const { servers, externalDocs, info } = await served({

@@ -75,16 +75,28 @@ ${['key', 'response', 'json'].map((name) => `<link rel="modulepreload" href="doc
 function accessWords({ AUTH, RATE_LIMIT_PER_SECOND: limit, CONTACT, TERMS_URL }: Shown): string {
   const contact = CONTACT?.includes('://') ? CONTACT : `mailto:${CONTACT}`;
   const operator = CONTACT ? `<a href="${escaped(contact)}">the operator</a>` : 'the operator';
-  const client = AUTH === 'api-key' ? 'Each key' : 'Each address';
   return [
     AUTH === 'api-key'
       ? `This service requires an API key. Ask ${operator} for one, and send it as <code>Authorization: Bearer &lt;key&gt;</code>.`
       : `This service requires no API key.${CONTACT ? ` Questions go to ${operator}.` : ''}`,
-    limit > 0
-      ? `${client} may send at most ${limit} ${limit === 1 ? 'request' : 'requests'} in any one second; <code>Retry-After</code> of a 429 says when to retry.`
-      : 'It has no rate limit.',
+    `Each ${AUTH === 'api-key' ? 'key' : 'address'} may send ${limitWords(limit)}; <code>Retry-After</code> of a 429 says when to retry.`,
     TERMS_URL ? `<a href="${escaped(TERMS_URL)}">Terms of service</a>` : '',
   ].join(' ');
+}
+
+const limitWords = (limit: number) =>
+  limit === 0 ? 'any number of requests' : `at most ${requests(limit)} in any one second`;
+
+const requests = (count: number) => `${count} ${count === 1 ? 'request' : 'requests'}`;
+
+/** Returns a text of the contract, which has the default limit, with the limit that this instance keeps. */
+export function withLimit(text: string, limit: number): string {
+  const described = text.replaceAll(`may send ${limitWords(10)}`, `may send ${limitWords(limit)}`);
+  if (limit === 0) return described;
+  return described
+    .replaceAll('At most 10 requests', `At most ${requests(limit)}`)
+    .replaceAll('q=10;', `q=${limit};`)
+    .replaceAll('r=9;', `r=${limit - 1};`);
 }
 
 const curl = (query: string, needsKey: boolean) =>
