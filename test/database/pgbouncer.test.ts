@@ -6,6 +6,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { inTransaction } from '../../src/database/transaction.js';
 import { runProgram } from '../support/command.js';
 import { useDatabase } from '../support/database.js';
 import { freePort, isListening } from '../support/port.js';
@@ -13,7 +14,7 @@ import { isInstalled } from '../support/programs.js';
 
 const IGNORED = /^ignore_startup_parameters = .*$/m.exec(readFileSync('deploy/pgbouncer/pgbouncer.ini', 'utf8'))?.[0];
 
-describe.runIf(isInstalled('pgbouncer'))('a connection that PgBouncer refuses', () => {
+describe.runIf(isInstalled('pgbouncer'))('a command behind PgBouncer', () => {
   const database = useDatabase();
   const stops: (() => Promise<void>)[] = [];
   let url: string;
@@ -26,7 +27,7 @@ describe.runIf(isInstalled('pgbouncer'))('a connection that PgBouncer refuses', 
   afterAll(() => Promise.all(stops.map((stop) => stop())));
 
   /** Starts a PgBouncer with these settings and otherwise its defaults; returns the URL of its only database. */
-  async function startPgbouncer(settings: string): Promise<string> {
+  async function startPgbouncer(settings: string, connectQuery = 'SELECT 1'): Promise<string> {
     const { hostname, port, username, password, pathname } = new URL(database.url);
     const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-pgbouncer-'));
     chmodSync(folder, 0o755);
@@ -35,7 +36,7 @@ describe.runIf(isInstalled('pgbouncer'))('a connection that PgBouncer refuses', 
     writeFileSync(
       join(folder, 'pgbouncer.ini'),
       `[databases]
-numbers = host=${hostname} port=${port} dbname=${pathname.slice(1)} user=${username}${password && ` password=${password}`}
+numbers = host=${hostname} port=${port} dbname=${pathname.slice(1)} user=${username}${password && ` password=${password}`} connect_query='${connectQuery}'
 [pgbouncer]
 listen_addr = 127.0.0.1
 listen_port = ${listenPort}
@@ -63,8 +64,15 @@ ${settings.replace('users', join(folder, 'users'))}
     ],
     ['to an unknown database', () => ignoring.replace(/numbers$/, 'none'), /^no such database: none\n$/],
     ['with a wrong password', () => ignoring.replace('right', 'wrong'), /^SASL authentication failed\n$/],
-  ])('makes a command exit with the reason: %s', async (_what, address, reason) => {
+  ])('exits with the reason if it is refused: %s', async (_what, address, reason) => {
     const { code, stdout, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL: address() } });
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(reason)]);
+  });
+
+  it('is not bound by the time limit that PgBouncer sets for pages', async () => {
+    const settings = `auth_type = any\npool_mode = transaction\n${IGNORED}`;
+    const url = await startPgbouncer(settings, 'SET statement_timeout = 1000');
+    const show = inTransaction({ url: `${url}?prepare=false` }, 'READ COMMITTED', (sql) => sql`SHOW statement_timeout`);
+    expect(await show).toEqual([{ statement_timeout: '0' }]);
   });
 });
