@@ -151,7 +151,7 @@ export async function runSteps(
   async function write(session: Session, rows: Row[], wait = false): Promise<Row[]> {
     // Prepares the statements. Otherwise PostgreSQL would wait for the parameters of each while the step holds locks, and
     // does not end a transaction that waits for them.
-    if (!prepared.has(session)) await attempt(session, [], wait);
+    if (!prepared.has(session)) for (const waits of [false, true]) await attempt(session, [], waits);
     prepared.add(session);
     const { busy, changed } = await attempt(session, rows, wait);
     if (busy.size < rows.length) {

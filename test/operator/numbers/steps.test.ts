@@ -133,10 +133,20 @@ describe('a step', () => {
     expect([attempts, await written()]).toEqual([2, 1]);
   });
 
-  it('does not let PostgreSQL wait for a statement’s parameters while it holds locks', async () => {
+  it.each([
+    ['at once', false],
+    ['after a wait for its row', true],
+  ])('does not let PostgreSQL wait for a statement’s parameters while it holds locks: %s', async (_when, isBusy) => {
     add(['+11']);
+    if (isBusy) await other`BEGIN; SELECT FROM branded_phone_numbers FOR UPDATE`.simple();
     const sent = vi.spyOn(Socket.prototype, 'write');
-    await runSteps(database, spool, settingNames);
+    await runSteps(database, spool, {
+      ...settingNames,
+      async lockOrListBusy(sql, keys, wait) {
+        if (wait && keys.length > 0) await other`COMMIT`;
+        return lockToWriteOrListBusy(sql, keys, wait);
+      },
+    });
     const messages = sent.mock.calls.map(([bytes]) => String(bytes));
     sent.mockRestore();
     const step = messages.slice(messages.findLastIndex((message) => message.includes('BEGIN')));
