@@ -203,7 +203,9 @@ export async function runSteps(
         } catch (error) {
           if (session) open.delete(session);
           session = undefined;
-          postponed.push(...retriesOf(step, error));
+          const retries = retriesOf(step, error);
+          postponed.push(...retries);
+          size = Math.max(size / retries.length, MIN_WORK);
           if (isFailover(failureOf(error))) await outage.wait(error, start);
           else outage.end();
           // Random, so that two programs that collided don't collide again.

@@ -76,6 +76,23 @@ describe('a step', () => {
     expect(await written()).toBe(4);
   });
 
+  it('is smaller after one that took too long', async () => {
+    add(
+      Array.from({ length: 600 }, (_, i) => `+${i + 1}`),
+      20,
+    );
+    const sizes: number[] = [];
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        sizes.push(rows.length);
+        await sql`SELECT pg_sleep(${rows.length} * 0.005)`;
+        return setName(sql, rows.map(keyOf));
+      },
+    });
+    expect(sizes.filter((size) => size > 60)).toHaveLength(1);
+  });
+
   it('is canceled as well if only what it deferred takes too long', async () => {
     add(['+11', '+12', '+13', '+14']);
     await other.unsafe(`
