@@ -219,7 +219,7 @@ export async function runSteps(
     }
   }
 
-  const sessions = await openSessions(database, jobs);
+  const sessions = await retryInOutage(() => openSessions(database, jobs), signal);
   const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
   reportBlockers(database, isBlocked, end.signal).catch(() => {});
   let timer: NodeJS.Timeout | undefined;
@@ -258,9 +258,9 @@ class Outage {
   }
 }
 
-/** Runs work that only reads, again if PostgreSQL restarts or fails over meanwhile. */
-export async function retryInOutage<T>(work: () => Promise<T>): Promise<T> {
-  for (const outage = new Outage(); ; ) {
+/** Runs work that changes nothing, again if PostgreSQL restarts or fails over meanwhile, until `signal` is aborted. */
+export async function retryInOutage<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  for (const outage = new Outage(); ; signal?.throwIfAborted()) {
     try {
       return await work();
     } catch (error) {
@@ -275,21 +275,26 @@ export async function retryInOutage<T>(work: () => Promise<T>): Promise<T> {
  * @throws {UserError} if PostgreSQL has fewer connections left; none is taken then, since other programs need them
  */
 async function openSessions(database: Database, jobs: number): Promise<Session[]> {
-  const [{ free }] = await database.$client<[{ free: number }]>`
-    SELECT greatest(0, current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
-      - count(*)::int) AS free
-    FROM pg_stat_activity WHERE datid IS NOT NULL`;
-  if (jobs > 1 && jobs > free) throw tooManyJobs(jobs, free);
-  const opening = await Promise.allSettled(
-    Array.from({ length: jobs }, () => openSession(database, STATEMENT_TIMEOUT_MS)),
-  );
-  const sessions = opening.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
-  const failures = opening.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
-  if (failures.length === 0) return sessions;
-  await Promise.all(sessions.map(({ close }) => close()));
-  // The role may have a limit of its own.
-  const isFull = failures.some((failure) => codeOf(causeOf(failure)) === TOO_MANY_CONNECTIONS);
-  throw jobs > 1 && isFull ? tooManyJobs(jobs, sessions.length) : failures[0];
+  const open = () => openSession(database, STATEMENT_TIMEOUT_MS);
+  const first = await open();
+  const sessions = [first];
+  try {
+    const [{ free }] = await first.transaction(
+      'READ COMMITTED',
+      (sql) => sql<[{ free: number }]>`
+        SELECT greatest(0, current_setting('max_connections')::int
+          - current_setting('superuser_reserved_connections')::int - count(*)::int) AS free
+        FROM pg_stat_activity WHERE datid IS NOT NULL`,
+    );
+    if (jobs - 1 > free) throw tooManyJobs(jobs, free + 1);
+    const others = Array.from({ length: jobs - 1 }, async () => sessions.push(await open()));
+    for (const opened of await Promise.allSettled(others)) if (opened.status === 'rejected') throw opened.reason;
+    return sessions;
+  } catch (error) {
+    await Promise.all(sessions.map(({ close }) => close()));
+    // The role may have a limit of its own.
+    throw codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS ? tooManyJobs(jobs, sessions.length) : error;
+  }
 }
 
 const tooManyJobs = (jobs: number, free: number) =>

@@ -228,6 +228,34 @@ describe('a step', () => {
     expect(hundredths).toBeLessThanOrEqual(1000);
   });
 
+  it('needs no connection that was opened before', async () => {
+    const proxy = await openToxicProxy(Number(new URL(created.url).port));
+    const behind = openDatabase(proxy.through(created.url));
+    await behind.$client`SELECT`;
+    proxy.forgetConnections();
+    add(['+11']);
+    await runSteps(behind, spool, settingNames);
+    expect(await written()).toBe(1);
+    await closeDatabase(behind, 0);
+    await proxy.close();
+  });
+
+  it.each(['is written once PostgreSQL can be reached', 'ends after a signal'])('%s', async (outcome) => {
+    const proxy = await openToxicProxy(Number(new URL(created.url).port));
+    const behind = openDatabase(proxy.through(created.url));
+    proxy.behave('refusing');
+    add(['+11']);
+    const stop = new AbortController();
+    const running = runSteps(behind, spool, settingNames, { signal: stop.signal });
+    const endsBySignal = outcome === 'ends after a signal';
+    setTimeout(() => (endsBySignal ? stop.abort(new Error('stopped')) : proxy.behave('passing')), 500);
+    if (endsBySignal) await expect(running).rejects.toThrow('stopped');
+    else await running;
+    expect(await written()).toBe(endsBySignal ? 0 : 1);
+    await closeDatabase(behind, 0);
+    await proxy.close();
+  });
+
   it('gives up after a minute of reconnecting to a server that accepts no writes', async () => {
     const now = performance.now.bind(performance);
     let skipped = 0;
