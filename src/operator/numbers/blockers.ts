@@ -24,7 +24,8 @@ export async function reportBlockers(database: Database, isBlocked: () => boolea
 }
 
 /** Describes each session and prepared transaction of other programs that a session of this command waits for. */
-const findBlockers = ({ $client: sql }: Database) => sql<{ blocker: string }[]>`
+const findBlockers = ({ $client: sql }: Database): Promise<{ blocker: string }[]> =>
+  sql.unsafe(`
   WITH blocking AS (
     SELECT DISTINCT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity
     WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'
@@ -35,4 +36,4 @@ const findBlockers = ({ $client: sql }: Database) => sql<{ blocker: string }[]>`
   WHERE application_name IS DISTINCT FROM current_setting('application_name')
   UNION ALL
   SELECT concat_ws(', ', 'prepared transaction ' || gid, owner, 'since ' || prepared::timestamptz(0))
-  FROM pg_prepared_xacts WHERE database = current_database() AND EXISTS (SELECT FROM blocking WHERE pid = 0)`;
+  FROM pg_prepared_xacts WHERE database = current_database() AND EXISTS (SELECT FROM blocking WHERE pid = 0)`);
