@@ -108,8 +108,9 @@ export function openDatabase(url: string, { connections = 10, statementsAtOnce =
 }
 
 /**
- * Makes the results of `unsafe`, which Drizzle uses as well, begin with their first row. If a connection breaks within a
- * response, postgres.js 3.4.9 goes on counting its rows: the next result would begin with as many empty places.
+ * Makes the results of `unsafe`, which Drizzle uses as well, begin with their first row. If a response breaks off,
+ * postgres.js 3.4.9 goes on counting its rows: the next result would begin with as many empty places. So a tagged statement
+ * may only be the first on a connection, or one of a session, which ends with its first error.
  */
 function removeEmptyRows(client: postgres.Sql): void {
   const { unsafe } = client;

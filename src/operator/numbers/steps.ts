@@ -10,8 +10,9 @@
  *
  * # Time
  *
- * A step is as large as its estimated work. If it still takes too long, PostgreSQL cancels it, and its halves are
- * written one after the other. If the command is suspended or cut off, PostgreSQL ends the transaction.
+ * A step is as large as its estimated work. If one of its statements still takes too long, PostgreSQL cancels it, and the
+ * step's halves are written one after the other. Only the last statement, in which an import spends most of the time, is
+ * limited to the rest of the step's time. If the command is suspended or cut off, PostgreSQL ends the transaction.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../database/connect.js';
@@ -48,8 +49,10 @@ interface Options {
 
 /** The target duration of a step in milliseconds. */
 const STEP_MS = 250;
-/** Milliseconds after which PostgreSQL cancels a step, unless it has only one row. */
+/** The time limit of each statement of a step of several rows, for the last one from the step's start, in milliseconds. */
 const MAX_STEP_MS = 400;
+/** The same for a step of one row. A connection that stays silent for longer is replaced. */
+const STATEMENT_TIMEOUT_MS = 15_000;
 /** The work of the first step, and bounds of later ones. */
 const FIRST_WORK = 2500;
 const MAX_WORK = 12_500;
@@ -60,8 +63,6 @@ const LOCK_TIMEOUT_MS = 100;
 const MAX_POSTPONED_WORK = 5 * MAX_WORK;
 /** Milliseconds without progress after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 3000;
-/** Milliseconds after which PostgreSQL cancels any statement; a connection that stays silent for longer is replaced. */
-const STATEMENT_TIMEOUT_MS = 15_000;
 /** How long the current steps may take after the signal, in milliseconds, even if their connection is dead. */
 const STOP_MS = 2000;
 /**
