@@ -202,4 +202,20 @@ describe('the sockets of a pool', () => {
     for (const bytes of started) expect(bytes.readUInt32BE(0)).toBe(bytes.length);
     await close();
   });
+
+  it('open no connection after their pool was closed, such as for a statement that waited for one', async () => {
+    const impostor = await openImpostor(0, (client) => client.destroy());
+    const url = `postgres://postgres@127.0.0.1:${impostor.port}/x`;
+    const [closed, open] = [openDatabase(url, { connections: 1 }), openDatabase(url, { connections: 1 })];
+    const select = () => Promise.allSettled([closed, open].map(({ $client }) => $client`SELECT 1`));
+    // The driver pauses before each attempt: in the end for half a second, in both pools.
+    for (let i = 0; i < 5; i++) await select();
+    const selected = select();
+    await new Promise(setImmediate);
+    await closeDatabase(closed, 0);
+    await selected;
+    expect(impostor.accepted()).toBe(2 * 5 + 1);
+    await closeDatabase(open, 0);
+    impostor.close();
+  });
 });
