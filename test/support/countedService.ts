@@ -18,12 +18,14 @@ const log = openLog({ LOG_LEVEL: 'silent' });
 
 class CountingReader extends Reader {
   reads = 0;
-  /** Reads, and counts to which the store did not respond in time, in order. */
-  readonly events: ('read' | 'late count')[] = [];
+  /** Reads, reasons for which they failed, and counts to which the store did not respond in time, in order. */
+  readonly events: string[] = [];
   override async read<T>(...[query, ...rest]: Parameters<Reader['read']>): Promise<T> {
     this.reads++;
     this.events.push('read');
-    return super.read(query, ...rest) as Promise<T>;
+    const result = super.read(query, ...rest) as Promise<T>;
+    result.catch(({ message }) => this.events.push(message));
+    return result;
   }
 }
 

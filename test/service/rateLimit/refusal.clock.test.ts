@@ -3,6 +3,7 @@ import type request from 'supertest';
 import { describe, expect, it } from 'vitest';
 import { whileLocked } from '../../support/connection.js';
 import { useCountedServices } from '../../support/countedService.js';
+import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
 const services = useCountedServices();
@@ -43,6 +44,33 @@ describe('the page', () => {
     const { reader, get } = await services.open(settings);
     expect((await get(newClient(), search)).status).toBe(status);
     expect(reader.reads).toBe(0);
+  });
+
+  it.each(['client disconnects', 'request is refused'])('leaves the queue if its %s', async (reason) => {
+    const [first, second] = [await services.open(), await services.open()];
+    const { reader } = second;
+    const url = await second.listen();
+    await whileLocked(services.databaseUrl, 'LOCK business_profiles', async () => {
+      // As many reads as are sent at once.
+      void times(30, () => second.get(newClient()));
+      await until(() => reader.reads === 30);
+      await withinASecond(async () => {
+        reader.events.length = 0;
+        const client = newClient();
+        const isRefused = reason === 'request is refused';
+        if (isRefused) await times(10, () => first.get(client, '?size=0'));
+        const disconnect = new AbortController();
+        const status = fetch(url, { headers: { 'X-Forwarded-For': client }, signal: disconnect.signal }).then(
+          (response) => response.status,
+          () => 'disconnected',
+        );
+        await until(() => reader.events.length > 0);
+        if (!isRefused) disconnect.abort();
+        expect(await status).toBe(isRefused ? 429 : 'disconnected');
+        await until(() => reader.events.length === 2);
+        expect(reader.events).toEqual(['read', 'The request was abandoned.']);
+      });
+    });
   });
 });
 
