@@ -63,6 +63,18 @@ describe('every alert', () => {
     expect(entries.get(anchor)).toMatch(/\*\*See:\*\*.*\*\*Means:\*\*.*\*\*Do:\*\*/s);
   });
 
+  it('leads to the runbook at the address that the command of docs/operations.md enters', async () => {
+    const [command = ''] = /^sed .*alerts\.yaml$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
+    const address = 'https://git.acme.test/numbers/blob/main';
+    const written = command.replace('ADDRESS', address).replace('> alerts.yaml', '');
+    const entered = parse((await run('bash', ['-c', written])).output).groups[0].rules as Rule[];
+    for (const [index, { annotations }] of entered.entries()) {
+      const [, anchor] = rules[index]?.annotations.runbook_url.split('#') ?? [];
+      expect(annotations.runbook_url).toBe(`${address}/docs/operations.md#${anchor}`);
+    }
+    expect(entered).toHaveLength(rules.length);
+  });
+
   it.skipIf(!hasPrometheus)('passes its tests', async () => {
     const { status, output } = await run('promtool', ['test', 'rules', 'deploy/prometheus/alerts.test.yaml']);
     expect(status, output).toBe(0);
