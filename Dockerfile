@@ -1,5 +1,5 @@
 # The service only; PostgreSQL and Redis run in separate containers (compose.yaml).
-# For builds that can be repeated, pass the digest too: --build-arg NODE_IMAGE=node:24-bookworm-slim@sha256:…
+# A release names its digest, too: --build-arg NODE_IMAGE=node:24-bookworm-slim@sha256:… CONTRIBUTING.md has the commands.
 ARG NODE_IMAGE=node:24-bookworm-slim
 FROM ${NODE_IMAGE} AS build
 WORKDIR /app
