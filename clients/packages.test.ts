@@ -1,11 +1,13 @@
 /** Runs the linters and type checkers of each language on its package, and on invalid programs that use it. */
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import service from '../package.json' with { type: 'json' };
+import lock from '../package-lock.json' with { type: 'json' };
 import { sample } from './live/samples.js';
 
 const execute = promisify(execFile);
@@ -40,6 +42,52 @@ async function file(name: string, code: string, folder?: string): Promise<string
 }
 
 const license = await readFile(join(import.meta.dirname, '..', 'LICENSE'), 'utf8');
+
+const released = join(import.meta.dirname, '..', 'release');
+
+// CI runs it before these tests.
+describe.runIf(process.env.CI)('make release', () => {
+  it('packs the service, the clients and the contract, and lists the checksum of each file', async () => {
+    const files = (await readdir(released, { recursive: true, withFileTypes: true }))
+      .filter((entry) => entry.isFile())
+      .map((entry) => relative(released, join(entry.parentPath, entry.name)));
+    const { version } = service;
+    for (const name of [
+      `branded-phone-numbers-${version}.tgz`,
+      `branded-phone-numbers-client-${version}.tgz`,
+      `branded_phone_numbers_client-${version}-py3-none-any.whl`,
+      `branded-phone-numbers-client-${version}.jar`,
+      `branded-phone-numbers-client-${version}.pom`,
+      `go/branded-phone-numbers.example/clients/go/@v/v${version}.zip`,
+      'openapi.yaml',
+      'openapi-3.0.json',
+      'sbom.cdx.json',
+    ]) {
+      expect(files).toContain(name);
+    }
+    const sums = await readFile(join(released, 'SHA256SUMS'), 'utf8');
+    const listed = [...sums.matchAll(/^[0-9a-f]{64} {2}(.*)$/gm)].map(([, name]) => name);
+    expect(listed.toSorted()).toEqual(files.filter((name) => name !== 'SHA256SUMS').sort());
+    await run('sha256sum', ['--check', '--strict', 'SHA256SUMS'], released);
+  });
+
+  it('lists the packages of the service, without anything that differs each time', async () => {
+    const bom = JSON.parse(await readFile(join(released, 'sbom.cdx.json'), 'utf8'));
+    const { name, version } = bom.metadata.component;
+    expect([name, version, bom.serialNumber, bom.metadata.timestamp]).toEqual([
+      service.name,
+      service.version,
+      undefined,
+      undefined,
+    ]);
+    const found = bom.components.map((one: { name: string; version: string }) => `${one.name}@${one.version}`).sort();
+    const { packages } = lock as { packages: Record<string, { version?: string; dev?: boolean }> };
+    const installed = Object.entries(packages).flatMap(([path, { version, dev }]) =>
+      path && !dev ? `${path.replace(/.*node_modules\//, '')}@${version}` : [],
+    );
+    expect(found).toEqual([...new Set(installed)].sort());
+  });
+});
 
 describe.runIf(CLIENTS.includes('typescript'))('The npm package', () => {
   it('has the license', async () => {
