@@ -93,16 +93,43 @@ describe('a step', () => {
     expect(sizes.filter((size) => size > 60)).toHaveLength(1);
   });
 
-  it('is canceled as well if only what it deferred takes too long', async () => {
-    add(['+11', '+12', '+13', '+14']);
+  it('is halved as well if its statements and what it deferred take too long together', async () => {
+    add(['+11', '+12']);
     await other.unsafe(`
-      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.25); RETURN NULL; END $$;
+      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.15); RETURN NULL; END $$;
       CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON branded_phone_numbers DEFERRABLE INITIALLY DEFERRED
       FOR EACH ROW EXECUTE FUNCTION wait()`);
     const sizes: number[] = [];
-    await runSteps(database, spool, { ...settingNames, onWritten: (count) => sizes.push(count) });
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        await sql`SELECT pg_sleep(${rows.length} * 0.15)`;
+        return setName(sql, rows.map(keyOf));
+      },
+      onWritten: (count) => sizes.push(count),
+    });
     await other`DROP FUNCTION wait CASCADE`;
-    expect(sizes).toEqual([1, 1, 1, 1]);
+    expect(sizes).toEqual([1, 1]);
+  });
+
+  it.each([
+    ['is retried after a few conflicts with other programs', 5],
+    ['is not retried forever if it always conflicts with other programs', Number.POSITIVE_INFINITY],
+  ])('%s', async (_what, conflicts) => {
+    add(['+11']);
+    let attempts = 0;
+    const running = runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        if (rows.length > 0 && attempts++ < conflicts) {
+          await sql`DO $$ BEGIN RAISE 'not unique' USING ERRCODE = 'unique_violation'; END $$`;
+        }
+        return setName(sql, rows.map(keyOf));
+      },
+    });
+    if (Number.isFinite(conflicts)) await running;
+    else await expect(running).rejects.toThrow('not unique');
+    expect(await written()).toBe(Number.isFinite(conflicts) ? 1 : 0);
   });
 
   it('takes no new rows while many are postponed, since these are in memory', async () => {
