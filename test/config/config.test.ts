@@ -34,7 +34,7 @@ describe('the settings', () => {
     ...values('RATE_LIMIT_PER_SECOND', '-1'),
     ...values('DATABASE_URL', 'localhost:5432', 'postgres://host:port/numbers', 'nonsense'),
     ...values('REQUEST_TIMEOUT_SECONDS', '0'),
-    ...values('METRICS_PORT', '-1'),
+    ...values('METRICS_PORT', '-1', '70000'),
     ...values('KEEP_ALIVE_SECONDS', '0', '75s', '86401', '-1', '1.5'),
     ...values('REDIS_URL', 'http://127.0.0.1', 'sentinel://host/name', 'redis://', 'redis://host:port'),
     ...values('REDIS_URL', 'redis://host,', 'redis://%ss@host', 'redis://host/name', 'redis://first,second/1'),
