@@ -9,7 +9,7 @@ import type { Identify, Identity } from '../keys/identify.js';
 import type { Page, ReadPage } from '../page/page.js';
 import { encodeBody } from './http/compression.js';
 import { problem, unauthorized } from './problem/problem.js';
-import { UNCOUNTED } from './rateLimit/limiter.js';
+import { REFUSED } from './rateLimit/limiter.js';
 import type { RateLimit } from './rateLimit/rateLimit.js';
 import { encodeCursor } from './request/cursor.js';
 import { type ListQuery, readQuery } from './request/query.js';
@@ -52,7 +52,7 @@ export function listBrandedPhoneNumbers({
     const { isLikelyAllowed, decision } = rateLimit.count(client.id);
     const admitted = decision.then((decided) => {
       response.set(rateLimit.headersOf(decided));
-      if (!decided.allowed) throw rateLimit.refusalOf(decided);
+      if (!decided.allowed) throw rateLimit.refusal();
       if (!isSupported) throw methodNotAllowed(request);
       if (refusal !== undefined) throw unauthorized(refusal);
     });
@@ -74,7 +74,7 @@ export function listBrandedPhoneNumbers({
     try {
       return await identify(request, deadline);
     } catch (failure) {
-      response.set(rateLimit.headersOf(await UNCOUNTED.decision));
+      response.set(rateLimit.headersOf(REFUSED));
       throw failure;
     }
   }

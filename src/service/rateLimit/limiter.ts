@@ -58,13 +58,10 @@ export function resultOf({ consumed, waitMs }: Counted, points: number): RateLim
   return new RateLimiterRes(Math.max(0, points - consumed), waitMs, consumed, consumed === 1);
 }
 
-/** Whether a request is allowed, and what its client may send next. */
+/** Whether a request is allowed, and how many more its client may send now. */
 export interface Decision {
   allowed: boolean;
-  /** The number of requests that the client may still send. */
   remaining: number;
-  /** Milliseconds until the client may send more requests; at most the window. */
-  waitMs: number;
 }
 
 /** A request that is being counted. */
@@ -78,8 +75,12 @@ export interface Count {
 /** The length of the window for which the limit is set. */
 export const WINDOW_MS = 1000;
 
-/** The count of a request from an unidentified client. */
-export const UNCOUNTED = refuseLocally(WINDOW_MS);
+/** In the whole seconds of headers, a client always has to wait this long: at most one window, rounded up. */
+const WINDOW_SECONDS = WINDOW_MS / 1000;
+
+export const REFUSED: Decision = { allowed: false, remaining: 0 };
+/** The count of a request that is refused without asking the store. */
+const REFUSED_COUNT: Count = { isLikelyAllowed: false, decision: Promise.resolve(REFUSED) };
 
 /** The store's time limit, so that a request is decided within 250 ms even on a busy machine. */
 export const STORE_TIMEOUT_MS = 150;
@@ -152,19 +153,17 @@ export class RateLimiter {
   }
 
   /** Returns the limit's response headers. */
-  headersOf({ remaining, waitMs }: Decision): Record<string, string> {
+  headersOf({ remaining }: Decision): Record<string, string> {
     return {
-      'RateLimit-Policy': `"default";q=${this.#points};w=${WINDOW_MS / 1000}`,
-      RateLimit: `"default";r=${remaining};t=${wholeSeconds(waitMs)}`,
+      'RateLimit-Policy': `"default";q=${this.#points};w=${WINDOW_SECONDS}`,
+      RateLimit: `"default";r=${remaining};t=${WINDOW_SECONDS}`,
     };
   }
 
   /** Returns the 429 problem for a refused request. */
-  refusalOf({ waitMs }: Decision): ProblemError {
-    const seconds = wholeSeconds(waitMs);
-    const pause = `${seconds} second${seconds === 1 ? '' : 's'}`;
-    const detail = `At most ${this.#points} requests in any one second. Try again in ${pause}.`;
-    return problem('rate-limit-exceeded', detail, { headers: { 'Retry-After': String(seconds) } });
+  refusal(): ProblemError {
+    const detail = `At most ${this.#points} requests in any one second. Try again in ${WINDOW_SECONDS} second.`;
+    return problem('rate-limit-exceeded', detail, { headers: { 'Retry-After': String(WINDOW_SECONDS) } });
   }
 
   close(): Promise<void> {
@@ -174,12 +173,11 @@ export class RateLimiter {
 
   #count(client: string, receivedAt: number): Count {
     const refusedUntil = this.#refused.get(client);
-    if (refusedUntil !== undefined && refusedUntil > receivedAt) return refuseLocally(refusedUntil - receivedAt);
+    if (refusedUntil !== undefined && refusedUntil > receivedAt) return REFUSED_COUNT;
     const allowed = (this.#allowed.get(client) ?? []).filter((time) => time > receivedAt - WINDOW_MS);
-    const waitMs = WINDOW_MS - (receivedAt - (allowed[0] ?? receivedAt));
-    if (allowed.length >= this.#points) return refuseLocally(waitMs);
+    if (allowed.length >= this.#points) return REFUSED_COUNT;
     this.#allowed.set(client, [...allowed, receivedAt]);
-    const localDecision = { allowed: true, remaining: this.#points - allowed.length - 1, waitMs };
+    const localDecision = { allowed: true, remaining: this.#points - allowed.length - 1 };
     const isLikelyAllowed = refusedUntil === undefined;
     return { isLikelyAllowed, decision: this.#decide(client, receivedAt, localDecision) };
   }
@@ -187,8 +185,8 @@ export class RateLimiter {
   /** Returns the store's decision, or `localDecision` if the store does not respond in time. */
   async #decide(client: string, receivedAt: number, localDecision: Decision): Promise<Decision> {
     try {
-      const { remainingPoints, msBeforeNext } = await this.#consume(client);
-      return { allowed: true, remaining: Math.min(remainingPoints, localDecision.remaining), waitMs: msBeforeNext };
+      const { remainingPoints } = await this.#consume(client);
+      return { allowed: true, remaining: Math.min(remainingPoints, localDecision.remaining) };
     } catch (error) {
       if (!(error instanceof RateLimiterRes)) {
         this.#noteFailure(error);
@@ -202,7 +200,7 @@ export class RateLimiter {
       // Until then, the client's requests are refused without asking the store. The time since the store decided is unknown,
       // but it did so after `receivedAt`.
       this.#refused.set(client, receivedAt + error.msBeforeNext);
-      return refusal(error.msBeforeNext);
+      return REFUSED;
     }
   }
 
@@ -230,17 +228,4 @@ export function timeoutError(): Error {
 /** Ignores the result of a probe that the store refused: it has responded. */
 function ignoreRefusal(error: unknown): void {
   if (!(error instanceof RateLimiterRes)) throw error;
-}
-
-function refuseLocally(waitMs: number): Count {
-  return { isLikelyAllowed: false, decision: Promise.resolve(refusal(waitMs)) };
-}
-
-function refusal(waitMs: number): Decision {
-  return { allowed: false, remaining: 0, waitMs };
-}
-
-/** Rounds up, so that a client that waits this long is allowed. */
-function wholeSeconds(milliseconds: number): number {
-  return Math.max(1, Math.ceil(milliseconds / 1000));
 }

@@ -32,7 +32,9 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     kind: 'postgresql',
     consume: (client) =>
       limiter.consume(client).catch((error) => {
-        throw /^(unusable|hidden)$/.test(failureOf(error)) ? privilegeError(error) : error;
+        // A refusal is no Error.
+        const isPermanent = error instanceof Error && ['unusable', 'hidden'].includes(failureOf(error));
+        throw isPermanent ? privilegeError(error) : error;
       }),
     startSweeping() {
       sweeps = setInterval(sweep, SWEEP_INTERVAL_MS).unref();

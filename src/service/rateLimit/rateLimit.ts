@@ -9,7 +9,7 @@ import { type Decision, RateLimiter } from './limiter.js';
 import { openPostgresStore } from './postgresStore.js';
 import { openRedisStore } from './redisStore.js';
 
-export type RateLimit = Pick<RateLimiter, 'count' | 'headersOf' | 'refusalOf' | 'warmUp' | 'close'>;
+export type RateLimit = Pick<RateLimiter, 'count' | 'headersOf' | 'refusal' | 'warmUp' | 'close'>;
 
 /** Creates the rate limit, with a store in Redis if REDIS_URL is set, or else in PostgreSQL. */
 export function createRateLimit(
@@ -27,13 +27,13 @@ export function createRateLimit(
   return new RateLimiter(store, points, log, metrics);
 }
 
-const ALLOWED: Decision = { allowed: true, remaining: Number.POSITIVE_INFINITY, waitMs: 0 };
+const ALLOWED: Decision = { allowed: true, remaining: Number.POSITIVE_INFINITY };
 
 /** Used if RATE_LIMIT_PER_SECOND is 0: allows every request. */
 const unlimited: RateLimit = {
   count: () => ({ isLikelyAllowed: true, decision: Promise.resolve(ALLOWED) }),
   headersOf: () => ({}),
-  refusalOf() {
+  refusal() {
     throw new Error('without a limit, no request is rejected');
   },
   async warmUp() {},

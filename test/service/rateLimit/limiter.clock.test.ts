@@ -78,12 +78,10 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
   });
 
   it('keeps the limit while the store does not respond', async () => {
-    const { proxy, allowed, reasons, limiter } = await open();
+    const { proxy, allowed, reasons } = await open();
     proxy.behave('silent');
     await withinASecond(async () => expect(await allowed(newClient(), 30)).toBe(10));
     expect(reasons).toContain('no response within 150 ms');
-    const first = await Promise.all(Array.from({ length: 100 }, () => limiter.count(newClient()).decision));
-    expect(new Set(first.map(({ waitMs }) => waitMs))).toEqual(new Set([1000]));
   });
 
   it('allows exactly the limit after the store lost its data', async () => {
@@ -139,13 +137,6 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
       proxy.behave('refusing');
       expect(await allowed(client, 30)).toBe(10);
     });
-  });
-
-  it('tells a client to wait for a second at least, although its window may have ended since', async () => {
-    const { limiter } = await open();
-    const decision = { allowed: false, remaining: 0, waitMs: -0.1 };
-    expect(limiter.headersOf(decision)).toMatchObject({ RateLimit: '"default";r=0;t=1' });
-    expect(limiter.refusalOf(decision).headers).toEqual({ 'Retry-After': '1' });
   });
 
   it('sets isLikelyAllowed for at most 10 requests in a second, even if the store refuses many more', async () => {
