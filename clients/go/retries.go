@@ -30,10 +30,10 @@ func retrying[T any](ctx context.Context, send func() (*T, *http.Response, error
 		}
 		wait := waitAfter(response, failures) + time.Duration(rand.Int63n(int64(maxRandom)))
 		if isRateLimited(response) {
-			wait = min(wait, maxWait-waitedForLimit)
-			if wait <= 0 {
+			if waitedForLimit >= maxWait {
 				return nil, response, err
 			}
+			wait = min(wait, maxWait-waitedForLimit)
 			waitedForLimit += wait
 		} else {
 			failures++

@@ -36,9 +36,9 @@ def retrying(send: Callable[[], T]) -> T:
             after = _retry_after(error)
             wait = min(0.5 * 2.0**failures if after is None else after, MAX_WAIT) + random() * MAX_RANDOM
             if is_rate_limited(error):
-                wait = min(wait, MAX_WAIT - waited_for_limit)
-                if wait <= 0:
+                if waited_for_limit >= MAX_WAIT:
                     raise
+                wait = min(wait, MAX_WAIT - waited_for_limit)
                 waited_for_limit += wait
             else:
                 failures += 1

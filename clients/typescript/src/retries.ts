@@ -24,8 +24,8 @@ export async function retrying<T>(send: () => Promise<T>, signal: () => AbortSig
       const backoff = 500 * 2 ** failures;
       let wait = Math.min(retryAfter(error) ?? backoff, MAX_WAIT_MS) + Math.random() * MAX_RANDOM_MS;
       if (isRateLimited(error)) {
+        if (waitedForLimit >= MAX_WAIT_MS) throw error;
         wait = Math.min(wait, MAX_WAIT_MS - waitedForLimit);
-        if (wait <= 0) throw error;
         waitedForLimit += wait;
       } else {
         failures++;

@@ -34,6 +34,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
@@ -389,6 +390,17 @@ class ClientTest {
     assertEquals(25, client(url).withRetry().listBrandedPhoneNumbers(request().build()).getItems().size());
     // Without the random part, none of these waits would take any time.
     assertTrue(waits(url).subList(1, 13).stream().mapToDouble(wait -> wait).sum() > 1000, waits(url).toString());
+  }
+
+  @Test
+  void retriesAfter429sThatAskForNoWait() throws Exception {
+    // So many that the random part of some waits is less than a millisecond.
+    var api = client(failingUrl("429,".repeat(1000) + "ok")).withRetry();
+    var threads = Executors.newFixedThreadPool(50);
+    var pages = threads.invokeAll(
+        Collections.<Callable<BrandedPhoneNumberPage>>nCopies(50, () -> api.listBrandedPhoneNumbers(request().build())));
+    threads.shutdown();
+    for (var page : pages) assertEquals(25, page.get().getItems().size());
   }
 
   @Test

@@ -42,8 +42,8 @@ final class Retries {
       } catch (ApiException e) {
         Duration wait = waitAfter(e, failures).plusMillis(ThreadLocalRandom.current().nextInt(MAX_RANDOM_MS));
         if (isRateLimited(e)) {
+          if (leftForLimit.isZero()) throw e;
           wait = least(wait, leftForLimit);
-          if (wait.isZero()) throw e;
           leftForLimit = leftForLimit.minus(wait);
         } else {
           failures++;
