@@ -5,9 +5,7 @@
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
 
-/**
- * How long a connection must have been idle to be closed for a new one; before that, a request may be on its way.
- */
+/** How long a connection must have been idle to be closed for a new one; before that, a request may be on its way. */
 const IDLE_GRACE_MS = 1000;
 
 interface Connection {

@@ -113,7 +113,6 @@ export async function listen(
 export async function finish(server: Server, responseMs: number): Promise<void> {
   const closed = once(server, 'close');
   server.close();
-  server.closeIdleConnections();
   const timer = setTimeout(() => server.closeAllConnections(), responseMs + FINISH_MARGIN_MS);
   await closed;
   clearTimeout(timer);
