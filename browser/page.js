@@ -53,8 +53,8 @@ async function send(request, query) {
   if (!(await askForKey())) return;
   const url = `${root}${docs.dataset.path}${query && '?'}${query}`;
   const headers = keyHeaders();
-  const known = `${headers.Authorization} ${url}`;
-  if (etags.has(known)) headers['If-None-Match'] = etags.get(known);
+  const etagKey = `${headers.Authorization} ${url}`;
+  if (etags.has(etagKey)) headers['If-None-Match'] = etags.get(etagKey);
   const id = ++count;
   const start = performance.now();
   let outcome;
@@ -68,7 +68,7 @@ async function send(request, query) {
   if (id !== count) return;
   const { response } = outcome;
   if (response?.status === 401) forgetKey();
-  if (response?.ok) etags.set(known, response.headers.get('ETag'));
+  if (response?.ok) etags.set(etagKey, response.headers.get('ETag'));
   const section = document.getElementById('response');
   request.after(section);
   const ms = Math.round(performance.now() - start);

@@ -27,7 +27,7 @@ export function docsPage(config: Shown): string {
     const text = paragraphs.find((paragraph) => paragraph.startsWith(`**${title}.**`)) ?? '';
     return `<h3>${title}</h3>\n${markdown(text.slice(title.length + '**.**'.length))}`;
   };
-  const content = `<div class="docs" data-address="${EXAMPLE_ADDRESS}" data-path="${operation.path}"${needsKey ? ' data-needs-key' : ''}>
+  const content = `<div class="docs" data-address="${EXAMPLE_ADDRESS}" data-path="${operation.path}">
 <section class="prose">
 <h1>${escaped(info.title)} <small>${escaped(info.version)}</small></h1>
 <p>${prose(info.summary)}</p>
