@@ -52,12 +52,12 @@ export function docs(config: Shown): Router {
 /** Returns the contract with the address, the contact, the terms, the limit and the authentication of this deployment. */
 function documentFor(config: Shown, original: Contract): object {
   const { AUTH, PUBLIC_URL, CONTACT, TERMS_URL } = config;
-  const contract = published(original, config);
-  const { securitySchemes, ...withoutSchemes } = contract.components;
+  const document = published(original, config);
+  const { securitySchemes, ...withoutSchemes } = document.components;
   return {
-    ...contract,
+    ...document,
     info: {
-      ...contract.info,
+      ...document.info,
       ...(TERMS_URL ? { termsOfService: TERMS_URL } : {}),
       contact: {
         name: 'The operator of this service',
@@ -66,8 +66,8 @@ function documentFor(config: Shown, original: Contract): object {
     },
     // Without PUBLIC_URL, no externalDocs: linters reject a relative one, and the document must not name a host.
     ...(PUBLIC_URL ? { externalDocs: { url: `${PUBLIC_URL}/docs` }, servers: [{ url: PUBLIC_URL }] } : {}),
-    security: AUTH === 'api-key' ? contract.security.filter((scheme) => Object.keys(scheme).length > 0) : [],
-    components: AUTH === 'api-key' ? contract.components : withoutSchemes,
+    security: AUTH === 'api-key' ? document.security.filter((scheme) => Object.keys(scheme).length > 0) : [],
+    components: AUTH === 'api-key' ? document.components : withoutSchemes,
   };
 }
 
@@ -75,12 +75,12 @@ function documentFor(config: Shown, original: Contract): object {
 const PUBLIC_EXTENSIONS = ['x-known-values', 'x-exact-pattern'];
 
 /**
- * Returns the contract without the other extensions, with the limit and, if PUBLIC_URL is set, with it in the examples of
+ * Returns a document without the other extensions, with the limit and, if PUBLIC_URL is set, with it in the examples of
  * `type` and `Link`.
  */
-function published(contract: Contract, { PUBLIC_URL, RATE_LIMIT_PER_SECOND }: Shown): Contract {
+function published(document: Contract, { PUBLIC_URL, RATE_LIMIT_PER_SECOND }: Shown): Contract {
   const isPublic = (key: string) => !key.startsWith('x-') || PUBLIC_EXTENSIONS.includes(key);
-  const json = JSON.stringify(contract, (key, value) => (isPublic(key) ? value : undefined));
+  const json = JSON.stringify(document, (key, value) => (isPublic(key) ? value : undefined));
   const text = withLimit(json, RATE_LIMIT_PER_SECOND);
   if (!PUBLIC_URL) return JSON.parse(text);
   return JSON.parse(

@@ -82,13 +82,13 @@ export function listBrandedPhoneNumbers({
   /** Reads the page that a request selects, unless the client disconnects or is refused before the page's turn comes. */
   async function readUntil(deadline: number, request: Request, response: Response, client: Client): Promise<Selected> {
     const query = await readQuery(request.url);
-    const selection = { ...query, visibleProfiles: client.visibleProfiles };
+    const pageRequest = { ...query, visibleProfiles: client.visibleProfiles };
     const isNeeded = () => !request.socket.destroyed && !response.headersSent;
-    return { query, page: await reader.read((signal) => readPage(selection, signal), deadline, { isNeeded }) };
+    return { query, page: await reader.read((signal) => readPage(pageRequest, signal), deadline, { isNeeded }) };
   }
 }
 
-/** What a request asks for, and the page. */
+/** The query of a request, and the page that it selects. */
 interface Selected {
   query: ListQuery;
   page: Page;
