@@ -116,6 +116,29 @@ it.each([
   expect(reader.reads).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
 });
 
+it('looks keys up before the pages that wait, of which there are more than the database can serve', async () => {
+  const [known = '', ...keys] = await newKeys(11);
+  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
+  const service = await listenOn(proxy.through(services.databaseUrl), { AUTH: 'api-key', DATABASE_CONNECTIONS: '1' });
+  const url = `${service.url}/v1/brandedPhoneNumbers`;
+  expect(await statusOf(url, known)).toBe(200);
+  proxy.behave('slow', 60);
+  let isOver = false;
+  const pages = new Set<number>();
+  const flood = Array.from({ length: 60 }, async () => {
+    while (!isOver) pages.add(await statusOf(url, known));
+  });
+  await until(() => pages.has(503));
+  const statuses: number[] = [];
+  // Of a request with a fault, only the key is read from the database.
+  for (const key of keys) statuses.push(await statusOf(`${url}?size=0`, key));
+  isOver = true;
+  await Promise.all(flood);
+  expect(statuses).toEqual(Array(10).fill(400));
+  await service.close();
+  await proxy.close();
+});
+
 it('makes no request of a known key wait for a look-up, and uses none for more than 5 seconds', async () => {
   const [key = ''] = await newKeys(1);
   const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
