@@ -22,8 +22,8 @@ export function problemHandler(
   report: (error: unknown, request: Request) => void,
   publicPath: string,
 ): ErrorRequestHandler {
-  return (error, request, response, next) => {
-    if (response.headersSent) return next(error);
+  // With three parameters, Express would take it for a handler of requests.
+  return (error, request, response, _next) => {
     const known = problemOf(error, request, publicPath);
     if (!known) report(error, request);
     return send(request, response, known ?? problem('internal-error', INTERNAL_ERROR), publicPath);
