@@ -132,6 +132,30 @@ describe('a step', () => {
     expect(await written()).toBe(Number.isFinite(conflicts) ? 1 : 0);
   });
 
+  it('gives way before PostgreSQL ends another program’s transaction because of a deadlock with it', async () => {
+    add(['+11']);
+    await other`BEGIN`;
+    await other`SELECT FROM branded_phone_numbers WHERE phone_number = '+12' FOR UPDATE`;
+    let updated: Promise<unknown> | undefined;
+    const waiting = () => database.$client`
+      SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        if (rows.length > 0 && !updated) {
+          updated = (async () => {
+            await other`UPDATE branded_phone_numbers SET internal_name = 'Other' WHERE phone_number = '+11'`;
+            await other`COMMIT`;
+          })();
+          await until(async () => (await waiting()).length > 0);
+        }
+        return setName(sql, rows.length > 0 ? ['+11', '+12'] : []);
+      },
+    });
+    await updated;
+    expect(await written()).toBe(2);
+  });
+
   it('takes no new rows while many are postponed, since these are in memory', async () => {
     add(
       Array.from({ length: 200 }, (_, i) => `+${i + 1}`),
@@ -298,5 +322,6 @@ describe('a step', () => {
       },
     }).finally(() => clock.mockRestore());
     await expect(writing).rejects.toThrow(/read-only transaction/);
+    expect(skipped).toBe(60_000);
   });
 });
