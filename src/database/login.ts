@@ -2,55 +2,75 @@
 import type { Socket } from 'node:net';
 import { escapeHidden } from '../messages/shown.js';
 
-/** The types of the messages that a server sends before it is ready: ErrorResponse, NoticeResponse and the rest. */
-const TYPES = 'ENRSKZ';
-const [AUTHENTICATION, READY] = ['R', 'Z'];
-/** The kinds of the authentication messages in a login by SCRAM, in order. */
-const SCRAM = [10, 11, 12, 0];
+/**
+ * The contents of the messages that a server sends before it is ready, by type, and by kind if they are about
+ * authentication. The driver ends the process, or waits, if it gets others.
+ */
+const MESSAGES: Record<string, RegExp> = {
+  E: /C\w{5}\0/,
+  N: /\0$/,
+  S: /\0$/,
+  K: /^.{8,}$/s,
+  Z: /^[ITE]$/,
+  R0: /^.{4}$/s,
+  R3: /^.{4}$/s,
+  R5: /^.{8}$/s,
+  R10: /\0$/,
+  R11: /^.{4}r=[^,]+,s=[^,]+,i=[1-9]\d{0,6}(,|$)/s,
+  R12: /^.{4}[ve]=/s,
+};
+const [TYPES, AUTHENTICATION, READY] = ['ENSKZR', 'R', 'Z'];
+/** The authentication messages of a login by SCRAM, in order. */
+const SCRAM = ['R10', 'R11', 'R12', 'R0'];
 const NO_SCRAM = 'does not authenticate by SCRAM, but require_auth in DATABASE_URL requires it';
-/** The size of a message's type and length. The kind of an authentication message follows. */
+const CLOSED: Fault = ['CONNECTION_CLOSED', 'closed the connection during the login'];
+/** The size of a message's type and length. The kind of an authentication message follows, in four bytes. */
 const HEADER_BYTES = 5;
 /** More than any of these messages has. */
 const MAX_BYTES = 10_000;
 
+type Fault = [code: string, message: string];
+
 /**
- * Watches the messages that the server on a new connection sends until it is ready, and calls `fail` if it closes the
- * connection, does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate by SCRAM, in
- * which each side proves that it knows the password and reveals nothing of it. Call this before the driver adds its
- * listeners, so that `fail` is called before the driver responds.
+ * Watches what the server on a new connection sends until it is ready. Calls `fail`, and keeps it from the driver, if the
+ * server closes the connection, does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate
+ * by SCRAM, in which each side proves that it knows the password and reveals nothing of it.
  */
-export function watchLogin(
-  socket: Socket,
-  requiresScram: boolean,
-  fail: (code: string, message: string) => void,
-): void {
+export function watchLogin(socket: Socket, requiresScram: boolean, fail: (...fault: Fault) => void): void {
   let unread = Buffer.alloc(0);
-  const kinds: number[] = [];
-  const stop = () => socket.off('data', onData).off('end', onEnd);
-  const refuse = (code: string, message: string) => {
-    stop();
-    fail(code, message);
-  };
-  const onEnd = () => refuse('CONNECTION_CLOSED', 'closed the connection during the login');
-  const onData = (chunk: Buffer) => {
+  const steps: string[] = [];
+  const { emit } = socket;
+  const stop = () => (socket.emit = emit);
+  const faultAfter = (chunk: Buffer): Fault | undefined => {
     unread = Buffer.concat([unread, chunk]);
     while (unread.length >= HEADER_BYTES) {
       const type = String.fromCharCode(unread[0] as number);
       const length = 1 + unread.readUInt32BE(1);
-      if (!TYPES.includes(type) || length < HEADER_BYTES || length > MAX_BYTES) return refuse(...notPostgres(unread));
-      if (unread.length < length) return;
-      if (type === AUTHENTICATION) kinds.push(unread.readUInt32BE(HEADER_BYTES));
-      const isScram = kinds.every((kind, i) => kind === SCRAM[i]) && (type !== READY || kinds.length === SCRAM.length);
-      if (requiresScram && !isScram) return refuse('SCRAM_NOT_OFFERED', NO_SCRAM);
+      if (!TYPES.includes(type) || length > MAX_BYTES) return notPostgres(unread);
+      if (unread.length < length) return undefined;
+      const content = unread.subarray(HEADER_BYTES, length);
+      const kind = type === AUTHENTICATION && content.length >= 4 ? content.readUInt32BE() : '';
+      if (!MESSAGES[type + kind]?.test(content.toString('latin1'))) return notPostgres(unread);
+      if (type === AUTHENTICATION) steps.push(type + kind);
+      const isScram = steps.every((step, i) => step === SCRAM[i]) && (type !== READY || steps.length === SCRAM.length);
+      if (requiresScram && !isScram) return ['SCRAM_NOT_OFFERED', NO_SCRAM];
       if (type === READY) return void stop();
       unread = unread.subarray(length);
     }
+    return undefined;
   };
-  socket.on('data', onData).on('end', onEnd);
+  // Not a listener, since the driver's listener would get the same bytes.
+  socket.emit = (event: string, ...values: unknown[]) => {
+    const fault = event === 'data' ? faultAfter(values[0] as Buffer) : event === 'end' ? CLOSED : undefined;
+    if (!fault) return Reflect.apply(emit, socket, [event, ...values]);
+    stop();
+    fail(...fault);
+    return true;
+  };
 }
 
 /** Returns the code and the message of a response that is not PostgreSQL's, or that a server without resources sends. */
-export function notPostgres(response: Buffer): [code: string, message: string] {
+export function notPostgres(response: Buffer): Fault {
   const shown = escapeHidden(response.toString('latin1', 0, 80));
   return ['CONNECTION_REFUSED', `sends "${shown}", which is not part of its protocol; is another program listening?`];
 }

@@ -4,8 +4,19 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { failureOf, reasonOf } from '../../src/database/errors.js';
 import { connectTo } from '../support/connection.js';
-import { CLEAR_TEXT, MD5, OK, openImpostor, READY, SASL } from '../support/impostor.js';
+import {
+  authentication,
+  CLEAR_TEXT,
+  MD5,
+  message,
+  OK,
+  openImpostor,
+  READY,
+  respondWith,
+  SASL,
+} from '../support/impostor.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 
 const SECRET = 'not-for-impostors';
@@ -52,6 +63,26 @@ describe('a password that SASLprep changes', () => {
     } finally {
       await closeDatabase(database, 0);
     }
+  });
+});
+
+describe('a login', () => {
+  // Each ended the process, was an error of this program, or was found only at the time limit.
+  it.each([
+    ['an authentication request without a kind', ['R\0\0\0\x04']],
+    ['a length of 0', ['R\0\0\0\0']],
+    ['an unknown authentication request', [message('R', '\0\0\0\x07')]],
+    ['a challenge of SCRAM without its parts', [SASL, authentication(11, 'nonsense')]],
+    ['a challenge of SCRAM that would take hours', [SASL, authentication(11, 'r=x,s=eA==,i=2147483647')]],
+    ['keys that are too short', [OK, message('K', 'short')]],
+    ['an error without a code', [message('E', 'nonsense\0')]],
+    ['the greeting of SSH', ['SSH-2.0-OpenSSH_9.2\r\n']],
+    ['the greeting of MySQL', ['K\0\0\0\x0a8.4.3\0\x08\0\0\0salt']],
+  ])('fails as if PostgreSQL could not be reached if the server sends %s', async (_what, messages) => {
+    const impostor = await openImpostor(0, respondWith(...messages));
+    const error = await errorOf(impostor.port, '');
+    impostor.close();
+    expect([failureOf(error), reasonOf(error)]).toEqual(['unreachable', expect.stringContaining('another program')]);
   });
 });
 

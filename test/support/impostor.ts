@@ -4,13 +4,13 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 /** Returns a message of PostgreSQL's protocol. */
-const message = (type: string, ...parts: (Buffer | string)[]) => {
+export const message = (type: string, ...parts: (Buffer | string)[]) => {
   const content = Buffer.concat(parts.map((part) => Buffer.from(part as string)));
   const length = Buffer.alloc(4);
   length.writeUInt32BE(content.length + 4);
   return Buffer.concat([Buffer.from(type), length, content]);
 };
-const authentication = (kind: number, rest = '') => message('R', Buffer.from([0, 0, 0, kind]), rest);
+export const authentication = (kind: number, rest = '') => message('R', Buffer.from([0, 0, 0, kind]), rest);
 /** Authentication requests: for a password in clear text, for its MD5 hash, and for SCRAM. */
 export const CLEAR_TEXT = authentication(3);
 export const MD5 = authentication(5, 'salt');
