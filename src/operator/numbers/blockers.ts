@@ -16,7 +16,7 @@ export async function reportBlockers(database: Database, isBlocked: () => boolea
     if (!isBlocked()) continue;
     // A failed query is repeated: PostgreSQL may be restarting.
     const blockers = await findBlockers(database).catch(() => []);
-    if (blockers.length === 0 || signal.aborted || reported.has(database)) continue;
+    if (blockers.length === 0 || signal.aborted) continue;
     reported.add(database);
     const list = blockers.map(({ blocker }) => escapeHidden(blocker)).join('\n  ');
     console.error(`waiting for transactions of other programs to end:\n  ${list}`);

@@ -23,7 +23,7 @@ import { reportBlockers } from './blockers.js';
 import { keyOf, type Row, workOf } from './rows.js';
 import type { Spool } from './spool.js';
 
-/** The work of the steps. */
+/** How the rows of a spool are locked and written. */
 export interface Steps {
   /**
    * Locks the existing rows with these keys.
@@ -120,7 +120,7 @@ export async function runSteps(
   const end = new AbortController();
   let lastProgress = performance.now();
 
-  /** Returns the next step: new rows, or postponed ones if there are too many or no others. */
+  /** Returns the next step: new rows of at most `work`, or postponed ones if there are many of them or no new rows. */
   function next(work: number): Step | undefined {
     signal?.throwIfAborted();
     end.signal.throwIfAborted();
@@ -129,7 +129,7 @@ export async function runSteps(
     return rows.length > 0 ? { rows, conflicts: 0 } : postponed.shift();
   }
 
-  /** Locks and writes rows in a transaction. Returns the keys of those that another transaction holds, and of those changed. */
+  /** Locks and writes rows in a transaction. Returns the keys of rows that another one holds, and of changed rows. */
   function attempt(session: Session, rows: Row[], wait: boolean) {
     return session.transaction('READ COMMITTED', async (sql) => {
       const maxMs = rows.length > 1 ? MAX_STEP_MS : STATEMENT_TIMEOUT_MS;
@@ -186,13 +186,13 @@ export async function runSteps(
     throw error;
   }
 
-  /** Runs steps on one connection, which it replaces after an error. */
-  async function work(opened: Session): Promise<void> {
+  /** Runs steps on one connection, which it replaces after an error, until none is left. */
+  async function runOn(opened: Session): Promise<void> {
     let session: Session | undefined = opened;
-    let size = FIRST_WORK;
+    let maxWork = FIRST_WORK;
     const outage = new Outage();
     try {
-      for (let step = next(size); step !== undefined; step = next(size)) {
+      for (let step = next(maxWork); step !== undefined; step = next(maxWork)) {
         const start = performance.now();
         try {
           session ??= await openSession(database, STATEMENT_TIMEOUT_MS);
@@ -200,13 +200,13 @@ export async function runSteps(
           const rows = await writeStep(session, step.rows);
           outage.end();
           if (rows.length > 0) postponed.push({ rows, conflicts: 0 });
-          else size = nextSize(size, workOfAll(step.rows), performance.now() - start);
+          else maxWork = nextMaxWork(maxWork, workOfAll(step.rows), performance.now() - start);
         } catch (error) {
           if (session) open.delete(session);
           session = undefined;
           const retries = retriesOf(step, error);
           postponed.push(...retries);
-          size = Math.max(size / retries.length, MIN_WORK);
+          maxWork = Math.max(maxWork / retries.length, MIN_WORK);
           if (isFailover(failureOf(error))) await outage.wait(error, start);
           else outage.end();
           // Random, so that two programs that collided don't collide again.
@@ -223,14 +223,11 @@ export async function runSteps(
   const sessions = await retryInOutage(() => openSessions(database, jobs), signal);
   const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
   reportBlockers(database, isBlocked, end.signal).catch(() => {});
-  let timer: NodeJS.Timeout | undefined;
-  const onSignal = () => {
-    timer = setTimeout(() => open.forEach(({ close }) => void close()), STOP_MS);
-  };
+  const closeAll = () => open.forEach(({ close }) => void close());
+  const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
   signal?.addEventListener('abort', onSignal);
-  await Promise.all(sessions.map(work));
+  await Promise.all(sessions.map(runOn));
   signal?.removeEventListener('abort', onSignal);
-  clearTimeout(timer);
   end.signal.throwIfAborted();
   end.abort();
 }
@@ -293,7 +290,7 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
     return sessions;
   } catch (error) {
     await Promise.all(sessions.map(({ close }) => close()));
-    // The role may have a limit of its own.
+    // The role may have its own limit.
     throw codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS ? tooManyJobs(jobs, sessions.length) : error;
   }
 }
@@ -303,9 +300,7 @@ const tooManyJobs = (jobs: number, free: number) =>
     `PostgreSQL has ${free} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
   );
 
-/** Returns the work of the next step, after one of at most `size` that had `work` and took `ms` milliseconds. */
-function nextSize(size: number, work: number, ms: number): number {
-  // A smaller step says little about a full one.
-  if (work < size / 2) return size;
-  return Math.min(Math.max((work * STEP_MS) / ms, size / 2, MIN_WORK), size * 2, MAX_WORK);
+/** Returns the most work of the next step, after one of at most `max` that had `work` and took `ms` milliseconds. */
+function nextMaxWork(max: number, work: number, ms: number): number {
+  return Math.min(Math.max((work * STEP_MS) / ms, max / 2, MIN_WORK), max * 2, MAX_WORK);
 }

@@ -5,7 +5,7 @@ import { Socket } from 'node:net';
 import type { Sql } from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
-import type { Transaction } from '../../../src/database/transaction.js';
+import { inTransaction, type Transaction } from '../../../src/database/transaction.js';
 import { lockToWriteOrListBusy } from '../../../src/operator/numbers/numberLocks.js';
 import { keyOf } from '../../../src/operator/numbers/rows.js';
 import { Spool } from '../../../src/operator/numbers/spool.js';
@@ -51,6 +51,23 @@ const settingNames: Steps = {
   write: (sql, rows) => setName(sql, rows.map(keyOf)),
 };
 const written = async () => (await other`SELECT FROM branded_phone_numbers WHERE internal_name = 'Written'`).length;
+
+describe('a lock of a number', () => {
+  it('waits for the entries first, in the order of a program that changes an entry', async () => {
+    await other`INSERT INTO carrier_statuses VALUES ('+11', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
+    await other`BEGIN; SELECT FROM carrier_statuses WHERE phone_number = '+11' FOR UPDATE`.simple();
+    const locking = inTransaction(database, 'READ COMMITTED', (sql) => lockToWriteOrListBusy(sql, ['+11'], true));
+    const waiting = () => other`
+      SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    await until(async () => {
+      await other`SELECT pg_stat_clear_snapshot()`;
+      return (await waiting()).length > 0;
+    });
+    await other`SELECT FROM branded_phone_numbers WHERE phone_number = '+11' FOR UPDATE NOWAIT`;
+    await other`COMMIT`;
+    expect(await locking).toEqual([]);
+  });
+});
 
 describe('a step', () => {
   it('has as many rows as its work allows, but at least one', () => {
@@ -291,20 +308,78 @@ describe('a step', () => {
     await proxy.close();
   });
 
-  it.each(['is written once PostgreSQL can be reached', 'ends after a signal'])('%s', async (outcome) => {
+  it.each([
+    ['is written once PostgreSQL can be reached', false],
+    ['ends after a signal, although PostgreSQL can’t be reached', true],
+  ])('%s', async (_outcome, endsBySignal) => {
     const proxy = await openToxicProxy(Number(new URL(created.url).port));
     const behind = openDatabase(proxy.through(created.url));
     proxy.behave('refusing');
     add(['+11']);
     const stop = new AbortController();
     const running = runSteps(behind, spool, settingNames, { signal: stop.signal });
-    const endsBySignal = outcome === 'ends after a signal';
     setTimeout(() => (endsBySignal ? stop.abort(new Error('stopped')) : proxy.behave('passing')), 500);
     if (endsBySignal) await expect(running).rejects.toThrow('stopped');
     else await running;
     expect(await written()).toBe(endsBySignal ? 0 : 1);
     await closeDatabase(behind, 0);
     await proxy.close();
+  });
+
+  it.each(['a step was written', 'a lock was not free'])('is retried for a minute again after %s', async (between) => {
+    const now = performance.now.bind(performance);
+    let skipped = 0;
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + skipped);
+    add(['+11', '+12'], 5000);
+    let attempts = 0;
+    const failures = ['outage', between, 'outage'];
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        if (rows.length === 0) return [];
+        const failure = failures[attempts++];
+        skipped += 40_000;
+        if (failure === 'outage') await sql`SET LOCAL transaction_read_only = on`;
+        if (failure === 'a lock was not free') await sql`DO 'BEGIN RAISE lock_not_available; END'`;
+        return setName(sql, rows.map(keyOf));
+      },
+    }).finally(() => clock.mockRestore());
+    expect(await written()).toBe(2);
+  });
+
+  it('reports no blocker until no step has been written for three seconds', async () => {
+    const printed = vi.spyOn(console, 'error').mockReturnValue();
+    let now = performance.now();
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
+    await other`BEGIN; SELECT FROM branded_phone_numbers WHERE phone_number = '+13' FOR UPDATE`.simple();
+    add(['+11', '+12', '+13'], 5000);
+    let waits = 0;
+    await runSteps(database, spool, {
+      ...settingNames,
+      async lockOrListBusy(sql, keys, wait) {
+        if (wait && keys.length > 0 && ++waits === 10) await other`COMMIT`;
+        return lockToWriteOrListBusy(sql, keys, wait);
+      },
+      onWritten: () => (now += 2000),
+    });
+    clock.mockRestore();
+    expect([waits, await written(), printed.mock.calls]).toEqual([10, 3, []]);
+    printed.mockRestore();
+  });
+
+  it('gives up after twenty conflicts with other writers', async () => {
+    add(['+11']);
+    let attempts = 0;
+    const writing = runSteps(database, spool, {
+      lockOrListBusy: async () => [],
+      async write(sql, rows) {
+        attempts += rows.length;
+        if (rows.length > 0) await sql`DO 'BEGIN RAISE unique_violation; END'`;
+        return [];
+      },
+    });
+    await expect(writing).rejects.toMatchObject({ code: '23505' });
+    expect(attempts).toBe(21);
   });
 
   it('gives up after a minute of reconnecting to a server that accepts no writes', async () => {
