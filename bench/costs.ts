@@ -1,6 +1,7 @@
 /**
- * `make bench-costs`: prints how long the most expensive requests of each kind keep the event loop busy. The service runs in a worker thread; the CPU time of that thread is read before and
- * after each request, so other load on the machine does not count. Works on Linux only.
+ * `make bench-costs`: prints how long the most expensive requests of each kind keep the event loop busy. The service runs
+ * in a worker thread; the CPU time of that thread is read before and after each request, so other load on the machine
+ * does not count. Works on Linux only.
  */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -26,6 +27,7 @@ const WARM_UP = 20;
 const MEASURED = 31;
 /** The target for every request. */
 const MAX_MS = 10;
+
 interface Cost {
   kind: string;
   name: string;

@@ -15,7 +15,7 @@ export class DatabaseUnavailable extends Error {}
  * | `refused` | no connection before the operator changes something | is retried; a 503 at its deadline | ends | ends |
  * | `missing` | the database does not exist | is retried; a 503 at its deadline | waits | ends |
  * | `standby` | the server is read-only | a 503 | waits | is retried for a minute |
- * | `temporary` | PostgreSQL did not complete the statement | a 503 | waits | ends, unless a conflict explains it |
+ * | `temporary` | PostgreSQL did not complete the statement | a 503 | waits | is halved if canceled, retried if locks or other writers explain it; else ends |
  * | `unusable` | the schema or a privilege is missing | a 503 | ends | ends |
  * | `hidden` | row-level security would hide rows (`row_security` in connect.ts) | a 503 | ends | ends |
  * | `ours` | this program or its user is at fault | a 500 | ends | ends |

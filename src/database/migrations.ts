@@ -51,9 +51,10 @@ export async function migrateDatabase(
   const role = await query(url, readRole);
   // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
   const obstacle = await query(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
-  if (obstacle?.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
-  if (obstacle && role === 'replica') throw new OutdatedReplica(obstacle);
-  for (let brokenSince: number | undefined; obstacle; await sleep(RETRY_INTERVAL_MS)) {
+  if (!obstacle) return { role, applied: [] };
+  if (obstacle.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
+  if (role === 'replica') throw new OutdatedReplica(obstacle);
+  for (let brokenSince: number | undefined; ; await sleep(RETRY_INTERVAL_MS)) {
     try {
       const apply = (sql: Transaction) => applyMigrations(sql, migrationsFolder);
       return { role, applied: await inTransaction({ url }, 'READ COMMITTED', apply) };
@@ -62,7 +63,6 @@ export async function migrateDatabase(
       if (!isFailover(failureOf(error)) || performance.now() - brokenSince >= retryMs) throw error;
     }
   }
-  return { role, applied: [] };
 }
 
 /** Returns a line for each role that has privileges on the tables at `url` that the operator has not granted. */

@@ -10,8 +10,8 @@
  * # If connections break
  *
  * A read whose connection breaks is retried until its deadline; reading twice does no harm. During an outage, when
- * connections break and no read succeeds, reads are sent one at a time to probe the database, and each is rejected
- * after two seconds.
+ * connections break and no read succeeds, one read is sent every 0.3 s to probe the database, and each is rejected after
+ * two seconds.
  */
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
@@ -157,7 +157,7 @@ export class Reader {
     clearInterval(this.#timer);
   }
 
-  /** Sends the reads whose turn it is; during an outage, one at a time. */
+  /** Sends the reads whose turn it is; during an outage, one per interval. */
   #sendWaiting(): void {
     for (const read of this.#pending) {
       if (this.#sent.length >= this.#maxSent || (this.#failure && performance.now() < this.#nextAttemptAt)) return;

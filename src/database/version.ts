@@ -13,8 +13,8 @@ export interface Obstacle {
 
 /**
  * Prepares a check of the schema against the migrations in `migrationsFolder`. The check resolves to an obstacle if the
- * schema is missing or too old, or if the role can't see all rows, and to undefined otherwise. It also reads the table `items`, which may be missing even
- * if the migrations are recorded.
+ * schema is missing or too old, or if the role can't see all rows, and to undefined otherwise. It also reads the table
+ * `items`, which may be missing even if the migrations are recorded.
  */
 export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<Obstacle | undefined> {
   const hashes = readMigrationFiles({ migrationsFolder }).map(({ hash }) => hash);

@@ -41,7 +41,7 @@ export async function installedPrograms(links: string, from?: string): Promise<P
 
 /** Returns an error whose message says "The embedded PostgreSQL", then `problem`, which ends with what to do. */
 export function unusable(problem: string, cause?: unknown): UserError {
-  return new UserError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to a PostgreSQL of your own.`, {
+  return new UserError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to another PostgreSQL.`, {
     cause,
   });
 }

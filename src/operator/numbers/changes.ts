@@ -92,7 +92,10 @@ export const changedNumbers: Part = {
   },
 };
 
-/** Selects the given numbers that exist, or those that do not, as `given`. Looks them up one by one: the plan may have been made when the tables were empty, and a join would read all of them. */
+/**
+ * Selects the given numbers that exist, or those that do not, as `given`. Looks them up one by one: the plan may have been
+ * made when the table was empty, and a join would read the whole table.
+ */
 const givenThat = (sql: Transaction, rows: Row[], condition: 'EXISTS' | 'NOT EXISTS') => sql`
   given AS MATERIALIZED (
     SELECT * FROM ${tableOf(sql, NUMBER_COLUMNS, rows)} WHERE ${sql.unsafe(condition)} (
@@ -100,7 +103,10 @@ const givenThat = (sql: Transaction, rows: Row[], condition: 'EXISTS' | 'NOT EXI
     )
   )`;
 
-/** Inserts the numbers that do not exist. Without ON CONFLICT, which would add a fifth to the time: if another program has inserted a row meanwhile, the step fails and is retried. */
+/**
+ * Inserts the numbers that do not exist. Without ON CONFLICT, which would add a fifth to the time: if another program has
+ * inserted a row meanwhile, the step fails and is retried.
+ */
 const insertNumbers = (sql: Transaction, rows: Row[]) => sql`
   WITH ${givenThat(sql, rows, 'NOT EXISTS')}, inserted AS (
     INSERT INTO branded_phone_numbers (
@@ -115,7 +121,7 @@ const insertNumbers = (sql: Transaction, rows: Row[]) => sql`
   SELECT phone_number, carrier, feature, detailed_status, coalesce(entry.created_at, now())
   FROM given CROSS JOIN ${entriesOfGiven(sql)}`;
 
-/** Updates the numbers that exist: what differs, and nothing else. */
+/** Updates the numbers that exist: only rows that differ. */
 const updateNumbers = (sql: Transaction, rows: Row[]) => sql`
   WITH ${givenThat(sql, rows, 'EXISTS')}, existing AS MATERIALIZED (
     SELECT phone_number FROM given
