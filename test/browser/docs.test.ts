@@ -190,7 +190,7 @@ describe('the requests of /docs', () => {
 });
 
 describe('with AUTH=api-key, /docs', () => {
-  const keyField = () => page.getByLabel('Your API key');
+  const keyField = () => page.getByRole('dialog', { name: 'API key' }).getByLabel('Your API key');
 
   test('asks for the key, sends the pressed request with it, and forgets it if it is rejected', async () => {
     const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
