@@ -115,6 +115,30 @@ describe('the requests of /docs', () => {
     expect(await panel().textContent()).toContain(`--header 'If-None-Match: ${etag}'`);
     expect(await panel().locator('.body').count()).toBe(0);
     expect((await send('One number')).headers()['if-none-match']).toBeUndefined();
+    // The browser's own cache sends none either: the request that is shown is the one that was sent.
+    await page.reload();
+    expect(await (await send('In review')).allHeaders()).not.toHaveProperty('if-none-match');
+  });
+
+  test('show the response to the last one, also if an earlier one arrives after it', async () => {
+    await openDocs();
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route('**?phoneNumber=*', async (route) => {
+      await held;
+      await route.continue();
+    });
+    const late = page.waitForResponse('**?phoneNumber=*');
+    await page.locator('.requests').getByRole('button', { name: 'One number' }).click();
+    await send('In review');
+    release();
+    await (await late).finished();
+    // The page has read that response when the next one is shown.
+    await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
+    expect(await panel().textContent()).toContain('?status=submitted+for+review');
+    await page.unroute('**?phoneNumber=*');
   });
 
   test('lead to the next page until the last one', async () => {
