@@ -52,8 +52,11 @@ export function createHttpServer(app: Express, config: Config): Server {
     const { socket } = request;
     lastResponses.set(socket, response);
     if (response.socket) return respond(request, response);
-    socket.pause();
+    let isWaiting = true;
+    // Not at once, because Node resumes the socket when it has parsed this request to its end.
+    process.nextTick(() => isWaiting && socket.pause());
     response.once('socket', () => {
+      isWaiting = false;
       if (lastResponses.get(socket) === response) socket.resume();
       respond(request, response);
     });

@@ -48,6 +48,25 @@ it('pipelined requests get their responses in order, and each is counted by the 
   expect(statuses).toEqual([...Array(10).fill('200'), '429', '429', '404', '200']);
 });
 
+it('more requests of a connection than may wait get their responses, since they are read one after the other', async () => {
+  const COUNT = 12_000;
+  const socket = await open(unlimited);
+  const statuses = watchStatuses(socket);
+  // While a page is read from the database, more requests could be read from the connection.
+  socket.end(request('/v1/brandedPhoneNumbers').repeat(30) + request('/healthz').repeat(COUNT));
+  await once(socket, 'close');
+  expect(statuses()).toEqual(Array(30 + COUNT).fill('200'));
+});
+
+it('a connection is read again after the responses to pipelined requests', async () => {
+  const socket = await open(unlimited);
+  const statuses = watchStatuses(socket);
+  for (let count = 2; count <= 10; count += 2) {
+    socket.write(request('/healthz').repeat(2));
+    await until(() => statuses().length === count, `response ${count}`);
+  }
+});
+
 describe('complete requests get their responses', () => {
   it.each<[string, (socket: Socket) => unknown, string[]]>([
     ['if the client then shuts down its sending side', (socket) => socket.end(), ['200', '404']],
