@@ -75,7 +75,7 @@ export interface Count {
 /** The length of the window for which the limit is set. */
 export const WINDOW_MS = 1000;
 
-/** In the whole seconds of headers, a client always has to wait this long: at most one window, rounded up. */
+/** The window in seconds, the unit of headers. It is also the wait that they name, which is at most a window, rounded up. */
 const WINDOW_SECONDS = WINDOW_MS / 1000;
 
 export const REFUSED: Decision = { allowed: false, remaining: 0 };
