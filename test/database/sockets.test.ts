@@ -4,7 +4,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
@@ -180,6 +180,16 @@ describe('the sockets of a pool', () => {
     expect(performance.now() - begin).toBeGreaterThan(2000);
     await until(() => impostor.connections() === 0, 'all are closed');
     await close();
+  });
+
+  it('are not opened any more once the pool has ended, although the driver waits to connect again', async () => {
+    const { select, close } = await openPool((client) => client.destroy(), 'disable');
+    for (let i = 0; i < 5; i++) await expect(select()).rejects.toThrow();
+    const waiting = select();
+    // The driver has begun its pause, of half a second.
+    const ended = nextTurn().then(close);
+    await expect(waiting).rejects.toThrow('is not connected to any more');
+    await ended;
   });
 
   it('send one StartupMessage each, although an earlier one failed before it was sent', async () => {

@@ -1,10 +1,25 @@
 /** What an import reports about lines that it cannot accept. */
 import { execSync } from 'node:child_process';
+import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it, test } from 'vitest';
+import { importNumbers } from '../../../src/operator/numbers/import.js';
+import { InputError } from '../../../src/operator/numbers/lines.js';
 import { ndjson } from '../../support/ndjson.js';
 import { isInstalled } from '../../support/programs.js';
-import { entry, faultOf, faultsOf, ID, number, PROFILE, run, useDatabase, versions, without } from './importing.js';
+import {
+  database,
+  entry,
+  faultOf,
+  faultsOf,
+  ID,
+  number,
+  PROFILE,
+  run,
+  useDatabase,
+  versions,
+  without,
+} from './importing.js';
 
 useDatabase();
 
@@ -200,6 +215,15 @@ describe('lines that contradict each other', () => {
     );
     expect(await versions()).toEqual(before);
   });
+});
+
+test('an import reads no further after a hundred faulty lines', async () => {
+  let lines = 0;
+  const endless = (function* () {
+    for (; lines < 1_000_000; lines++) yield Buffer.from('{}\n');
+  })();
+  await expect(importNumbers(database, Readable.from(endless))).rejects.toThrow(InputError);
+  expect(lines).toBeLessThan(10_000);
 });
 
 test('an import reports the first hundred of many faulty lines', async () => {
