@@ -27,7 +27,7 @@ RETURN CASE
 END;
 
 -- A term's id: 64 bits of a hash of its values. Among a hundred thousand terms two are the same once in four billion
--- databases. Names hold no control characters, so the separator is none of theirs.
+-- databases. Names hold no control characters, so none has the separator.
 CREATE FUNCTION term_id(carrier text, feature feature, detailed_status detailed_status, status status) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN hashtextextended(concat_ws(E'\x01', carrier, feature, detailed_status, status), 0);
@@ -39,14 +39,14 @@ RETURN to_char(moment::timestamptz(3) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:
 CREATE FUNCTION json_of(value text) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
 RETURN coalesce(to_json(value)::text, 'null');
 
--- Brings the read model in line with the sources for some numbers, whatever it held of them before: writes what differs and
--- nothing else. Numbers that are gone from the sources go from it. Takes them by the thousand, so that memory is bounded;
--- `phone_numbers` should be in order, so that no two writers wait for each other. Returns the phone numbers of rows written.
--- updated_at of an item moves forward whenever the item changes, and never back. A writer that gives a later time keeps it.
--- Serves one number and a thousand by the same plans: indexes, and hashes of what they found. Plans of their own for each
--- call take four times as long for one number. Postings are found by subqueries, or the planner might read them all. What is
--- read has an order that only the primary key has without sorting, or else the planner may read the whole of a smaller index,
--- as long as its statistics are of one row; BETWEEN, since what is equal needs no order.
+-- Brings the read model of some numbers in line with the sources, whatever it held before: writes only what differs, and
+-- deletes what is left of numbers that the sources no longer have. Works in batches of 1,000, so that memory is bounded.
+-- `phone_numbers` should be in order, so that no two writers wait for each other. Returns the phone numbers of written rows.
+-- updated_at of an item moves forward whenever the item changes, and never back; a later time that a writer gives is kept.
+-- One number and a thousand have the same plans: indexes, and hashes of what they found. To plan each call would take four
+-- times as long for one number. Postings are found by subqueries, or the planner might read the whole table. Each ORDER BY
+-- is one that only the primary key serves without sorting: otherwise, as long as the statistics are of one row, the planner
+-- might read the whole of a smaller index. For the same reason BETWEEN: with `=`, any index would serve the order.
 CREATE FUNCTION derive(phone_numbers text[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -7,15 +7,15 @@ import { escapeHidden } from '../messages/shown.js';
  * authentication. The driver ends the process, or waits, if it gets others.
  */
 const MESSAGES: Record<string, RegExp> = {
-  E: /C\w{5}\0/,
-  N: /\0$/,
-  S: /\0$/,
-  K: /^.{8,}$/s,
-  Z: /^[ITE]$/,
-  R0: /^.{4}$/s,
-  R3: /^.{4}$/s,
-  R5: /^.{8}$/s,
-  R10: /\0$/,
+  E: /C\w{5}\0/, // an error, with its code
+  N: /\0$/, // a notice
+  S: /\0$/, // a setting
+  K: /^.{8,}$/s, // keys to cancel statements
+  Z: /^[ITE]$/, // ready
+  R0: /^.{4}$/s, // logged in
+  R3: /^.{4}$/s, // the password in clear text
+  R5: /^.{8}$/s, // its MD5
+  R10: /\0$/, // SCRAM: its mechanisms, the challenge, the signature
   R11: /^.{4}r=[^,]+,s=[^,]+,i=[1-9]\d{0,6}(,|$)/s,
   R12: /^.{4}[ve]=/s,
 };
