@@ -14,7 +14,7 @@ import { packageFolder } from '../packageFolder.js';
 import { constantBody } from './http/compression.js';
 import { docsPage, EXAMPLE_ADDRESS, type Shown, withLimit } from './pages/docsPage.js';
 import { markdownPage } from './pages/layout.js';
-import { problemList, problemNotFound, problemPage } from './problem/pages.js';
+import { problemList, problemPage } from './problem/pages.js';
 
 const browserFolder = join(packageFolder, 'browser');
 
@@ -45,7 +45,6 @@ export function docs(config: Shown): Router {
   for (const path of readmes) serve(`/${path}`, text('text/html', markdownPage(path, atAddress(path), addresses)));
   serve(`/${POSTMAN}`, json(JSON.parse(atAddress(POSTMAN))));
   router.get('/problems/', redirectTo('../problems'));
-  router.get('/problems/:unknown', onlyForBrowsers, securityHeaders, text('text/html', problemNotFound(), 404));
   return router;
 }
 
@@ -147,19 +146,13 @@ function redirectTo(address: string): RequestHandler {
 const file = (folder: string, name: string) => text(name, readFileSync(join(folder, name)));
 
 /** Returns a handler that serves a constant text; `type` is a media type or a file name. */
-function text(type: string, content: string | Buffer, status = 200): RequestHandler {
+function text(type: string, content: string | Buffer): RequestHandler {
   const encode = constantBody(Buffer.from(content));
   // A weak ETag, because it is the same for every encoding.
   const etag = `W/"${createHash('sha256').update(content).digest('base64url')}"`;
   return async (request, response) => {
-    response.status(status).set({ ETag: etag, 'Cache-Control': 'no-cache' }).vary('Accept-Encoding').type(type);
+    response.set({ ETag: etag, 'Cache-Control': 'no-cache' }).vary('Accept-Encoding').type(type);
     if (request.fresh) response.status(304).end();
     else response.send(await encode(request, response));
   };
 }
-
-/** Skips the route for clients that do not prefer HTML: they get a problem instead. */
-const onlyForBrowsers: RequestHandler = (request, response, next) => {
-  response.vary('Accept');
-  next(request.accepts(['application/problem+json', 'text/html']) === 'text/html' ? undefined : 'route');
-};

@@ -40,23 +40,9 @@ export function problemPage(name: string, publicPath: string): string {
 <p>${prose(advice)}</p>
 <h2>Example</h2>
 ${examples}
-${LINKS}`,
+<p><a href="../problems">All problems</a> · <a href="../docs">The API's documentation</a></p>`,
   });
 }
-
-/** Returns the page at any other address below `/problems/`. */
-export function problemNotFound(): string {
-  return html({
-    title: 'No Such Problem',
-    root: '../',
-    content: `<h1>No such problem</h1>
-<p class="status">Status 404</p>
-<p>This API has no problem type with this address.</p>
-${LINKS}`,
-  });
-}
-
-const LINKS = '<p><a href="../problems">All problems</a> · <a href="../docs">The API\'s documentation</a></p>';
 
 /** Returns the problems of this type among the examples of the contract's responses. */
 function exampleProblems(type: string): Problem[] {
