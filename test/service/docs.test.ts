@@ -271,7 +271,9 @@ describe('the OpenAPI document', () => {
     'at %s can be read from any origin, and has an ETag that gets a 304',
     async (path) => {
       const first = await request(app).get(path).expect('Access-Control-Allow-Origin', '*').expect('ETag', /^W\/"/);
-      await request(app).get(path).set('If-None-Match', String(first.headers.etag)).expect(304);
+      const second = await request(app).get(path).set('If-None-Match', String(first.headers.etag)).expect(304);
+      // It would replace the encoding of the body that a cache has.
+      expect(second.headers).not.toHaveProperty('content-encoding');
     },
   );
 });

@@ -93,6 +93,16 @@ it('no reads are left of connections that are reset with 300 requests each', asy
   await until(async () => (await metricOf(limited, 'database_queries_in_flight')) === 0, 'no reads are in flight');
 });
 
+it('a connection that is reset after CONNECT does not end the service', async () => {
+  for (let i = 0; i < 20; i++) {
+    const socket = await open(limited);
+    socket.write('CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n');
+    await sleep(i % 4);
+    socket.resetAndDestroy();
+  }
+  expect((await fetch(`${limited.url}/healthz`)).status).toBe(200);
+});
+
 describe('clients that never read', () => {
   beforeAll(() => importDemo(unlimited.databaseUrl));
 
