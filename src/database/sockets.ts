@@ -46,9 +46,10 @@ export function createSockets(
     socket.setTimeout(statementTimeout + RESPONSE_MARGIN_MS);
     socket.on('timeout', () => {
       const { bytesRead } = socket;
+      const isAwaited = waiting > 0;
       // After a stall of this process, a response may have arrived that has not been read yet.
       setImmediate(() => {
-        if (waiting > 0 && socket.bytesRead === bytesRead) socket.destroy();
+        if (isAwaited && socket.bytesRead === bytesRead) socket.destroy();
         // Otherwise the next statement would not start the time limit again.
         else socket.setTimeout(statementTimeout + RESPONSE_MARGIN_MS);
       });

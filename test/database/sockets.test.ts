@@ -119,6 +119,21 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     await closeDatabase(database, 0);
   });
 
+  it('keeps an idle connection that is used at once after a stall of this process', async () => {
+    const database = openDatabase(urlOf('plain', '127.0.0.1', 'sslmode=disable'), {
+      connections: 1,
+      statementTimeout: 100,
+    });
+    const pid = async () => (await database.sockets.awaited(database.$client`SELECT pg_backend_pid() AS pid`))[0]?.pid;
+    const before = await pid();
+    // The socket's time limit and this timer both end during the stall.
+    const used = sleep(650).then(pid);
+    await sleep(400);
+    for (const end = performance.now() + 400; performance.now() < end; );
+    expect(await used).toBe(before);
+    await closeDatabase(database, 0);
+  });
+
   it('keeps a connection whose response arrived while this process was too busy to read it', async () => {
     const database = openDatabase(urlOf('ip', '127.0.0.1', 'sslmode=require'), { statementTimeout: 1000 });
     const pid = async (seconds: number) => {
