@@ -100,7 +100,7 @@ export async function makeSocketFolder({ home, account: { owner } }: Cluster): P
   await mkdir(folder, { mode: 0o700 }).catch(() => {}); // it exists
   const stats = await lstat(folder);
   const isOurs = stats.uid === process.getuid?.() || stats.uid === owner?.uid;
-  if (!stats.isDirectory() || !isOurs || (stats.mode & 0o777) !== 0o700) {
+  if (!isOurs || (stats.mode & 0o777) !== 0o700) {
     throw unusable(
       `can't use ${folder} for its socket: it must be a folder of this user with the mode 0700. Delete it`,
     );
@@ -131,7 +131,7 @@ export async function startServer(cluster: Cluster, stop: AbortSignal) {
   const sockets = socketFolder(home);
   // `home` is relative to `data`, in which the server runs.
   const directory = sockets === home ? '..' : sockets;
-  const options = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=${directory} -c unix_socket_permissions=0700`;
+  const options = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=${directory}`;
   // After a crash, the socket's lock file may name an unrelated process and prevent the start; postmaster.pid suffices.
   await rm(join(sockets, `${SOCKET}.lock`), { force: true });
   try {
@@ -179,7 +179,7 @@ export async function stopServer(cluster: Cluster, hurry: AbortSignal): Promise<
 /** Sends a signal (0: none) to a process. Returns whether the process exists. */
 function sendSignal(signal: NodeJS.Signals | 0, pid: number): boolean {
   try {
-    return pid > 0 && process.kill(pid, signal);
+    return process.kill(pid, signal);
   } catch {
     return false; // it has ended
   }

@@ -47,7 +47,7 @@ export async function openSession(cluster: Cluster) {
   } as postgres.Options<Record<string, never>>);
   const end = () => sql.end({ timeout: 0 });
   const hasOther = async (name: string) =>
-    (await sql`SELECT FROM pg_stat_activity WHERE application_name = ${name} AND pid <> pg_backend_pid()`).length > 0;
+    (await sql`SELECT FROM pg_stat_activity WHERE application_name = ${name}`).length > 0;
   const isLast = async () => {
     await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
     return !(await hasOther(USING));

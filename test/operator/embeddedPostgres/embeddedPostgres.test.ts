@@ -4,6 +4,7 @@ import { appendFile, chmod, chown, mkdir, readFile, rename, rm, stat, symlink, w
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
+import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
 import { accountFor, run } from '../../../src/operator/embeddedPostgres/account.js';
 import { socketFolder } from '../../../src/operator/embeddedPostgres/cluster.js';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
@@ -66,6 +67,22 @@ describe('the embedded PostgreSQL', () => {
     await third.close();
     await expect(query(first.url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await postmasterPid()).toBeUndefined();
+  });
+
+  it('is joined only once no other process is about to stop it', async () => {
+    const first = await openEmbeddedPostgres(folder);
+    const other = openDatabase(first.url, { connections: 1 });
+    await other.$client`SELECT set_config('application_name', 'branded-phone-numbers leaving', false)`;
+    const opening = openEmbeddedPostgres(folder);
+    const attempts = new Set<number>();
+    await until(async () => {
+      const users = await other.$client`SELECT pid FROM pg_stat_activity WHERE application_name LIKE '%numbers user'`;
+      for (const { pid } of users) attempts.add(pid);
+      return attempts.size > 3;
+    }, 'it tries again');
+    await closeDatabase(other);
+    await (await opening).close();
+    await first.close();
   });
 
   it('keeps running after a kill -9 of the process that started it, and is used by the next process', async () => {
