@@ -39,6 +39,14 @@ export function respondWith(...messages: (Buffer | string)[]): (client: Duplex) 
   return (client) => client.once('data', () => messages.map((bytes) => client.write(bytes)));
 }
 
+/** Sends a client one message after each of its own. */
+export function respondInTurn(...messages: Buffer[]): (client: Duplex) => void {
+  return (client) => {
+    const rest = messages.values();
+    client.on('data', () => client.write(rest.next().value ?? ''));
+  };
+}
+
 /** Listens on 127.0.0.1, records what clients send, and passes each client to `serve`. */
 export async function openImpostor(port: number, serve: Buffer[] | ((client: Socket) => void)) {
   const received: Buffer[] = [];
