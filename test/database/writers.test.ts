@@ -18,10 +18,10 @@ describe('a writer in SQL', () => {
     await addEntry(PHONE);
   });
 
-  it('can defer deriving until the end of its transaction', async () => {
+  it.each(['on', 'import'])('can defer deriving until the end of its transaction by defer = %s', async (defer) => {
     const updatedAt = '2026-02-03T16:49:02.748Z';
     await sql.begin(async (transaction) => {
-      await transaction`SET LOCAL branded_phone_numbers.defer = 'on'`;
+      await transaction.unsafe(`SET LOCAL branded_phone_numbers.defer = '${defer}'`);
       await transaction`
         INSERT INTO branded_phone_numbers (phone_number, business_profile_id, updated_at)
         VALUES ('+19', ${PROFILE}, ${updatedAt})`;
