@@ -185,6 +185,7 @@ func TestWritesAPageAsTheServiceSendsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	page.Items[0].CreatedAt = page.Items[0].CreatedAt.In(time.FixedZone("", 3600))
 	written, err := json.Marshal(page)
 	if err != nil || !reflect.DeepEqual(decode(t, written), sent) {
 		t.Errorf("%v: %s", err, written)
@@ -348,7 +349,7 @@ func hasty(url string) *client.BrandedPhoneNumbersAPIService {
 }
 
 func TestTimesOut(t *testing.T) {
-	for _, step := range []string{"silent", "stall"} {
+	for _, step := range []string{"silent", "stall", "trickle"} {
 		_, _, err := list(hasty(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
 		var timeout interface{ Timeout() bool }
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -573,6 +574,17 @@ func TestEachNumberRetriesOnAnyPageAfterABrokenConnection429502503And504(t *test
 	waited := waits(t, url)
 	if len(waited) != 9 || min(waited[0], waited[5]) < 490 || max(waited[1], waited[2], waited[6]) > 990 ||
 		waited[3] < 990 || waited[7] < 1990 {
+		t.Errorf("it waited %v", waited)
+	}
+}
+
+func TestEachNumberSlowsDownWithEach429AndRegainsItsPacePageByPage(t *testing.T) {
+	url := failingUrl("size=30,429,429,429")
+	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
+		t.Fatalf("%v, %v", numbers, err)
+	}
+	// An eighth of ten requests per second, and a fiftieth more after each page.
+	if waited := waits(t, url); slices.Min(waited[2:6]) < 990 || slices.Min(waited[6:]) > 900 {
 		t.Errorf("it waited %v", waited)
 	}
 }

@@ -10,7 +10,7 @@
  * - `503`, `429` and so on respond with that status and `Retry-After: 0`; `503-1` with `Retry-After: 1`; `503-date`
  *   with a date one to two seconds later; `503-` without `Retry-After`.
  * - `break` and `half` close the connection in the status line and in the body.
- * - `silent` sends no response, and `stall` half of one.
+ * - `silent` sends no response, `stall` half of one, and `trickle` the rest of it byte by byte, for minutes.
  * - `html` responds as a proxy does, with 502 and HTML; `login` and `other` respond with 200 and HTML, and with other
  *   JSON.
  *
@@ -111,4 +111,7 @@ async function handle(
   if (step === 'ok') return response.end(body);
   response.write(body.subarray(0, body.length / 2));
   if (step === 'half') setTimeout(() => response.destroy(), 50);
+  if (step !== 'trickle') return;
+  const writing = setInterval(() => response.write(' '), 100);
+  response.once('close', () => clearInterval(writing));
 }

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -85,6 +85,7 @@ def test_writes_a_page_as_the_service_sends_it() -> None:
         sent = response.read().decode()
     assert '"2026-02-03T16:49:02.800Z"' in sent and '"2026-02-03T16:49:02.000Z"' in sent
     page = api.list_branded_phone_numbers(size=100)
+    page.items[0].created_at = page.items[0].created_at.astimezone(timezone(timedelta(hours=1)))
     assert json.loads(page.to_json()) == json.loads(sent)
     assert BrandedPhoneNumberPage.from_json(page.to_json()) == page
     assert '"createdAt":"2026-02-03T16:49:02.800Z"' in page.model_dump_json(by_alias=True)
@@ -207,7 +208,7 @@ def test_page_if_changed_returns_a_page_with_its_etag_and_none_if_it_has_not_cha
         page_if_changed(proxied, held.etag, next_cursor="damaged")
 
 
-@pytest.mark.parametrize("step", ["silent", "stall"])
+@pytest.mark.parametrize("step", ["silent", "stall", "trickle"])
 def test_times_out(step: str) -> None:
     started = time.monotonic()
     with pytest.raises(TimeoutError):
@@ -355,6 +356,15 @@ def test_twelve_programs_that_share_one_rate_limit_finish() -> None:
     for thread in threads:
         thread.join()
     assert walks == [ALL] * 12
+
+
+def test_each_number_slows_down_with_each_429_and_regains_its_pace_page_by_page() -> None:
+    day = FailingUrl("size=30", "429", "429", "429")
+    assert [number.phone_number for number in each_number(day.api)] == ALL
+    waits = day.waits()
+    # An eighth of ten requests per second, and a fiftieth more after each page.
+    assert min(waits[2:6]) >= 0.99
+    assert min(waits[6:]) < 0.9
 
 
 def test_each_page_resumes_after_the_page_that_had_a_cursor() -> None:

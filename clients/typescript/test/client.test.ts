@@ -189,7 +189,7 @@ describe('The TypeScript client', () => {
     expect((await waits()).slice(1, 13).reduce((sum, wait) => sum + wait)).toBeGreaterThan(1000);
   });
 
-  it.each(['silent', 'stall'])('times out if the response is %s', async (step) => {
+  it.each(['silent', 'stall', 'trickle'])('times out if the response is %s', async (step) => {
     const started = performance.now();
     const asking = client(`${FAILING_URL}/typescript/${step}`, 300).listBrandedPhoneNumbers();
     await expect(asking).rejects.toMatchObject({ name: 'TimeoutError' });
@@ -353,6 +353,14 @@ describe('eachNumber', () => {
     expect(limited).toBeGreaterThanOrEqual(990);
     expect(html).toBeGreaterThanOrEqual(1990);
     expect(await waits()).toHaveLength(9);
+  });
+
+  it('slows down with each 429, and regains its pace page by page', async () => {
+    const { url, waits } = failingUrl('size=30', '429', '429', '429');
+    expect(await collect(eachNumber(client(url)))).toEqual(all);
+    // An eighth of ten requests per second, and a fiftieth more after each page.
+    expect(Math.min(...(await waits()).slice(2, 6))).toBeGreaterThanOrEqual(990);
+    expect(Math.min(...(await waits()).slice(6))).toBeLessThan(900);
   });
 
   it('waits half a second, then one, without Retry-After', async () => {
