@@ -126,6 +126,18 @@ const prepared: Record<string, () => Omit<Run, 'name'>> = {
   }),
 };
 
+/** Returns the run of Schemathesis against the service at `url`, by the contract that it serves. */
+function schemathesis(name: string, url = '', options: string[] = []): Run {
+  // It writes files for its next run into its working directory.
+  const folder = join(cache, 'schemathesis');
+  const command = [
+    join(folder, 'bin', 'schemathesis'),
+    ...['--config-file', join(root, 'clients', 'schemathesis', 'schemathesis.toml')],
+    ...['run', `${url}/openapi.yaml`, '--url', url, ...options],
+  ];
+  return { name, command, folder, passed: /generated, (\d+) passed/g };
+}
+
 const vitest = (...files: string[]) => ['node_modules/.bin/vitest', 'run', '--project', 'clients', ...files];
 
 /** Runs a command. Shows its output, and returns it with the exit status. */
@@ -225,17 +237,9 @@ const runs = names
   });
 await withService(async (environment) => {
   if (names[0] === 'schemathesis') {
-    const command = [
-      join(cache, 'schemathesis', 'bin', 'schemathesis'),
-      ...['--config-file', join(root, 'clients', 'schemathesis', 'schemathesis.toml')],
-      ...['run', `${environment.SERVICE_URL}/openapi.yaml`, '--url', environment.SERVICE_URL ?? ''],
-    ];
-    // Schemathesis writes files for its next run into its working directory.
-    const folder = join(cache, 'schemathesis');
-    await test(
-      { name: 'schemathesis', command, folder, passed: /generated, (\d+) passed/g, minPassed: 1500 },
-      environment,
-    );
+    await test({ ...schemathesis('schemathesis', environment.SERVICE_URL), minPassed: 1500 }, environment);
+    const withKey = ['--header', `Authorization: Bearer ${environment.API_KEY}`, '--max-examples', '100'];
+    await test(schemathesis('schemathesis with a key', environment.KEYED_URL, withKey), environment);
     return;
   }
   for (const clientRun of runs) await test(clientRun, environment);
