@@ -52,8 +52,10 @@ describe('the embedded PostgreSQL', () => {
     await expect(query(url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await postmasterPid()).toBeUndefined();
 
+    await chmod(inside(''), 0o755);
     const second = await openEmbeddedPostgres(folder);
     expect(await query(second.url, 'select response from kept')).toEqual([{ response: 42 }]);
+    expect((await stat(inside(''))).mode & 0o777).toBe(0o700);
     await second.close();
   });
 
@@ -224,7 +226,9 @@ describe('an embedded PostgreSQL that cannot start', () => {
     const arch = Object.getOwnPropertyDescriptor(process, 'arch') ?? {};
     Object.defineProperty(process, 'arch', { ...arch, value: 's390x' });
     try {
-      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/no programs for .*-s390x.*DATABASE_URL/s);
+      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
+        /^The embedded PostgreSQL has no programs for .*-s390x.*DATABASE_URL/s,
+      );
     } finally {
       Object.defineProperty(process, 'arch', arch);
     }
