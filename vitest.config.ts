@@ -81,6 +81,8 @@ const projects = [
     testTimeout: 120_000,
     // One after the other: they share one rate limit.
     maxWorkers: 1,
+    // All programs of the READMEs at once: some wait for a minute.
+    maxConcurrency: 16,
   },
 ];
 
