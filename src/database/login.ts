@@ -23,7 +23,6 @@ const [TYPES, AUTHENTICATION, READY] = ['ENSKZR', 'R', 'Z'];
 /** The authentication messages of a login by SCRAM, in order. */
 const SCRAM = ['R10', 'R11', 'R12', 'R0'];
 const NO_SCRAM = 'does not authenticate by SCRAM, but require_auth in DATABASE_URL requires it';
-const CLOSED: Fault = ['CONNECTION_CLOSED', 'closed the connection during the login'];
 /** The size of a message's type and length. The kind of an authentication message follows, in four bytes. */
 const HEADER_BYTES = 5;
 /** More than any of these messages has. */
@@ -32,15 +31,16 @@ const MAX_BYTES = 10_000;
 type Fault = [code: string, message: string];
 
 /**
- * Watches what the server on a new connection sends until it is ready. Calls `fail`, and keeps it from the driver, if the
- * server closes the connection, does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate
- * by SCRAM, in which each side proves that it knows the password and reveals nothing of it.
+ * Watches what the server on a new connection sends until it is ready. Calls `fail` if the server closes the
+ * connection, does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate by SCRAM, in which
+ * each side proves that it knows the password and reveals nothing of it. What is wrong is kept from the driver.
  */
 export function watchLogin(socket: Socket, requiresScram: boolean, fail: (...fault: Fault) => void): void {
   let unread = Buffer.alloc(0);
   const steps: string[] = [];
   const { emit } = socket;
-  const stop = () => (socket.emit = emit);
+  const onEnd = () => fail('CONNECTION_CLOSED', 'closed the connection during the login');
+  const stop = () => (socket.off('end', onEnd).emit = emit);
   const faultAfter = (chunk: Buffer): Fault | undefined => {
     unread = Buffer.concat([unread, chunk]);
     while (unread.length >= HEADER_BYTES) {
@@ -59,9 +59,10 @@ export function watchLogin(socket: Socket, requiresScram: boolean, fail: (...fau
     }
     return undefined;
   };
+  socket.once('end', onEnd);
   // Not a listener, since the driver's listener would get the same bytes.
   socket.emit = (event: string, ...values: unknown[]) => {
-    const fault = event === 'data' ? faultAfter(values[0] as Buffer) : event === 'end' ? CLOSED : undefined;
+    const fault = event === 'data' ? faultAfter(values[0] as Buffer) : undefined;
     if (!fault) return Reflect.apply(emit, socket, [event, ...values]);
     stop();
     fail(...fault);
