@@ -14,6 +14,7 @@ import {
   OK,
   openImpostor,
   READY,
+  respondInTurn,
   respondWith,
   SASL,
 } from '../support/impostor.js';
@@ -84,6 +85,14 @@ describe('a login', () => {
     impostor.close();
     expect([failureOf(error), reasonOf(error)]).toEqual(['unreachable', expect.stringContaining('another program')]);
   });
+});
+
+it('a login is refused if the server does not prove that it knows the password', async () => {
+  const proof = [SASL, authentication(11, 'r=x,s=c2FsdA==,i=1'), authentication(12, 'v=wrong')];
+  const impostor = await openImpostor(0, respondInTurn(...proof));
+  const error = await errorOf(impostor.port, '');
+  impostor.close();
+  expect([failureOf(error), reasonOf(error)]).toEqual(['refused', expect.stringContaining('correct signature')]);
 });
 
 describe('require_auth=scram-sha-256', () => {

@@ -10,16 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { openService } from '../../src/service/server.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
-import {
-  authentication,
-  CLEAR_TEXT,
-  errorResponse,
-  failStatements,
-  openImpostor,
-  respondInTurn,
-  respondWith,
-  SASL,
-} from '../support/impostor.js';
+import { CLEAR_TEXT, errorResponse, failStatements, openImpostor, respondWith, SASL } from '../support/impostor.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-failures-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -65,9 +56,6 @@ function ending(code: string): Row {
   return [`ends the connection with ${code}`, serve, '', /terminating connection/];
 }
 
-/** A login by SCRAM in which the server does not prove that it knows the password. */
-const UNPROVEN = [SASL, authentication(11, 'r=x,s=c2FsdA==,i=1'), authentication(12, 'v=wrong')];
-
 /** What a server does, how the service connects, and the reason in the log. */
 const outages: Row[] = [
   ...(hasOpenssl ? encrypted : []),
@@ -81,7 +69,6 @@ const outages: Row[] = [
   ['has no TLS behind its port for TLS', respondThenClose('S'), '?sslmode=require', /secure TLS connection/],
   ['responds to TLS with garbage', respondWith('S', 'garbage, garbage'), '?sslmode=require', /garbage|SSL|TLS/],
   ['asks for the password in clear text', respondWith(CLEAR_TEXT), '?require_auth=scram-sha-256', /SCRAM/],
-  ['does not know the password', respondInTurn(...UNPROVEN), '', /correct signature/],
   ['can start no process', respondThenClose(fork), '', /could not fork new process/],
   ['can start no process, with TLS', respondThenClose(fork), '?sslmode=require', /could not fork new process/],
   ['can start no process, perhaps with TLS', respondThenClose(fork), '?sslmode=prefer', /could not fork new process/],

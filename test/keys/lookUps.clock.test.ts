@@ -4,8 +4,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request } from 'express';
 import { expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { Reader } from '../../src/database/reads.js';
 import { identifyByApiKey, prepareFindKeys } from '../../src/keys/identify.js';
 import { createApiKey } from '../../src/keys/keys.js';
+import { openLog } from '../../src/log.js';
 import { whileLocked } from '../support/connection.js';
 import { useCountedServices } from '../support/countedService.js';
 import { listenOn } from '../support/listening.js';
@@ -116,27 +118,29 @@ it.each([
   expect(reader.reads).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
 });
 
-it('looks keys up before the pages that wait, of which there are more than the database can serve', async () => {
-  const [known = '', ...keys] = await newKeys(11);
-  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
-  const service = await listenOn(proxy.through(services.databaseUrl), { AUTH: 'api-key', DATABASE_CONNECTIONS: '1' });
-  const url = `${service.url}/v1/brandedPhoneNumbers`;
-  expect(await statusOf(url, known)).toBe(200);
-  proxy.behave('slow', 60);
-  let isOver = false;
-  const pages = new Set<number>();
-  const flood = Array.from({ length: 60 }, async () => {
-    while (!isOver) pages.add(await statusOf(url, known));
+it('looks keys up before the pages that wait', async () => {
+  const [key = ''] = await newKeys(1);
+  let waiting = 0;
+  const setQueries = (count: number) => {
+    waiting = count;
+  };
+  const reader = new Reader(services.database, openLog({ LOG_LEVEL: 'silent' }), { setQueries }, 1);
+  const find = prepareFindKeys(services.database);
+  const sent: string[] = [];
+  const identify = identifyByApiKey(reader, (hashes) => {
+    sent.push('key');
+    return find(hashes);
   });
-  await until(() => pages.has(503));
-  const statuses: number[] = [];
-  // Of a request with a fault, only the key is read from the database.
-  for (const key of keys) statuses.push(await statusOf(`${url}?size=0`, key));
-  isOver = true;
-  await Promise.all(flood);
-  expect(statuses).toEqual(Array(10).fill(400));
-  await service.close();
-  await proxy.close();
+  const deadline = performance.now() + 10_000;
+  let end = () => {};
+  const running = reader.read(() => new Promise<void>((resolve) => (end = resolve)), deadline);
+  const page = reader.read(async () => sent.push('page'), deadline);
+  const identified = identify({ headers: { authorization: `Bearer ${key}` } } as Request, deadline);
+  await until(() => waiting === 3);
+  end();
+  await Promise.all([running, page, identified]);
+  reader.close();
+  expect(sent).toEqual(['key', 'page']);
 });
 
 it('makes no request of a known key wait for a look-up, and uses none for more than 5 seconds', async () => {
