@@ -12,6 +12,7 @@ import {
   start,
   useFailingDatabase,
 } from '../support/failingDatabase.js';
+import { until } from '../support/until.js';
 
 useFailingDatabase();
 
@@ -31,7 +32,9 @@ describe('a database', () => {
       proxy.behave('passing');
       await recovery();
       expect(await ready()).toMatchObject({ status: 200 });
-      expect((await askTogether(30)).map((response) => response.status)).toEqual(Array(30).fill(200));
+      // More than once, because on a busy machine some of thirty may wait for too long.
+      const succeed = async () => (await askTogether(30)).every((response) => response.status === 200);
+      await until(succeed, 'thirty requests at once succeed');
     },
   );
 
