@@ -1,6 +1,6 @@
 # The service only; PostgreSQL and Redis run in separate containers (compose.yaml).
-# A release names its digest, too: --build-arg NODE_IMAGE=node:24-bookworm-slim@sha256:… CONTRIBUTING.md has the commands.
-ARG NODE_IMAGE=node:24-bookworm-slim
+# Node 24.18.0. Each release names the newest digest: CONTRIBUTING.md has the command.
+ARG NODE_IMAGE=node:24-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b1270fd37b7e9a7285cf83b6951452d
 FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./

@@ -33,7 +33,8 @@ describe.skipIf(!canBuild)('the image', () => {
   beforeAll(async () => {
     folder = await makeFolder('branded-phone-numbers-image-');
     const dockerfile = await readFile(join(packageFolder, 'Dockerfile'), 'utf8');
-    const [, base = '', node = '', suite = ''] = /^ARG NODE_IMAGE=(node:(\d+)-([a-z]+)-slim)$/m.exec(dockerfile) ?? [];
+    const [, base = '', node = '', suite = ''] =
+      /^ARG NODE_IMAGE=(node:(\d+)-([a-z]+)-slim)@sha256:\w{64}$/m.exec(dockerfile) ?? [];
     await makeBase(base, node, suite);
     // npm opens more files than buildah's default of 1024.
     const limits = ['--ulimit', 'nofile=16384:16384'];
@@ -42,6 +43,8 @@ describe.skipIf(!canBuild)('the image', () => {
       '--layers=false',
       '--format',
       'docker',
+      '--build-arg',
+      `NODE_IMAGE=localhost/${base}`,
       '--build-arg',
       'REVISION=a-commit',
       '--tag',
