@@ -19,7 +19,8 @@ const MESSAGES: Record<string, RegExp> = {
   R11: /^.{4}r=[^,]+,s=[^,]+,i=[1-9]\d{0,6}(,|$)/s,
   R12: /^.{4}[ve]=/s,
 };
-const [TYPES, AUTHENTICATION, READY] = ['ENSKZR', 'R', 'Z'];
+const TYPES = new Set(Object.keys(MESSAGES).map(([type]) => type));
+const [AUTHENTICATION, READY] = ['R', 'Z'];
 /** The authentication messages of a login by SCRAM, in order. */
 const SCRAM = ['R10', 'R11', 'R12', 'R0'];
 const NO_SCRAM = 'does not authenticate by SCRAM, but require_auth in DATABASE_URL requires it';
@@ -46,7 +47,7 @@ export function watchLogin(socket: Socket, requiresScram: boolean, fail: (...fau
     while (unread.length >= HEADER_BYTES) {
       const type = String.fromCharCode(unread[0] as number);
       const length = 1 + unread.readUInt32BE(1);
-      if (!TYPES.includes(type) || length > MAX_BYTES) return notPostgres(unread);
+      if (!TYPES.has(type) || length > MAX_BYTES) return notPostgres(unread);
       if (unread.length < length) return undefined;
       const content = unread.subarray(HEADER_BYTES, length);
       const kind = type === AUTHENTICATION && content.length >= 4 ? content.readUInt32BE() : '';
