@@ -227,6 +227,7 @@ def test_raises_a_429_at_once_with_retry_after() -> None:
         day.api.list_branded_phone_numbers()
     assert raised.value.status == 429
     assert raised.value.headers is not None and raised.value.headers["Retry-After"] == "1"
+    assert raised.value.problem is not None and raised.value.problem.message == "Unavailable"
     assert len(day.requests()) == 1
 
 
@@ -253,10 +254,6 @@ def observed(monkeypatch: pytest.MonkeyPatch) -> tuple[BrandedPhoneNumbersApi, l
     return limited, times, statuses
 
 
-def quiet_second() -> None:
-    time.sleep(1.1)
-
-
 def test_each_number_yields_every_number_once_in_order_over_all_pages() -> None:
     assert [number.phone_number for number in each_number(api, size=7, requests_per_second=1000)] == ALL
 
@@ -268,7 +265,7 @@ def test_each_number_keeps_the_filters_on_every_page() -> None:
 def test_each_number_sends_at_most_ten_requests_per_second_and_is_never_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    quiet_second()
+    time.sleep(1.1)
     limited, times, statuses = observed(monkeypatch)
     assert [number.phone_number for number in each_number(limited, size=10)] == ALL
     assert statuses == [200] * 24
