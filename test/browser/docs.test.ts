@@ -18,6 +18,7 @@ import {
   desktop,
   execute,
   field,
+  hold,
   ignorePageErrors,
   listen,
   openDocs,
@@ -81,14 +82,7 @@ describe('the samples of /docs', () => {
 
 describe('the requests of /docs', () => {
   test('are sent without Swagger UI, and their responses are shown', async () => {
-    let releaseBundle = () => {};
-    const held = new Promise<void>((resolve) => {
-      releaseBundle = resolve;
-    });
-    await page.route('**/swagger-ui-bundle.js', async (route) => {
-      await held;
-      await route.continue();
-    });
+    const release = await hold('**/swagger-ui-bundle.js');
     await openDocs();
     expect(await page.locator('.request > button:not(form *)').allTextContents()).toEqual(SHAPES.map(([name]) => name));
     for (const [name, query] of SHAPES) {
@@ -101,9 +95,8 @@ describe('the requests of /docs', () => {
       expect(text).toContain('"phoneNumber": "+1');
     }
     expect(await page.locator('#swagger-ui button').count()).toBe(0);
-    releaseBundle();
+    release();
     await swaggerIsShown();
-    await page.unroute('**/swagger-ui-bundle.js');
   });
 
   test('get a 304 when they are sent again', async () => {
@@ -122,14 +115,7 @@ describe('the requests of /docs', () => {
 
   test('show the response to the last one, also if an earlier one arrives after it', async () => {
     await openDocs();
-    let release = () => {};
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    await page.route('**?phoneNumber=*', async (route) => {
-      await held;
-      await route.continue();
-    });
+    const release = await hold('**?phoneNumber=*');
     const late = page.waitForResponse('**?phoneNumber=*');
     await page.locator('.requests').getByRole('button', { name: 'One number' }).click();
     await send('In review');
@@ -138,7 +124,6 @@ describe('the requests of /docs', () => {
     // The page has read that response when the next one is shown.
     await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
     expect(await panel().textContent()).toContain('?status=submitted+for+review');
-    await page.unroute('**?phoneNumber=*');
   });
 
   test('lead to the next page until the last one', async () => {

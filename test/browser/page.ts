@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
 import type { Browser, Locator, Page, Request } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished } from 'vitest';
 import { parameters } from '../../src/contract.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -137,6 +137,20 @@ const panels = () => page.locator('#response, .responses-inner');
 export const execute = () => press(page.locator('button.execute'));
 export const send = (name: string) => press(page.locator('.requests').getByRole('button', { name, exact: true }));
 export const press = (button: Locator) => sending(() => button.click());
+
+/** Holds requests to addresses like `pattern` back; returns a function that lets them go on. */
+export async function hold(pattern: string): Promise<() => void> {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await page.route(pattern, async (route) => {
+    await released;
+    await route.continue();
+  });
+  onTestFinished(() => page.unroute(pattern));
+  return release;
+}
 
 /** Runs an action that sends a request, and returns the request once its response is shown. */
 export async function sending(action: () => Promise<void>): Promise<Request> {

@@ -1,9 +1,9 @@
 /** Two sessions that write the same numbers at the same time. */
 import type { Sql } from 'postgres';
 import { describe, expect, it } from 'vitest';
+import { untilLockIsAwaited } from '../support/connection.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { addNumber, first, second, useSessions } from '../support/sessions.js';
-import { until } from '../support/until.js';
 
 const PHONE = '+14155550123';
 
@@ -15,13 +15,7 @@ const addEntry = (sql: Sql, carrier: string, phoneNumber = PHONE) =>
 /** Runs the second session's statement while the first has an open transaction; commits that once the statement waits. */
 async function commitWhileWaiting(statement: ReturnType<typeof addEntry>): Promise<void> {
   const running = statement.execute();
-  await until(async () => {
-    // Within a transaction, PostgreSQL would keep showing what it showed first.
-    await first`SELECT pg_stat_clear_snapshot()`;
-    const rows = await first`
-      SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
-    return rows.length === 1;
-  }, 'the second session waits for a lock');
+  await untilLockIsAwaited(first, 'the second session waits for a lock');
   await first`COMMIT`;
   await running;
 }

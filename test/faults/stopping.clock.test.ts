@@ -5,7 +5,7 @@ import { Agent, get } from 'node:http';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { connectTo, whileLocked } from '../support/connection.js';
+import { connectTo, untilLockIsAwaited, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { startInstance } from '../support/instanceProcesses.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
@@ -69,11 +69,9 @@ describe('SIGTERM', () => {
     const url = await serve({ DRAIN_SECONDS: '0' });
     expect((await send(`${url}${PATH}`)).status).toBe(200);
     const sql = connectTo(database.url);
-    const waits = () =>
-      sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     const [running] = await whileLocked(database.url, 'LOCK items', async () => {
       const running = send(`${url}${PATH}`);
-      await until(async () => (await waits()).length > 0, 'the request waits for the lock');
+      await untilLockIsAwaited(sql, 'the request waits for the lock');
       child.kill('SIGTERM');
       // PostgreSQL cancels a statement after a second.
       await sleep(500);

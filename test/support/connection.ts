@@ -1,5 +1,6 @@
 /** Connections of tests to PostgreSQL. */
 import postgres from 'postgres';
+import { until } from './until.js';
 
 /**
  * Returns a pool of one connection, unless `options` has another `max`. `fetch_types` is off: if the server stops while
@@ -7,6 +8,18 @@ import postgres from 'postgres';
  */
 export function connectTo(url: string, options: postgres.Options<Record<string, never>> = {}): postgres.Sql {
   return postgres(url, { max: 1, fetch_types: false, onnotice: () => {}, ...options });
+}
+
+/** Waits until a session of this database waits for a lock. */
+export function untilLockIsAwaited(sql: postgres.Sql, what: string, timeoutMs?: number): Promise<void> {
+  const isAwaited = async () => {
+    // Within a transaction, PostgreSQL would keep showing what it showed first.
+    await sql`SELECT pg_stat_clear_snapshot()`;
+    const sessions = await sql`
+      SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
+    return sessions.length > 0;
+  };
+  return until(isAwaited, what, timeoutMs);
 }
 
 /** Runs `work` while a transaction holds the locks of the statement `lock`; returns its result. */

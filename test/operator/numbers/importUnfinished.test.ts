@@ -11,7 +11,7 @@ import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { Unfinished } from '../../../src/operator/numbers/staging.js';
 import { migrationsFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
+import { connectTo, untilLockIsAwaited } from '../../support/connection.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { ndjson } from '../../support/ndjson.js';
 import { type PostgresServer, startPostgres } from '../../support/postgresServer.js';
@@ -196,8 +196,7 @@ describe('a check that loses PostgreSQL', () => {
     if (phase === 'derives them') await holder`SELECT FROM branded_phone_numbers FOR UPDATE`;
     else await holder`LOCK TABLE carrier_statuses`;
     const { finished } = command.start(['check'], environment());
-    const waiting = () => sql`SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'`;
-    await until(async () => (await waiting()).length > 0, 'the check waits', 30_000);
+    await untilLockIsAwaited(sql, 'the check waits', 30_000);
     await server.stop();
     await holder.end({ timeout: 0 });
     await sql.end({ timeout: 0 });
