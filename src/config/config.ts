@@ -101,7 +101,7 @@ const variables = {
   REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60)({ default: 5 }),
   MAX_CONNECTIONS: wholeNumber(1, 1_000_000)({ default: 2000 }),
   KEEP_ALIVE_SECONDS: wholeNumber(1, 86_400)({ default: 75 }),
-  DATABASE_CONNECTIONS: wholeNumber(1, 1000)({ default: 10 }),
+  DATABASE_CONNECTIONS: wholeNumber(1, 1000)({ default: 4 }),
   DRAIN_SECONDS: wholeNumber(0, 60)({ default: 2 }),
   METRICS_PORT: wholeNumber(0, 65_535)({ default: undefined }),
   METRICS_HOST: text({ default: '127.0.0.1' }),

@@ -30,7 +30,7 @@ const OUTAGE_WAIT_MS = 2000;
 /** Milliseconds between attempts during an outage. */
 const ATTEMPT_INTERVAL_MS = 300;
 /** The most reads that are sent at once for each connection. With one, a connection idles while its response is processed. */
-const MAX_READS_PER_CONNECTION = 3;
+const MAX_READS_PER_CONNECTION = 4;
 
 /**
  * Returns how many reads may be sent at once for each connection, so that all of them can end within the time limit of a
