@@ -63,7 +63,8 @@ describe('a database', () => {
       },
     ],
   ])('causes no 503 if its %s', async (_name, cause) => {
-    await start(proxy.through(databaseUrl), { REQUEST_TIMEOUT_SECONDS: '5' });
+    // All thirty reads are sent at once: one that waited for half a second would get a 503.
+    await start(proxy.through(databaseUrl), { REQUEST_TIMEOUT_SECONDS: '5', DATABASE_CONNECTIONS: '8' });
     await askTogether(30);
     const responses = askTogether(30);
     await cause();
