@@ -18,7 +18,7 @@ import { type StartedService, startIn } from '../support/installedService.js';
 import { placeHaproxy } from '../support/placed.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
-import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
+import { makeFolder, removeFolder, useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
 import { installPackage } from './package.js';
@@ -37,6 +37,13 @@ function hasRelease(version: string, commit: string): boolean {
   return isHere;
 }
 
+const installation = useTemporaryFolder('branded-phone-numbers-current-');
+/** The command of this checkout's package, which is installed once for all releases. */
+let current: string;
+beforeAll(async () => {
+  current = (await installPackage(packageFolder, installation.path, ['--ignore-scripts'])).command;
+});
+
 describe.each(Object.entries(releases))('an upgrade from %s to this checkout', (version, { commit }) => {
   const canUpgrade = isInstalled('haproxy') && hasRelease(version, commit);
   let folder: string;
@@ -44,7 +51,6 @@ describe.each(Object.entries(releases))('an upgrade from %s to this checkout', (
   let haproxy: ChildProcess;
   let ca: Buffer;
   let released: string;
-  let current: string;
   /** The same numbers, with different contents. */
   let files: string[];
   const instances = new Map<number, StartedService>();
@@ -54,7 +60,6 @@ describe.each(Object.entries(releases))('an upgrade from %s to this checkout', (
   beforeAll(async () => {
     folder = await makeFolder('branded-phone-numbers-upgrade-');
     await chmod(folder, 0o755);
-    current = await installed('current', packageFolder, ['--ignore-scripts']);
     released = await builtRelease();
     files = await writeVariants();
     postgres = await startPostgres();
@@ -72,13 +77,6 @@ describe.each(Object.entries(releases))('an upgrade from %s to this checkout', (
     await postgres?.remove();
     await removeFolder(folder);
   });
-
-  /** Packs the package in `source`, installs it in a new folder and returns the path of its command. */
-  async function installed(name: string, source: string, options: string[] = []): Promise<string> {
-    const target = join(folder, name);
-    await mkdir(target);
-    return (await installPackage(source, target, options)).command;
-  }
 
   /** Runs the first commands of docs/operations.md, with another repository, folder and release; returns the command's path. */
   async function builtRelease(): Promise<string> {
