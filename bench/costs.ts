@@ -120,10 +120,12 @@ function send(agent: Agent, url: string, { path, headers }: ExpensiveRequest, ke
   });
 }
 
-/** Prints all costs. @throws if a request takes longer than `MAX_MS` */
+/** Prints all costs. @throws if a request was not processed, or takes longer than `MAX_MS` */
 function report(costs: Cost[]): void {
   const sorted = costs.toSorted((a, b) => b.milliseconds - a.milliseconds);
   console.log(`${machine()}:\n\n${costTable(sorted)}`);
+  const failed = costs.find(({ status }) => status === 0 || status >= 500);
+  if (failed) throw new Error(`${failed.kind}, ${failed.name}: the status was ${failed.status}`);
   const worst = sorted[0]?.milliseconds ?? 0;
   if (worst > MAX_MS)
     throw new Error(`the most expensive request takes ${worst.toFixed(1)} ms; at most ${MAX_MS} allowed`);

@@ -7,5 +7,6 @@ import { startService } from '../dist/src/service/server.js';
 
 const config = readConfig(workerData);
 const service = await startService(config, config.DATABASE_URL, openLog(config));
+await service.begin();
 parentPort.once('message', () => service.close());
 parentPort.postMessage({ url: service.url, task: readlinkSync('/proc/thread-self') });
