@@ -45,6 +45,7 @@ function outputStream(onLost: (lines: number) => void) {
   let unwritten: Buffer = Buffer.alloc(0);
   let isWriting = false;
   let lost = 0;
+  const isFull = () => unwritten.length + buffered.length > MAX_BUFFERED_LENGTH;
 
   function open(): void {
     isOpen = true;
@@ -61,7 +62,8 @@ function outputStream(onLost: (lines: number) => void) {
     writeOut(unwritten, (count) => {
       isWriting = false;
       unwritten = unwritten.subarray(count);
-      if (unwritten.length > 0 || lost === 0) return;
+      // If the buffer is still full, the line with the number would be lost, too.
+      if (unwritten.length > 0 || lost === 0 || isFull()) return;
       const lines = lost;
       lost = 0;
       onLost(lines);
@@ -71,7 +73,7 @@ function outputStream(onLost: (lines: number) => void) {
   return {
     write(line: string): void {
       if (!isOpen) open();
-      if (unwritten.length + buffered.length > MAX_BUFFERED_LENGTH) return void lost++;
+      if (isFull()) return void lost++;
       buffered += format(line);
       // What could not be written is retried at the next interval.
       if (buffered.length >= MIN_WRITE_LENGTH && unwritten.length === 0) send();

@@ -7,6 +7,7 @@ import { connect } from 'node:net';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { afterEach, describe, expect, it } from 'vitest';
 import { contract } from '../src/contract.js';
@@ -190,6 +191,42 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
       const lost = events.find(({ lostLines }) => lostLines).lostLines;
       expect(events.filter(({ status }) => status === 404).length + lost).toBe(20_000);
       expect(events.at(-1)).toMatchObject({ msg: 'SIGTERM: closing' });
+    },
+  );
+
+  it.runIf(isInstalled('prlimit'))(
+    'counts the lost lines even if only a byte of the space was missing before them',
+    async () => {
+      const file = join(folder.path, 'counted');
+      // The first line exceeds the limit of 16 KB by a byte, so that the buffer is still full once that byte is written.
+      const script = `
+      import { openLog } from '${pathToFileURL(join(packageFolder, 'dist/src/log.js'))}';
+      import { execFileSync } from 'node:child_process';
+      import { readFileSync } from 'node:fs';
+      import { hostname } from 'node:os';
+      import { setTimeout as sleep } from 'node:timers/promises';
+      const log = openLog({ LOG_LEVEL: 'info' });
+      const empty = JSON.stringify({ level: 30, time: Date.now(), pid: process.pid, hostname: hostname(), msg: '' }) + '\\n';
+      log.info('x'.repeat(16 * 1024 + 1 - empty.length));
+      await sleep(300);
+      for (let i = 1; i < 6000; i++) log.info('x'.repeat(900));
+      execFileSync('prlimit', ['--pid', String(process.pid), '--fsize=unlimited:unlimited']);
+      while (!readFileSync(process.argv[1], 'utf8').includes('lostLines')) await sleep(100);`;
+      child = spawn('bash', [
+        '-c',
+        `trap '' XFSZ; ulimit -S -f 16; exec "$0" --input-type=module --eval "$1" "$2" > "$2"`,
+        process.execPath,
+        script,
+        file,
+      ]);
+      expect((await once(child, 'exit'))[0]).toBe(0);
+      const events = readFileSync(file, 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+      const lost = events.filter(({ lostLines }) => lostLines).map(({ lostLines }) => lostLines);
+      expect(lost).toHaveLength(1);
+      expect(events.length - 1 + lost[0]).toBe(6000);
     },
   );
 
