@@ -8,8 +8,8 @@ import { makeAuthority } from './certificates.js';
 /** Copies a file of deploy/ into a folder, with `network` (such as `127.7`) instead of 10.0 and 127.0; returns its path. */
 export async function place(path: string, network: string, folder: string): Promise<string> {
   const text = (await readFile(join(packageFolder, 'deploy', path), 'utf8'))
-    .replaceAll('127.0.0.1', `${network}.0.1`)
-    .replaceAll('10.0.', `${network}.`)
+    // In one pass, since `127.110.0.1` has a `10.0.` itself.
+    .replaceAll(/127\.0\.(?=0\.1)|10\.0\./g, `${network}.`)
     .replaceAll(' :443', ` ${network}.0.1:8443`)
     .replaceAll(/\/etc\/(haproxy|pgbouncer)|\/run\/postgresql/g, folder)
     // Only root may switch to another user.
