@@ -59,10 +59,7 @@ it('the log is JSON without a terminal, and omits successful health checks', asy
   await until(() => output().includes('"status":200'), 'the request is logged');
   child.kill('SIGINT');
   await once(child, 'close');
-  const events = output()
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
+  const events = eventsIn(output());
   expect(events[0]).toMatchObject({ level: 30, version: contract.info.version, msg: 'starting' });
   expect(events).toEqual(
     expect.arrayContaining([
@@ -73,6 +70,12 @@ it('the log is JSON without a terminal, and omits successful health checks', asy
   );
   expect(events.filter(({ route = '' }) => /z$/.test(route))).toEqual([]);
 });
+
+const eventsIn = (text: string) =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
 
 /** Starts the service, stops reading its log and sends requests. */
 async function hang(requests: number, program = process.execPath, args = [MAIN, 'serve']) {
@@ -153,6 +156,9 @@ describe('a log on a terminal', () => {
 });
 
 describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
+  // The soft limit of a file's size stands for a full disk: a write up to it is partial, and a further one fails.
+  const LIMITED = `trap '' XFSZ; ulimit -S -f 16; exec "$0" "$@"`;
+
   it.skipIf(process.platform !== 'linux').each([
     ['after SIGTERM', 1],
     ['after a second SIGTERM', 2],
@@ -172,22 +178,17 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
     'loses only lines beyond the buffer, and continues once there is space',
     async () => {
       const file = join(folder.path, 'log');
-      // The soft limit of a file's size stands for a full disk: a write up to it is partial, and a further one fails.
-      const limited = `trap '' XFSZ; ulimit -S -f 16; exec '${process.execPath}' '${MAIN}' serve > '${file}'`;
-      const url = await serveInto(file, {}, 'bash', ['-c', limited]);
+      const url = await serveInto(file, {}, 'bash', ['-c', LIMITED, process.execPath, MAIN, 'serve']);
       await flood(url, 20_000);
       execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited:unlimited']);
-      const lines = () => readFileSync(file, 'utf8').split('\n');
       await until(
-        () => lines().some((line) => line.includes('"lostLines"')),
+        () => readFileSync(file, 'utf8').includes('"lostLines"'),
         'the number of lost lines is logged',
         30_000,
       );
       child.kill('SIGTERM');
       expect((await once(child, 'exit'))[0]).toBe(0);
-      const events = lines()
-        .slice(0, -1)
-        .map((line) => JSON.parse(line));
+      const events = eventsIn(readFileSync(file, 'utf8'));
       const lost = events.find(({ lostLines }) => lostLines).lostLines;
       expect(events.filter(({ status }) => status === 404).length + lost).toBe(20_000);
       expect(events.at(-1)).toMatchObject({ msg: 'SIGTERM: closing' });
@@ -212,18 +213,9 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
       for (let i = 1; i < 6000; i++) log.info('x'.repeat(900));
       execFileSync('prlimit', ['--pid', String(process.pid), '--fsize=unlimited:unlimited']);
       while (!readFileSync(process.argv[1], 'utf8').includes('lostLines')) await sleep(100);`;
-      child = spawn('bash', [
-        '-c',
-        `trap '' XFSZ; ulimit -S -f 16; exec "$0" --input-type=module --eval "$1" "$2" > "$2"`,
-        process.execPath,
-        script,
-        file,
-      ]);
+      await logInto(file, 'bash', ['-c', LIMITED, process.execPath, '--input-type=module', '--eval', script, file]);
       expect((await once(child, 'exit'))[0]).toBe(0);
-      const events = readFileSync(file, 'utf8')
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line));
+      const events = eventsIn(readFileSync(file, 'utf8'));
       const lost = events.filter(({ lostLines }) => lostLines).map(({ lostLines }) => lostLines);
       expect(lost).toHaveLength(1);
       expect(events.length - 1 + lost[0]).toBe(6000);
@@ -237,14 +229,17 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
     expect(JSON.parse(last ?? '')).toMatchObject({ level: 60, msg: expect.stringContaining('192.0.2.1') });
   });
 
+  /** Starts a program with its standard output in `file`. */
+  async function logInto(file: string, program: string, args: string[], settings = {}): Promise<void> {
+    const log = await open(file, 'w');
+    child = spawn(program, args, { env: { ...process.env, ...settings }, stdio: ['ignore', log.fd, 'pipe'] });
+    await log.close();
+  }
+
   /** Starts the service with its log in `file` and a setting that makes it fail. */
   async function failToStart(file: string): Promise<void> {
-    const log = await open(file, 'w');
-    child = spawn(process.execPath, [MAIN, 'serve'], {
-      env: { ...process.env, PORT: '0', DATABASE_URL: database.url, METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' },
-      stdio: ['ignore', log.fd, 'pipe'],
-    });
-    await log.close();
+    const settings = { PORT: '0', DATABASE_URL: database.url, METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
+    await logInto(file, process.execPath, [MAIN, 'serve'], settings);
     let reason = '';
     child.stderr?.on('data', (data) => (reason += data));
     expect(await once(child, 'close')).toEqual([1, null]);
@@ -253,13 +248,8 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
 
   /** Starts the service with its log in a file, and returns its URL. */
   async function serveInto(file: string, settings: object, program = process.execPath, args = [MAIN, 'serve']) {
-    const log = await open(file, 'w');
     const port = String(await freePort());
-    child = spawn(program, args, {
-      env: { ...process.env, PORT: port, LOG_LEVEL: 'info', DATABASE_URL: database.url, ...settings },
-      stdio: ['ignore', log.fd, 'ignore'],
-    });
-    await log.close();
+    await logInto(file, program, args, { PORT: port, LOG_LEVEL: 'info', DATABASE_URL: database.url, ...settings });
     const url = `http://127.0.0.1:${port}`;
     await until(
       () =>
