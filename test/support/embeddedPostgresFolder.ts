@@ -1,12 +1,13 @@
 /** A folder for an embedded PostgreSQL, and processes that open it. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { afterEach, beforeEach, expect } from 'vitest';
+import { afterAll, afterEach, beforeEach, expect } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { openEmbeddedPostgres } from '../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import { makeFolder, removeFolder } from './temporaryFolder.js';
 import { until } from './until.js';
 
@@ -14,8 +15,10 @@ const children: ChildProcess[] = [];
 /** Only this user may enter it: mkdtemp sets 0700. */
 export let home: string;
 export let folder: string;
+/** A stopped embedded PostgreSQL without tables, which `fill` copies. */
+let prepared: string | undefined;
 
-/** Makes a folder for each test of a file, and ends the processes that the test leaves in it. */
+/** Makes an empty folder for each test of a file, and ends the processes that the test leaves in it. */
 export function useFolder(): void {
   beforeEach(async () => {
     home = await makeFolder('embedded-postgres-');
@@ -28,6 +31,20 @@ export function useFolder(): void {
     await until(async () => !pid || !isAlive(pid) || pid === process.pid);
     await removeFolder(home);
   });
+  afterAll(async () => {
+    if (prepared) await removeFolder(prepared);
+    prepared = undefined;
+  });
+}
+
+/** Puts the data of an embedded PostgreSQL into a folder, by a copy, which takes a fifth of the CPU time of initdb. */
+export async function fill(at = folder): Promise<void> {
+  if (!prepared) {
+    prepared = await makeFolder('embedded-postgres-prepared-');
+    await (await openEmbeddedPostgres(prepared)).close();
+  }
+  await mkdir(dirname(at), { recursive: true });
+  execFileSync('cp', ['-a', prepared, at]);
 }
 
 interface Spawning {

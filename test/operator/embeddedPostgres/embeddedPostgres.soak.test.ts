@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import {
+  fill,
   folder,
   inside,
   postmasterPid,
@@ -24,7 +25,7 @@ const unfinishedFolders = async () => (await readdir(folder)).filter((name) => n
 
 describe('the embedded PostgreSQL', () => {
   it('empties its log at a start only if it is large', async () => {
-    await (await openEmbeddedPostgres(folder)).close();
+    await fill();
     await appendFile(inside('log'), 'short\n');
     await (await openEmbeddedPostgres(folder)).close();
     expect(await readFile(inside('log'), 'utf8')).toContain('short\n');
@@ -45,6 +46,7 @@ describe('the embedded PostgreSQL', () => {
   });
 
   it('can be opened while the last process closes it', async () => {
+    await fill();
     let current = await openEmbeddedPostgres(folder);
     for (let round = 0; round < 12; round++) {
       const [, next] = await Promise.all([current.close(), sleep(round * 3).then(() => openEmbeddedPostgres(folder))]);
@@ -56,6 +58,7 @@ describe('the embedded PostgreSQL', () => {
   });
 
   it('recovers after a kill -9 of itself and its process', async () => {
+    await fill();
     const killed = await user();
     await query(killed.url, 'create table kept as select 42 as response');
     const pid = await postmasterPid();
@@ -77,7 +80,7 @@ describe('the embedded PostgreSQL', () => {
   ])(
     'does not start if a postmaster.pid that a hard restart left %s, and says what to do',
     async (_what, contentWith) => {
-      await (await openEmbeddedPostgres(folder)).close();
+      await fill();
       const { uid, gid } = await stat(inside('data'));
       // PostgreSQL ignores the pid of another user's process, and of its own parents.
       const unrelated = spawn('sleep', ['60'], { uid, gid });
@@ -104,6 +107,7 @@ describe('the embedded PostgreSQL', () => {
     [10, 'after it was killed', 'SIGKILL'],
     [25, 'while it hangs', 'SIGSTOP'],
   ] as const)('can be closed within %i seconds %s', async (seconds, _when, signal) => {
+    await fill();
     const { close } = await openEmbeddedPostgres(folder);
     const pid = (await postmasterPid()) ?? 0;
     process.kill(pid, signal);

@@ -9,7 +9,16 @@ import { accountFor, run } from '../../../src/operator/embeddedPostgres/account.
 import { socketFolder } from '../../../src/operator/embeddedPostgres/cluster.js';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import { installedPrograms } from '../../../src/operator/embeddedPostgres/programs.js';
-import { folder, home, inside, postmasterPid, query, useFolder, user } from '../../support/embeddedPostgresFolder.js';
+import {
+  fill,
+  folder,
+  home,
+  inside,
+  postmasterPid,
+  query,
+  useFolder,
+  user,
+} from '../../support/embeddedPostgresFolder.js';
 import { freePort } from '../../support/port.js';
 import { until } from '../../support/until.js';
 import { AS_NOBODY, isRoot } from './asNobody.js';
@@ -60,6 +69,7 @@ describe('the embedded PostgreSQL', () => {
   });
 
   it('is shared by processes, and stopped by the last one to close it', async () => {
+    await fill();
     const [first, second] = [await user(), await user()];
     expect(second.url).toBe(first.url);
     await first.close();
@@ -72,6 +82,7 @@ describe('the embedded PostgreSQL', () => {
   });
 
   it('is joined only once no other process is about to stop it', async () => {
+    await fill();
     const first = await openEmbeddedPostgres(folder);
     const other = openDatabase(first.url, { connections: 1 });
     await other.$client`SELECT set_config('application_name', 'branded-phone-numbers leaving', false)`;
@@ -88,6 +99,7 @@ describe('the embedded PostgreSQL', () => {
   });
 
   it('keeps running after a kill -9 of the process that started it, and is used by the next process', async () => {
+    await fill();
     const killed = await user();
     await killed.kill();
     const next = await openEmbeddedPostgres(folder);
@@ -100,6 +112,7 @@ describe('the embedded PostgreSQL', () => {
   });
 
   it('is stopped by its process, not by a Ctrl-C to their group', async () => {
+    await fill();
     const { child, url } = await user({ ownGroup: true });
     process.kill(-(child.pid ?? 0), 'SIGINT');
     const [code] = await once(child, 'exit');
@@ -126,6 +139,7 @@ describe.each([
 
   it('is shared, but not with a copy of the folder made while it runs', async () => {
     const at = join(folder, name);
+    await fill(at);
     const [first, second] = [await user({ at }), await user({ at })];
     expect(second.url).toBe(first.url);
     const copy = join(home, 'copy', name);
@@ -138,6 +152,7 @@ describe.each([
 
   it('is not joined if the folder was moved away and replaced by a copy', async () => {
     const [at, moved] = [join(folder, name), join(home, 'moved', name)];
+    await fill(at);
     const first = await user({ at });
     await mkdir(join(moved, '..'), { recursive: true });
     await rename(at, moved);
@@ -151,6 +166,7 @@ describe.each([
 describe('the temporary folder of a socket', () => {
   it('is one that only its owner can enter', async () => {
     const at = join(folder, LONG);
+    await fill(at);
     await (await openEmbeddedPostgres(at)).close();
     const sockets = socketFolder(join(at, 'postgres'));
     const { uid } = await stat(join(at, 'postgres'));
@@ -175,7 +191,7 @@ describe('the temporary folder of a socket', () => {
 
 describe('an embedded PostgreSQL that cannot start', () => {
   it('says to stop a server that an earlier version started, which listens on a port', async () => {
-    await (await openEmbeddedPostgres(folder)).close();
+    await fill();
     const programs = await installedPrograms(join(folder, 'libraries'));
     const account = await accountFor(inside(''), programs);
     const options = `-p ${await freePort()} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
@@ -195,7 +211,7 @@ describe('an embedded PostgreSQL that cannot start', () => {
   });
 
   it('reports the end of its log, such as that the data is of another version', async () => {
-    await (await openEmbeddedPostgres(folder)).close();
+    await fill();
     await writeFile(inside('data/PG_VERSION'), '15\n');
     await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
       /initialized by PostgreSQL version 15, which is not compatible with this version 18.*DATABASE_URL/s,
