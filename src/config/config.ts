@@ -68,13 +68,13 @@ const publicUrl = makeExactValidator<string>((value) => {
   );
 });
 
-const webAddress = makeExactValidator<string>((value) => {
-  if (isWebAddress(value)) return value;
+const httpsAddress = makeExactValidator<string>((value) => {
+  if (isHttpsAddress(value)) return value;
   throw new Error('must be an https:// address');
 });
 
 const contact = makeExactValidator<string>((value) => {
-  if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isWebAddress(value)) return value;
+  if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isHttpsAddress(value)) return value;
   throw new Error('must be an e-mail address or an https:// address');
 });
 
@@ -83,7 +83,11 @@ function splitList(value: string): string[] {
 }
 
 function isWebAddress(text: string): boolean {
-  return URL.canParse(text) && ['https:', 'http:'].includes(new URL(text).protocol);
+  return isHttpsAddress(text) || (URL.canParse(text) && new URL(text).protocol === 'http:');
+}
+
+function isHttpsAddress(text: string): boolean {
+  return URL.canParse(text) && new URL(text).protocol === 'https:';
 }
 
 const variables = {
@@ -97,7 +101,7 @@ const variables = {
   CORS_ORIGINS: origins({ default: undefined }),
   PUBLIC_URL: publicUrl({ default: undefined }),
   CONTACT: contact({ default: undefined }),
-  TERMS_URL: webAddress({ default: undefined }),
+  TERMS_URL: httpsAddress({ default: undefined }),
   REQUEST_TIMEOUT_SECONDS: wholeNumber(1, 60)({ default: 5 }),
   MAX_CONNECTIONS: wholeNumber(1, 1_000_000)({ default: 2000 }),
   KEEP_ALIVE_SECONDS: wholeNumber(1, 86_400)({ default: 75 }),

@@ -33,16 +33,15 @@ export function parseDatabaseUrl(url: string) {
   if (matched !== url || `${path}${query}`.includes('@')) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
   if ([...parameters.keys()].some((name) => !PARAMETERS.includes(name))) throw new Error(NO_EFFECT);
-  const hosts = authority.replace(/^.*@/s, '');
-  // The library does not accept several hosts; they are rejected below.
-  const parsed: Parsed = hosts.includes(',') ? { host: hosts } : parseParameters(scheme + authority, parameters);
-  const host = parsed.host || 'localhost';
-  const port = Number(parsed.port || 5432);
-  if (host.includes(',')) {
+  const hosts = authority.replace(/^.*@/s, '') + (parameters.get('host') ?? '');
+  if (/,|%2c/i.test(hosts)) {
     throw new Error(
       'names more than one host: name only one; HAProxy at that host can find the right server (deploy/haproxy)',
     );
   }
+  const parsed = parseParameters(scheme + authority, parameters);
+  const host = parsed.host || 'localhost';
+  const port = Number(parsed.port || 5432);
   if (!(Number.isInteger(port) && port > 0 && port <= 65_535)) {
     throw new Error('must be an address whose port is a number from 1 to 65535');
   }
@@ -122,11 +121,7 @@ function parseParameters(server: string, parameters: URLSearchParams): Parsed {
     // If there is a % that encodes nothing, the library would encode the rest of the address a second time.
     const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
     const parsed = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
-    if (parsed.ssl && typeof parsed.ssl === 'object') {
-      createSecureContext(parsed.ssl as ConnectionOptions);
-      // Node ignores an invalid CA certificate.
-      if (parsed.ssl.ca) new X509Certificate(parsed.ssl.ca);
-    }
+    if (parsed.ssl && typeof parsed.ssl === 'object') checkFiles(parsed.ssl as ConnectionOptions);
     return parsed;
   } catch (error) {
     const { code, message, path } = error as NodeJS.ErrnoException;
@@ -135,6 +130,27 @@ function parseParameters(server: string, parameters: URLSearchParams): Parsed {
     const reason = path ? message.replace(/, \w+ '.*$/s, '') : message;
     throw new Error(`names certificates that can't be used: ${name ? `${name}: ` : ''}${reason}`);
   }
+}
+
+/** The files that an address may name: the parameter, the member of Node's options with their text, and their form. */
+const FILES = [
+  ['sslrootcert', 'ca', 'a certificate in PEM form'],
+  ['sslcert', 'cert', 'a certificate in PEM form'],
+  ['sslkey', 'key', 'a private key in PEM form, without a passphrase'],
+] as const;
+
+/** Checks that Node can use the files that an address names. */
+function checkFiles(options: ConnectionOptions): void {
+  for (const [parameter, member, form] of FILES) {
+    try {
+      createSecureContext({ [member]: options[member] });
+      // Node ignores an invalid CA certificate.
+      if (member === 'ca' && options.ca) new X509Certificate(options.ca as string);
+    } catch {
+      throw new Error(`${parameter} must be ${form}`);
+    }
+  }
+  createSecureContext(options);
 }
 
 function decodeName(path: string): string {

@@ -26,8 +26,10 @@ interface Row {
   failure: Failure;
   /** Codes of PostgreSQL, the driver, TLS, or `sockets.ts`. */
   codes: RegExp;
-  /** Only for errors with this message. */
+  /** Only for errors with this message, which PostgreSQL may have translated (`lc_messages`). */
   message?: RegExp;
+  /** Only for errors that this function of PostgreSQL reports, whatever the language. */
+  routine?: string;
   /** What the operator has to do. */
   advice?: string;
 }
@@ -35,8 +37,12 @@ interface Row {
 /** PostgreSQL's code for a connection beyond max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
 
+export const VERSION_NEEDED = 'PostgreSQL 15 or later is needed';
+
 /** The first row that fits an error applies. Errors of sockets that no row has are `unreachable`, all others `ours`. */
 const TABLE: readonly Row[] = [
+  // The newest of the settings of a connection (connect.ts). Its name is not translated.
+  { failure: 'refused', codes: /^42704$/, message: /"idle_session_timeout"/, advice: VERSION_NEEDED },
   {
     failure: 'refused',
     codes: /^08P01$/,
@@ -78,7 +84,7 @@ const TABLE: readonly Row[] = [
   {
     failure: 'hidden',
     codes: /^42501$/,
-    message: /row-level security policy/,
+    routine: 'check_enable_rls',
     advice: 'give the role in DATABASE_URL the attribute BYPASSRLS, or disable row-level security for the table',
   },
   // A schema, table, column, function or type that does not exist, and a missing privilege.
@@ -123,7 +129,12 @@ export function reasonOf(error: unknown): string {
 
 function rowOf(error: Error): Row | undefined {
   const code = codeOf(error);
-  return TABLE.find(({ codes, message }) => codes.test(code) && (message?.test(error.message) ?? true));
+  return TABLE.find(
+    ({ codes, message, routine }) =>
+      codes.test(code) &&
+      (message?.test(error.message) ?? true) &&
+      (routine === undefined || (error as Partial<postgres.PostgresError>).routine === routine),
+  );
 }
 
 /** Returns the error code of the system, the driver or PostgreSQL; empty if there is none. */

@@ -8,7 +8,7 @@ import { PgTable } from 'drizzle-orm/pg-core';
 import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
-import { failureOf, isFailover } from './errors.js';
+import { failureOf, isFailover, VERSION_NEEDED } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
 import { inTransaction, type Transaction } from './transaction.js';
@@ -40,8 +40,9 @@ export class OutdatedReplica extends UserError {
  * @param retryMs how long to retry if the connection breaks while it migrates or waits for another instance
  * @returns the server's role, and the names of the migrations that were applied
  * @throws {OutdatedReplica} if a replica's primary must be migrated first
- * @throws {UserError} if the encoding is not UTF8, so that some names can't be stored, if every role may create
- *   objects in the schema public, which our statements would then use, or if row-level security hides rows
+ * @throws {UserError} if the server is older than PostgreSQL 15, if the encoding is not UTF8, so that some names can't be
+ *   stored, if every role may create objects in the schema public, which our statements would then use, or if row-level
+ *   security hides rows
  */
 export async function migrateDatabase(
   url: string,
@@ -136,7 +137,9 @@ async function requireBothSchemas(sql: Transaction, recorded: number[]): Promise
 async function readRole(database: Database): Promise<Role> {
   const [row] = await database.$client<[Record<string, unknown>]>`
     SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name,
+      current_setting('server_version') AS version, current_setting('server_version_num')::int >= 150000 AS "isSupported",
       has_schema_privilege('public', to_regnamespace('public'), 'CREATE') AS "isOpen"`;
+  if (!row.isSupported) throw new UserError(`The server is PostgreSQL ${row.version}. ${VERSION_NEEDED}`);
   if (row.encoding !== 'UTF8') {
     throw new UserError(
       `The encoding of the database ${row.name} is ${row.encoding}, but it must be UTF8: create a database with ` +

@@ -1,4 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { generateKeyPairSync } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import express from 'express';
 import fc from 'fast-check';
@@ -10,6 +11,7 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { readSettings } from '../../src/operator/commands/database.js';
 import { UserError } from '../../src/userError.js';
 import { runProgram } from '../support/command.js';
+import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 
 describe('the settings', () => {
   it('treat an empty variable as unset', () => {
@@ -43,8 +45,8 @@ describe('the settings', () => {
     ...values('TRUST_PROXY', '10.0.0.0/99', '::1/129', '10.0.0.0/', '10.0.0.0/0', 'loopback/8', '1,2', '1,10.0.0.1'),
     ...values('TRUST_PROXY', 'true', '10.0.0', '-1', '1e3'),
     ...values('PUBLIC_URL', 'numbers.example', 'ftp://numbers.example', 'https://numbers.example/?a=b'),
-    ...values('CONTACT', 'ask Bob'),
-    ...values('TERMS_URL', 'ask Bob', 'ftp://numbers.example'),
+    ...values('CONTACT', 'ask Bob', 'http://numbers.example'),
+    ...values('TERMS_URL', 'ask Bob', 'http://numbers.example'),
     ...values('LOG_LEVEL', 'loud'),
     ['AUTH', { HOST: '0.0.0.0' }],
     ['AUTH', { HOST: '::' }],
@@ -104,6 +106,31 @@ describe('the settings', () => {
     });
     expect(read).toEqual(expected);
   });
+
+  it.each([
+    ['sslkey', 'a private key in PEM form, without a passphrase', { type: 'pkcs8', format: 'der' }],
+    [
+      'sslkey',
+      'a private key in PEM form, without a passphrase',
+      { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'secret' },
+    ],
+    ['sslrootcert', 'a certificate in PEM form', { type: 'pkcs8', format: 'pem' }],
+    ['sslcert', 'a certificate in PEM form', { type: 'pkcs8', format: 'pem' }],
+  ] as const)(
+    'name the file in DATABASE_URL that is in the wrong form: %s must be %s',
+    async (name, form, encoding) => {
+      const folder = await makeFolder('branded-phone-numbers-keys-');
+      const [file, key] = [join(folder, 'wrong'), join(folder, 'key.pem')];
+      const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+      writeFileSync(file, privateKey.export(encoding as { type: 'pkcs8'; format: 'pem' }));
+      writeFileSync(key, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+      const query = new URLSearchParams({ sslmode: 'verify-full', sslkey: key, [name]: file });
+      expect(() => readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` })).toThrow(
+        `DATABASE_URL names certificates that can't be used: ${name} must be ${form}`,
+      );
+      await removeFolder(folder);
+    },
+  );
 
   it('decode the user, the password and the database of DATABASE_URL', () => {
     const { user, pass, database } = parseDatabaseUrl('postgres://a%40b:c%2Fd%zz%3Fe f@host/g%40h').options;

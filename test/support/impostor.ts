@@ -18,8 +18,9 @@ export const SASL = authentication(10, 'SCRAM-SHA-256\0\0');
 export const OK = authentication(0);
 export const READY = message('Z', 'I');
 
-/** Returns an error of PostgreSQL. */
-export const errorResponse = (code: string, text: string) => message('E', `SERROR\0VERROR\0C${code}\0M${text}\0\0`);
+/** Returns an error of PostgreSQL, which a function of it, `routine`, reports. */
+export const errorResponse = (code: string, text: string, routine = 'some_function') =>
+  message('E', `SERROR\0VERROR\0C${code}\0M${text}\0R${routine}\0\0`);
 
 /** Lets a client log in, and then responds to each statement with an error. */
 export function failStatements(error: Buffer): (client: Duplex) => void {
