@@ -1,4 +1,7 @@
-/** Standard output. A command that can't write to it has failed. */
+/** Standard output. A command that can't write all of its output has failed. */
+import { writeFileSync } from 'node:fs';
+import { Socket } from 'node:net';
+import type { Writable } from 'node:stream';
 import { UserError } from '../../userError.js';
 
 /** A failed write to standard output. Its cause has the code EPIPE if the reader closed the pipe. */
@@ -10,16 +13,32 @@ process.stdout.on('error', () => {});
 
 /**
  * Writes `text` to standard output. Resolves once it is written.
- * @throws {OutputError} if it was not written
+ * @throws {OutputError} if it was not written, or only in part
  */
 export function write(text: string): Promise<void> {
   return new Promise((resolve, reject) => {
-    process.stdout.write(text, (cause) => {
-      if (cause) reject(new OutputError(`could not write to standard output: ${cause.message}`, { cause }));
-      else resolve();
-    });
+    writeText(text, (cause) => (cause ? reject(outputError(cause)) : resolve()));
   });
 }
+
+/**
+ * Writes `text` to standard output. Calls `onWritten` once it is written, or with the error of a pipe.
+ * @throws {OutputError} if standard output is a file, and not all of the text was written
+ */
+export function writeText(text: string, onWritten?: (error?: Error | null) => void): void {
+  const stdout: Writable & { fd: number } = process.stdout;
+  if (stdout instanceof Socket) return void stdout.write(text, onWritten);
+  try {
+    // Not by Node's stream, which takes a short write, as to a disk that fills up, for a whole one.
+    writeFileSync(stdout.fd, Buffer.from(text));
+  } catch (cause) {
+    throw outputError(cause as Error);
+  }
+  onWritten?.();
+}
+
+const outputError = (cause: Error) =>
+  new OutputError(`could not write to standard output: ${cause.message}`, { cause });
 
 /**
  * Writes a line about a finished change to standard output or, if that fails, to standard error.

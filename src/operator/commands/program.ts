@@ -10,6 +10,7 @@ import { addExport } from './export.js';
 import { addImport } from './import.js';
 import { addKeys } from './keys.js';
 import { addMigrate } from './migrate.js';
+import { writeText } from './output.js';
 import { addServe } from './serve.js';
 import type { Signals } from './signals.js';
 
@@ -29,7 +30,10 @@ export function createProgram(signals: Signals): Command {
  * characters in arguments that a message quotes.
  */
 function pointToHelp(command: Command, path = command.name()): void {
-  command.configureOutput({ outputError: (text, write) => write(text.replace(/.+/g, escapeHidden)) });
+  command.configureOutput({
+    writeOut: writeText,
+    outputError: (text, write) => write(text.replace(/.+/g, escapeHidden)),
+  });
   command.showHelpAfterError(`see ${path} --help`);
   for (const subcommand of command.commands) pointToHelp(subcommand, `${path} ${subcommand.name()}`);
 }

@@ -1,6 +1,6 @@
 /** Rows in a temporary file. They take no memory, and outlive the connection that they were read on. */
 import { randomUUID } from 'node:crypto';
-import { closeSync, openSync, readSync, unlinkSync, writeSync } from 'node:fs';
+import { closeSync, openSync, readSync, unlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { codeOf } from '../../database/errors.js';
@@ -65,7 +65,7 @@ export class Spool {
   #write(): void {
     if (this.#unwritten.length === 0) return;
     const bytes = Buffer.from(this.#unwritten.join(''));
-    for (let at = 0; at < bytes.length; ) at += withAdvice(() => writeSync(this.#file, bytes, at));
+    withAdvice(() => writeFileSync(this.#file, bytes));
     this.#unwritten = [];
     this.#unwrittenLength = 0;
   }
