@@ -12,17 +12,16 @@ import { openLog } from '../../src/log.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/service/server.js';
-import { runProgram, useCommand } from '../support/command.js';
+import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase, useDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
-import { until } from '../support/until.js';
+import { startServing } from '../support/serving.js';
 
 const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.pid}` };
 const PASSWORD = 'few rights';
 
-const command = useCommand();
 const database = useDatabase();
 let owner: Sql;
 const urlOf = {} as Record<keyof typeof ROLES, string>;
@@ -82,12 +81,13 @@ test('migrate and serve name every further role that has privileges, and what it
       await sql`SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'`;
     expect(names?.split(', ').sort()).toEqual([...tables.map(({ relname }) => relname), 'FUNCTION derive'].sort());
 
-    const { child, finished } = command.start(['serve'], { DATABASE_URL: url, PORT: '0' });
-    let log = '';
-    child.stdout?.on('data', (data) => (log += data));
-    await until(async () => log.includes(ROLES.server), 'serve has logged the roles', 30_000);
-    child.kill('SIGINT');
-    expect((await finished).stdout).toContain(JSON.stringify(`the role ${anon} may read and write `).slice(1, -1));
+    const service = await startServing([], { DATABASE_URL: url });
+    await service.untilReady();
+    service.stop();
+    expect(await service.end()).toBe(0);
+    for (const role of [anon, ROLES.server]) {
+      expect(service.out.stdout).toContain(JSON.stringify(`the role ${role} may read and write `).slice(1, -1));
+    }
 
     await sql.unsafe(`DROP OWNED BY ${anon}, ${ROLES.server}`);
     // A privilege that is not one by default in this schema was granted on purpose.

@@ -11,6 +11,7 @@ import { type Command, CommanderError } from 'commander';
 import { afterAll, beforeAll, vi } from 'vitest';
 import { runCommand } from '../../src/operator/commands/failure.js';
 import { createProgram } from '../../src/operator/commands/program.js';
+import type { Signals } from '../../src/operator/commands/signals.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { useDatabase } from './database.js';
 import { useTemporaryFolder } from './temporaryFolder.js';
@@ -38,6 +39,15 @@ interface Around {
   folder?: string;
   /** Replaces standard output. */
   stdout?: Writable;
+  /** Stand for signals of the system; by default there are none. */
+  signals?: Signals;
+  /** Gets the output while the command runs. */
+  out?: Output;
+}
+
+export interface Output {
+  stdout: string;
+  stderr: string;
 }
 
 export interface Commands {
@@ -63,9 +73,14 @@ const NEVER = new AbortController().signal;
 export async function runProgram(
   args: string[],
   input: string | Readable = '',
-  { environment, folder, stdout }: Around = {},
+  {
+    environment,
+    folder,
+    stdout,
+    signals = { first: NEVER, second: NEVER },
+    out = { stdout: '', stderr: '' },
+  }: Around = {},
 ) {
-  const out = { stdout: '', stderr: '' };
   const capture = (command: Command) => {
     command.exitOverride().configureOutput({
       writeOut: (text) => (out.stdout += text),
@@ -74,7 +89,7 @@ export async function runProgram(
     });
     command.commands.forEach(capture);
   };
-  const program = createProgram({ first: NEVER, second: NEVER });
+  const program = createProgram(signals);
   capture(program);
   const { env, exitCode } = process;
   const cwd = process.cwd();

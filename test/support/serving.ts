@@ -1,46 +1,44 @@
-/** `serve` as a process of the built program. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
+/** `serve` in this process. */
 import { onTestFinished } from 'vitest';
-import { packageFolder } from '../../src/packageFolder.js';
+import { Stopped } from '../../src/operator/commands/signals.js';
+import { type Output, runProgram } from './command.js';
 import { freePort } from './port.js';
-import { endProcess, endWithThisProcess } from './process.js';
 import { until } from './until.js';
 
-const MAIN = join(packageFolder, 'dist/src/main.js');
+const NEVER = new AbortController().signal;
 
-/** Starts `serve` for the current test. It is not started again if it exits. */
+/** Starts `serve` for the current test; no other command may run in this process meanwhile. */
 export async function startServing(args: string[], environment: Record<string, string>) {
   const [port, metricsPort] = [await freePort(), await freePort()];
-  const settings = { PORT: String(port), METRICS_PORT: String(metricsPort), DRAIN_SECONDS: '0', ...environment };
-  const child = spawn(process.execPath, [MAIN, 'serve', ...args], { env: { PATH: process.env.PATH, ...settings } });
-  endWithThisProcess(child);
-  onTestFinished(() => endProcess(child));
-  const out = { stdout: '', stderr: '' };
-  child.stdout.setEncoding('utf8').on('data', (text) => (out.stdout += text));
-  child.stderr.setEncoding('utf8').on('data', (text) => (out.stderr += text));
-  const closed = once(child, 'close');
-  const api = `http://127.0.0.1:${port}`;
-  const get = (url: string) =>
-    fetch(url).then(
+  const settings = { PORT: String(port), METRICS_PORT: String(metricsPort), DRAIN_SECONDS: '0', LOG_LEVEL: 'info' };
+  const stop = new AbortController();
+  const out: Output = { stdout: '', stderr: '' };
+  const finished = runProgram(['serve', ...args], '', {
+    environment: { ...settings, ...environment },
+    signals: { first: stop.signal, second: NEVER },
+    out,
+  });
+  onTestFinished(async () => {
+    stop.abort(new Stopped('SIGTERM'));
+    await finished;
+  });
+  const get = (from: number, path: string) =>
+    fetch(`http://127.0.0.1:${from}${path}`).then(
       async (response) => ({ status: response.status, body: await response.text() }),
       () => undefined,
     );
   const untilOk = (path: string) =>
-    until(async () => (await get(api + path))?.status === 200, `${path} is 200`, 30_000);
+    until(async () => (await get(port, path))?.status === 200, `${path} is 200`, 30_000);
   return {
     /** Its output so far. */
     out,
-    get: (path: string) => get(api + path),
-    getAsOperator: (path: string) => get(`http://127.0.0.1:${metricsPort}${path}`),
+    get: (path: string) => get(port, path),
+    getAsOperator: (path: string) => get(metricsPort, path),
     untilAlive: () => untilOk('/healthz'),
     untilReady: () => untilOk('/readyz'),
-    /** Waits until it has exited, and returns its exit status. */
-    async end() {
-      const [code] = await closed;
-      return code as number | null;
-    },
-    stop: () => child.kill('SIGTERM'),
+    /** Waits until it has ended, and returns its exit status. */
+    end: async () => (await finished).code,
+    /** Does what SIGTERM does, or another signal. */
+    stop: (signal: NodeJS.Signals = 'SIGTERM') => stop.abort(new Stopped(signal)),
   };
 }
