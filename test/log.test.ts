@@ -1,7 +1,7 @@
-/** The log of the built command: readable lines on a terminal, JSON otherwise. */
+/** The log: readable lines on a terminal, JSON otherwise; on outputs that hang, close, or are full. */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { constants } from 'node:os';
@@ -13,25 +13,26 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { contract } from '../src/contract.js';
 import { packageFolder } from '../src/packageFolder.js';
 import { copyCheckout } from './installation/checkout.js';
+import { runProgram } from './support/command.js';
 import { useDatabase } from './support/database.js';
 import { listeningUrlIn } from './support/listeningUrl.js';
 import { freePort } from './support/port.js';
 import { isInstalled } from './support/programs.js';
+import { startServing } from './support/serving.js';
 import { useTemporaryFolder } from './support/temporaryFolder.js';
 import { until } from './support/until.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');
+const LOG = pathToFileURL(join(packageFolder, 'dist/src/log.js'));
 const CTRL_C = '\x03';
 
 const database = useDatabase();
 const folder = useTemporaryFolder('branded-phone-numbers-log-');
 let child: ChildProcess;
-afterEach(() => child.kill('SIGKILL'));
+afterEach(() => void child?.kill('SIGKILL'));
 
 it('the log is readable on a terminal, with one line per event', async () => {
-  // Without exec, some shells keep running and receive the Ctrl-C, too.
-  const serve = `exec '${process.execPath}' '${MAIN}' serve`;
-  const output = start('script', ['--quiet', '--return', '--command', serve, '/dev/null']);
+  const output = start('script', terminal(MAIN, 'serve'));
   await requestList(await listening(output));
   await until(() => output().includes('"status":200'), 'the request is logged');
   child.stdin?.write(CTRL_C);
@@ -52,14 +53,13 @@ it('the log is readable on a terminal, with one line per event', async () => {
 });
 
 it('the log is JSON without a terminal, and omits successful health checks', async () => {
-  const output = start(process.execPath, [MAIN, 'serve']);
-  const url = await listening(output);
-  for (const path of ['/healthz', '/readyz']) expect((await fetch(url + path)).status).toBe(200);
-  await requestList(url);
-  await until(() => output().includes('"status":200'), 'the request is logged');
-  child.kill('SIGINT');
-  await once(child, 'close');
-  const events = eventsIn(output());
+  const service = await startServing([], { DATABASE_URL: database.url });
+  await service.untilAlive();
+  await service.untilReady();
+  expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(200);
+  service.stop('SIGINT');
+  expect(await service.end()).toBe(0);
+  const events = eventsIn(service.out.stdout);
   expect(events[0]).toMatchObject({ level: 30, version: contract.info.version, msg: 'starting' });
   expect(events).toEqual(
     expect.arrayContaining([
@@ -68,8 +68,40 @@ it('the log is JSON without a terminal, and omits successful health checks', asy
       expect.objectContaining({ level: 30, msg: 'SIGINT: closing' }),
     ]),
   );
-  expect(events.filter(({ route = '' }) => /z$/.test(route))).toEqual([]);
+  expect(events.filter(({ route = '', status }) => /z$/.test(route) && status === 200)).toEqual([]);
 });
+
+/**
+ * Returns the arguments of `script` that run Node in a terminal, as its only process: `script` passes signals on to nothing
+ * else, and without exec, some shells keep running and receive the Ctrl-C, too.
+ */
+function terminal(...args: string[]): string[] {
+  const command = [process.execPath, ...args].map((arg) => `'${arg}'`).join(' ');
+  return ['--quiet', '--return', '--command', `exec ${command}`, '/dev/null'];
+}
+
+/** Writes a program that logs a line for each request, as `serve` does but without its cost, and returns its path. */
+function logging(): string {
+  const file = join(folder.path, 'logging.mjs');
+  writeFileSync(
+    file,
+    `
+    import { createServer } from 'node:http';
+    import { flushLog, openLog } from '${LOG}';
+    const log = openLog({ LOG_LEVEL: 'info' });
+    const server = createServer((request, response) => {
+      log.info({ status: 404, detail: 'x'.repeat(250) });
+      response.writeHead(404).end();
+    });
+    server.listen(process.env.PORT, '127.0.0.1', () => log.info('listening on http://127.0.0.1:' + server.address().port));
+    process.once('SIGTERM', async () => {
+      log.info('SIGTERM: closing');
+      await flushLog(log);
+      process.exit();
+    });`,
+  );
+  return file;
+}
 
 const eventsIn = (text: string) =>
   text
@@ -77,8 +109,8 @@ const eventsIn = (text: string) =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
-/** Starts the service, stops reading its log and sends requests. */
-async function hang(requests: number, program = process.execPath, args = [MAIN, 'serve']) {
+/** Starts a program that serves, stops reading its log and sends requests. */
+async function hang(requests: number, program: string, args: string[]) {
   const output = start(program, args);
   const url = await listening(output);
   child.stdout?.pause();
@@ -104,14 +136,14 @@ async function flood(url: string, requests: number): Promise<void> {
 
 describe('a log reader that hangs', () => {
   it('loses the lines beyond the buffer, and their number is logged once it reads again', async () => {
-    const { url, output } = await hang(20_000);
-    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+    const { url, output } = await hang(20_000, process.execPath, [logging()]);
+    expect((await fetch(url)).status).toBe(404);
     child.stdout?.resume();
     await until(() => /"lostLines":\d+/.test(output()), 'the number of lost lines is logged', 30_000);
     const lost = Number(/"lostLines":(\d+)/.exec(output())?.[1]);
     const kept = () => output().split('"status":404').length - 1;
-    await until(() => kept() + lost >= 20_000, 'all other lines are read', 30_000);
-    expect(kept() + lost).toBe(20_000);
+    await until(() => kept() + lost >= 20_001, 'all other lines are read', 30_000);
+    expect(kept() + lost).toBe(20_001);
     expect(output().length).toBeLessThan(6_000_000);
   });
 
@@ -119,7 +151,7 @@ describe('a log reader that hangs', () => {
     ['with 0 after SIGTERM', 1, 0],
     ['after a second SIGTERM', 2, 128 + constants.signals.SIGTERM],
   ])('does not keep the process from exiting %s', async (_name, signals, code) => {
-    await hang(3000);
+    await hang(1000, process.execPath, [MAIN, 'serve']);
     child.kill('SIGTERM');
     for (let i = 1; i < signals; i++) await sleep(400).then(() => child.kill('SIGTERM'));
     expect(await once(child, 'exit')).toEqual([code, null]);
@@ -136,23 +168,31 @@ it('a log reader that closes the pipe does not end the service', async () => {
 });
 
 describe('a log on a terminal', () => {
-  /** Node as the terminal's only process: `script` passes signals on to nothing else. */
-  const TERMINAL = ['--quiet', '--return', '--command', `exec '${process.execPath}' '${MAIN}' serve`, '/dev/null'];
-
-  it('that is paused keeps the service neither from responding nor from exiting', async () => {
-    const { url } = await hang(3000, 'script', TERMINAL);
-    expect((await fetch(`${url}/healthz`)).status).toBe(200);
+  it('that is paused keeps a program neither from responding nor from exiting', async () => {
+    const { url } = await hang(3000, 'script', terminal(logging()));
+    expect((await fetch(url)).status).toBe(404);
     const service = serviceIn(child);
     process.kill(service, 'SIGTERM');
-    await until(() => hasEnded(service), 'the service ends', 30_000);
+    await until(() => hasEnded(service), 'it ends', 30_000);
   });
 
   it('that is closed does not keep the service from exiting', async () => {
-    await listening(start('script', TERMINAL));
+    await listening(start('script', terminal(MAIN, 'serve')));
     const service = serviceIn(child);
     child.kill('SIGKILL');
     await until(() => hasEnded(service), 'the service ends', 30_000);
   });
+});
+
+/** Settings that make `serve` fail, and what it then says. */
+const UNUSABLE = { PORT: '0', METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
+const UNUSABLE_REASON = /192\.0\.2\.1 is not an address of this machine\n$/;
+
+it('the log has the reason for a failed start', async () => {
+  const environment = { DATABASE_URL: database.url, ...UNUSABLE };
+  const { code, stdout, stderr } = await runProgram(['serve'], '', { environment });
+  expect([code, stderr]).toEqual([1, expect.stringMatching(UNUSABLE_REASON)]);
+  expect(eventsIn(stdout)).toEqual([expect.objectContaining({ level: 60, msg: expect.stringContaining('192.0.2.1') })]);
 });
 
 describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
@@ -170,15 +210,22 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
     expect((await once(child, 'exit'))[0]).toBe(signals === 1 ? 0 : 128 + constants.signals.SIGTERM);
   });
 
-  it.skipIf(process.platform !== 'linux')('does not keep the reason for a failed start from standard error', () =>
-    failToStart('/dev/full'),
+  it.skipIf(process.platform !== 'linux')(
+    'does not keep the reason for a failed start from standard error',
+    async () => {
+      await logInto('/dev/full', process.execPath, [MAIN, 'serve'], { DATABASE_URL: database.url, ...UNUSABLE });
+      let reason = '';
+      child.stderr?.on('data', (data) => (reason += data));
+      expect(await once(child, 'close')).toEqual([1, null]);
+      expect(reason).toMatch(UNUSABLE_REASON);
+    },
   );
 
   it.runIf(isInstalled('prlimit'))(
     'loses only lines beyond the buffer, and continues once there is space',
     async () => {
       const file = join(folder.path, 'log');
-      const url = await serveInto(file, {}, 'bash', ['-c', LIMITED, process.execPath, MAIN, 'serve']);
+      const url = await serveInto(file, {}, 'bash', ['-c', LIMITED, process.execPath, logging()]);
       await flood(url, 20_000);
       execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited:unlimited']);
       await until(
@@ -190,7 +237,8 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
       expect((await once(child, 'exit'))[0]).toBe(0);
       const events = eventsIn(readFileSync(file, 'utf8'));
       const lost = events.find(({ lostLines }) => lostLines).lostLines;
-      expect(events.filter(({ status }) => status === 404).length + lost).toBe(20_000);
+      // With the request of `serveInto`.
+      expect(events.filter(({ status }) => status === 404).length + lost).toBe(20_001);
       expect(events.at(-1)).toMatchObject({ msg: 'SIGTERM: closing' });
     },
   );
@@ -201,7 +249,7 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
       const file = join(folder.path, 'counted');
       // The first line exceeds the limit of 16 KB by a byte, so that the buffer is still full once that byte is written.
       const script = `
-      import { openLog } from '${pathToFileURL(join(packageFolder, 'dist/src/log.js'))}';
+      import { openLog } from '${LOG}';
       import { execFileSync } from 'node:child_process';
       import { readFileSync } from 'node:fs';
       import { hostname } from 'node:os';
@@ -222,28 +270,11 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
     },
   );
 
-  it('has the reason for a failed start, if it can be written', async () => {
-    const file = join(folder.path, 'failed');
-    await failToStart(file);
-    const [, last] = readFileSync(file, 'utf8').split('\n');
-    expect(JSON.parse(last ?? '')).toMatchObject({ level: 60, msg: expect.stringContaining('192.0.2.1') });
-  });
-
   /** Starts a program with its standard output in `file`. */
   async function logInto(file: string, program: string, args: string[], settings = {}): Promise<void> {
     const log = await open(file, 'w');
     child = spawn(program, args, { env: { ...process.env, ...settings }, stdio: ['ignore', log.fd, 'pipe'] });
     await log.close();
-  }
-
-  /** Starts the service with its log in `file` and a setting that makes it fail. */
-  async function failToStart(file: string): Promise<void> {
-    const settings = { PORT: '0', DATABASE_URL: database.url, METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
-    await logInto(file, process.execPath, [MAIN, 'serve'], settings);
-    let reason = '';
-    child.stderr?.on('data', (data) => (reason += data));
-    expect(await once(child, 'close')).toEqual([1, null]);
-    expect(reason).toMatch(/192\.0\.2\.1 is not an address of this machine\n$/);
   }
 
   /** Starts the service with its log in a file, and returns its URL. */
@@ -254,7 +285,7 @@ describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
     await until(
       () =>
         fetch(`${url}/readyz`).then(
-          ({ ok }) => ok,
+          ({ status }) => status !== 503,
           () => false,
         ),
       'the service is ready',
