@@ -12,7 +12,8 @@
  *
  * A step is as large as its estimated work. If one of its statements still takes too long, PostgreSQL cancels it, and the
  * step's halves are written one after the other. Only the last statement, in which an import spends most of the time, is
- * limited to the rest of the step's time. If the command is suspended or cut off, PostgreSQL ends the transaction.
+ * limited to the rest of the step's time. The time of round trips to a PostgreSQL that is far away is measured, and does
+ * not count. If the command is suspended or cut off, PostgreSQL ends the transaction.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../database/connect.js';
@@ -116,7 +117,6 @@ export async function runSteps(
 ): Promise<void> {
   const postponed: Step[] = [];
   const open = new Set<Session>();
-  const prepared = new WeakSet<Session>();
   const end = new AbortController();
   let lastProgress = performance.now();
 
@@ -129,10 +129,15 @@ export async function runSteps(
     return rows.length > 0 ? { rows, conflicts: 0 } : postponed.shift();
   }
 
-  /** Locks and writes rows in a transaction. Returns the keys of rows that another one holds, and of changed rows. */
-  function attempt(session: Session, rows: Row[], wait: boolean) {
-    return session.transaction('READ COMMITTED', async (sql) => {
-      const maxMs = rows.length > 1 ? MAX_STEP_MS : STATEMENT_TIMEOUT_MS;
+  /**
+   * Locks and writes rows in a transaction.
+   * @param overheadMs what a step without rows takes, in milliseconds
+   * @param wait whether to wait for rows that another transaction holds
+   * @returns the rows that another transaction holds, which are not written
+   */
+  async function write(session: Session, rows: Row[], overheadMs = 0, wait = false): Promise<Row[]> {
+    const maxMs = rows.length > 1 ? MAX_STEP_MS : STATEMENT_TIMEOUT_MS;
+    const { busy, changed } = await session.transaction('READ COMMITTED', async (sql) => {
       const [, list] = await Promise.all([
         sql.unsafe(`${SETTINGS}; SET LOCAL statement_timeout = ${maxMs}`),
         steps.lockOrListBusy(sql, rows.map(keyOf), wait),
@@ -143,18 +148,9 @@ export async function runSteps(
         rows.filter((row) => !busy.has(keyOf(row))),
       );
       // Derives what was deferred. A commit would do so without a time limit.
-      await Promise.all([limitToRest(sql, maxMs), sql`SET CONSTRAINTS ALL IMMEDIATE`]);
+      await Promise.all([limitToRest(sql, maxMs, overheadMs), sql`SET CONSTRAINTS ALL IMMEDIATE`]);
       return { busy, changed };
     });
-  }
-
-  /** Writes rows in a transaction. Returns the rows that another transaction holds, which are not written. */
-  async function write(session: Session, rows: Row[], wait = false): Promise<Row[]> {
-    // Prepares the statements. Otherwise PostgreSQL would wait for the parameters of each while the step holds locks, and
-    // does not end a transaction that waits for them.
-    if (!prepared.has(session)) for (const waits of [false, true]) await attempt(session, [], waits);
-    prepared.add(session);
-    const { busy, changed } = await attempt(session, rows, wait);
     if (busy.size < rows.length) {
       lastProgress = performance.now();
       steps.onWritten?.(rows.length - busy.size, changed);
@@ -163,15 +159,24 @@ export async function runSteps(
   }
 
   /**
-   * Writes the rows of a step that are free, or waits for one of them if none is. Returns the rows that are not
-   * written.
+   * Prepares the statements of a new connection by steps without rows. Otherwise PostgreSQL would wait for the parameters of
+   * each while the step holds locks, and does not end a transaction that waits for them.
+   * @returns what such a step takes, in milliseconds: its round trips, so most of a step's time if PostgreSQL is far away
    */
-  async function writeStep(session: Session, rows: Row[]): Promise<Row[]> {
-    const busy = await write(session, rows);
+  async function prepare(session: Session): Promise<number> {
+    for (const wait of [false, true]) await write(session, [], 0, wait);
+    const start = performance.now();
+    await write(session, []);
+    return performance.now() - start;
+  }
+
+  /** Writes the rows that are free, or waits for one of them if none is. Returns the rows that are not written. */
+  async function writeStep(session: Session, rows: Row[], overheadMs: number): Promise<Row[]> {
+    const busy = await write(session, rows, overheadMs);
     if (busy.length < rows.length) return busy;
     // Waits in a transaction without other locks, so that it blocks no other program.
     const [first, ...rest] = busy as [Row, ...Row[]];
-    return [...rest, ...(await write(session, [first], true))];
+    return [...rest, ...(await write(session, [first], overheadMs, true))];
   }
 
   /** Returns the steps that retry a failed one. @throws its error if no retry helps */
@@ -189,21 +194,24 @@ export async function runSteps(
   /** Runs steps on one connection, which it replaces after an error, until none is left. */
   async function runOn(opened: Session): Promise<void> {
     let session: Session | undefined = opened;
+    let overheadMs: number | undefined;
     let maxWork = FIRST_WORK;
     const outage = new Outage();
     try {
       for (let step = next(maxWork); step !== undefined; step = next(maxWork)) {
-        const start = performance.now();
+        let start = performance.now();
         try {
           session ??= await openSession(database, STATEMENT_TIMEOUT_MS);
           open.add(session);
-          const rows = await writeStep(session, step.rows);
+          overheadMs ??= await prepare(session);
+          start = performance.now();
+          const rows = await writeStep(session, step.rows, overheadMs);
           outage.end();
           if (rows.length > 0) postponed.push({ rows, conflicts: 0 });
-          else maxWork = nextMaxWork(maxWork, workOfAll(step.rows), performance.now() - start);
+          else maxWork = nextMaxWork(maxWork, workOfAll(step.rows), performance.now() - start - overheadMs);
         } catch (error) {
           if (session) open.delete(session);
-          session = undefined;
+          [session, overheadMs] = [undefined, undefined];
           const retries = retriesOf(step, error);
           postponed.push(...retries);
           maxWork = Math.max(maxWork / retries.length, MIN_WORK);
@@ -232,9 +240,9 @@ export async function runSteps(
   end.abort();
 }
 
-/** Limits the next statement to the rest of a step's time. */
-const limitToRest = (sql: Transaction, maxMs: number) => sql`
-  SELECT set_config('statement_timeout', greatest(1, ${maxMs} - ms)::int::text, true)
+/** Limits the next statement to the rest of a step's time, in which `overheadMs` of round trips do not count. */
+const limitToRest = (sql: Transaction, maxMs: number, overheadMs: number) => sql`
+  SELECT set_config('statement_timeout', least(${maxMs}, greatest(1, ${Math.round(maxMs + overheadMs)} - ms))::int::text, true)
   FROM (SELECT extract(epoch FROM clock_timestamp() - transaction_timestamp()) * 1000 AS ms) AS step`;
 
 /** A time in which PostgreSQL can't be reached or accepts no writes, such as a failover. */
@@ -300,7 +308,9 @@ const tooManyJobs = (jobs: number, free: number) =>
     `PostgreSQL has ${free} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
   );
 
-/** Returns the most work of the next step, after one of at most `max` that had `work` and took `ms` milliseconds. */
+/**
+ * Returns the most work of the next step, after one of at most `max` that had `work`, for which it took `ms` milliseconds.
+ */
 function nextMaxWork(max: number, work: number, ms: number): number {
-  return Math.min(Math.max((work * STEP_MS) / ms, max / 2, MIN_WORK), max * 2, MAX_WORK);
+  return Math.min(Math.max((work * STEP_MS) / Math.max(ms, 1), max / 2, MIN_WORK), max * 2, MAX_WORK);
 }

@@ -61,6 +61,15 @@ const settingNamesSlowly = (seconds: number): Steps => ({
 });
 const written = async () => (await other`SELECT FROM branded_phone_numbers WHERE internal_name = 'Written'`).length;
 
+/** Lets the last statement of a step take this many seconds for each row, until the test ends. */
+async function waitDeferred(seconds: number) {
+  await other.unsafe(`
+    CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(${seconds}); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON branded_phone_numbers DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION wait()`);
+  onTestFinished(async () => void (await other`DROP FUNCTION wait CASCADE`));
+}
+
 /** Returns how many milliseconds the test has skipped on this process's clock. */
 function startClock() {
   const clock = { skipped: 0 };
@@ -110,15 +119,62 @@ describe('a step', () => {
     expect(write.mock.calls.filter(([, rows]) => rows.length > 60)).toHaveLength(1);
   });
 
+  it('grows at most twofold, and does not shrink because of round trips to PostgreSQL', async () => {
+    const clock = startClock();
+    add(
+      Array.from({ length: 800 }, (_, i) => `+${i + 1}`),
+      20,
+    );
+    const sizes: number[] = [];
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(_sql, rows) {
+        // As if PostgreSQL were far away: every transaction takes that much longer.
+        clock.skipped += 2000;
+        return rows.map(keyOf);
+      },
+      onWritten: (count) => sizes.push(count),
+    });
+    const [first = 0, second = 0] = sizes;
+    expect(second, sizes.join()).toBeGreaterThanOrEqual(first);
+    // A row more or less fits into a step.
+    for (const [i, size] of sizes.slice(1).entries()) expect(size).toBeLessThanOrEqual(2 * (sizes[i] ?? 0) + 2);
+  });
+
+  it.each(['', '?prepare=false'])('is not halved because PostgreSQL is far away%s', async (parameter) => {
+    const proxy = await openToxicProxy(Number(new URL(created.url).port));
+    const behind = openDatabase(proxy.through(created.url) + parameter);
+    // Three round trips take longer than the time limit of a statement.
+    proxy.behave('slow', 150);
+    await waitDeferred(0.01);
+    add(['+11', '+12', '+13', '+14']);
+    const sizes: number[] = [];
+    await runSteps(behind, spool, { ...settingNames, onWritten: (count) => sizes.push(count) });
+    expect([sizes, await written()]).toEqual([[4], 4]);
+    await closeDatabase(behind, 0);
+    await proxy.close();
+  });
+
+  it('waits for locks and runs a statement for half a second together', async () => {
+    add(['+11', '+12']);
+    const limits: number[] = [];
+    await runSteps(database, spool, {
+      ...settingNames,
+      async write(sql, rows) {
+        const [sum] = await sql`
+          SELECT sum(setting::int)::int AS milliseconds FROM pg_settings WHERE name IN ('lock_timeout', 'statement_timeout')`;
+        if (rows.length > 0) limits.push(sum?.milliseconds);
+        return setName(sql, rows.map(keyOf));
+      },
+    });
+    expect(limits).toEqual([500]);
+  });
+
   it('is halved as well if its statements and what it deferred take too long together', async () => {
     add(['+11', '+12']);
-    await other.unsafe(`
-      CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.15); RETURN NULL; END $$;
-      CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON branded_phone_numbers DEFERRABLE INITIALLY DEFERRED
-      FOR EACH ROW EXECUTE FUNCTION wait()`);
+    await waitDeferred(0.15);
     const sizes: number[] = [];
     await runSteps(database, spool, { ...settingNamesSlowly(0.15), onWritten: (count) => sizes.push(count) });
-    await other`DROP FUNCTION wait CASCADE`;
     expect(sizes).toEqual([1, 1]);
   });
 
@@ -257,7 +313,7 @@ describe('a step', () => {
     } else {
       await expect(running).rejects.toThrow('stopped');
       // Before the connection is found to be dead, which takes 15 seconds.
-      expect(endedAt - cutAt).toBeLessThan(10_000);
+      expect(endedAt - cutAt).toBeLessThan(6000);
     }
     await closeDatabase(behind, 0);
     await proxy.close();
@@ -367,5 +423,17 @@ describe('a step', () => {
     });
     await expect(writing).rejects.toThrow(/read-only transaction/);
     expect(clock.skipped).toBe(60_000);
+  });
+});
+
+describe('the connections of all jobs', () => {
+  it('are not opened if there are too few of them left, which other programs need', async () => {
+    add(['+11']);
+    const opened = vi.spyOn(Socket.prototype, 'connect');
+    const running = runSteps(database, spool, settingNames, { jobs: 1000 });
+    await expect(running).rejects.toThrow(/has \d+ free connections, but --jobs is 1000/);
+    const count = opened.mock.calls.length;
+    opened.mockRestore();
+    expect(count).toBeLessThan(5);
   });
 });
