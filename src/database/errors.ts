@@ -3,7 +3,10 @@ import postgres from 'postgres';
 import { escapeHidden } from '../messages/shown.js';
 import { UserError } from '../userError.js';
 
-/** The database could not be read in time; a retry may help. The message is shown to the client. */
+/**
+ * The database could not be read in time; a retry may help. The message is shown to the client; the cause, if it is known,
+ * only to operators.
+ */
 export class DatabaseUnavailable extends Error {}
 
 /**

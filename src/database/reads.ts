@@ -209,7 +209,8 @@ export class Reader {
   }
 
   #reasonToReject(read: Read, now: number): Error | undefined {
-    if (now >= read.deadline) return new DatabaseUnavailable('The database did not respond in time.');
+    if (now >= read.deadline)
+      return new DatabaseUnavailable('The database did not respond in time.', { cause: this.#failure });
     if (!read.isSent && read.isAbandoned) return ABANDONED;
     if (this.#failure) {
       const hasWaited = now - Math.max(read.startedAt, this.#lastResponseAt) > OUTAGE_WAIT_MS;
@@ -223,13 +224,13 @@ export class Reader {
     if (!this.#isOutageLogged)
       this.#log.error({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database does not respond');
     this.#isOutageLogged = true;
-    return new DatabaseUnavailable("The database can't be reached.");
+    return new DatabaseUnavailable("The database can't be reached.", { cause: reason });
   }
 
   /** Returns the error of a read whose statement failed because of `reason`. */
   #errorFor(reason: Error): Error {
     if (failureOf(reason) === 'ours') return reason;
     this.#log.warn({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database did not complete a statement');
-    return new DatabaseUnavailable('The database could not run the query.');
+    return new DatabaseUnavailable('The database could not run the query.', { cause: reason });
   }
 }

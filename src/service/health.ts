@@ -1,12 +1,14 @@
 /** Health: `/healthz` reports that the process is alive, `/readyz` whether it can serve requests. */
 import { type RequestHandler, Router } from 'express';
 import { contract } from '../contract.js';
+import { reasonOf } from '../database/errors.js';
 import type { Reader } from '../database/reads.js';
 import type { Obstacle } from '../database/version.js';
 
 /** The service is ready only if the database responds within this time. */
 const READY_TIMEOUT_MS = 900;
-const NO_RESPONSE: Obstacle = { reason: 'the database does not respond' };
+/** PostgreSQL cancels the check's statement after this time, so that its reason arrives before READY_TIMEOUT_MS. */
+export const READY_STATEMENT_TIMEOUT_MS = 700;
 
 interface Checks {
   reader: Reader;
@@ -19,9 +21,22 @@ interface Checks {
 /** Returns the reason why the service is not ready, if there is one. */
 export type CheckReadiness = () => Promise<Obstacle | undefined>;
 
+/** Prepares the check of `/readyz`. One check at a time runs, whose result is used for all requests that arrive meanwhile. */
 export function prepareReadiness({ reader, checkSchema, obstacle }: Checks): CheckReadiness {
-  return async () =>
-    obstacle() ?? (await reader.read(checkSchema, performance.now() + READY_TIMEOUT_MS).catch(() => NO_RESPONSE));
+  let running: Promise<Obstacle | undefined> | undefined;
+  const check = () =>
+    reader
+      .read(checkSchema, performance.now() + READY_TIMEOUT_MS)
+      .catch((error) => ({ reason: 'the database does not respond', detail: reasonOf(error) }))
+      .finally(() => {
+        running = undefined;
+      });
+  return async () => {
+    const known = obstacle();
+    if (known) return known;
+    running ??= check();
+    return running;
+  };
 }
 
 /**

@@ -10,7 +10,7 @@ import type { Log } from '../log.js';
 import { createMetrics, type Metrics } from '../metrics.js';
 import { migrationsFolder } from '../packageFolder.js';
 import { createApp, timeLimitOf } from './app.js';
-import { type CheckReadiness, health, prepareReadiness } from './health.js';
+import { type CheckReadiness, health, prepareReadiness, READY_STATEMENT_TIMEOUT_MS } from './health.js';
 import { limitConnections } from './http/connections.js';
 import { createHttpServer, finish, listen, urlOf } from './http/httpServer.js';
 import { createRateLimit } from './rateLimit/rateLimit.js';
@@ -32,12 +32,12 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const statementsAtOnce = readsPerConnection(timeLimitOf(config), STATEMENT_TIMEOUT_MS);
   const maxReads = statementsAtOnce * config.DATABASE_CONNECTIONS;
   const metrics = createMetrics(maxReads);
-  const open = (connections: number) =>
-    openDatabase(databaseUrl, { connections, statementsAtOnce, statementTimeout: STATEMENT_TIMEOUT_MS });
-  const database = open(config.DATABASE_CONNECTIONS);
+  const open = (connections: number, statementTimeout: number) =>
+    openDatabase(databaseUrl, { connections, statementsAtOnce, statementTimeout });
+  const database = open(config.DATABASE_CONNECTIONS, STATEMENT_TIMEOUT_MS);
   const reader = new Reader(database, log, metrics, maxReads);
-  // /readyz has a connection that pages can't keep busy.
-  const healthDatabase = open(1);
+  // /readyz has its own connection, so that pages don't delay its check.
+  const healthDatabase = open(1, READY_STATEMENT_TIMEOUT_MS);
   const healthReader = new Reader(healthDatabase, log, { setQueries() {} }, statementsAtOnce);
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   const stop = new AbortController();

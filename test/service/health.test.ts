@@ -1,12 +1,16 @@
 import { sql } from 'drizzle-orm';
 import request from 'supertest';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { contract } from '../../src/contract.js';
-import { connectTo } from '../support/connection.js';
-import { useListeningService } from '../support/listening.js';
+import type { Service } from '../../src/service/server.js';
+import { connectTo, whileLocked } from '../support/connection.js';
+import { useDatabase } from '../support/database.js';
+import { listenOn, useListeningService } from '../support/listening.js';
 import { numberWith, write } from '../support/numbers.js';
 import { problemOf } from '../support/response.js';
 import { type TestService, useService } from '../support/service.js';
+import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
+import { until } from '../support/until.js';
 
 const statuses = async ({ app }: TestService) => ({
   ready: await request(app).get('/readyz'),
@@ -72,6 +76,53 @@ describe('/readyz on either port', () => {
     expect(await scraped()).toEqual([build, 'branded_phone_numbers_ready 0']);
     await sql`ALTER TABLE gone RENAME TO items`;
     await sql.end();
+  });
+});
+
+describe('/readyz while the database fails', () => {
+  const database = useDatabase();
+  let proxy: ToxicProxy;
+  let service: Service;
+  beforeAll(async () => {
+    proxy = await openToxicProxy(Number(new URL(database.url).port));
+    service = await listenOn(proxy.through(database.url));
+  });
+  afterAll(async () => {
+    await service.close();
+    await proxy.close();
+  });
+
+  async function get(url: string | undefined) {
+    const response = await fetch(`${url}/readyz`);
+    return { status: response.status, reason: ((await response.json()) as { status: string }).status };
+  }
+
+  /** Waits until the reason on METRICS_PORT matches, and expects that PORT does not show it. */
+  async function expectReason(pattern: RegExp): Promise<void> {
+    await until(async () => pattern.test((await get(service.metricsUrl)).reason), `the reason is ${pattern}`);
+    expect(await get(service.url)).toEqual({ status: 503, reason: 'the database does not respond' });
+  }
+  const untilReady = () => until(async () => (await get(service.url)).status === 200, 'it is ready again');
+
+  it('responds to all requests with the result of one check', async () => {
+    proxy.behave('slow', 200);
+    const results = await Promise.all(Array.from({ length: 300 }, () => get(service.url)));
+    proxy.behave('passing');
+    expect(new Set(results.map(({ status }) => status))).toEqual(new Set([200]));
+  });
+
+  it('says on METRICS_PORT that a table is locked', async () => {
+    await whileLocked(database.url, 'LOCK items IN ACCESS EXCLUSIVE MODE', () =>
+      expectReason(/^the database does not respond \(canceling statement due to statement timeout\)$/),
+    );
+    await untilReady();
+  });
+
+  it('says on METRICS_PORT that nothing listens at the address of PostgreSQL', async () => {
+    await proxy.close();
+    await expectReason(/\(connect ECONNREFUSED 127\.0\.0\.1:\d+\)$/);
+    proxy = await openToxicProxy(Number(new URL(database.url).port), proxy.port);
+    await untilReady();
   });
 });
 
