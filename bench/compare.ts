@@ -1,8 +1,7 @@
 /**
  * `make bench-compare BEFORE=folder`: compares the throughput of first pages of this version, the version built in that folder,
  * and a bare server, on the same numbers. Prints a table for each of three baselines: the bare server, and the other version
- * with and without its rate limit; then how long a page takes in both versions if PostgreSQL and Redis respond 1 ms later.
- * bench/main.ts lists the options.
+ * with and without its rate limit. bench/main.ts lists the options.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,7 +9,6 @@ import { writeNumbers } from '../test/support/generatedNumbers.js';
 import { startPostgres } from '../test/support/postgresServer.js';
 import { createDatabase, installedVersion, VERSIONS, vacuum } from './database.js';
 import { MAIN, mainOf, RESULTS, runCommand } from './program.js';
-import { compareWithRemoteStores } from './remoteStores.js';
 import { throughputTable } from './report.js';
 import { BARE, measureThroughput, OURS, OURS_UNLIMITED } from './throughput.js';
 
@@ -33,8 +31,6 @@ try {
   }));
   const throughput = await measureThroughput(url, [BARE, ...now, ...before]);
   for (const { name } of [BARE, ...before]) console.log(`${throughputTable([{ version, throughput }], name)}\n`);
-  const limited = { ...OURS, name: 'before', command: [mainBefore, 'serve'], url: urlBefore };
-  console.log(await compareWithRemoteStores([limited, { ...OURS, name: 'now', url }]));
 } finally {
   await server.remove();
   await rm(file);

@@ -1,9 +1,8 @@
 /**
- * `make fault-table`: runs the built service under each fault and under ten times its capacity, compares each response with
+ * `make fault-table`: runs the built service under each fault, compares each response with
  * the expected one, and prints a table. `node --import tsx bench/faults.ts word…` runs only the faults whose names contain
  * one of the words.
  */
-import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
 import { closeDatabase, openDatabase } from '../src/database/connect.js';
@@ -15,7 +14,6 @@ import { startPostgres } from '../test/support/postgresServer.js';
 import { hasRedis, startRedis } from '../test/support/redis.js';
 import { openToxicProxy, type ToxicProxy } from '../test/support/toxicProxy.js';
 import { machine, table } from './document.js';
-import { overload } from './overload.js';
 import { MAIN, runCommand } from './program.js';
 
 const PAGE = '/v1/brandedPhoneNumbers?size=5';
@@ -27,8 +25,6 @@ const CLIENTS = 30;
 const BEFORE_MS = 1500;
 const FAULT_MS = 4000;
 const AFTER_MS = 4000;
-const OVERLOAD_SECONDS = 60;
-const OVERLOAD = `10 × the capacity for ${OVERLOAD_SECONDS} s`;
 
 interface Fault {
   name: string;
@@ -93,14 +89,8 @@ const words = process.argv.slice(2);
 const isChosen = (name: string) => words.length === 0 || words.some((word) => name.includes(word));
 const rows: Row[] = [];
 for (const fault of faults.filter(({ name }) => isChosen(name))) addRow(await measureFault(fault));
-let note = '';
-if (isChosen(OVERLOAD)) {
-  const result = await measureOverload();
-  addRow(result.row);
-  note = result.note;
-}
 const head = ['Fault', 'Requests', 'Wrong responses', 'Other than 200', 'Recovered after'];
-console.log([`${machine()}:`, table(head, rows, [0, 3]), note].join('\n\n'));
+console.log(`${machine()}:\n\n${table(head, rows, [0, 3])}`);
 await Promise.all([proxy.close(), redisProxy?.close(), redis?.kill()]);
 await server.remove();
 process.exit();
@@ -197,11 +187,6 @@ function serve(environment: Record<string, string> = {}): Promise<Server> {
   return startServer([MAIN, 'serve'], '/readyz', { ...settings, ...environment });
 }
 
-/** Returns the resident memory of a process in MB. */
-function residentMemory(pid: number): number {
-  return Math.round(Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024);
-}
-
 async function insertNumbers(url: string): Promise<void> {
   const database = openDatabase(url);
   await database.insert(businessProfiles).values({ id: PROFILE, businessName: 'Circle Bank', status: 'approved' });
@@ -209,30 +194,6 @@ async function insertNumbers(url: string): Promise<void> {
     .insert(brandedPhoneNumbers)
     .values(Array.from({ length: 50 }, (_, i) => ({ phoneNumber: `+1415555${1000 + i}`, businessProfileId: PROFILE })));
   await closeDatabase(database);
-}
-
-/** Runs the service under ten times its capacity. Returns the row of the table, and the paragraph below the table. */
-async function measureOverload(): Promise<{ row: Row; note: string }> {
-  const service = await serve();
-  const memoryBefore = residentMemory(service.pid);
-  const result = await overload(service.url, PAGE, OVERLOAD_SECONDS);
-  const memoryAfter = residentMemory(service.pid);
-  await service.stop();
-  const { statuses, sent, lost, wrong } = result.flood;
-  const { 200: served = 0, ...failures } = statuses;
-  const counts = Object.entries({ ...failures, ...(lost > 0 && { none: lost }) });
-  const others = counts.map(([status, count]) => `${count} × ${status}`).join('<br>') || '–';
-  const percent = (count: number) => `${Math.floor((100 * count) / result.requests)} %`;
-  return {
-    row: [OVERLOAD, sent, wrong + result.wrong, others, inSeconds(result.recovery)],
-    note:
-      `Under 10 × the capacity, with ${result.connections} connections and each request from another address, ` +
-      `${Math.round(served / OVERLOAD_SECONDS)} requests a second were served; without the flood, ` +
-      `${Math.round(result.capacity)}. Of ${result.requests} requests from other clients that send few, ` +
-      `${percent(result.servedAtOnce)} were served at once and ${percent(result.servedInTime)} within 5 s, retrying ` +
-      `after \`Retry-After\`. The slowest \`/healthz\`, each on a new connection, took ` +
-      `${inSeconds(result.slowestHealth)}. Memory: ${memoryBefore} → ${memoryAfter} MB.`,
-  };
 }
 
 function inSeconds(milliseconds: number): string {

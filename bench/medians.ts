@@ -8,8 +8,6 @@ export interface Quantiles {
 
 interface Measurement {
   measure(): Promise<number>;
-  /** In how many rounds to measure, if not in all. */
-  rounds?: number;
 }
 
 export function quantiles(values: number[]): Quantiles {
@@ -31,7 +29,7 @@ export async function mediansInTurn<T extends Measurement>(
     console.error(`  round ${round} of ${rounds}`);
     const shuffled = all.map((each) => ({ ...each, rank: Math.random() })).sort((a, b) => a.rank - b.rank);
     for (const { measurement, values } of shuffled) {
-      if (round <= (measurement.rounds ?? rounds)) values.push(await measurement.measure());
+      values.push(await measurement.measure());
     }
   }
   return all.map(({ measurement, values }) => ({ ...measurement, median: quantiles(values).median }));

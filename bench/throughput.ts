@@ -17,7 +17,6 @@ const run = promisify(execFile);
 const ROUNDS = Number(process.env.BENCH_LOAD_ROUNDS ?? 3);
 const SECONDS = Number(process.env.BENCH_LOAD_SECONDS ?? 2);
 const CONNECTIONS = [1, 8, 64];
-const GRAPHQL_PATH = '/graphql';
 /** The examples in section 4 of the specification. */
 const MIX = [
   {},
@@ -42,18 +41,7 @@ export interface Contender {
   /** Whether it has the filters of `MIX`. */
   canMix?: boolean;
   environment?: Record<string, string>;
-  /** The query of a GraphQL server. These are slow, so they are measured in one round only. */
-  query?: string;
 }
-
-const POSTGRAPHILE = `{ allBrandedPhoneNumbers(first: 26, orderBy: PRIMARY_KEY_ASC) { nodes {
-  id phoneNumber businessProfileByBusinessProfileId { id businessName status } internalName brandingNameShort
-  brandingNameLong reportingGroup createdAt updatedAt
-  carrierStatusesByPhoneNumber(orderBy: PRIMARY_KEY_ASC) { nodes { carrier feature detailedStatus createdAt } } } } }`;
-
-// Platformatic has no field for carrier statuses, since their key has several columns; `itemTail` contains them.
-const PLATFORMATIC = `{ items(limit: 26, orderBy: { field: phoneNumber, direction: ASC }) {
-  id phoneNumber businessProfileId itemTail } }`;
 
 /** The statement of the first page and its values, as JSON. */
 const STATEMENT = join(RESULTS, 'firstPage.statement');
@@ -73,32 +61,25 @@ export const BARE: Contender = {
   command: ['bench/bare.js'],
   environment: { STATEMENT },
 };
-const CONTENDERS: Contender[] = [
-  ...[BY_HAND, OURS, BARE, OURS_UNLIMITED],
-  { name: 'PostGraphile 5', command: ['bench/postgraphile.js'], query: POSTGRAPHILE },
-  { name: 'Platformatic DB', command: ['bench/platformatic.js'], query: PLATFORMATIC },
-];
+const CONTENDERS = [BY_HAND, OURS, BARE, OURS_UNLIMITED];
 
 /** Runs all contenders at once on the database at `url`, and measures them in turn. */
 export async function measureThroughput(url: string, contenders = CONTENDERS): Promise<Throughput[]> {
   const statement = await recordFirstPage(url);
   await writeFile(STATEMENT, JSON.stringify(statement));
   const servers: Server[] = [];
-  const cases: (Omit<Throughput, 'perSecond'> & { rounds?: number; measure(): Promise<number> })[] = [];
+  const cases: (Omit<Throughput, 'perSecond'> & { measure(): Promise<number> })[] = [];
   for (const contender of contenders) {
-    const server = await startContender(contender, url).catch((error) =>
-      console.error(`${contender.name} is left out: ${error.message}`),
-    );
-    if (!server) continue;
+    const server = await startContender(contender, url);
     servers.push(server);
-    const { name, query, canMix = false } = contender;
+    const { name, canMix = false } = contender;
     const origin = server.url;
     for (const load of canMix ? (['first page', 'mix'] as const) : (['first page'] as const)) {
-      const paths = load === 'mix' ? MIX : [query ? GRAPHQL_PATH : PATH];
-      await measureLoad({ origin, paths, connections: 8, seconds: 1, query });
+      const paths = load === 'mix' ? MIX : [PATH];
+      await measureLoad({ origin, paths, connections: 8, seconds: 1 });
       for (const connections of CONNECTIONS) {
-        const measure = () => measureLoad({ origin, paths, connections, seconds: SECONDS, query });
-        cases.push({ name, load, connections, measure, ...(query && { rounds: 1 }) });
+        const measure = () => measureLoad({ origin, paths, connections, seconds: SECONDS });
+        cases.push({ name, load, connections, measure });
       }
     }
   }
@@ -112,9 +93,8 @@ export async function measureThroughput(url: string, contenders = CONTENDERS): P
 }
 
 /** Starts a contender on the database at `url`, and waits until it is ready. */
-export function startContender({ command, query, environment }: Contender, url: string): Promise<Server> {
-  const path = query ? `${GRAPHQL_PATH}?query={__typename}` : PATH;
-  return startServer(command, path, { DATABASE_URL: url, LOG_LEVEL: 'info', ...environment });
+function startContender({ command, environment }: Contender, url: string): Promise<Server> {
+  return startServer(command, PATH, { DATABASE_URL: url, LOG_LEVEL: 'info', ...environment });
 }
 
 interface Load {
@@ -123,7 +103,6 @@ interface Load {
   connections: number;
   seconds: number;
   headers?: Record<string, string>;
-  query?: string | undefined;
 }
 
 /** Returns the requests per second. */
