@@ -55,7 +55,9 @@ export function parameterFault(keyword: string, schema: Schema, value: unknown):
 /** Returns what is wrong with an item: one message for each invalid value, even if it violates several keywords. */
 export function itemFaults(errors: readonly ErrorObject[]): string[] {
   const byValue = new Map<string, string>();
-  for (const error of errors) {
+  // First the unknown members: each may be a missing one, misspelled.
+  const unknownFirst = errors.toSorted((a, b) => Number(isUnknown(b)) - Number(isUnknown(a)));
+  for (const error of unknownFirst) {
     const member = error.params.additionalProperty ?? error.params.missingProperty ?? '';
     const key = `${error.instancePath} ${member}`;
     // A message about the form is more helpful than one about the length.
@@ -66,6 +68,8 @@ export function itemFaults(errors: readonly ErrorObject[]): string[] {
   }
   return [...byValue.values()];
 }
+
+const isUnknown = ({ keyword }: ErrorObject) => keyword === 'additionalProperties';
 
 function itemFault({ instancePath, keyword, params, parentSchema, data }: ErrorObject): string {
   const schema = parentSchema as Schema;

@@ -41,8 +41,9 @@ const readModel = () =>
 
 const OK = 'OK: the read model matches its sources\n';
 const differ = (numbers: string[], count = numbers.length) =>
-  `${count} numbers differ from their sources: ${numbers.slice(0, 5).join(', ')}${count > 5 ? ', …' : ''}\n`;
-const stray = (numbers: string[]) => `${numbers.length} numbers have stale index entries: ${numbers.join(', ')}\n`;
+  `${count === 1 ? '1 number differs from its sources' : `${count} numbers differ from their sources`}: ${numbers.slice(0, 5).join(', ')}${count > 5 ? ', …' : ''}\n`;
+const stray = (numbers: string[]) =>
+  `${numbers.length === 1 ? '1 number has' : `${numbers.length} numbers have`} stale index entries: ${numbers.join(', ')}\n`;
 const phoneNumbersAt = (...digits: number[]) => digits.map((digit) => `+1415555010${digit}`);
 
 describe('check', () => {
@@ -79,6 +80,12 @@ describe('check', () => {
         `INSERT INTO postings SELECT term_id, '+19', business_profile_id FROM postings WHERE ${at(3)}`,
       ],
       stray([...phoneNumbersAt(1, 2), '+19']),
+    ],
+    ['one changed item', [`UPDATE items SET item_tail = '' WHERE ${at(1)}`], differ(phoneNumbersAt(1))],
+    [
+      'a stale index entry',
+      [`INSERT INTO postings SELECT 99, phone_number, id FROM items WHERE ${at(1)}`],
+      stray(phoneNumbersAt(1)),
     ],
     ['items missing after a TRUNCATE', ['TRUNCATE items, terms, postings'], differ(PHONE_NUMBERS, 9)],
     ['index entries missing after a TRUNCATE', ['TRUNCATE terms, postings'], differ(PHONE_NUMBERS, 9)],

@@ -1,5 +1,6 @@
 /** `check`: compares the read model with its sources. */
 import type { Database } from '../../database/connect.js';
+import { countOf } from '../../messages/count.js';
 import { deriveAll } from '../numbers/check.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
@@ -21,7 +22,7 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
 async function checkDatabase(database: Database, repair: boolean): Promise<void> {
   const differences = await deriveAll(database, { keep: repair });
   for (const { count, what, examples } of differences) {
-    const line = `${count} numbers ${what}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
+    const line = `${countOf(count, 'number')} ${what}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
     if (repair) await report(`repaired: ${line}`);
     else console.error(line);
   }

@@ -1,6 +1,7 @@
 /** `delete`: deletes numbers by their phone numbers. */
 import { existsSync } from 'node:fs';
 import type { Database } from '../../database/connect.js';
+import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
 import { deleteNumbers } from '../numbers/delete.js';
 import { changeFromFiles, jobsOption } from './changes.js';
@@ -40,7 +41,7 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
           async run({ stream }, onProgress) {
             const given = { ...options, signal: signals.first, onProgress };
             const { deleted, lines } = await deleteNumbers(database, stream, given);
-            return { lines, summary: `deleted ${deleted} ${deleted === 1 ? 'number' : 'numbers'}` };
+            return { lines, summary: `deleted ${countOf(deleted, 'number')}` };
           },
         });
       await withDatabase(signals, ({ database }) => deleteFrom(database), { isStoppable: true });

@@ -1,5 +1,6 @@
 /** `export`: writes numbers as NDJSON that `import` reads. */
 import type { Database } from '../../database/connect.js';
+import { countsOf } from '../../messages/count.js';
 import type { Filter } from '../../page/filter.js';
 import { exportNumbers } from '../numbers/export.js';
 import { writeWhole } from '../numbers/outputFile.js';
@@ -34,5 +35,5 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
 async function exportTo(file: string, database: Database, filter: Filter): Promise<void> {
   const exportBy = (writeLines: (lines: string) => Promise<void>) => exportNumbers(database, filter, writeLines);
   const counts = await (file === '-' ? exportBy(write) : writeWhole(file, exportBy));
-  console.error(`exported ${counts.numbers} numbers, ${counts.carrierStatuses} carrier statuses`);
+  console.error(`exported ${countsOf(counts)}`);
 }

@@ -1,5 +1,6 @@
 /** `import`: writes numbers from NDJSON files into the database. */
 import type { Database } from '../../database/connect.js';
+import { countsOf } from '../../messages/count.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
@@ -54,10 +55,8 @@ export function importFiles(
     async run({ stream }, onProgress) {
       // Loaded here, since other commands start faster without the validator.
       const { importNumbers } = await import('../numbers/import.js');
-      const { numbers, carrierStatuses } = await importNumbers(database, stream, { ...options, onProgress });
-      const statuses = carrierStatuses === 1 ? 'carrier status' : 'carrier statuses';
-      const summary = `imported ${numbers} ${numbers === 1 ? 'number' : 'numbers'}, ${carrierStatuses} ${statuses}`;
-      return { lines: numbers, summary };
+      const counts = await importNumbers(database, stream, { ...options, onProgress });
+      return { lines: counts.numbers, summary: `imported ${countsOf(counts)}` };
     },
   });
 }

@@ -9,7 +9,7 @@ const PROFILE_COLUMNS: Columns = { id: 'uuid', business_name: 'text', status: 't
 
 /** Business profiles that are new or changed. */
 export const changedProfiles: Part = {
-  noun: 'changed business profiles',
+  noun: 'changed business profile',
   find: (sql) => sql<{ row: Row }[]>`
     SELECT ${rowOfGiven(sql, PROFILE_COLUMNS, sql`0`)} AS row
     FROM (SELECT DISTINCT business_profile_id AS id, business_name, business_status AS status FROM staged) AS given
@@ -64,7 +64,7 @@ const entryDiffers = (sql: Transaction) => sql`
  * fills them. The indexes of postings then take 70 % of the space that they take after a single pass.
  */
 export const changedNumbers: Part = {
-  noun: 'numbers',
+  noun: 'number',
   find: (sql) => sql<{ row: Row }[]>`
     SELECT ${rowOfGiven(
       sql,

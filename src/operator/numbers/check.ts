@@ -16,14 +16,15 @@ const ROWS_AT_ONCE = 1000;
 
 /** A way in which numbers may differ from their sources. */
 interface Examination extends Steps {
-  /** What is wrong, after "N numbers" in a message. */
-  what: string;
+  /** What is wrong, after "1 number" and "N numbers" in a message. */
+  what: { one: string; many: string };
   /** Selects the rows to examine, in order of phone number. */
   find(sql: Transaction): PendingQuery<{ row: Row }[]>;
 }
 
 /** Numbers that differ in the same way. */
 interface Difference {
+  /** What is wrong, after their count. */
   what: string;
   count: number;
   /** The first phone numbers, at most `MAX_EXAMPLES`. */
@@ -44,7 +45,7 @@ export async function deriveAll(database: Database, { keep }: { keep: boolean })
 }
 
 async function examine(database: Database, { what, find, ...steps }: Examination): Promise<Difference> {
-  const found: Difference = { what, count: 0, examples: [] };
+  const found: Omit<Difference, 'what'> = { count: 0, examples: [] };
   const onWritten = (_count: number, differing: string[]) => {
     found.count += differing.length;
     found.examples = [...found.examples, ...differing].sort().slice(0, MAX_EXAMPLES);
@@ -52,7 +53,7 @@ async function examine(database: Database, { what, find, ...steps }: Examination
   const spool = await retryInOutage(() => spoolOf(database, find));
   try {
     await runSteps(database, spool, { ...steps, onWritten });
-    return found;
+    return { ...found, what: found.count === 1 ? what.one : what.many };
   } finally {
     spool.close();
   }
@@ -80,7 +81,7 @@ const NUMBER: Columns = { phone_number: 'text COLLATE "C"' };
 
 /** All numbers, and items of numbers that are gone: derives them. */
 const items = (keep: boolean): Examination => ({
-  what: 'differ from their sources',
+  what: { one: 'differs from its sources', many: 'differ from their sources' },
   find: (sql) => sql<{ row: Row }[]>`
     SELECT ${rowOfGiven(sql, NUMBER, sql`coalesce(entries, 0)`)} AS row
     FROM (
@@ -114,7 +115,7 @@ const STALE: Columns = { phone_number: 'text COLLATE "C"', terms: 'bigint[]' };
  * beside other writers.
  */
 const postings = (keep: boolean): Examination => ({
-  what: 'have stale index entries',
+  what: { one: 'has stale index entries', many: 'have stale index entries' },
   find: (sql) => sql<{ row: Row }[]>`
     SELECT ${rowOfGiven(sql, STALE, sql`cardinality(terms)`)} AS row
     FROM (

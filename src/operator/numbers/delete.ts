@@ -1,15 +1,19 @@
 /** Deletes numbers by phone number: checks all lines, then deletes in short transactions. */
+import { isUtf8 } from 'node:buffer';
 import type { Readable } from 'node:stream';
 import { contract } from '../../contract.js';
 import type { Database } from '../../database/connect.js';
 import type { Transaction } from '../../database/transaction.js';
 import { describeValue } from '../../messages/faults.js';
-import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
+import { InputError, LineError, type LineFault, MAX_FAULTS } from './lines.js';
 import { lockToWriteOrListBusy } from './numberLocks.js';
 import { keyOf, type Row, rowOfGiven } from './rows.js';
 import { changeByLines, type Options, type Part } from './staging.js';
 
 const schema = contract.components.schemas.PhoneNumber ?? {};
+const NOT_TEXT =
+  'is not text in UTF-8; the input must have one phone number per line. ' +
+  'To convert UTF-16: iconv -f UTF-16 -t UTF-8 FILE | branded-phone-numbers delete';
 const PHONE_NUMBER = new RegExp(String(schema.pattern));
 
 /**
@@ -27,11 +31,15 @@ export async function deleteNumbers(
   { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
 ): Promise<{ lines: number; deleted: number }> {
   const counts = { lines: 0, deleted: 0 };
+  let isFirst = true;
   const change = {
     createTable: (sql: Transaction) => sql`
       CREATE TEMPORARY TABLE staged (line integer NOT NULL, phone_number text COLLATE "C" NOT NULL) ON COMMIT DROP`,
     analyzed: ['phone_number'],
     rowOf(line: number, bytes: Buffer) {
+      // Reported once, not for each line.
+      if (isFirst && (!isUtf8(bytes) || bytes.includes(0))) throw new InputError([{ line, reason: NOT_TEXT }]);
+      isFirst = false;
       counts.lines++;
       const text = bytes.toString().trim();
       if (PHONE_NUMBER.test(text)) return `${line}\t${text}\n`;
@@ -54,7 +62,7 @@ const missing = (sql: Transaction): Promise<LineFault[]> => sql`
 
 /** Numbers of the input that exist. */
 const existing: Part = {
-  noun: 'numbers',
+  noun: 'number',
   find: (sql) => sql<{ row: Row }[]>`
     SELECT ${rowOfGiven(
       sql,

@@ -9,6 +9,7 @@ import { pipeline } from 'node:stream/promises';
 import type { PendingQuery } from 'postgres';
 import type { Database } from '../../database/connect.js';
 import { openSession, type Transaction } from '../../database/transaction.js';
+import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import type { Row } from './rows.js';
 import { Spool } from './spool.js';
@@ -41,7 +42,7 @@ interface Change {
 
 /** The rows of one kind that a change writes. */
 export interface Part extends Omit<Steps, 'onWritten'> {
-  /** What the rows are, in the plural, for messages. */
+  /** What a row is, for messages. */
   noun: string;
   /** Selects the rows that differ from the database, in the order of writing. */
   find(sql: Transaction): PendingQuery<{ row: Row }[]>;
@@ -105,8 +106,8 @@ export async function changeByLines(
     } catch (cause) {
       const unwritten = others
         .filter(({ written, spool }) => written < spool.length)
-        .map(({ written, spool, noun }) => ` and ${written} of ${spool.length} ${noun}`);
-      const done = `${total - toWrite + numbers.written} of ${total} numbers${unwritten.join('')}`;
+        .map(({ written, spool, noun }) => ` and ${written} of ${countOf(spool.length, noun)}`);
+      const done = `${total - toWrite + numbers.written} of ${countOf(total, 'number')}${unwritten.join('')}`;
       throw new Unfinished(`${change.verb} ${done}; ${change.remedy}`, { cause });
     }
     return numbers.changed;

@@ -19,6 +19,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../database/connect.js';
 import { causeOf, codeOf, failureOf, isFailover, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { openSession, type Session, type Transaction } from '../../database/transaction.js';
+import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
 import { reportBlockers } from './blockers.js';
 import { keyOf, type Row, workOf } from './rows.js';
@@ -305,7 +306,7 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
 
 const tooManyJobs = (jobs: number, free: number) =>
   new UserError(
-    `PostgreSQL has ${free} free connections, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
+    `PostgreSQL has ${countOf(free, 'free connection')}, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
   );
 
 /**

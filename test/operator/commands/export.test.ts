@@ -1,4 +1,4 @@
-import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../../generated/types/models/index.js';
@@ -6,6 +6,7 @@ import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
 import { itemsOf } from '../../support/ndjson.js';
+import { AS_NOBODY, isRoot } from '../embeddedPostgres/asNobody.js';
 
 const command = useCommand();
 /** What an export of all numbers prints at its end. */
@@ -78,6 +79,48 @@ describe('export', () => {
     expect(itemsOf(await readFile(inFolder('kept.ndjson'), 'utf8'))).toHaveLength(300);
     expect((await stat(inFolder('kept.ndjson'))).mode & 0o777).toBe(0o640);
     expect((await readdir(command.folder)).filter((name) => name.includes('ndjson'))).toEqual(['kept.ndjson']);
+  });
+
+  it.runIf(isRoot)('writes a file of another user or group in place, so that it stays theirs', async () => {
+    for (const [uid, gid] of [
+      [65534, 65534],
+      [0, 65534],
+    ] as const) {
+      await writeFile(inFolder('theirs.ndjson'), 'longer than an export '.repeat(20_000), { mode: 0o640 });
+      await chown(inFolder('theirs.ndjson'), uid, gid);
+      expect(await command.run(['export', 'theirs.ndjson'])).toMatchObject({ code: 0, stdout: '', stderr: summary });
+      expect(itemsOf(await readFile(inFolder('theirs.ndjson'), 'utf8'))).toHaveLength(300);
+      expect(await stat(inFolder('theirs.ndjson'))).toMatchObject({ uid, gid, mode: 0o100640 });
+    }
+  });
+
+  it.runIf(isRoot)('writes a file that is a mount, as a container has it, in place', async () => {
+    await writeFile(inFolder('outside.ndjson'), 'before');
+    await writeFile(inFolder('mount.ndjson'), '');
+    const { code, stderr } = await command.shell(
+      "unshare --mount bash -c 'mount --bind outside.ndjson mount.ndjson; exec $command export mount.ndjson'",
+    );
+    expect([code, stderr]).toEqual([0, summary]);
+    expect(itemsOf(await readFile(inFolder('outside.ndjson'), 'utf8'))).toHaveLength(300);
+  });
+
+  it.runIf(isRoot)('writes a file in place if its folder can’t be written', async () => {
+    await mkdir(inFolder('closed'));
+    await writeFile(inFolder('closed/numbers.ndjson'), 'before');
+    await chown(inFolder('closed/numbers.ndjson'), 65534, 65534);
+    const asNobody = AS_NOBODY.join(' ');
+    const { code, stderr } = await command.shell(`exec ${asNobody} $command export closed/numbers.ndjson`);
+    expect([code, stderr]).toEqual([0, summary]);
+    expect(itemsOf(await readFile(inFolder('closed/numbers.ndjson'), 'utf8'))).toHaveLength(300);
+    const other = await command.shell(`exec ${asNobody} $command export closed/other.ndjson`);
+    expect([other.code, other.stderr]).toEqual([1, expect.stringMatching(/^EACCES: .*'closed\/other\.ndjson'\n$/)]);
+  });
+
+  it('counts one number in the singular', async () => {
+    const { stdout } = await command.run(['export']);
+    const one = itemsOf(stdout).find(({ carrierStatuses }) => carrierStatuses.length === 1);
+    const { stderr } = await command.run(['export', '--phone-number', one?.phoneNumber ?? '']);
+    expect(stderr).toBe('exported 1 number, 1 carrier status\n');
   });
 
   it('leaves the file unchanged, and no temporary file, if it fails', async () => {

@@ -91,6 +91,23 @@ describe('a faulty line', () => {
     },
   );
 
+  test('is reported with its unknown members first, which may be missing ones, misspelled', async () => {
+    const { phoneNumber, businessProfile, ...rest } = number();
+    const item = { phone_number: phoneNumber, business_profile: businessProfile, ...rest, internalName: 7, id: 'x' };
+    expect(
+      (await faultOf({ ...item, brandingNameShort: 7, brandingNameLong: 7, reportingGroup: 7 })).split('; '),
+    ).toEqual([
+      '1: phone_number is not a member of a branded phone number',
+      'did you mean phoneNumber?',
+      'business_profile is not a member of a branded phone number',
+      'did you mean businessProfile?',
+      'phoneNumber is missing',
+      'businessProfile is missing',
+      expect.stringMatching(/^\w+ must be/),
+      'and 4 more',
+    ]);
+  });
+
   test.each([
     '2026-02-30T00:00:00Z',
     '2025-02-29T00:00:00Z',
