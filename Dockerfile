@@ -5,10 +5,9 @@ FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
 RUN npm ci --ignore-scripts
-COPY tsconfig.json tsconfig.build.json ./
-COPY generated generated
-COPY src src
-RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
+COPY . .
+# The packages of the clients, if `make clients` has built them, are in `packages`.
+RUN mkdir -p packages && npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
 
 FROM ${NODE_IMAGE}
 ENV NODE_ENV=production
@@ -17,6 +16,7 @@ ENV HOST=0.0.0.0
 WORKDIR /app
 COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist
+COPY --from=build /app/packages packages
 COPY package.json ./
 COPY openapi openapi
 COPY drizzle drizzle

@@ -65,6 +65,6 @@ generate: $(INSTALLED) ## regenerate generated/types, the README's table, the Po
 	npm run -s docs:openapi-3.0
 
 clean: ## delete installed packages, build output and caches; keep data
-	rm -rf node_modules dist .cache
+	rm -rf node_modules dist packages .cache
 
 include Makefile.maintainers

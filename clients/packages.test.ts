@@ -12,9 +12,13 @@ import { sample } from './live/samples.js';
 
 const execute = promisify(execFile);
 const { CACHE = '', CLIENTS = '' } = process.env;
-const packages = join(CACHE, 'packages');
+const packages = join(import.meta.dirname, '..', 'packages');
 const installed = (client: string, ...path: string[]) => join(CACHE, 'installed', client, ...path);
-const packed = (ending: string) => join(packages, readdirSync(packages).find((file) => file.endsWith(ending)) ?? '');
+/** Returns the path of the package of this version, by the end of its name. */
+function packed(ending: string): string {
+  const files = readdirSync(packages, { recursive: true, encoding: 'utf8' });
+  return join(packages, files.find((file) => file.includes(service.version) && file.endsWith(ending)) ?? '');
+}
 const checker = (name: string) => join(CACHE, 'checks', 'node_modules', '.bin', name);
 
 /** Runs a command and returns its output. @throws Error with the output if it fails */
@@ -56,8 +60,7 @@ describe.runIf(process.env.CI)('make release', () => {
       `branded-phone-numbers-${version}.tgz`,
       `branded-phone-numbers-client-${version}.tgz`,
       `branded_phone_numbers_client-${version}-py3-none-any.whl`,
-      `branded-phone-numbers-client-${version}.jar`,
-      `branded-phone-numbers-client-${version}.pom`,
+      `maven/example/brandedphonenumbers/branded-phone-numbers-client/${version}/branded-phone-numbers-client-${version}.jar`,
       `go/branded-phone-numbers.example/clients/go/@v/v${version}.zip`,
       'openapi.yaml',
       'openapi-3.0.json',

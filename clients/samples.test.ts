@@ -4,12 +4,12 @@
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFile, cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { block, programs, sample } from './live/samples.js';
+import { programs, sample } from './live/samples.js';
 
 const execute = promisify(execFile);
 
@@ -69,19 +69,21 @@ async function failSample(client: string, name: string, steps: string, message: 
   return times.slice(1).map((time, i) => time - (times[i] ?? 0));
 }
 
-/** Follows the README of a client in an empty folder, with the packages in it; returns what its program prints. */
+/** Follows the README of a client in an empty folder: installs it from the service, and returns what its program prints. */
 async function followReadme(client: string, url: string, folder: string): Promise<string> {
-  await cp(join(CACHE, 'packages'), folder, { recursive: true });
+  // The service behind a path prefix.
+  const service = `${FAILING_URL}/install-${client}/ok`;
   const [{ file, command } = { file: '', command: '' }] = programs(client);
   await mkdir(dirname(join(folder, file)), { recursive: true });
   await writeFile(join(folder, file), sample(client, runs[client]?.language ?? '', url));
   if (client === 'java') {
-    await writeFile(join(folder, 'pom.xml'), block(client, 'xml'));
+    await writeFile(join(folder, 'pom.xml'), sample(client, 'xml', service));
     // The plugins that Maven downloads are kept, and the user's own repository stays as it is.
     await mkdir(join(CACHE, 'maven'), { recursive: true });
     await symlink(join(CACHE, 'maven'), join(folder, 'maven'));
   }
-  const install = block(client, 'sh').replaceAll('/path/to/packages', folder);
+  // Maven installs it when it compiles the program.
+  const install = client === 'java' ? 'true' : sample(client, 'sh', service);
   const { stdout } = await execute('bash', [...BASH, `{ ${install} } >&2\n${command}`], {
     cwd: folder,
     env: {

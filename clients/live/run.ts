@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { readConfig } from '../../src/config/config.js';
+import { contract } from '../../src/contract.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { createApiKey } from '../../src/keys/keys.js';
@@ -23,11 +24,12 @@ import { lines } from './numbers.js';
 
 const root = join(import.meta.dirname, '..', '..');
 const cache = join(root, '.cache', 'clients');
-const packages = join(cache, 'packages');
+const packages = join(root, 'packages');
 
 /** Returns the path of the package that `make clients` built, by the end of its name. */
 function packed(ending: string): string {
-  const name = readdirSync(packages).find((file) => file.endsWith(ending));
+  const files = readdirSync(packages, { recursive: true, encoding: 'utf8' });
+  const name = files.find((file) => file.includes(contract.info.version) && file.endsWith(ending));
   if (!name) throw new Error(`there is no ${ending} in ${packages}: run make clients`);
   return join(packages, name);
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 const readme = (client: string) => readFileSync(join(import.meta.dirname, '..', client, 'README.md'), 'utf8');
 
 /** Returns the code block in `language` of the README of `client` that has `text`, by default the first. */
-export function block(client: string, language: string, text = ''): string {
+function block(client: string, language: string, text = ''): string {
   const blocks = readme(client).match(new RegExp(`(?<=^\`\`\`${language}\\n).*?(?=^\`\`\`)`, 'gms'));
   const code = blocks?.find((found) => found.includes(text));
   if (!code) throw new Error(`clients/${client}/README.md has no ${language} code${text && ` with ${text}`}`);

@@ -1,7 +1,6 @@
 /** Serves the documentation of the API: /docs, the OpenAPI document, and pages of problems and of Markdown files. */
-import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import express, { type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
 import { dump } from 'js-yaml';
@@ -11,7 +10,8 @@ import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis
 import { publicPath } from '../config/config.js';
 import { type Contract, contract } from '../contract.js';
 import { packageFolder } from '../packageFolder.js';
-import { constantBody } from './http/compression.js';
+import { constantResponse } from './http/constantResponse.js';
+import { type Packages, packagesPage, readPackages, servePackages } from './packages.js';
 import { docsPage, EXAMPLE_ADDRESS, type Shown, withLimit } from './pages/docsPage.js';
 import { markdownPage } from './pages/layout.js';
 import { problemList, problemPage } from './problem/pages.js';
@@ -19,31 +19,36 @@ import { problemList, problemPage } from './problem/pages.js';
 const browserFolder = join(packageFolder, 'browser');
 
 /**
- * Returns a router for `/docs`, `/openapi.yaml`, `/openapi.json`, `/openapi-3.0.json`, `/problems` and a redirect from `/`. It
- * sets security headers for these paths only. Mount it at the root. All links are relative, so a proxy may prepend a path.
+ * Returns a router for `/docs`, `/openapi.yaml`, `/openapi.json`, `/openapi-3.0.json`, `/packages/`, `/problems` and a redirect
+ * from `/`. It sets security headers for these paths only. Mount it at the root. All links are relative, so a proxy may prepend a path.
  */
-export function docs(config: Shown): Router {
+export function docs(config: Shown, packages: Packages = readPackages()): Router {
   const document = documentFor(config, contract);
   const document30 = JSON.parse(readFileSync(join(packageFolder, 'openapi', 'openapi-3.0.json'), 'utf8'));
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
-  const atAddress = (path: string) =>
-    readFileSync(join(packageFolder, path), 'utf8').replaceAll(EXAMPLE_ADDRESS, config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
-  const json = (content: object) => text('application/json', JSON.stringify(content));
+  const withAddress = (text: string) => text.replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
+  const read = (path: string) => withAddress(readFileSync(join(packageFolder, path), 'utf8'));
+  const page = (content: string) => constantResponse('text/html', content);
+  const json = (content: object) => constantResponse('application/json', JSON.stringify(content));
   router.get('/', redirectTo('./docs'));
-  serve('/docs', text('text/html', docsPage(config)));
+  serve('/docs', page(withAddress(docsPage(config, packages))));
   router.get('/docs/', redirectTo('../docs'));
   for (const [folder, name] of assets) serve(`/docs/${name}`, file(folder, name));
-  serve('/openapi.yaml', allowAnyOrigin, text('application/yaml', dump(document, { lineWidth: -1 })));
+  serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', dump(document, { lineWidth: -1 })));
   serve('/openapi.json', allowAnyOrigin, json(document));
-  serve('/openapi-3.0.json', allowAnyOrigin, json(documentFor(config, document30)));
-  serve('/problems', text('text/html', problemList()));
+  for (const path of ['/openapi-3.0.json', '/packages/openapi-3.0.json'])
+    serve(path, allowAnyOrigin, json(documentFor(config, document30)));
+  serve('/problems', page(problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
-    const page = problemPage(name, publicPath(config));
-    serve(`/problems/${name}`, text('text/html', withLimit(page, config.RATE_LIMIT_PER_SECOND)));
+    const text = withLimit(problemPage(name, publicPath(config)), config.RATE_LIMIT_PER_SECOND);
+    serve(`/problems/${name}`, page(text));
   }
-  for (const path of readmes) serve(`/${path}`, text('text/html', markdownPage(path, atAddress(path), addresses)));
-  serve(`/${POSTMAN}`, json(JSON.parse(atAddress(POSTMAN))));
+  for (const path of readmes) serve(`/${path}`, page(markdownPage(path, read(path), addresses)));
+  for (const path of [POSTMAN, `packages/${basename(POSTMAN)}`]) serve(`/${path}`, json(JSON.parse(read(POSTMAN))));
+  router.get('/packages', redirectTo('./packages/'));
+  serve('/packages/', page(packagesPage(packages, ['openapi-3.0.json', basename(POSTMAN)])));
+  router.get('/packages/*path', securityHeaders, servePackages(packages));
   router.get('/problems/', redirectTo('../problems'));
   return router;
 }
@@ -143,16 +148,4 @@ function redirectTo(address: string): RequestHandler {
   return (_request, response) => response.redirect(303, address);
 }
 
-const file = (folder: string, name: string) => text(name, readFileSync(join(folder, name)));
-
-/** Returns a handler that serves a constant text; `type` is a media type or a file name. */
-function text(type: string, content: string | Buffer): RequestHandler {
-  const encode = constantBody(Buffer.from(content));
-  // A weak ETag, because it is the same for every encoding.
-  const etag = `W/"${createHash('sha256').update(content).digest('base64url')}"`;
-  return async (request, response) => {
-    response.set({ ETag: etag, 'Cache-Control': 'no-cache' }).vary('Accept-Encoding').type(type);
-    if (request.fresh) response.status(304).end();
-    else response.send(await encode(request, response));
-  };
-}
+const file = (folder: string, name: string) => constantResponse(name, readFileSync(join(folder, name)));

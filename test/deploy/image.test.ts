@@ -3,12 +3,13 @@
  * packages of Node and npm, because the test must not depend on an image registry.
  */
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { contract } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
+import { copyCheckout } from '../installation/checkout.js';
 import { installNodeAndNpm } from '../installation/nodeAndNpm.js';
 import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
 import { freePort } from '../support/port.js';
@@ -18,6 +19,7 @@ import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 
 /** The build takes one minute on an idle machine. */
 const BUILD_TIMEOUT_MS = 900_000;
+const TARBALL = `packages/branded-phone-numbers-client-${contract.info.version}.tgz`;
 const AUTHORITIES = '/etc/ssl/certs/ca-certificates.crt';
 
 const canBuild = process.getuid?.() === 0 && isInstalled('buildah') && isInstalled('debootstrap');
@@ -50,7 +52,12 @@ describe.skipIf(!canBuild)('the image', () => {
       '--tag',
       'localhost/numbers',
     ];
-    await buildah('build', ...limits, ...options, packageFolder);
+    const context = join(folder, 'checkout');
+    await copyCheckout(context);
+    // As after `make clients`.
+    await mkdir(join(context, 'packages'));
+    await writeFile(join(context, TARBALL), 'a client');
+    await buildah('build', ...limits, ...options, context);
     container = await buildah('from', '--pull-never', 'localhost/numbers');
     image = JSON.parse(await buildah('inspect', container)).Docker.config;
     postgres = await startPostgres();
@@ -111,6 +118,10 @@ describe.skipIf(!canBuild)('the image', () => {
       expect([path, (await fetch(service.url + path)).status]).toEqual([path, 200]);
     },
   );
+
+  it('offers the packages of the clients that were built before', async () => {
+    expect(await (await fetch(`${service.url}/${TARBALL}`)).text()).toBe('a client');
+  });
 
   it('names its version and the commit in OCI labels', () => {
     const labels = { version: contract.info.version, revision: 'a-commit' };

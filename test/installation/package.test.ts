@@ -1,12 +1,15 @@
 /** The package that `npm pack` makes, installed into an empty folder and run there. */
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
+import { cp, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { contract } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
+import { copyCheckout } from './checkout.js';
 import { installPackage } from './package.js';
 
 const run = promisify(execFile);
@@ -16,8 +19,16 @@ let files: string[];
 let service: StartedService;
 let command: string;
 
+const TARBALL = `packages/branded-phone-numbers-client-${contract.info.version}.tgz`;
+
 beforeAll(async () => {
-  ({ command, files } = await installPackage(packageFolder, folder.path, ['--ignore-scripts']));
+  const source = join(folder.path, 'source');
+  await copyCheckout(source);
+  await cp(join(packageFolder, 'dist'), join(source, 'dist'), { recursive: true });
+  // As after `make clients`.
+  await mkdir(join(source, 'packages'));
+  await writeFile(join(source, TARBALL), 'a client');
+  ({ command, files } = await installPackage(source, folder.path, ['--ignore-scripts']));
   service = await startIn(folder.path, [command, 'serve', '--demo']);
 });
 
@@ -25,7 +36,7 @@ afterAll(() => service?.stop());
 
 it('holds only the files that it needs to run, and its documentation', () => {
   const isNeeded =
-    /^(package\.json|LICENSE|(browser|demo|deploy|docs|drizzle)\/|.*\.(md|postman_collection\.json)$|dist\/.*\.js$|openapi\/openapi(-3\.0\.json|\.yaml)$)/;
+    /^(package\.json|LICENSE|(browser|demo|deploy|docs|drizzle|packages)\/|.*\.(md|postman_collection\.json)$|dist\/.*\.js$|openapi\/openapi(-3\.0\.json|\.yaml)$)/;
   expect(files.filter((file) => !isNeeded.test(file))).toEqual([]);
 });
 
@@ -53,6 +64,10 @@ it('serves every file that the documentation page loads or links to', async () =
   for (const path of paths) {
     expect([path, (await fetch(new URL(path, `${service.url}/docs`))).status]).toEqual([path, 200]);
   }
+});
+
+it('offers the packages of the clients that were built before it was packed', async () => {
+  expect(await (await fetch(`${service.url}/${TARBALL}`)).text()).toBe('a client');
 });
 
 it('creates a key while it serves', async () => {

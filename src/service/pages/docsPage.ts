@@ -6,6 +6,7 @@ import type { Config } from '../../config/config.js';
 import { contract, type Parameter, parameters, resolve, responses, type Schema } from '../../contract.js';
 import { timesWords, valueWords } from '../../messages/parameterWords.js';
 import { packageFolder } from '../../packageFolder.js';
+import { type Client, clients, offersClient, type Packages } from '../packages.js';
 import { escaped, html, markdown, prose } from './layout.js';
 
 /** The settings that the page shows. */
@@ -15,10 +16,10 @@ export type Shown = Pick<Config, 'AUTH' | 'RATE_LIMIT_PER_SECOND'> &
 /** The address of the service in the clients' READMEs and in the Postman collection. */
 export const EXAMPLE_ADDRESS = 'http://localhost:3000';
 
-const LANGUAGES = ['TypeScript', 'Python', 'Java', 'Go'];
+const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
 
 /** Returns the page. Its script replaces EXAMPLE_ADDRESS by the address at which the page was loaded. */
-export function docsPage(config: Shown): string {
+export function docsPage(config: Shown, packages: Packages): string {
   const { info } = contract;
   const needsKey = config.AUTH === 'api-key';
   const [purpose = '', ...paragraphs] = info.description.trim().split('\n\n');
@@ -35,7 +36,7 @@ export function docsPage(config: Shown): string {
 <section class="start prose" aria-labelledby="start">
 <h2 id="start">Get started</h2>
 <p>${accessWords(config)}</p>
-${firstPrograms(needsKey)}
+${firstPrograms(config, packages)}
 </section>
 <section aria-labelledby="requests">
 <h2 id="requests">Send a request</h2>
@@ -73,15 +74,19 @@ ${['key', 'response', 'json'].map((name) => `<link rel="modulepreload" href="doc
 
 /** Returns how to get access to this instance, and the limit that it keeps. */
 function accessWords({ AUTH, RATE_LIMIT_PER_SECOND: limit, CONTACT, TERMS_URL }: Shown): string {
-  const contact = CONTACT?.includes('://') ? CONTACT : `mailto:${CONTACT}`;
-  const operator = CONTACT ? `<a href="${escaped(contact)}">the operator</a>` : 'the operator';
   return [
     AUTH === 'api-key'
-      ? `This service requires an API key. Ask ${operator} for one, and send it as <code>Authorization: Bearer &lt;key&gt;</code>.`
-      : `This service requires no API key.${CONTACT ? ` Questions go to ${operator}.` : ''}`,
+      ? `This service requires an API key. Ask ${operator(CONTACT)} for one, and send it as <code>Authorization: Bearer &lt;key&gt;</code>.`
+      : `This service requires no API key.${CONTACT ? ` Questions go to ${operator(CONTACT)}.` : ''}`,
     `Each ${AUTH === 'api-key' ? 'key' : 'address'} may send ${limitWords(limit)}; <code>Retry-After</code> of a 429 says when to retry.`,
     TERMS_URL ? `<a href="${escaped(TERMS_URL)}">Terms of service</a>` : '',
   ].join(' ');
+}
+
+/** Returns "the operator", with a link if CONTACT is set. */
+function operator(contact: string | undefined): string {
+  if (!contact) return 'the operator';
+  return `<a href="${escaped(contact.includes('://') ? contact : `mailto:${contact}`)}">the operator</a>`;
 }
 
 const limitWords = (limit: number) =>
@@ -105,10 +110,10 @@ const curl = (query: string, needsKey: boolean) =>
 const code = (text: string) => `<pre><code>${escaped(text)}</code></pre>`;
 
 /** Returns a button for each language, and the first program in it. They are disabled until the script runs. */
-function firstPrograms(needsKey: boolean): string {
+function firstPrograms(config: Shown, packages: Packages): string {
   const samples = [
-    { name: 'curl', sample: code(curl('size=5', needsKey)) },
-    ...LANGUAGES.map((name) => ({ name, sample: firstProgram(name.toLowerCase(), needsKey) })),
+    { name: 'curl', sample: code(curl('size=5', config.AUTH === 'api-key')) },
+    ...clients.map((client) => ({ name: LANGUAGES[client], sample: firstProgram(client, config, packages) })),
   ];
   const buttons = samples.map(
     ({ name }, index) =>
@@ -121,14 +126,18 @@ function firstPrograms(needsKey: boolean): string {
 }
 
 /**
- * Returns how to install a client and its first program, from its README: all between the first code and the list below;
+ * Returns how to install a client and its first program, from its README: all between the first paragraph and the list below;
  * if the service requires a key, also the item of that list that says how to set it.
  */
-function firstProgram(client: string, needsKey: boolean): string {
+function firstProgram(client: Client, { AUTH, CONTACT }: Shown, packages: Packages): string {
   const readme = readFileSync(join(packageFolder, 'clients', client, 'README.md'), 'utf8');
-  const [program = '', ...items] = readme.slice(readme.indexOf('```')).split(/^(?=- |## )/m);
+  const [, install = '', program = '', ...items] = readme.split(/^(?=Install|The service|This program|- |## )/m);
   const key = items.find((item) => item.startsWith('- ') && item.includes('API key'))?.slice(2);
-  return markdown(needsKey && key ? `${program}\n${key}` : program);
+  return [
+    offersClient(packages, client) ? markdown(install) : `<p>Ask ${operator(CONTACT)} for the package.</p>`,
+    markdown(AUTH === 'api-key' && key ? `${program}\n${key}` : program),
+    `<p><a href="clients/${client}/README.md">More about this client</a></p>`,
+  ].join('\n');
 }
 
 /** Returns the requests of `x-requests` with their curl lines, one with the reader's own query, and room for a response. */

@@ -1,0 +1,81 @@
+/**
+ * The packages of the clients, offered under `/packages/`: an npm tarball, a wheel, a Maven repository and a Go module proxy,
+ * as `make clients` lays them out in the folder `packages`. Earlier versions that an operator copies there are offered, too.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join, relative, sep } from 'node:path';
+import type { RequestHandler } from 'express';
+import { contract } from '../contract.js';
+import { packageFolder } from '../packageFolder.js';
+import { constantResponse } from './http/constantResponse.js';
+import { escaped, html } from './pages/layout.js';
+
+/** Handlers that serve the files, by their paths below `/packages/`. */
+export type Packages = ReadonlyMap<string, RequestHandler>;
+
+const { version } = contract.info;
+/** The file that a package manager installs a client from. The commands that do so are in the client's README. */
+const FILES = {
+  typescript: `branded-phone-numbers-client-${version}.tgz`,
+  python: `branded_phone_numbers_client-${version}-py3-none-any.whl`,
+  java: `maven/example/brandedphonenumbers/branded-phone-numbers-client/${version}/branded-phone-numbers-client-${version}.jar`,
+  go: `go/branded-phone-numbers.example/clients/go/@v/v${version}.zip`,
+};
+
+export type Client = keyof typeof FILES;
+/** The languages that have a client. */
+export const clients = Object.keys(FILES) as Client[];
+
+/** Returns whether the package of a client is there, in the version of this service. */
+export const offersClient = (packages: Packages, client: Client) => packages.has(FILES[client]);
+
+/** The media types of the files that package managers request, by the end of their paths. */
+const TYPES: [ending: RegExp, type: string][] = [
+  [/\.tgz$/, 'application/gzip'],
+  [/\.(whl|zip)$/, 'application/zip'],
+  [/\.jar$/, 'application/java-archive'],
+  [/\.(pom|xml)$/, 'application/xml'],
+  [/\.(md5|sha1|sha256|sha512)$|\/@v\/(list|.*\.mod)$/, 'text/plain'],
+  [/\/@latest$|\/@v\/.*\.info$/, 'application/json'],
+];
+const ARCHIVE = /^application\/(gzip|zip|java-archive)$/;
+/** In the path of a file that belongs to one version of a client, and so never changes. */
+const VERSION = /\d+\.\d+\.\d+/;
+
+/**
+ * Reads the packages in a folder, which may be missing. Requests reach only what is read here: files of the types above, not
+ * hidden files and not symbolic links.
+ */
+export function readPackages(folder = join(packageFolder, 'packages')): Packages {
+  const packages = new Map<string, RequestHandler>();
+  if (!existsSync(folder)) return packages;
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    const file = join(entry.parentPath, entry.name);
+    const path = relative(folder, file).replaceAll(sep, '/');
+    const [, type] = TYPES.find(([ending]) => ending.test(path)) ?? [];
+    if (!entry.isFile() || /(^|\/)\./.test(path) || !type) continue;
+    const options = { isArchive: ARCHIVE.test(type), isImmutable: VERSION.test(path) };
+    packages.set(path, constantResponse(type, readFileSync(file), options));
+  }
+  return packages;
+}
+
+/** Returns a handler for requests below `/packages/`, which passes on requests for anything but a package. */
+export function servePackages(packages: Packages): RequestHandler<{ path: string[] }> {
+  return (request, response, next) => {
+    const serve = packages.get(request.params.path.join('/'));
+    return serve ? serve(request as never, response, next) : next();
+  };
+}
+
+/** Returns the page at `/packages/`, with links to the packages and to the `documents` that are served there, too. */
+export function packagesPage(packages: Packages, documents: string[]): string {
+  const links = [...packages.keys(), ...documents]
+    .filter((path) => !/\.(md5|sha\d+)$/.test(path))
+    .sort()
+    .map((path) => `<li><a href="${escaped(encodeURI(path))}">${escaped(path)}</a></li>`);
+  const content = `<h1>Packages</h1>
+<p>${packages.size ? 'The README of each <a href="../clients/README.md">client</a> has the command that installs it.' : 'This service was built without the <a href="../clients/README.md">clients</a>: ask its operator.'}</p>
+<ul>\n${links.join('\n')}\n</ul>`;
+  return html({ title: 'Packages', root: '../', content });
+}

@@ -1,0 +1,163 @@
+import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import express from 'express';
+import request from 'supertest';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { contract } from '../../src/contract.js';
+import { docs } from '../../src/service/docs.js';
+import { readPackages } from '../../src/service/packages.js';
+import { useTemporaryFolder } from '../support/temporaryFolder.js';
+
+const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
+const { version } = contract.info;
+const TARBALL = `branded-phone-numbers-client-${version}.tgz`;
+const MAVEN = 'maven/example/brandedphonenumbers/branded-phone-numbers-client';
+const GO = 'go/branded-phone-numbers.example/clients/go';
+/** A file of each kind that `make clients` makes, with its media type. */
+const files: [path: string, type: string, isVersioned: boolean][] = [
+  [TARBALL, 'application/gzip', true],
+  [`branded_phone_numbers_client-${version}-py3-none-any.whl`, 'application/zip', true],
+  [`${MAVEN}/maven-metadata.xml`, 'application/xml', false],
+  [`${MAVEN}/maven-metadata.xml.sha1`, 'text/plain', false],
+  [`${MAVEN}/${version}/branded-phone-numbers-client-${version}.jar`, 'application/java-archive', true],
+  [`${MAVEN}/${version}/branded-phone-numbers-client-${version}.pom`, 'application/xml', true],
+  [`${MAVEN}/${version}/branded-phone-numbers-client-${version}.jar.md5`, 'text/plain', true],
+  [`${GO}/@latest`, 'application/json', false],
+  [`${GO}/@v/list`, 'text/plain', false],
+  [`${GO}/@v/v${version}.info`, 'application/json', true],
+  [`${GO}/@v/v${version}.mod`, 'text/plain', true],
+  [`${GO}/@v/v${version}.zip`, 'application/zip', true],
+];
+/** Long enough to be compressed. */
+const contentOf = (path: string) => `the content of ${path}\n`.repeat(50);
+
+const folder = useTemporaryFolder('branded-phone-numbers-packages-');
+const packages = () => join(folder.path, 'packages');
+let service: express.Express;
+
+beforeAll(async () => {
+  for (const [path] of files) await write(path);
+  service = serviceWith();
+});
+
+async function write(path: string) {
+  const file = join(packages(), path);
+  await mkdir(dirname(file), { recursive: true });
+  await writeFile(file, contentOf(path));
+}
+
+/** Returns a service behind a path prefix, with the packages that are there now. */
+const serviceWith = (settings: object = {}) =>
+  express()
+    .use('/numbers', docs({ ...SETTINGS, ...settings }, readPackages(packages())))
+    .use((_request, response) => {
+      response.status(404).json({ from: 'the API' });
+    });
+
+/** Requests bytes, whatever their type is. */
+const download = (path: string, app = service) =>
+  request(app)
+    .get(`/numbers/packages/${path}`)
+    .buffer()
+    .parse((response, done) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk) => chunks.push(Buffer.from(chunk)));
+      response.on('end', () => done(null, Buffer.concat(chunks)));
+    });
+
+describe('GET /packages/', () => {
+  it.each(files)('serves %s as %s, for good if it belongs to a version: %s', async (path, type, isVersioned) => {
+    const { headers, body } = await download(path).expect(200);
+    expect(String(body)).toBe(contentOf(path));
+    expect(headers['content-type']).toMatch(new RegExp(`^${type}(;|$)`));
+    expect(headers['cache-control']).toBe(isVersioned ? 'public, max-age=31536000, immutable' : 'no-cache');
+    expect(headers['x-content-type-options']).toBe('nosniff');
+    expect(headers['content-security-policy']).toContain("default-src 'none'");
+    // Archives are compressed already, and pip and npm would see others' bytes.
+    const isArchive = /\.(tgz|whl|jar|zip)$/.test(path);
+    expect(headers['content-encoding']).toBe(isArchive ? undefined : 'gzip');
+  });
+
+  it('responds to its ETag with a 304, and to HEAD without the content', async () => {
+    const { headers } = await download(TARBALL);
+    await download(TARBALL).set('If-None-Match', String(headers.etag)).expect(304);
+    const head = await request(service).head(`/numbers/packages/${TARBALL}`).expect(200);
+    expect(head.headers).toMatchObject({ etag: headers.etag, 'content-length': headers['content-length'] });
+    expect(head.text).toBeUndefined();
+  });
+
+  it('decodes the path', async () => {
+    await download(`${GO}/%40v/list`).expect(200);
+  });
+
+  it('serves earlier versions that were copied there', async () => {
+    const earlier = 'branded-phone-numbers-client-0.9.0.tgz';
+    await write(earlier);
+    await download(earlier, serviceWith()).expect(200);
+  });
+
+  it('serves nothing but packages', async () => {
+    await writeFile(join(folder.path, 'secret.tgz'), 'a secret');
+    for (const path of ['.npmrc', '.git/v1.0.0.tgz', 'index.html', 'notes.txt', 'page.js']) await write(path);
+    await symlink(join(packages(), TARBALL), join(packages(), 'link-1.0.0.tgz'));
+    await symlink(folder.path, join(packages(), 'linked'));
+    const app = serviceWith();
+    const paths = [
+      ...['.npmrc', '.git/v1.0.0.tgz', 'index.html', 'notes.txt', 'page.js', 'link-1.0.0.tgz', 'linked/secret.tgz'],
+      ...['..%2fsecret.tgz', '%2e%2e/secret.tgz', 'maven', 'maven/', `${TARBALL}/`, 'toString', '__proto__'],
+      `/${TARBALL}`,
+    ];
+    for (const path of paths) {
+      const { status, body } = await request(app).get(`/numbers/packages/${path}`);
+      expect([path, status, body]).toEqual([path, 404, { from: 'the API' }]);
+    }
+    await request(service).post(`/numbers/packages/${TARBALL}`).expect(404);
+  });
+
+  it('lists what is there, with links', async () => {
+    const { headers } = await request(service).get('/numbers/packages').expect(303);
+    expect(new URL(String(headers.location), 'http://host/numbers/packages').pathname).toBe('/numbers/packages/');
+    const { text } = await request(serviceWith()).get('/numbers/packages/').expect(200);
+    for (const path of [
+      TARBALL,
+      `${GO}/@v/list`,
+      'openapi-3.0.json',
+      'branded-phone-numbers.postman_collection.json',
+    ]) {
+      expect(text).toContain(`<a href="${path}">${path}</a>`);
+      await request(service).get(`/numbers/packages/${path}`).expect(200);
+    }
+    expect(text).not.toContain('.sha1');
+  });
+});
+
+describe('GET /docs', () => {
+  const READMES = ['typescript', 'python', 'java', 'go'].map((client) => `<a href="clients/${client}/README.md">`);
+  const INSTALLATIONS = [
+    `npm install https://numbers.test/telephony/packages/${TARBALL}`,
+    `pip install https://numbers.test/telephony/packages/branded_phone_numbers_client-${version}-py3-none-any.whl`,
+    '&lt;url&gt;https://numbers.test/telephony/packages/maven&lt;/url&gt;',
+    'GOPROXY=https://numbers.test/telephony/packages/go ',
+  ];
+
+  it('begins the sample of each language with the command that installs it from PUBLIC_URL', async () => {
+    const { text } = await request(serviceWith({ PUBLIC_URL: 'https://numbers.test/telephony' })).get('/numbers/docs');
+    for (const part of [...READMES, ...INSTALLATIONS]) expect(text).toContain(part);
+    expect(text).not.toContain('for the package.');
+  });
+
+  it('says whom to ask for the packages that are not there', async () => {
+    await rm(join(packages(), 'go'), { recursive: true });
+    const settings = { PUBLIC_URL: 'https://numbers.test/telephony', CONTACT: 'api@numbers.test' };
+    const { text } = await request(serviceWith(settings)).get('/numbers/docs');
+    for (const part of INSTALLATIONS.slice(0, 3)) expect(text).toContain(part);
+    expect(text).not.toContain('GOPROXY');
+    expect(text).toContain('Ask <a href="mailto:api@numbers.test">the operator</a> for the package.');
+    await rm(packages(), { recursive: true });
+    const { text: without } = await request(serviceWith()).get('/numbers/docs');
+    for (const part of [...READMES, 'Ask the operator for the package.']) expect(without).toContain(part);
+    expect(without).not.toContain('/packages/');
+    const { text: list } = await request(serviceWith()).get('/numbers/packages/').expect(200);
+    expect(list).toContain('ask its operator');
+  });
+});
