@@ -115,7 +115,6 @@ const prepared: Record<string, () => Omit<Run, 'name'>> = {
     command: ['php', join(root, 'clients', 'generators', 'php', 'client_test.php')],
     passed: /^ok /gm,
   }),
-  prism: () => ({ command: vitest('prism'), passed: /Tests .*?(\d+) passed/g }),
   postman: () => ({
     command: [
       ...[join(cache, 'postman', 'node_modules', '.bin', 'newman'), 'run', '--color', 'off'],
