@@ -39,6 +39,10 @@ interface Row {
 
 /** PostgreSQL's code for a connection beyond max_connections. */
 export const TOO_MANY_CONNECTIONS = '53300';
+/** PostgreSQL's code for a canceled statement. */
+export const CANCELED = '57014';
+/** PostgreSQL's codes for a lock timeout and a deadlock. */
+export const LOCK_FAILED = /^(55P03|40P01)$/;
 
 export const VERSION_NEEDED = 'PostgreSQL 15 or later is needed';
 

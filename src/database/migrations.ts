@@ -7,15 +7,25 @@ import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { PgTable } from 'drizzle-orm/pg-core';
 import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
+import { waitForBlockers } from './blockers.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
-import { failureOf, isFailover, VERSION_NEEDED } from './errors.js';
+import { CANCELED, causeOf, codeOf, failureOf, isFailover, LOCK_FAILED, VERSION_NEEDED } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
-import { inTransaction, type Transaction } from './transaction.js';
+import { openSession, type Transaction } from './transaction.js';
 import { HIDDEN, type Obstacle, prepareSchemaCheck } from './version.js';
 
 /** The key of the advisory lock that a migration holds: any number that no other program on the database uses. */
 const MIGRATION_LOCK = 7_245_983;
+
+/** The longest wait for a lock, in milliseconds: other programs' statements queue behind it. */
+const LOCK_TIMEOUT_MS = 500;
+/** Milliseconds between two waits for a lock, in which the queued statements run. */
+const UNLOCKED_MS = 1000;
+/** How long a migration may wait for its locks in all, and the time limit of each of its statements, in milliseconds. */
+const BLOCKED_MS = 60_000;
+/** Milliseconds after which blockers are reported. */
+const REPORT_BLOCKERS_AFTER_MS = 1000;
 
 /** The time limit of a query. The driver waits forever for a server that closes every connection. */
 const RESPONSE_TIMEOUT_MS = 5000;
@@ -34,36 +44,79 @@ export class OutdatedReplica extends UserError {
   }
 }
 
+/** A migration could not get its locks. */
+class Blocked extends Error {
+  readonly code: string;
+
+  constructor(code: string, blockers: string[]) {
+    const list = blockers.join('; ');
+    super(`a migration waited for a minute, and was rolled back: run this again once these have ended: ${list}`);
+    this.code = code;
+  }
+}
+
+interface Options {
+  /** How long to retry if the connection breaks while it migrates or waits for another instance, in milliseconds. */
+  retryMs?: number;
+  /** Called with a description of each session that a migration has waited for, once. */
+  onBlocked?(blockers: string[]): void;
+}
+
 /**
- * Applies the missing migrations of `migrationsFolder` to the database at `url`. If several instances do this at once,
- * one migrates and the rest wait for it. The schema of a replica must be up to date already.
- * @param retryMs how long to retry if the connection breaks while it migrates or waits for another instance
+ * Applies the missing migrations of `migrationsFolder` to the database at `url`, each in its own transaction. If several
+ * instances do this at once, one migrates and the rest wait for it. The schema of a replica must be up to date already.
  * @returns the server's role, and the names of the migrations that were applied
  * @throws {OutdatedReplica} if a replica's primary must be migrated first
- * @throws {UserError} if the server is older than PostgreSQL 15, if the encoding is not UTF8, so that some names can't be
- *   stored, if every role may create objects in the schema public, which our statements would then use, or if row-level
- *   security hides rows
+ * @throws {UserError} if the encoding is not UTF8, so that some names can't be stored, if every role may create
+ *   objects in the schema public, which our statements would then use, or if row-level security hides rows
+ * @throws if other programs hold a lock for a minute; the migrations before it stay
  */
 export async function migrateDatabase(
   url: string,
   migrationsFolder: string,
-  retryMs = 0,
+  { retryMs = 0, onBlocked = () => {} }: Options = {},
 ): Promise<{ role: Role; applied: string[] }> {
   const role = await query(url, readRole);
+  const applied: string[] = [];
   // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
   const obstacle = await query(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
-  if (!obstacle) return { role, applied: [] };
+  if (!obstacle) return { role, applied };
   if (obstacle.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
   if (role === 'replica') throw new OutdatedReplica(obstacle);
-  for (let brokenSince: number | undefined; ; await sleep(RETRY_INTERVAL_MS)) {
-    try {
-      const apply = (sql: Transaction) => applyMigrations(sql, migrationsFolder);
-      return { role, applied: await inTransaction({ url }, 'READ COMMITTED', apply) };
-    } catch (error) {
-      brokenSince ??= performance.now();
-      if (!isFailover(failureOf(error)) || performance.now() - brokenSince >= retryMs) throw error;
+  const migrations = readMigrations(migrationsFolder);
+  const end = new AbortController();
+  let blockers: string[] = [];
+  const watching = watchBlockers(url, end.signal, (found) => {
+    if (blockers.length === 0) onBlocked(found);
+    blockers = found;
+  });
+  try {
+    for (let brokenSince: number | undefined; ; await sleep(RETRY_INTERVAL_MS)) {
+      try {
+        await applyMissing(url, migrations, applied);
+        return { role, applied };
+      } catch (error) {
+        brokenSince ??= performance.now();
+        if (!isFailover(failureOf(error)) || performance.now() - brokenSince >= retryMs) throw error;
+      }
     }
+  } catch (error) {
+    const code = codeOf(causeOf(error));
+    const isBlocked = (code === CANCELED || LOCK_FAILED.test(code)) && blockers.length > 0;
+    throw isBlocked ? new Blocked(code, blockers) : error;
+  } finally {
+    end.abort();
+    await watching;
   }
+}
+
+/** Calls `onBlocked` with the sessions that block a migration, whenever it waits, until `signal` is aborted. */
+async function watchBlockers(url: string, signal: AbortSignal, onBlocked: (found: string[]) => void): Promise<void> {
+  const start = performance.now();
+  const isBlocked = () => performance.now() - start > REPORT_BLOCKERS_AFTER_MS;
+  await withConnection(url, async (database) => {
+    while (!signal.aborted) await waitForBlockers(database, isBlocked, signal).then(onBlocked, () => {});
+  });
 }
 
 /** Returns a line for each role that has privileges on the tables at `url` that the operator has not granted. */
@@ -71,40 +124,89 @@ export function findForeignRoles(url: string): Promise<string[]> {
   return query(url, describeForeignRoles);
 }
 
+interface Migration {
+  name: string;
+  statements: string[];
+  hash: string;
+  /** When it was written, in milliseconds since 1970. */
+  time: number;
+}
+
+function readMigrations(migrationsFolder: string): Migration[] {
+  const journal = JSON.parse(readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8'));
+  return readMigrationFiles({ migrationsFolder }).map(({ sql: statements, hash, folderMillis: time }, i) => ({
+    name: journal.entries[i].tag,
+    statements,
+    hash,
+    time,
+  }));
+}
+
+/** Applies the migrations whose hashes are not recorded, and adds the name of each to `applied` once it is committed. */
+async function applyMissing(url: string, migrations: Migration[], applied: string[]): Promise<void> {
+  const session = await openSession({ url });
+  try {
+    const applyNext = () => session.transaction('READ COMMITTED', (sql) => applyFirstMissing(sql, url, migrations));
+    for (let name = await applyNext(); name !== undefined; name = await applyNext()) applied.push(name);
+  } finally {
+    await session.close();
+  }
+}
+
 /**
- * Applies the migrations whose hashes are not recorded, and returns their names. Drizzle's own `migrate` compares only
- * the time of the newest record, which may be another program's: both may record in this table, which is Drizzle's.
+ * Applies the first migration whose hash is not recorded. Drizzle's own `migrate` compares only the time of the newest
+ * record, which may be another program's: both may record in this table, which is Drizzle's.
+ * @returns its name, or undefined if all are recorded
  */
-async function applyMigrations(sql: Transaction, migrationsFolder: string): Promise<string[]> {
-  // A session's lock would pass to other clients of a pooler in transaction mode.
+async function applyFirstMissing(sql: Transaction, url: string, migrations: Migration[]): Promise<string | undefined> {
+  // A session's lock would pass to other clients of a pooler in transaction mode. Only other instances wait for it, so it
+  // has no time limit.
   await sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`;
-  // The other program may add its record at this moment.
   await sql.unsafe(`
     CREATE SCHEMA IF NOT EXISTS drizzle;
-    CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint);
-    LOCK TABLE drizzle.__drizzle_migrations IN SHARE ROW EXCLUSIVE MODE`);
+    CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`);
   const records = await sql<{ id: number; hash: string }[]>`SELECT id, hash FROM drizzle.__drizzle_migrations`;
-  const journal = JSON.parse(readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8'));
-  const migrations = readMigrationFiles({ migrationsFolder }).map((migration, i) => ({
-    ...migration,
-    name: journal.entries[i].tag as string,
-    record: records.find(({ hash }) => hash === migration.hash),
-  }));
+  const recordOf = ({ hash }: Migration) => records.find((record) => record.hash === hash);
   await requireBothSchemas(
     sql,
-    migrations.flatMap(({ record }) => record?.id ?? []),
+    migrations.flatMap((migration) => recordOf(migration)?.id ?? []),
   );
-  const missing = migrations.filter(({ record }) => !record);
-  for (const { sql: statements, hash, folderMillis } of missing) {
-    for (const statement of statements) await sql.unsafe(statement);
-    await sql`
-      INSERT INTO drizzle.__drizzle_migrations (id, hash, created_at)
-      SELECT coalesce(max(id), 0) + 1, ${hash}, ${folderMillis} FROM drizzle.__drizzle_migrations`;
-  }
-  // Drizzle takes ids from the sequence. Logical replication does not copy it.
+  const missing = migrations.find((migration) => !recordOf(migration));
+  if (!missing) return undefined;
+  // Also a simple query, which ends the portal of the previous query: concurrent statements would wait for its snapshot.
+  await sql.unsafe('SAVEPOINT unlocked');
+  await (missing.statements.every(isConcurrent) ? runConcurrently(url, missing) : runInTransaction(sql, missing));
+  // Logical replication does not copy the sequence.
   await sql`
-    SELECT setval(pg_get_serial_sequence('drizzle.__drizzle_migrations', 'id'), max(id)) FROM drizzle.__drizzle_migrations`;
-  return missing.map(({ name }) => name);
+    SELECT setval(sequence, max(id)) FROM drizzle.__drizzle_migrations,
+      CAST(pg_get_serial_sequence('drizzle.__drizzle_migrations', 'id') AS regclass) AS sequence
+    GROUP BY sequence HAVING max(id) > coalesce(pg_sequence_last_value(sequence), 0)`;
+  await sql`INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES (${missing.hash}, ${missing.time})`;
+  return missing.name;
+}
+
+const isConcurrent = (statement: string) => /^\s*(CREATE( UNIQUE)?|DROP) INDEX CONCURRENTLY\b/im.test(statement);
+
+/** Runs statements that PostgreSQL rejects in a transaction. No reader or writer waits for them, or for their locks. */
+function runConcurrently(url: string, { statements }: Migration): Promise<void> {
+  return withConnection(url, async ({ $client: sql }) => {
+    for (const statement of statements) await sql.unsafe(statement);
+  });
+}
+
+/** Runs statements again and again until they get their locks. In between, other programs' statements run. */
+async function runInTransaction(sql: Transaction, { statements }: Migration): Promise<void> {
+  const limits = `SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; SET LOCAL statement_timeout = ${BLOCKED_MS}`;
+  for (const start = performance.now(); ; await sleep(UNLOCKED_MS)) {
+    try {
+      await sql.unsafe(limits);
+      for (const statement of statements) await sql.unsafe(statement);
+      return;
+    } catch (error) {
+      if (!LOCK_FAILED.test(codeOf(error)) || performance.now() - start > BLOCKED_MS) throw error;
+      await sql.unsafe('ROLLBACK TO SAVEPOINT unlocked');
+    }
+  }
 }
 
 /**

@@ -5,10 +5,11 @@
  * earlier releases never change.
  */
 import { createHash } from 'node:crypto';
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
+import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import type { Sql } from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
@@ -20,6 +21,7 @@ import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { UserError } from '../../src/userError.js';
 import { runProgram } from '../support/command.js';
+import { connectTo, whileLocked } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
@@ -114,16 +116,91 @@ describe.each(Object.entries(releases))('release %s', (version, { migrations }) 
   });
 });
 
-it('an upgrade from 1.0.0 waits for a VACUUM', async () => {
-  await migrateDatabase(url, await folderOf('before', Object.keys(releases['1.0.0'].migrations).length));
-  database = openDatabase(url);
-  let migrating: Promise<unknown> | undefined;
-  await sql().begin(async (transaction) => {
-    await transaction`LOCK items IN SHARE UPDATE EXCLUSIVE MODE`; // as VACUUM does
-    migrating = migrateDatabase(url, migrationsFolder).catch((error: unknown) => error);
-    await until(async () => ((await waitingFor('relation'))[0]?.seconds ?? 0) > 0.5, 'it waits');
+describe('a migration whose lock another program holds', () => {
+  /** Runs `work` while a transaction holds a lock on `items`, and returns the outcome of the migration beside it. */
+  async function migrateBeside(mode: string, folder: string, work: (blocked: string[]) => Promise<unknown>) {
+    const blocked: string[] = [];
+    let migrating: Promise<unknown> | undefined;
+    await whileLocked(url, `LOCK items IN ${mode} MODE`, async () => {
+      migrating = migrateDatabase(url, folder, { onBlocked: (found) => blocked.push(...found) }).catch(
+        (error: unknown) => error,
+      );
+      await until(async () => blocked.length > 0, 'it names who is in the way');
+      await work(blocked);
+    });
+    return migrating;
+  }
+
+  /** Reads and writes as pages and other programs do, each statement within their time limit, for three seconds. */
+  async function readAndWrite(): Promise<void> {
+    const other = connectTo(url, { connection: { statement_timeout: 1000 } });
+    for (const end = performance.now() + 3000; performance.now() < end; ) {
+      await other`SELECT FROM items JOIN business_profiles ON business_profiles.id = business_profile_id`;
+      await other`UPDATE carrier_statuses SET created_at = created_at`;
+    }
+    await other.end();
+  }
+
+  it('waits for a VACUUM in an upgrade from 1.0.0, in which the list can be read and written', async () => {
+    await migrateDatabase(url, await folderOf('before', Object.keys(releases['1.0.0'].migrations).length));
+    database = openDatabase(url);
+    await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
+    const migrating = await migrateBeside('SHARE UPDATE EXCLUSIVE', migrationsFolder, readAndWrite); // as VACUUM does
+    expect(migrating).toMatchObject({ role: 'primary' });
   });
-  expect(await migrating).toMatchObject({ role: 'primary' });
+
+  it('keeps other programs waiting for half a second at a time, and names who is in the way', async () => {
+    await migrateDatabase(url, migrationsFolder);
+    database = openDatabase(url);
+    await importOne('+18');
+    const next = await folderOf('locking', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
+    let names: string[] = [];
+    const migrating = await migrateBeside('ROW EXCLUSIVE', next, async (blocked) => {
+      names = blocked;
+      await readAndWrite();
+    });
+    expect(migrating).toEqual({ role: 'primary', applied: ['added_0'] });
+    expect(names).toEqual([expect.stringMatching(/^process \d+, postgres, .*idle in transaction, since /)]);
+  });
+
+  it('is applied once although several instances wait', async () => {
+    await migrateDatabase(url, migrationsFolder);
+    database = openDatabase(url);
+    const next = await folderOf('once', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
+    let rest: Promise<{ applied: string[] }[]> | undefined;
+    const first = await migrateBeside('ROW EXCLUSIVE', next, async () => {
+      rest = Promise.all([1, 2].map(() => migrateDatabase(url, next)));
+    });
+    const applied = [first as { applied: string[] }, ...((await rest) ?? [])].flatMap((outcome) => outcome.applied);
+    expect(applied).toEqual(['added_0']);
+  });
+});
+
+it('a migration of indexes is applied while others read and write', async () => {
+  await migrateDatabase(url, migrationsFolder);
+  database = openDatabase(url);
+  const next = await folderOf('concurrent', Number.POSITIVE_INFINITY, [
+    'DROP INDEX CONCURRENTLY IF EXISTS next_index;--> statement-breakpoint\nCREATE INDEX CONCURRENTLY next_index ON items (id)',
+  ]);
+  let migrating: Promise<unknown> | undefined;
+  await whileLocked(url, 'LOCK items IN ROW EXCLUSIVE MODE', async () => {
+    migrating = migrateDatabase(url, next);
+    await until(async () => (await waitingFor('virtualxid')).length === 1, 'PostgreSQL waits for the writer');
+    await importOne('+18');
+  });
+  expect(await migrating).toMatchObject({ applied: ['added_0'] });
+  const [index] = await sql()`SELECT indisvalid FROM pg_index WHERE indexrelid = 'next_index'::regclass`;
+  expect(index?.indisvalid).toBe(true);
+});
+
+it('a migration may use a value that the previous one has added', async () => {
+  const next = await folderOf('value', Number.POSITIVE_INFINITY, [
+    "ALTER TYPE feature ADD VALUE 'nextFeature'",
+    'CREATE FUNCTION next_feature() RETURNS feature LANGUAGE sql RETURN CAST($$nextFeature$$ AS feature)',
+  ]);
+  await migrateDatabase(url, next);
+  database = openDatabase(url);
+  expect((await sql()`SELECT next_feature() AS value`)[0]?.value).toBe('nextFeature');
 });
 
 it('a later version can change data and add columns', async () => {
@@ -157,7 +234,7 @@ describe('a database of which only one schema was restored', () => {
       await sql().unsafe(loss);
       const isMissing = async () => (await sql()`SELECT to_regnamespace('drizzle') IS NULL AS missing`)[0]?.missing;
       const before = await isMissing();
-      const migrating = migrateDatabase(url, migrationsFolder, 600_000);
+      const migrating = migrateDatabase(url, migrationsFolder, { retryMs: 600_000 });
       await expect(migrating).rejects.toThrow(
         /^The schema public has \w+, but .* no record .*pg_dump -n public -n drizzle/,
       );
@@ -218,17 +295,31 @@ describe('a database in which another program records its migrations in the same
     expect((await hashes()).filter((hash) => hash === ANOTHER)).toHaveLength(2);
   });
 
-  it('is upgraded while that program adds a record', async () => {
+  it('is upgraded while that program adds a record, which may take it long', async () => {
     await migrateDatabase(url, migrationsFolder);
     database = openDatabase(url);
-    let migrating: Promise<unknown> | undefined;
     await sql().begin(async (transaction) => {
       await recordAnother(transaction);
-      migrating = migrateDatabase(url, await nextVersion());
-      await until(async () => (await waitingFor('relation')).length === 1, 'the migration waits');
+      await migrateDatabase(url, await nextVersion());
     });
-    await migrating;
     expect((await hashes()).at(-3)).toBe(ANOTHER);
+  });
+
+  it('lets that program apply older migrations if it records them in another table', async () => {
+    const { entries, ...journal } = await readJournal(migrationsFolder);
+    const [oldest = expect.fail()] = entries;
+    const other = join(folder, 'other');
+    await mkdir(join(other, 'meta'), { recursive: true });
+    const entry = { ...oldest, tag: 'other', when: oldest.when - 1 };
+    await writeFile(join(other, 'meta', '_journal.json'), JSON.stringify({ ...journal, entries: [entry] }));
+    await writeFile(join(other, 'other.sql'), 'CREATE TABLE of_another_program ()');
+    await migrateDatabase(url, migrationsFolder);
+    database = openDatabase(url);
+    const find = async () => (await sql()`SELECT to_regclass('of_another_program') AS found`)[0]?.found;
+    await migrate(database, { migrationsFolder: other });
+    expect(await find()).toBeNull();
+    await migrate(database, { migrationsFolder: other, migrationsTable: 'other_migrations' });
+    expect(await find()).toBe('of_another_program');
   });
 });
 
@@ -255,7 +346,7 @@ describe('a migration that waits for that of another instance', () => {
     let migrating: Promise<unknown> | undefined;
     await sql().begin(async (transaction) => {
       await transaction`SELECT pg_advisory_xact_lock(7245983)`;
-      migrating = migrateDatabase(url, migrationsFolder, retryMs).catch((error: unknown) => error);
+      migrating = migrateDatabase(url, migrationsFolder, { retryMs }).catch((error: unknown) => error);
       const pids = async () => (await waitingFor('advisory')).map(({ pid }) => pid);
       await until(async () => (await pids()).length === 1, 'it waits');
       const [pid] = (await pids()) as [number];

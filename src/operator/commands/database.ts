@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { type Config, readConfig } from '../../config/config.js';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
+import { reportBlockers } from '../../database/blockers.js';
 import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
 import { failureOf } from '../../database/errors.js';
 import { migrateDatabase } from '../../database/migrations.js';
@@ -84,7 +85,10 @@ export function withDatabase(
   { isStoppable = false, ...access }: Access & { isStoppable?: boolean } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
-    const migrating = migrateDatabase(url, migrationsFolder, MIGRATION_RETRY_MS);
+    const migrating = migrateDatabase(url, migrationsFolder, {
+      retryMs: MIGRATION_RETRY_MS,
+      onBlocked: reportBlockers,
+    });
     const { applied } = await abortable(signals.first, migrating);
     const database = openDatabase(url);
     const using = use({ database, url, applied }).finally(() => closeDatabase(database));

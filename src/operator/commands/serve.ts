@@ -99,9 +99,14 @@ async function prepare(
 ): Promise<void> {
   let lastReason: string | undefined;
   let isEmpty: boolean | undefined;
+  const report = (obstacle: Obstacle) => {
+    if (obstacle.reason !== lastReason) onObstacle(obstacle);
+    lastReason = obstacle.reason;
+  };
+  const onBlocked = (blockers: string[]) => report({ reason: BLOCKED, detail: blockers.join('; ') });
   for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: signals.first })) {
     try {
-      const { role } = await migrateDatabase(url, migrationsFolder);
+      const { role } = await migrateDatabase(url, migrationsFolder, { onBlocked });
       if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
       if (demo) {
         const database = openDatabase(url);
@@ -117,8 +122,7 @@ async function prepare(
     } catch (error) {
       const obstacle = config.DATABASE_URL === undefined ? undefined : obstacleOf(error);
       if (!obstacle) throw error;
-      if (obstacle.reason !== lastReason) onObstacle(obstacle);
-      lastReason = obstacle.reason;
+      report(obstacle);
     }
   }
 }
@@ -138,6 +142,8 @@ const REASONS_TO_WAIT: Partial<Record<Failure, string>> = {
   standby: 'waiting until PostgreSQL accepts writes',
   temporary: 'waiting until a temporary failure of PostgreSQL has passed',
 };
+
+const BLOCKED = 'waiting until other programs end the transactions that block a migration';
 
 const NO_STORE = 'set REDIS_URL: DATABASE_URL is a read-only replica, and the limit needs a writable store';
 

@@ -16,12 +16,20 @@
  * not count. If the command is suspended or cut off, PostgreSQL ends the transaction.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { reportBlockers, waitForBlockers } from '../../database/blockers.js';
 import type { Database } from '../../database/connect.js';
-import { causeOf, codeOf, failureOf, isFailover, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
+import {
+  CANCELED,
+  causeOf,
+  codeOf,
+  failureOf,
+  isFailover,
+  LOCK_FAILED,
+  TOO_MANY_CONNECTIONS,
+} from '../../database/errors.js';
 import { openSession, type Session, type Transaction } from '../../database/transaction.js';
 import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
-import { reportBlockers } from './blockers.js';
 import { keyOf, type Row, workOf } from './rows.js';
 import type { Spool } from './spool.js';
 
@@ -76,6 +84,9 @@ const RECONNECT_DELAY_MS = 250;
 /** The most conflicts of the same rows with concurrent writes of other programs. */
 const MAX_CONFLICTS = 20;
 
+/** The pools of commands that have reported their blockers: once is enough. */
+const blocked = new WeakSet<Database>();
+
 /** Settings of a step's transaction: PostgreSQL ends it if the command is suspended, or its connection is dead. */
 const SETTINGS = [
   `lock_timeout = ${LOCK_TIMEOUT_MS}`,
@@ -88,10 +99,6 @@ const SETTINGS = [
   .map((setting) => `SET LOCAL ${setting}`)
   .join(';');
 
-/** PostgreSQL's code for a canceled statement. */
-const CANCELED = '57014';
-/** PostgreSQL's codes for a lock timeout and a deadlock. */
-const LOCK_FAILED = /^(55P03|40P01)$/;
 /**
  * PostgreSQL's codes for a serialization failure, and for unique and foreign key violations: caused by concurrent
  * writes.
@@ -231,7 +238,15 @@ export async function runSteps(
 
   const sessions = await retryInOutage(() => openSessions(database, jobs), signal);
   const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
-  reportBlockers(database, isBlocked, end.signal).catch(() => {});
+  if (!blocked.has(database)) {
+    waitForBlockers(database, isBlocked, end.signal).then(
+      (blockers) => {
+        blocked.add(database);
+        reportBlockers(blockers);
+      },
+      () => {},
+    );
+  }
   const closeAll = () => open.forEach(({ close }) => void close());
   const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
   signal?.addEventListener('abort', onSignal);

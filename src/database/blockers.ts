@@ -1,0 +1,46 @@
+/** Finds the sessions that block this process, so that a command can name them. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { escapeHidden } from '../messages/shown.js';
+import type { Database } from './connect.js';
+
+/** Milliseconds between attempts to find a blocker. An attempt fails if it comes between two waits of a command. */
+const RETRY_INTERVAL_MS = 200;
+
+/**
+ * Waits until sessions of this process are blocked while `isBlocked` returns true.
+ * @returns a description of each session and prepared transaction of other programs that they wait for
+ * @throws when `signal` is aborted
+ */
+export async function waitForBlockers(
+  database: Database,
+  isBlocked: () => boolean,
+  signal: AbortSignal,
+): Promise<string[]> {
+  for (;;) {
+    await sleep(RETRY_INTERVAL_MS, undefined, { signal });
+    if (!isBlocked()) continue;
+    // A failed query is repeated: PostgreSQL may be restarting.
+    const blockers = await findBlockers(database).catch(() => []);
+    signal.throwIfAborted();
+    if (blockers.length > 0) return blockers.map(({ blocker }) => escapeHidden(blocker));
+  }
+}
+
+/** Reports on standard error what blocks a command. */
+export function reportBlockers(blockers: string[]): void {
+  console.error(['waiting for transactions of other programs to end:', ...blockers].join('\n  '));
+}
+
+const findBlockers = ({ $client: sql }: Database): Promise<{ blocker: string }[]> =>
+  sql.unsafe(`
+  WITH blocking AS (
+    SELECT DISTINCT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity
+    WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'
+  )
+  SELECT concat_ws(', ', 'process ' || pid, usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),
+    state, 'since ' || xact_start::timestamptz(0), CASE wait_event_type WHEN 'Lock' THEN 'is waiting, too' END) AS blocker
+  FROM blocking JOIN pg_stat_activity USING (pid)
+  WHERE application_name IS DISTINCT FROM current_setting('application_name')
+  UNION ALL
+  SELECT concat_ws(', ', 'prepared transaction ' || gid, owner, 'since ' || prepared::timestamptz(0))
+  FROM pg_prepared_xacts WHERE database = current_database() AND EXISTS (SELECT FROM blocking WHERE pid = 0)`);

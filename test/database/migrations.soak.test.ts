@@ -1,0 +1,48 @@
+/** A migration whose lock another program holds for longer than a minute. */
+import { readFile } from 'node:fs/promises';
+import { beforeAll, expect, it } from 'vitest';
+import { runProgram } from '../support/command.js';
+import { connectTo, whileLocked } from '../support/connection.js';
+import { createDatabase } from '../support/database.js';
+import releases from './releases.json' with { type: 'json' };
+
+let url: string;
+beforeAll(async () => {
+  ({ url } = await createDatabase({ isEmpty: true }));
+  const sql = connectTo(url);
+  for (const tag of Object.keys(releases['1.0.0'].migrations)) {
+    await sql.unsafe(await readFile(`drizzle/${tag}.sql`, 'utf8'));
+  }
+  await sql.unsafe(`
+    CREATE SCHEMA drizzle;
+    CREATE TABLE drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`);
+  for (const hash of Object.values(releases['1.0.0'].migrations)) {
+    await sql`INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES (${hash}, 0)`;
+  }
+  return () => sql.end();
+});
+
+const migrate = () => runProgram(['migrate'], '', { environment: { DATABASE_URL: url } });
+
+it.each([
+  ['0003_steps', 'LOCK carrier_statuses IN ACCESS SHARE MODE'],
+  ['0004_guards', 'LOCK items IN SHARE UPDATE EXCLUSIVE MODE'],
+])(
+  'is rolled back, and names the program: %s',
+  async (_tag, lock) => {
+    const { code, stdout, stderr } = await whileLocked(url, lock, migrate);
+    const blocker = 'process \\d+, postgres, postgres.js, idle in transaction, since [-0-9: +]+';
+    expect(stderr).toMatch(
+      new RegExp(
+        `^waiting for transactions of other programs to end:\\n  ${blocker}\\n` +
+          `a migration waited for a minute, and was rolled back: run this again once these have ended: ${blocker}\\n$`,
+      ),
+    );
+    expect([code, stdout]).toEqual([1, '']);
+  },
+  90_000,
+);
+
+it('is applied by the next attempt, after the migrations that were', async () => {
+  expect(await migrate()).toMatchObject({ code: 0, stdout: 'applied 0004_guards\nthe database is up to date\n' });
+});
