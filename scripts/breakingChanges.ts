@@ -1,6 +1,6 @@
 /**
  * Finds changes of the contract that would break clients of the released one. `npm run check:breaking` compares
- * openapi/openapi.yaml with the newest document in openapi/released/ and fails if there are any.
+ * openapi/openapi.yaml with the last released document, in openapi/released/, and fails if there are any.
  *
  * oasdiff 1.35.0 misses changes, whatever its settings: a changed style of an array parameter, an open list of values
  * that becomes closed, a removed problem type, and changes of unknown keywords. This script compares the keywords that
@@ -176,13 +176,11 @@ function dereference(node: Node, document: Node): Node {
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const folder = join(import.meta.dirname, '..', 'openapi');
-  const newest = readdirSync(join(folder, 'released'))
-    .sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
-    .at(-1);
-  if (!newest) throw new Error('openapi/released/ is empty');
+  const [released, ...others] = readdirSync(join(folder, 'released'));
+  if (!released || others.length > 0) throw new Error('openapi/released/ must have one document, the last released');
   const read = (...path: string[]) => parse(readFileSync(join(folder, ...path), 'utf8'));
-  const changes = breakingChanges(read('released', newest), read('openapi.yaml'));
+  const changes = breakingChanges(read('released', released), read('openapi.yaml'));
   for (const line of changes) console.error(line);
-  console.log(`${changes.length} breaking changes since ${newest}`);
+  console.log(`${changes.length} breaking changes since ${released}`);
   process.exitCode = changes.length > 0 ? 1 : 0;
 }
