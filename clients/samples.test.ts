@@ -78,13 +78,14 @@ async function followReadme(client: string, url: string, folder: string): Promis
   await writeFile(join(folder, file), sample(client, runs[client]?.language ?? '', url));
   if (client === 'java') {
     await writeFile(join(folder, 'pom.xml'), sample(client, 'xml', service));
-    // The plugins that Maven downloads are kept, and the user's own repository stays as it is.
+    // The plugins that Maven downloads are kept, and the user's own repository stays as it is; the client is downloaded.
+    await rm(join(CACHE, 'maven', 'example'), { recursive: true, force: true });
     await mkdir(join(CACHE, 'maven'), { recursive: true });
     await symlink(join(CACHE, 'maven'), join(folder, 'maven'));
   }
   // Maven installs it when it compiles the program.
-  const install = client === 'java' ? 'true' : sample(client, 'sh', service);
-  const { stdout } = await execute('bash', [...BASH, `{ ${install} } >&2\n${command}`], {
+  const install = client === 'java' ? '' : sample(client, 'sh', service);
+  const { stdout } = await execute('bash', [...BASH, `{ :\n${install}} >&2\n${command}`], {
     cwd: folder,
     env: {
       ...process.env,
