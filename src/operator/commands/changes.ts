@@ -1,10 +1,11 @@
 /** Runs `import` and `delete`, which read lines from files and then change numbers. */
-import cliProgress from 'cli-progress';
 import { InvalidArgumentError, Option } from 'commander';
+import { countOf } from '../../messages/count.js';
 import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
 import { InputError, sentence } from '../numbers/lines.js';
 import { DEFAULT_JOBS, type Progress } from '../numbers/staging.js';
 import { report } from './output.js';
+import { ProgressBar, withProgressLines } from './progress.js';
 
 const MAX_JOBS = 1000;
 
@@ -28,9 +29,17 @@ interface Change {
 /** Runs a change on the lines of files. Reports on the standard streams, and sets the exit status. */
 export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, run }: Change): Promise<void> {
   const files = await openInputFiles(fileNames);
+  let progress: Progress = { bytes: 0, written: 0 };
   const bar = new ProgressBar(files.size);
+  const changing = () =>
+    run(files, (update) => {
+      progress = update;
+      bar.show(progress);
+    });
   try {
-    const { lines, summary } = await run(files, (progress) => bar.show(progress)).finally(() => bar.stop());
+    const { lines, summary } = await withProgressLines(() => describe(progress, files.size), changing).finally(() =>
+      bar.stop(),
+    );
     await report(summary);
     if (lines > 0 || allowEmpty) return;
     // Probably a mistake: the wrong file, or a failed program earlier in the pipe.
@@ -42,44 +51,9 @@ export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, r
   process.exitCode = 1;
 }
 
-const FORMAT = '{phase} {bar} {percentage}%  {value} of {total} {unit}, {rate}/s, {eta_formatted} left';
-
-/** Formats the remaining time: a question mark, instead of `INF`, while it is unknown. */
-const formatTime: typeof cliProgress.Format.TimeFormat = (seconds, options, step) =>
-  Number.isFinite(seconds) ? cliProgress.Format.TimeFormat(seconds, options, step) : '?';
-
-/** Shows progress on a terminal, in two phases: megabytes read, if the input's size is known, then numbers written. */
-class ProgressBar {
-  readonly #bar = new cliProgress.SingleBar(
-    { format: FORMAT, formatTime, stream: process.stderr, etaBuffer: 50 },
-    cliProgress.Presets.rect,
-  );
-  readonly #size: number | undefined;
-  #phase = '';
-  #phaseStart = 0;
-
-  /** @param size the input's size in bytes, if known */
-  constructor(size: number | undefined) {
-    this.#size = size;
-  }
-
-  show({ bytes, written, toWrite }: Progress): void {
-    if (!process.stderr.isTTY) return;
-    if (toWrite !== undefined) this.#update('writing', written, toWrite, 'numbers');
-    else if (this.#size !== undefined) this.#update('reading', bytes / 1e6, this.#size / 1e6, 'MB');
-  }
-
-  stop(): void {
-    this.#bar.stop();
-  }
-
-  #update(phase: string, done: number, total: number, unit: string): void {
-    if (phase !== this.#phase) {
-      this.#bar.stop();
-      [this.#phase, this.#phaseStart] = [phase, performance.now()];
-      this.#bar.start(Math.round(total), 0, { phase, unit, rate: 0 });
-    }
-    const seconds = (performance.now() - this.#phaseStart) / 1000;
-    this.#bar.update(Math.floor(done), { rate: seconds > 0 ? Math.round(done / seconds) : 0 });
-  }
+/** Returns how far a change is. `size` is the size of its input in bytes, if known. */
+function describe({ bytes, written, toWrite }: Progress, size?: number): string {
+  if (toWrite !== undefined) return `wrote ${written} of ${countOf(toWrite, 'number')}`;
+  const read = (bytes / 1e6).toFixed(1);
+  return size === undefined ? `read ${read} MB` : `read ${read} of ${(size / 1e6).toFixed(1)} MB`;
 }

@@ -5,6 +5,7 @@ import { deriveAll } from '../numbers/check.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
 import { report } from './output.js';
+import { withProgressLines } from './progress.js';
 import type { Signals } from './signals.js';
 
 export function addCheck(program: CommandWithExamples, signals: Signals): void {
@@ -20,7 +21,15 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
 
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
 async function checkDatabase(database: Database, repair: boolean): Promise<void> {
-  const differences = await deriveAll(database, { keep: repair });
+  let progress = 'looking for the numbers to check';
+  const differences = await withProgressLines(
+    () => progress,
+    () =>
+      deriveAll(database, {
+        keep: repair,
+        onProgress: (done, total) => (progress = `checked ${done} of ${countOf(total, 'number')}`),
+      }),
+  );
   for (const { count, what, examples } of differences) {
     const line = `${countOf(count, 'number')} ${what}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
     if (repair) await report(`repaired: ${line}`);

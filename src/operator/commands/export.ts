@@ -1,6 +1,6 @@
 /** `export`: writes numbers as NDJSON that `import` reads. */
 import type { Database } from '../../database/connect.js';
-import { countsOf } from '../../messages/count.js';
+import { countOf, countsOf } from '../../messages/count.js';
 import type { Filter } from '../../page/filter.js';
 import { exportNumbers } from '../numbers/export.js';
 import { writeWhole } from '../numbers/outputFile.js';
@@ -8,6 +8,7 @@ import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
 import { write } from './output.js';
+import { withProgressLines } from './progress.js';
 import type { Signals } from './signals.js';
 
 export function addExport(program: CommandWithExamples, signals: Signals): void {
@@ -33,7 +34,13 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
 }
 
 async function exportTo(file: string, database: Database, filter: Filter): Promise<void> {
-  const exportBy = (writeLines: (lines: string) => Promise<void>) => exportNumbers(database, filter, writeLines);
-  const counts = await (file === '-' ? exportBy(write) : writeWhole(file, exportBy));
+  let exported = 0;
+  const onWritten = (numbers: number) => (exported = numbers);
+  const exportBy = (writeLines: (lines: string) => Promise<void>) =>
+    exportNumbers(database, filter, writeLines, onWritten);
+  const counts = await withProgressLines(
+    () => `exported ${countOf(exported, 'number')} so far`,
+    () => (file === '-' ? exportBy(write) : writeWhole(file, exportBy)),
+  );
   console.error(`exported ${countsOf(counts)}`);
 }

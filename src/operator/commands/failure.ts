@@ -1,6 +1,6 @@
 /** How a command reports its failure, and its exit status. */
 import { DrizzleQueryError } from 'drizzle-orm';
-import { codeOf, failureOf, reasonOf } from '../../database/errors.js';
+import { causeOf, codeOf, failureOf, isFailover, reasonOf } from '../../database/errors.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
 import { Unfinished } from '../numbers/staging.js';
@@ -9,6 +9,9 @@ import { Stopped } from './signals.js';
 
 /** The exit status that a shell reports for a program ended by SIGPIPE (13), such as `yes` in `yes | head`. */
 const PIPE_CLOSED = 128 + 13;
+
+/** The exit status if running the same command again may help: EX_TEMPFAIL of sysexits.h. */
+const TEMPORARY = 75;
 
 /** Runs the command. Reports a failure on standard error, and sets the exit status. */
 export async function runCommand(work: () => Promise<unknown>): Promise<void> {
@@ -28,16 +31,24 @@ export async function runCommand(work: () => Promise<unknown>): Promise<void> {
 }
 
 function reportFailure(error: unknown): void {
-  process.exitCode = 1;
+  const cause = error instanceof Unfinished ? error.cause : error;
+  process.exitCode = exitCodeOf(cause);
   // The reader closed the pipe, as head does: no message, since this is normal.
-  if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') process.exitCode = PIPE_CLOSED;
-  else if (error instanceof Unfinished) {
-    console.error(error.cause instanceof Stopped ? error.cause.message : explain(error.cause));
-    console.error(error.message);
-  } else if (error instanceof Stopped) {
-    console.error(error.message);
-    process.exitCode = error.exitCode;
-  } else console.error(explain(error));
+  if (process.exitCode === PIPE_CLOSED) return;
+  console.error(cause instanceof Stopped ? cause.message : explain(cause));
+  if (error instanceof Unfinished) console.error(error.message);
+}
+
+/**
+ * Returns the exit status of a command that failed with this error: 75 if PostgreSQL was away or could not complete a
+ * statement, so that running the command again may help; 128 and the number of a signal; otherwise 1.
+ */
+function exitCodeOf(error: unknown): number {
+  if (error instanceof Stopped) return error.exitCode;
+  if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') return PIPE_CLOSED;
+  // Of the cause, since the embedded PostgreSQL has messages of its own for the same failures.
+  const failure = failureOf(causeOf(error));
+  return isFailover(failure) || failure === 'temporary' ? TEMPORARY : 1;
 }
 
 /** Returns what to show of an error: its message, or, if it is a bug in this program, the error with its stack. */

@@ -22,6 +22,8 @@ interface Examination extends Steps {
   find(sql: Transaction): PendingQuery<{ row: Row }[]>;
 }
 
+type OnProgress = (done: number, total: number) => void;
+
 /** Numbers that differ in the same way. */
 interface Difference {
   /** What is wrong, after their count. */
@@ -34,19 +36,30 @@ interface Difference {
 /**
  * Derives all numbers again, in steps, and finds stale postings.
  * @param options.keep whether to keep the derived rows and delete stale postings; otherwise nothing changes
+ * @param options.onProgress is called after each step that derives, with how many of all numbers are done
  * @returns the differences, empty if the read model matches its sources
  * @throws {UserError} on a replica
  */
-export async function deriveAll(database: Database, { keep }: { keep: boolean }): Promise<Difference[]> {
+export async function deriveAll(
+  database: Database,
+  { keep, onProgress }: { keep: boolean; onProgress?: OnProgress },
+): Promise<Difference[]> {
   const [{ isReplica }] = await database.$client<[{ isReplica: boolean }]>`SELECT pg_is_in_recovery() AS "isReplica"`;
   if (isReplica) throw new UserError('DATABASE_URL is a read-only replica: run check on its primary');
-  const differences = [await examine(database, items(keep)), await examine(database, postings(keep))];
+  const differences = [await examine(database, items(keep), onProgress), await examine(database, postings(keep))];
   return differences.filter(({ count }) => count > 0);
 }
 
-async function examine(database: Database, { what, find, ...steps }: Examination): Promise<Difference> {
+async function examine(
+  database: Database,
+  { what, find, ...steps }: Examination,
+  onProgress: OnProgress = () => {},
+): Promise<Difference> {
   const found: Omit<Difference, 'what'> = { count: 0, examples: [] };
-  const onWritten = (_count: number, differing: string[]) => {
+  let done = 0;
+  const onWritten = (count: number, differing: string[]) => {
+    done += count;
+    onProgress(done, spool.length);
     found.count += differing.length;
     found.examples = [...found.examples, ...differing].sort().slice(0, MAX_EXAMPLES);
   };

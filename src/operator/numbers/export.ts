@@ -10,12 +10,14 @@ const PAGE_SIZE = 1000;
 /**
  * Exports the numbers that match `filter`, one item per line as in a response, ordered by phone number.
  * @param write writes some lines, and resolves when it can take more
+ * @param onWritten is called after each page, with the count of numbers so far
  * @returns the counts of written numbers and entries
  */
 export function exportNumbers(
   database: Database,
   filter: Filter,
   write: (lines: string) => Promise<void>,
+  onWritten: (numbers: number) => void = () => {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
   return inTransaction(database, 'REPEATABLE READ READ ONLY', async (sql) => {
     // Before the snapshot is taken: a table that is truncated or replaced after that would read as empty.
@@ -29,6 +31,7 @@ export function exportNumbers(
       if (count > 0) await write(`${linesOf(items)}\n`);
       counts.numbers += count;
       counts.carrierStatuses += entriesIn(items);
+      onWritten(counts.numbers);
       after = hasNext ? last : null;
     }
     return counts;

@@ -95,7 +95,7 @@ describe('the database in use', () => {
     const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
     proxy.behave('refusing');
     const ended = await run(proxy.through(command.databaseUrl), 'keys', 'list');
-    expect(ended).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(GONE) });
+    expect(ended).toMatchObject({ code: 75, stdout: '', stderr: expect.stringMatching(GONE) });
     await proxy.close();
   });
 
@@ -116,7 +116,7 @@ describe('the database in use', () => {
       return active.length === 1;
     }, `the command runs ${statement}`);
     proxy.behave('refusing');
-    expect(await finished).toMatchObject({ code: 1, stdout: '', stderr: expect.stringMatching(GONE) });
+    expect(await finished).toMatchObject({ code: 75, stdout: '', stderr: expect.stringMatching(GONE) });
     await sql.end();
     await proxy.close();
   });

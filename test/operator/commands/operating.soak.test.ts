@@ -172,7 +172,7 @@ function* lines(count: number): Generator<string> {
   yield block;
 }
 
-/** Runs the command to its end; `output` is what it printed, without the database's name. */
+/** Runs the command to its end; `output` is what it printed, without the database's name and its progress. */
 async function measured(args: string[], cwd: string, DATABASE_URL: string) {
   const start = performance.now();
   const child = spawn(process.execPath, [MAIN, ...args], { cwd, env: { ...process.env, DATABASE_URL } });
@@ -187,7 +187,7 @@ async function measured(args: string[], cwd: string, DATABASE_URL: string) {
     await Promise.race([close, sleep(50)]);
   }
   const [code] = await close;
-  const output = printed.replace(/^database: .*\n/m, '');
+  const output = printed.replace(/^(database: |read |wrote |looking |checked |exported \d+ numbers? so far).*\n/gm, '');
   return { code, output, seconds: (performance.now() - start) / 1000, memory };
 }
 

@@ -125,7 +125,9 @@ describe('a command', () => {
       const { code, stderr } = await finished;
       expect(code).toBe(0);
       expect(stderr).toMatch(
-        new RegExp(`^waiting for transactions of other programs to end:\\n  ${blocker}, since [-0-9: +]+\\n$`),
+        new RegExp(
+          `^(?:wrote .*\\n)*waiting for transactions of other programs to end:\\n  ${blocker}, since [-0-9: +]+\\n(?:wrote .*\\n)*$`,
+        ),
       );
     }),
   );
