@@ -5,7 +5,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { phoneNumberAt, writeNumbers } from '../test/support/generatedNumbers.js';
-import type { Server } from '../test/support/measuredServer.js';
+import type { Server } from '../test/support/serverProcess.js';
 import { withConnection } from './database.js';
 import { PATH, timeRequest } from './latency.js';
 import { type Quantiles, quantiles } from './medians.js';

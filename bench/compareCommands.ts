@@ -4,8 +4,8 @@
  * rounds so far after each round. bench/main.ts lists the options.
  */
 import { loadavg } from 'node:os';
-import type { Server } from '../test/support/measuredServer.js';
 import { startPostgres } from '../test/support/postgresServer.js';
+import type { Server } from '../test/support/serverProcess.js';
 import { BESIDE_WRITERS, IMPORTS, measureCommand, writeFiles } from './commands.js';
 import { createDatabase, installedVersion, SETTINGS, VERSIONS, vacuum, withConnection } from './database.js';
 import { MAIN, mainOf, runCommand, serve } from './program.js';

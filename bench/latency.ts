@@ -7,9 +7,9 @@ import { filterOf } from '../src/page/filter.js';
 import { encodeCursor } from '../src/service/request/cursor.js';
 import { openExplainer } from '../test/support/explain.js';
 import { phoneNumberAt } from '../test/support/generatedNumbers.js';
-import type { Server } from '../test/support/measuredServer.js';
 import { type Profiles, type Shape, shapesFor } from '../test/support/namedFilters.js';
 import { randomFilters } from '../test/support/randomFilters.js';
+import type { Server } from '../test/support/serverProcess.js';
 import { type Quantiles, quantiles } from './medians.js';
 
 export const PATH = '/v1/brandedPhoneNumbers';

@@ -4,7 +4,7 @@ import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { packageFolder } from '../src/packageFolder.js';
-import { type Server, startServer } from '../test/support/measuredServer.js';
+import { type Server, startServer } from '../test/support/serverProcess.js';
 
 const run = promisify(execFile);
 

@@ -7,7 +7,7 @@ import postgres from 'postgres';
 import { filterOf } from '../src/page/filter.js';
 import { recordPages } from '../test/support/explain.js';
 import { phoneNumberAt } from '../test/support/generatedNumbers.js';
-import { type Server, startServer } from '../test/support/measuredServer.js';
+import { type Server, startServer } from '../test/support/serverProcess.js';
 import { PATH, searchOf } from './latency.js';
 import { mediansInTurn } from './medians.js';
 import { hasPgbench, pgbench } from './pgbench.js';

@@ -9,8 +9,8 @@ import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
 import { RateLimiter } from '../../src/service/rateLimit/limiter.js';
 import { LIMIT, startStoreServer } from '../service/rateLimit/storeServer.js';
-import { mostInASecond } from '../support/mostInASecond.js';
 import { hasRedis } from '../support/redis.js';
+import { mostInASecond, type TimedResponse } from '../support/timedResponses.js';
 
 /** libfaketime of Debian, and libc, because the allocator of Redis reads the time before libfaketime is ready. */
 const [faketime, libc] = ['*/libfaketime.so.1', '*/libc.so.6'].map((path) =>
@@ -52,11 +52,11 @@ describe.skipIf(!isRunnable).each(['PostgreSQL', 'Redis'])('when the clock of %s
       onTestFinished(() => limiter.close());
       await limiter.warmUp();
     }
-    const responses: { sent: number; came: number; status: number }[] = [];
+    const responses: TimedResponse[] = [];
     const send = async (limiter: RateLimiter | undefined) => {
-      const sent = performance.now();
+      const sentAt = performance.now();
       const decision = await limiter?.count('client').decision;
-      responses.push({ sent, came: performance.now(), status: decision?.allowed ? 200 : 429 });
+      responses.push({ sentAt, endedAt: performance.now(), status: decision?.allowed ? 200 : 429 });
     };
     const begin = performance.now();
     const sending = setInterval(() => void send(limiters[responses.length % 2]), 15);
@@ -68,7 +68,7 @@ describe.skipIf(!isRunnable).each(['PostgreSQL', 'Redis'])('when the clock of %s
     // After the jump, the store ignores the requests before it.
     expect(mostInASecond(responses)).toBeLessThanOrEqual(2 * LIMIT);
     for (const from of [0, 4500]) {
-      const settled = responses.filter(({ sent }) => sent >= begin + from && sent < begin + from + 2500);
+      const settled = responses.filter(({ sentAt }) => sentAt >= begin + from && sentAt < begin + from + 2500);
       expect(mostInASecond(settled)).toBeLessThanOrEqual(LIMIT);
       expect(settled.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(1.5 * LIMIT);
     }

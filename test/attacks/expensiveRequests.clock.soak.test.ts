@@ -4,20 +4,18 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { cpus, loadavg } from 'node:os';
+import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
 import { useDatabase } from '../support/database.js';
-import {
-  Client,
-  countByStatus,
-  type Instance,
-  type Outcome,
-  startInstance,
-  writeNumbers,
-} from '../support/instanceProcesses.js';
 import { environmentOf, resource } from '../support/manifest.js';
+import { writeNumbers } from '../support/numbers.js';
+import { type Server, startServer } from '../support/serverProcess.js';
+import { countByStatus, type TimedResponse } from '../support/timedResponses.js';
 import { until } from '../support/until.js';
+import { Client } from './client.js';
 
 const CLIENTS = 32;
 const NEVER_READING = 200;
@@ -29,16 +27,17 @@ const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memo
 /** Whether no other program uses the cores, which the flood, the instance and its database share. */
 const isMachineIdle = (loadavg()[0] ?? 0) <= cpus().length;
 
-type Span = Pick<Outcome, 'sent' | 'came'>;
+type Span = Omit<TimedResponse, 'status'>;
 
-let instance: Instance;
+let instance: Server;
 const database = useDatabase();
 let clients: Client[] = [];
 
 beforeAll(() => writeNumbers(database.url));
 beforeEach(async () => {
   const { NODE_OPTIONS = '' } = environmentOf('Deployment');
-  instance = await startInstance({ DATABASE_URL: database.url, NODE_OPTIONS, METRICS_PORT: '0' });
+  const settings = { DATABASE_URL: database.url, TRUST_PROXY: '1', NODE_OPTIONS, METRICS_PORT: '0' };
+  instance = await startServer([join(packageFolder, 'dist/src/main.js'), 'serve'], '/readyz', settings);
   clients = Array.from({ length: 5 }, (_, i) => new Client(`203.0.113.${i + 1}`));
 });
 afterEach(() => {
@@ -47,24 +46,24 @@ afterEach(() => {
 });
 
 /** Returns the responses to five clients that each send five requests per second. */
-async function responsesTo5Clients(seconds: number): Promise<Outcome[]> {
-  return (await Promise.all(clients.map((client) => client.askFor(seconds, 5, () => instance)))).flat();
+async function responsesTo5Clients(seconds: number): Promise<TimedResponse[]> {
+  return (await Promise.all(clients.map((client) => client.requestFor(instance.url, seconds, 5)))).flat();
 }
 
 /** Requests `/healthz` repeatedly. */
 async function requestHealth(seconds: number): Promise<Span[]> {
   const spans: Span[] = [];
   for (const end = performance.now() + seconds * 1000; performance.now() < end; await sleep(200)) {
-    const sent = performance.now();
+    const sentAt = performance.now();
     expect((await fetch(`${instance.url}/healthz`)).status).toBe(200);
-    spans.push({ sent, came: performance.now() });
+    spans.push({ sentAt, endedAt: performance.now() });
   }
   return spans;
 }
 
 /** Returns the median duration of requests, in milliseconds. */
 function medianOf(spans: readonly Span[]): number {
-  const times = spans.map(({ sent, came }) => came - sent).sort((a, b) => a - b);
+  const times = spans.map(({ sentAt, endedAt }) => endedAt - sentAt).sort((a, b) => a - b);
   return times[Math.floor(times.length / 2)] ?? Number.POSITIVE_INFINITY;
 }
 

@@ -10,11 +10,11 @@ import { deriveAll } from '../../src/operator/numbers/check.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
-import { mostInASecond } from '../support/mostInASecond.js';
+import { mostInASecond } from '../support/timedResponses.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
 import { type Cluster, type DatabaseServer, missingPackages, startCluster } from './cluster.js';
-import { gapOf, type Outcome, sendRequest, type TrafficResult, trafficOf } from './traffic.js';
+import { gapOf, type PageResponse, sendRequest, type TrafficResult, trafficOf } from './traffic.js';
 
 if (missingPackages.length > 0 && process.env.SKIP_NOTHING) throw new Error(`not installed: ${missingPackages}`);
 if (missingPackages.length > 0) console.warn(`skipping the cluster: not installed: ${missingPackages.join(', ')}`);
@@ -61,7 +61,7 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
   });
 
   it('fails no request and skips no number during a rolling restart', async () => {
-    const failures: Outcome[] = [];
+    const failures: PageResponse[] = [];
     let isOver = false;
     const restarted = cluster.restartInstances().finally(() => {
       isOver = true;
@@ -124,7 +124,9 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
       const gap = (result: TrafficResult) => `${gapOf(result).toFixed(1)} s`;
       const { anyServer, primary } = results;
       const recovered = Math.min(
-        ...primary.operations.filter(({ succeeded, sent }) => succeeded && sent > promotion).map(({ came }) => came),
+        ...primary.operations
+          .filter(({ succeeded, sentAt }) => succeeded && sentAt > promotion)
+          .map(({ endedAt }) => endedAt),
       );
       const afterPromotion = (recovered - promotion) / 1000;
       const seconds = (value: number) => (Number.isFinite(value) ? `${value.toFixed(1)} s` : '–');

@@ -1,8 +1,8 @@
 /** How three instances limit clients while the Redis that they share has an outage. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
-import { instances, newClient, type Outcome, statusesOf, together } from '../support/limitedInstances.js';
-import { mostInASecond } from '../support/mostInASecond.js';
+import { instances, newClient, together } from '../support/limitedInstances.js';
+import { mostInASecond, statusesOf, type TimedResponse } from '../support/timedResponses.js';
 
 const CLIENTS = 30;
 const LIMIT = 10;
@@ -14,7 +14,7 @@ const CALM_MS = CLIENTS * PAUSE_MS;
 const GIVE_UP_MS = 20_000;
 
 interface Outage {
-  statuses: number[];
+  statuses: TimedResponse['status'][];
   /** The maximum number of requests of a client that passed in a second. */
   most: number;
   /** From the beginning of the outage until clients exceeded their limit for the last time. */
@@ -33,7 +33,7 @@ export async function expectSharedAgain(fault: string, limitSeconds: number, beg
 /** Thirty clients in turn send bursts to all instances, from a second before `begin` until the limit is shared again. */
 export async function outage(begin: () => unknown = () => {}): Promise<Outage> {
   const clients = Array.from({ length: CLIENTS }, newClient);
-  const responses = clients.map((): Outcome[] => []);
+  const responses = clients.map((): TimedResponse[] => []);
   const open: Promise<unknown>[] = [];
   const turns = setInterval(() => {
     const i = open.length % CLIENTS;
@@ -62,12 +62,12 @@ export async function outage(begin: () => unknown = () => {}): Promise<Outage> {
 }
 
 /** Returns the first time after `began` that is followed by CALM_MS without a client that exceeds its limit. */
-function calmFrom(began: number, responses: Outcome[][]): number {
+function calmFrom(began: number, responses: TimedResponse[][]): number {
   const tooMany = responses.flatMap((ofClient) => {
-    const passed = ofClient.filter(({ status }) => status === 200).sort((one, other) => one.sent - other.sent);
-    return passed.flatMap(({ sent: from }) => {
-      const inASecond = passed.filter(({ sent, came }) => sent >= from && came < from + 1000);
-      const to = inASecond.map(({ came }) => came).sort((one, other) => one - other)[LIMIT];
+    const passed = ofClient.filter(({ status }) => status === 200).sort((one, other) => one.sentAt - other.sentAt);
+    return passed.flatMap(({ sentAt: from }) => {
+      const inASecond = passed.filter(({ sentAt, endedAt }) => sentAt >= from && endedAt < from + 1000);
+      const to = inASecond.map(({ endedAt }) => endedAt).sort((one, other) => one - other)[LIMIT];
       return to === undefined ? [] : [{ from, to }];
     });
   });

@@ -8,6 +8,7 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { connectTo } from '../support/connection.js';
+import type { TimedResponse } from '../support/timedResponses.js';
 import { type Cluster, HOST } from './cluster.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -15,17 +16,14 @@ const PATH = '/v1/brandedPhoneNumbers';
 const CLIENTS = 30;
 const CLIENTS_WITHOUT_REDIS = 6;
 
-export interface Outcome {
+export interface PageResponse extends TimedResponse {
+  /** 0 if the connection failed. */
   status: number;
   body: string;
-  sent: number;
-  came: number;
 }
 
 /** An operation: when it was sent, when it ended, and whether it succeeded. */
-interface Operation {
-  sent: number;
-  came: number;
+interface Operation extends Omit<TimedResponse, 'status'> {
   succeeded: boolean;
 }
 
@@ -36,14 +34,19 @@ export interface TrafficResult {
 }
 
 /** Sends a request of a client, 0 to 249, through HAProxy, or to the instance that keeps its limit in PostgreSQL. */
-export function sendRequest(cluster: Cluster, search: string, client = 0, isWithoutRedis = false): Promise<Outcome> {
-  const sent = performance.now();
+export function sendRequest(
+  cluster: Cluster,
+  search: string,
+  client = 0,
+  isWithoutRedis = false,
+): Promise<PageResponse> {
+  const sentAt = performance.now();
   const options = { localAddress: `127.0.0.${client + 2}`, ca: cluster.authority, servername: HOST };
   return new Promise((resolve) => {
     const request = isWithoutRedis
       ? getPlain(`${cluster.withoutRedis}${PATH}${search}`, { ...options, agent: undefined })
       : get(`${cluster.url}${PATH}${search}`, { ...options, agent });
-    const end = (status: number, body: string) => resolve({ status, body, sent, came: performance.now() });
+    const end = (status: number, body: string) => resolve({ status, body, sentAt, endedAt: performance.now() });
     request
       .on('response', (response) =>
         text(response).then(
@@ -132,9 +135,9 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
   /** Repeats an operation, with a pause in milliseconds, until the traffic is over. */
   async function repeat(result: TrafficResult, pause: number, operation: () => Promise<boolean>): Promise<void> {
     for (; !isOver; await sleep(pause)) {
-      const sent = performance.now();
+      const sentAt = performance.now();
       const succeeded = await operation();
-      result.operations.push({ sent, came: performance.now(), succeeded });
+      result.operations.push({ sentAt, endedAt: performance.now(), succeeded });
     }
   }
   const succeeds = (operation: () => Promise<unknown>) => () =>
@@ -193,7 +196,9 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
 
 /** Returns the longest time without a success, in seconds. */
 export function gapOf({ operations }: TrafficResult): number {
-  const came = operations.flatMap((operation) => (operation.succeeded ? [operation.came] : [])).sort((a, b) => a - b);
-  const times = [operations[0]?.sent ?? 0, ...came, Math.max(...operations.map((operation) => operation.came))];
+  const ends = operations
+    .flatMap((operation) => (operation.succeeded ? [operation.endedAt] : []))
+    .sort((a, b) => a - b);
+  const times = [operations[0]?.sentAt ?? 0, ...ends, Math.max(...operations.map((operation) => operation.endedAt))];
   return Math.max(...times.slice(1).map((each, i) => each - (times[i] as number))) / 1000;
 }

@@ -8,7 +8,7 @@ import {
   askTogether,
   databaseUrl,
   expectUnavailable,
-  type Outcome,
+  type PageResponse,
   ready,
   recovery,
   start,
@@ -60,7 +60,7 @@ describe('a database', () => {
     onTestFinished(() => server.remove());
     await migrateDatabase(server.url, migrationsFolder);
     await start(server.url);
-    const responses: Promise<Outcome>[] = [];
+    const responses: Promise<PageResponse>[] = [];
     const load = setInterval(() => responses.push(ask()), 10);
     await sleep(300);
     await server.stop();

@@ -3,29 +3,33 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, get } from 'node:http';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo, untilLockIsAwaited, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
-import { startInstance } from '../support/instanceProcesses.js';
+import { startServer } from '../support/serverProcess.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
+const MAIN = join(packageFolder, 'dist/src/main.js');
 const PATH = '/v1/brandedPhoneNumbers';
 const database = useDatabase();
 let child: ChildProcess;
 afterEach(() => void child.kill('SIGKILL'));
 
-type Outcome = { status: number | undefined; closes: boolean };
+type Response = { status: number | undefined; closes: boolean };
 
 async function serve(environment: Record<string, string> = {}): Promise<string> {
-  const instance = await startInstance({ DATABASE_URL: database.url, RATE_LIMIT_PER_SECOND: '0', ...environment });
-  child = instance.child;
-  return instance.url;
+  const settings = { DATABASE_URL: database.url, RATE_LIMIT_PER_SECOND: '0', ...environment };
+  const server = await startServer([MAIN, 'serve'], '/readyz', settings);
+  child = server.child;
+  return server.url;
 }
 
 /** Sends a request; returns the response's status and whether it has `Connection: close`. */
-function send(url: string, agent?: Agent): Promise<Outcome> {
+function send(url: string, agent?: Agent): Promise<Response> {
   return new Promise((resolve, reject) => {
     get(url, agent ? { agent } : {}, (response) => {
       response.resume();
@@ -47,7 +51,7 @@ describe('SIGTERM', () => {
   it('makes the service unready at once, fails no request, and makes it exit with 0', async () => {
     const url = await serve();
     const agent = new Agent({ keepAlive: true, maxSockets: 20 });
-    const outcomes: Outcome[] = [];
+    const outcomes: Response[] = [];
     // Like a load balancer: reuses no connection after `Connection: close`, and stops once the service is unready.
     let isReady = true;
     const load = Array.from({ length: 20 }, async () => {

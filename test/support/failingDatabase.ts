@@ -3,6 +3,7 @@ import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
 import { listenOn } from './listening.js';
+import type { TimedResponse } from './timedResponses.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
 import { until } from './until.js';
 
@@ -37,20 +38,19 @@ export async function start(url: string, environment: Record<string, string> = {
   expect((await ask()).status).toBe(200);
 }
 
-export interface Outcome {
-  status: number;
-  milliseconds: number;
+export interface PageResponse extends TimedResponse {
   type: string | undefined;
   retryAfter: string | null;
 }
 
-export async function ask(): Promise<Outcome> {
-  const sent = performance.now();
+export async function ask(): Promise<PageResponse> {
+  const sentAt = performance.now();
   const response = await fetch(`${service.url}${PATH}`);
   const { type } = (await response.json()) as { type?: string };
   return {
     status: response.status,
-    milliseconds: performance.now() - sent,
+    sentAt,
+    endedAt: performance.now(),
     type,
     retryAfter: response.headers.get('Retry-After'),
   };
@@ -58,16 +58,16 @@ export async function ask(): Promise<Outcome> {
 
 export const askTogether = (count: number) => Promise.all(Array.from({ length: count }, ask));
 
-export async function ready(): Promise<{ status: number; milliseconds: number }> {
-  const sent = performance.now();
+export async function ready(): Promise<TimedResponse> {
+  const sentAt = performance.now();
   const { status } = await fetch(`${service.url}/readyz`);
-  return { status, milliseconds: performance.now() - sent };
+  return { status, sentAt, endedAt: performance.now() };
 }
 
-/** Fails unless the outcome is the 503 that these faults may cause, within the deadline. */
-export function expectUnavailable({ status, milliseconds, type, retryAfter }: Outcome): void {
+/** Fails unless the response is the 503 that these faults may cause, within the deadline. */
+export function expectUnavailable({ status, sentAt, endedAt, type, retryAfter }: PageResponse): void {
   expect([status, type, retryAfter]).toEqual([503, '/problems/unavailable', '1']);
-  expect(milliseconds).toBeLessThan(DEADLINE_MS + SLACK_MS);
+  expect(endedAt - sentAt).toBeLessThan(DEADLINE_MS + SLACK_MS);
 }
 
 /** Waits until requests succeed again. */

@@ -3,15 +3,9 @@ import { afterEach, beforeAll } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
 import { listenOn } from './listening.js';
+import type { TimedResponse } from './timedResponses.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
-
-export interface Outcome {
-  status: number;
-  /** When the request was sent and when the response ended, in milliseconds. */
-  sent: number;
-  came: number;
-}
 
 export const instances: Service[] = [];
 let databaseUrl: string;
@@ -36,14 +30,12 @@ export async function start(count: number, environment: Record<string, string>):
   for (let i = 0; i < count; i++) instances.push(await listenOn(databaseUrl, settings));
 }
 
-async function request(instance: Service | undefined, client: string): Promise<Outcome> {
-  const sent = performance.now();
+async function request(instance: Service | undefined, client: string): Promise<TimedResponse> {
+  const sentAt = performance.now();
   const response = await fetch(`${instance?.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
   await response.arrayBuffer();
-  return { status: response.status, sent, came: performance.now() };
+  return { status: response.status, sentAt, endedAt: performance.now() };
 }
-
-export const statusesOf = (outcomes: Outcome[]) => [...new Set(outcomes.map(({ status }) => status))].sort();
 
 /** Sends `count` requests of a client at once, to all instances in turn. */
 export const together = (client: string, count: number) =>

@@ -8,7 +8,7 @@ import {
   DetailedStatus,
   Feature,
 } from '../../generated/types/models/index.js';
-import type { Database } from '../../src/database/connect.js';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { businessProfiles } from '../../src/database/schema.js';
 import { byBytes, overallStatus } from './reference.js';
 
@@ -115,4 +115,14 @@ export async function write(database: Database, list: readonly BrandedPhoneNumbe
     SELECT item ->> 'phoneNumber', entry ->> 'carrier', (entry ->> 'feature')::feature,
       (entry ->> 'detailedStatus')::detailed_status, (entry ->> 'createdAt')::timestamptz
     FROM given CROSS JOIN jsonb_array_elements(item -> 'carrierStatuses') AS entry`);
+}
+
+/** Writes 30 numbers into a migrated database. */
+export async function writeNumbers(url: string): Promise<void> {
+  const database = openDatabase(url);
+  await write(
+    database,
+    Array.from({ length: 30 }, (_, i) => numberWith({ phoneNumber: `+141555501${10 + i}` })),
+  );
+  await closeDatabase(database);
 }

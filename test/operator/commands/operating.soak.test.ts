@@ -17,9 +17,9 @@ import { packageFolder } from '../../../src/packageFolder.js';
 import { connectTo } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { dice, phoneNumberAt, profileId } from '../../support/generatedNumbers.js';
-import { type Server, startServer } from '../../support/measuredServer.js';
 import { randomFilters } from '../../support/randomFilters.js';
 import { find, overallStatus, type Query, searchOf } from '../../support/reference.js';
+import { type Server, startServer } from '../../support/serverProcess.js';
 import { fakeOneRowStatistics } from '../../support/statistics.js';
 
 const MAIN = join(packageFolder, 'dist/src/main.js');

@@ -1,8 +1,8 @@
 import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { writeNumbers } from '../../support/instanceProcesses.js';
 import { useListeningService } from '../../support/listening.js';
+import { writeNumbers } from '../../support/numbers.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const service = useListeningService();

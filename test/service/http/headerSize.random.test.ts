@@ -2,8 +2,8 @@
 import { Agent, type IncomingMessage, request } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { writeNumbers } from '../../support/instanceProcesses.js';
 import { useListeningService } from '../../support/listening.js';
+import { writeNumbers } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
 import { hasNginx, startNginx } from './nginx.js';
 

@@ -1,5 +1,5 @@
-/** Servers that the bench measures, each in its own process. */
-import { spawn } from 'node:child_process';
+/** Servers as processes of Node: the built service, and those that it is compared with. */
+import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from './port.js';
 import { endProcess, endWithThisProcess } from './process.js';
@@ -7,7 +7,7 @@ import { until } from './until.js';
 
 export interface Server {
   url: string;
-  pid: number;
+  child: ChildProcess;
   stop(): Promise<void>;
 }
 
@@ -38,5 +38,5 @@ export async function startServer(
     throw error;
   });
   if (child.exitCode !== null) throw new Error(`${command.join(' ')} exited with ${child.exitCode}`);
-  return { url, pid: child.pid ?? 0, stop };
+  return { url, child, stop };
 }
