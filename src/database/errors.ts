@@ -85,7 +85,7 @@ const TABLE: readonly Row[] = [
   // Ends of the connection, and the codes of the driver.
   { failure: 'unreachable', codes: /^(08\w{3}|25P0[34]|53300|57P0[1-5]|CONNECTION_\w+|CONNECT_TIMEOUT)$/ },
   { failure: 'missing', codes: /^3D000$/ },
-  { failure: 'standby', codes: /^25006$/ },
+  { failure: 'standby', codes: /^25006$/, advice: 'DATABASE_URL must lead to a server that accepts writes' },
   // Canceled, a lock timeout, out of resources, conflicts, deadlocks, errors of the server or its disk.
   { failure: 'temporary', codes: /^(40001|40P01|53\w{3}|55000|55006|55P03|57014|58\w{3}|XX\w{3})$/ },
   {

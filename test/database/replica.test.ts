@@ -64,10 +64,23 @@ describe('a replica', () => {
     });
   });
 
-  it('is rejected by check, which locks rows', async () => {
-    expect(await runProgram(['check'], '', { environment: { DATABASE_URL: replica.url } })).toMatchObject({
+  it.each([
+    'check',
+    'import -',
+    'delete --if-exists',
+    'keys create --name x',
+    'keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824',
+  ])('is rejected by %s, which says what to name instead', async (line) => {
+    const environment = { DATABASE_URL: replica.url };
+    expect(await runProgram(line.split(' '), '+14155550123', { environment })).toMatchObject({
       code: 1,
-      stderr: 'DATABASE_URL is a read-only replica: run check on its primary\n',
+      stderr: 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)\n',
+    });
+  });
+
+  it.each(['export', 'keys list', 'migrate'])('is read by %s', async (line) => {
+    expect(await runProgram(line.split(' '), '', { environment: { DATABASE_URL: replica.url } })).toMatchObject({
+      code: 0,
     });
   });
 

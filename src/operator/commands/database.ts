@@ -68,6 +68,8 @@ export async function withDatabaseUrl(
 /** How long a migration that PostgreSQL cut off is retried, in milliseconds, as an import is. */
 const MIGRATION_RETRY_MS = 60_000;
 
+const READ_ONLY = 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)';
+
 interface Opened {
   database: Database;
   url: string;
@@ -78,18 +80,20 @@ interface Opened {
 /**
  * Migrates the configured database, runs `use` with a connection pool for it, and closes it. The first signal abandons
  * `use`; if `isStoppable` is set, `use` handles the first signal itself, and the second one abandons it.
+ * @throws {UserError} if DATABASE_URL is a replica, unless `isReader` is set
  */
 export function withDatabase(
   signals: Signals,
   use: (opened: Opened) => Promise<void>,
-  { isStoppable = false, ...access }: Access & { isStoppable?: boolean } = {},
+  { isStoppable = false, isReader = false, ...access }: Access & { isStoppable?: boolean; isReader?: boolean } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
     const migrating = migrateDatabase(url, migrationsFolder, {
       retryMs: MIGRATION_RETRY_MS,
       onBlocked: reportBlockers,
     });
-    const { applied } = await abortable(signals.first, migrating);
+    const { role, applied } = await abortable(signals.first, migrating);
+    if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);
     const database = openDatabase(url);
     const using = use({ database, url, applied }).finally(() => closeDatabase(database));
     await abortable(isStoppable ? signals.second : signals.first, using);

@@ -29,7 +29,7 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withDatabase(signals, ({ database }) => exportTo(file, database, filter));
+      await withDatabase(signals, ({ database }) => exportTo(file, database, filter), { isReader: true });
     });
 }
 

@@ -41,12 +41,16 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
       `branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
     )
     .action(({ json }: { json?: true }) =>
-      withDatabase(signals, async ({ database }) => {
-        const list = await listApiKeys(database);
-        if (json) await write(list.map((key) => `${JSON.stringify(key)}\n`).join(''));
-        else if (list.length > 0) await write(tableOf(list));
-        else console.error('there are no keys');
-      }),
+      withDatabase(
+        signals,
+        async ({ database }) => {
+          const list = await listApiKeys(database);
+          if (json) await write(list.map((key) => `${JSON.stringify(key)}\n`).join(''));
+          else if (list.length > 0) await write(tableOf(list));
+          else console.error('there are no keys');
+        },
+        { isReader: true },
+      ),
     );
 
   keys

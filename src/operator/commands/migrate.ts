@@ -12,10 +12,14 @@ export function addMigrate(program: CommandWithExamples, signals: Signals): void
     .description('create or update the schema, then exit')
     .examples('DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate')
     .action(() =>
-      withDatabase(signals, async ({ url, applied }) => {
-        for (const line of await findForeignRoles(url)) console.error(escapeHidden(line));
-        for (const name of applied) await report(`applied ${name}`);
-        await report('the database is up to date');
-      }),
+      withDatabase(
+        signals,
+        async ({ url, applied }) => {
+          for (const line of await findForeignRoles(url)) console.error(escapeHidden(line));
+          for (const name of applied) await report(`applied ${name}`);
+          await report('the database is up to date');
+        },
+        { isReader: true },
+      ),
     );
 }

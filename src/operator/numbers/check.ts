@@ -4,7 +4,6 @@
 import type { PendingQuery } from 'postgres';
 import type { Database } from '../../database/connect.js';
 import { inTransaction, planForWholeTables, type Transaction } from '../../database/transaction.js';
-import { UserError } from '../../userError.js';
 import { lockToDeriveOrListBusy } from './numberLocks.js';
 import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
 import { Spool } from './spool.js';
@@ -38,14 +37,11 @@ interface Difference {
  * @param options.keep whether to keep the derived rows and delete stale postings; otherwise nothing changes
  * @param options.onProgress is called after each step that derives, with how many of all numbers are done
  * @returns the differences, empty if the read model matches its sources
- * @throws {UserError} on a replica
  */
 export async function deriveAll(
   database: Database,
   { keep, onProgress }: { keep: boolean; onProgress?: OnProgress },
 ): Promise<Difference[]> {
-  const [{ isReplica }] = await database.$client<[{ isReplica: boolean }]>`SELECT pg_is_in_recovery() AS "isReplica"`;
-  if (isReplica) throw new UserError('DATABASE_URL is a read-only replica: run check on its primary');
   const differences = [await examine(database, items(keep), onProgress), await examine(database, postings(keep))];
   return differences.filter(({ count }) => count > 0);
 }
