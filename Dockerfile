@@ -34,8 +34,9 @@ LABEL org.opencontainers.image.title="branded-phone-numbers" \
 # The user `node`, by number: Kubernetes can't verify from a name that a user is not root.
 USER 1000:1000
 EXPOSE 3000
+# Not /readyz: an outage of PostgreSQL must not restart every container.
 HEALTHCHECK --interval=10s --timeout=2s --start-period=30s \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/readyz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.PORT || 3000}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 # No shell in between, so that SIGTERM reaches the service.
 ENTRYPOINT ["node", "dist/src/main.js"]
 CMD ["serve"]

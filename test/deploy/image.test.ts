@@ -111,6 +111,17 @@ describe.skipIf(!canBuild)('the image', () => {
     expect(image.User).toBe('1000:1000');
   });
 
+  it('is healthy while PostgreSQL is down, although it is not ready', async () => {
+    const [, command] = /^HEALTHCHECK .*\\\n *CMD (.*)$/m.exec(await readFile('Dockerfile', 'utf8')) ?? [];
+    await postgres.stop();
+    try {
+      await run('buildah', [...storage(), ...inContainer(JSON.parse(command ?? '[]'))]);
+      expect((await fetch(`${service.url}/readyz`)).status).toBe(503);
+    } finally {
+      await postgres.start();
+    }
+  });
+
   const POSTMAN = '/clients/postman/branded-phone-numbers.postman_collection.json';
   it.each(['/docs', '/openapi.yaml', '/clients/go/README.md', POSTMAN, '/docs/deprecation.md', '/healthz', '/readyz'])(
     'serves %s',
