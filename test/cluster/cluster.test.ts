@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
@@ -72,6 +73,66 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
     }
     await restarted;
     expect(failures).toEqual([]);
+  });
+
+  describe('for a stranger who reaches its ports', () => {
+    const login = (port: string) => connectTo(`postgres://postgres:guessed@${port}/postgres`)`SELECT`;
+    const statusOf = (port: string, path: string, method = 'GET', body?: string) =>
+      fetch(`http://${cluster.network}.${port}${path}`, { method, ...(body && { body }) }).then(({ status }) => status);
+    /** For each row of the manual's table, what a stranger tries. */
+    const attempts: Record<string, () => Promise<void>> = {
+      '443': async () => expect((await sendRequest(cluster, '?size=1')).status).toBe(200),
+      '3000 (`PORT`)': async () => expect(await statusOf('1.1:3000', '/v1/brandedPhoneNumbers?size=1')).toBe(200),
+      '9464 (`METRICS_PORT`)': async () => {
+        expect([await statusOf('1.1:9464', '/metrics'), await statusOf('1.1:9464', '/metrics', 'POST')]).toEqual([
+          200, 404,
+        ]);
+      },
+      '5432': () => expect(login(`${cluster.network}.2.1:5432`)).rejects.toMatchObject({ code: '28P01' }),
+      '8008': async () => {
+        const changes: [string, string][] = [
+          ...['/config', '/restart', '/reload', '/switchover', '/failover', '/reinitialize', '/sigterm'].map(
+            (path): [string, string] => ['POST', path],
+          ),
+          ...['PATCH', 'PUT'].map((method): [string, string] => [method, '/config']),
+          ...['/restart', '/switchover'].map((path): [string, string] => ['DELETE', path]),
+        ];
+        const statuses = changes.map(([method, path]) => statusOf('2.1:8008', path, method, '{}'));
+        // 501: there is no such request, or not in this version of Patroni.
+        expect(new Set(await Promise.all(statuses))).toEqual(new Set([401, 501]));
+        expect(await statusOf('2.1:8008', '/config', 'PATCH', '{}')).toBe(401);
+        expect(await statusOf('2.1:8008', '/cluster')).toBe(200);
+      },
+      '2379, 2380': async () => {
+        const key = Buffer.from('/service/numbers/config').toString('base64');
+        expect(await statusOf('3.1:2379', '/v3/kv/range', 'POST', JSON.stringify({ key }))).toBe(200);
+      },
+      '6379': async () => {
+        const redis = new Redis(`redis://${cluster.network}.0.2:6379`, { lazyConnect: true });
+        expect(await redis.dbsize()).toBeGreaterThanOrEqual(0);
+        redis.disconnect();
+      },
+      '5432, 5433, 6432': async () => {
+        for (const port of [5432, 5433, 6432]) {
+          await expect(login(`${cluster.network}.0.1:${port}`)).rejects.toMatchObject({
+            code: expect.stringMatching(/^(28P01|08P01)$/),
+          });
+        }
+        const read = (file: string) => readFile(join(packageFolder, 'deploy', file), 'utf8');
+        expect(await read('haproxy/haproxy.cfg')).toMatch(/bind 127\.0\.0\.1:5432\n[\s\S]*bind 127\.0\.0\.1:5433\n/);
+        expect(await read('pgbouncer/pgbouncer.ini')).toMatch(/^listen_addr = 127\.0\.0\.1$/m);
+      },
+    };
+
+    it('the manual lists each port', async () => {
+      const manual = await readFile(join(packageFolder, 'docs', 'operations.md'), 'utf8');
+      const [table = ''] = /^\| Port \|[\s\S]*?\n\n/m.exec(manual) ?? [];
+      expect([...table.matchAll(/^\| ([^|]*\d[^|]*) \|/gm)].map(([, port]) => port).sort()).toEqual(
+        Object.keys(attempts).toSorted(),
+      );
+    });
+
+    it.each(Object.keys(attempts))('port %s does what the manual says', (port) => attempts[port]?.());
   });
 
   describe('under load', () => {

@@ -100,6 +100,7 @@ export async function startCluster() {
           PATRONI_SUPERUSER_PASSWORD: password,
           PATRONI_REPLICATION_PASSWORD: password,
           PATRONI_REWIND_PASSWORD: password,
+          PATRONI_RESTAPI_PASSWORD: password,
         };
         run(name, 'patroni', [join(home, 'patroni.yml')], environment, true);
       },
@@ -207,10 +208,14 @@ export async function startCluster() {
       withoutRedis: `http://${address(4)}:3000`,
       /** Leads to the primary through HAProxy. */
       databaseUrl: url,
+      /** The loopback network that replaces 10.0.0.0/16 and 127.0.0.0/16 in the files of deploy/. */
+      network,
       servers,
       hasTwoReplicas,
       patronictl: (...args: string[]) =>
-        promisify(execFile)('patronictl', ['-c', join(folder, 'db1', 'patroni.yml'), ...args]),
+        promisify(execFile)('patronictl', ['-c', join(folder, 'db1', 'patroni.yml'), ...args], {
+          env: { ...process.env, PATRONI_RESTAPI_PASSWORD: password },
+        }),
       /** Stops and starts the instances behind HAProxy, one after another. */
       async restartInstances() {
         for (const app of [1, 2, 3]) {

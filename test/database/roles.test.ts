@@ -35,8 +35,12 @@ beforeAll(async () => {
   const operations = await readFile('docs/operations.md', 'utf8');
   const grants =
     /^```sql\n([^`]*GRANT[^`]*)^```/m.exec(operations)?.[1] ?? expect.fail('docs/operations.md has no GRANTs');
+  const name = new URL(database.url).pathname.slice(1);
+  await owner.unsafe(`REVOKE ALL ON DATABASE ${name} FROM PUBLIC`);
   await owner.unsafe(
-    grants.replace(/\bTO (server|importer);/g, (_to, name: keyof typeof ROLES) => `TO ${ROLES[name]};`),
+    grants
+      .replaceAll(':"DBNAME"', name)
+      .replace(/\bTO (server|importer);/g, (_to, name: keyof typeof ROLES) => `TO ${ROLES[name]};`),
   );
 });
 afterAll(async () => {
@@ -59,13 +63,14 @@ test('migrate warns neither the owner nor these roles of the privileges in docs/
 test('migrate and serve name every further role that has privileges, and what it may do', async () => {
   const { url, drop: dropDatabase } = await createDatabase({ isEmpty: true });
   const sql = connectTo(url);
+  const visitors = `visitors_${process.pid}`;
   const anon = `"anon ${process.pid}"`;
   const member = `"member ${process.pid}"`; // of the owner, so that it has the owner's rights anyway
-  await sql.unsafe(`CREATE ROLE ${anon}; CREATE ROLE ${member} IN ROLE CURRENT_USER`);
+  await sql.unsafe(`CREATE ROLE ${anon}; CREATE ROLE ${visitors}; CREATE ROLE ${member} IN ROLE CURRENT_USER`);
   await sql.unsafe(`
     ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO ${member};
     ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${anon};
-    ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO ${anon}, ${ROLES.server};
+    ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO ${anon}, ${visitors};
     ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON FUNCTIONS TO ${anon}`);
   const migrate = () => runProgram(['migrate'], '', { environment: { DATABASE_URL: url } });
   try {
@@ -75,7 +80,7 @@ test('migrate and serve name every further role that has privileges, and what it
         /^the role (\S+|".*") may read and write (.*); unless that is intended, revoke its privileges$/gm,
       ),
     ];
-    expect([code, warnings.map(([, role]) => role)]).toEqual([0, [anon, ROLES.server]]);
+    expect([code, warnings.map(([, role]) => role)]).toEqual([0, [anon, visitors]]);
     const [, , names] = warnings[0] ?? [];
     const tables =
       await sql`SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'`;
@@ -85,11 +90,11 @@ test('migrate and serve name every further role that has privileges, and what it
     await service.untilReady();
     service.stop();
     expect(await service.end()).toBe(0);
-    for (const role of [anon, ROLES.server]) {
+    for (const role of [anon, visitors]) {
       expect(service.out.stdout).toContain(JSON.stringify(`the role ${role} may read and write `).slice(1, -1));
     }
 
-    await sql.unsafe(`DROP OWNED BY ${anon}, ${ROLES.server}`);
+    await sql.unsafe(`DROP OWNED BY ${anon}, ${visitors}`);
     // A privilege that is not one by default in this schema was granted on purpose.
     await sql.unsafe(`CREATE SCHEMA other; ALTER DEFAULT PRIVILEGES IN SCHEMA other GRANT SELECT ON TABLES TO ${anon}`);
     await sql.unsafe(`GRANT SELECT ON items TO ${anon}`);
@@ -97,8 +102,8 @@ test('migrate and serve name every further role that has privileges, and what it
     await sql`GRANT SELECT ON api_keys TO PUBLIC`;
     expect((await migrate()).stderr).toMatch(/^the role PUBLIC may read api_keys; .*\n$/);
   } finally {
-    await sql.unsafe(`DROP OWNED BY ${anon}, ${member}, ${ROLES.server}`);
-    await sql.unsafe(`DROP ROLE ${anon}, ${member}`);
+    await sql.unsafe(`DROP OWNED BY ${anon}, ${member}, ${visitors}`);
+    await sql.unsafe(`DROP ROLE ${anon}, ${member}, ${visitors}`);
     await sql.end();
     await dropDatabase();
   }

@@ -1,10 +1,13 @@
 /** The Kubernetes manifest: valid by Kubernetes's schemas, and consistent with the service's settings. */
 import { readFileSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { readConfig, settingNames } from '../../src/config/config.js';
+import { listen } from '../../src/service/http/httpServer.js';
 import { environmentOf, MANIFEST, resource } from '../support/manifest.js';
 import { isInstalled, KUBERNETES_VALIDATE, run } from '../support/programs.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
@@ -44,6 +47,16 @@ describe('the manifest', () => {
     expect(Object.keys(settings).filter((name) => !settingNames.includes(name))).toEqual([]);
     // The image sets HOST.
     expect(() => readConfig({ HOST: '0.0.0.0', ...settings })).not.toThrow();
+  });
+
+  it('names an address for pods with IPv6 addresses alone, on which an instance listens on both', async () => {
+    const [, host = ''] =
+      /# If pods have IPv6 addresses.* HOST and METRICS_HOST are "(.*)"/.exec(readFileSync(MANIFEST, 'utf8')) ?? [];
+    const server = createServer((_request, response) => response.end());
+    await listen(server, readConfig({ HOST: host, AUTH: 'none', PORT: '0' }), ['HOST', 'PORT']);
+    const { port } = server.address() as AddressInfo;
+    for (const address of ['[::1]', '127.0.0.1']) expect((await fetch(`http://${address}:${port}`)).status).toBe(200);
+    server.close();
   });
 
   it('has labels that match its selectors, the ports of its settings, and probes on the metrics port', () => {

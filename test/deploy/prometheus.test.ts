@@ -260,7 +260,7 @@ function haproxyConfiguration(ports: { api: number; metrics: number; balancer: n
   const [defaults = ''] = /^defaults\n.*?\n\n/ms.exec(read('haproxy/haproxy.cfg')) ?? [];
   return `${defaults}${instances}`
     .replace(/^ *option (httplog|dontlog-normal)\n/gm, '')
-    .replace(/bind :443 .*/, `bind 127.0.0.1:${ports.balancer}`)
+    .replace(/bind :::443 .*/, `bind 127.0.0.1:${ports.balancer}`)
     .replace('check port 9464', `check port ${ports.metrics}`)
     .replace('10.0.1.1:3000', `127.0.0.1:${ports.api}`)
     .replace(/^ *server app[23] .*\n/gm, '');
