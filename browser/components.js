@@ -1,29 +1,30 @@
 /** Components of Swagger UI that this page replaces. */
 import { parts } from './json.js';
+import { askForKey, needsKey } from './key.js';
+import { curl } from './request.js';
 
-/** The responses that are shown expanded; the rest are collapsed. */
-const COMMON_STATUSES = ['200', '400', '429'];
+/** Collapses the responses until a request was sent. They are rendered last, so Swagger UI is shown after them. */
+export const createResponses = (Original, { React: { createElement: h, useEffect } }) =>
+  function Responses(props) {
+    useEffect(() => document.getElementById('swagger-ui').removeAttribute('aria-busy'), []);
+    return h('details', { open: Boolean(props.tryItOutResponse) }, h('summary', null, 'Responses'), h(Original, props));
+  };
 
-export const createResponse = (Original, { React: { createElement: h } }) =>
-  function Response(props) {
-    const { code, response, getComponent } = props;
-    if (COMMON_STATUSES.includes(code)) return h(Original, props);
-    const Markdown = getComponent('Markdown', true);
-    return h(
-      'tr',
-      { className: 'response', 'data-code': code },
-      h('td', { className: 'response-col_status' }, code),
-      h(
-        'td',
-        { className: 'response-col_description' },
-        h(
-          'details',
-          null,
-          h('summary', null, h(Markdown, { source: response.get('description') })),
-          h('table', { className: 'folded-response' }, h('tbody', null, h(Original, props))),
-        ),
-      ),
-    );
+/** Asks for the key before a request, which is not sent without it. The service, not this form, checks the parameters. */
+export const createExecute = ({ React: { createElement: h } }) =>
+  function Execute({ disabled, operation, path, method, specActions, onExecute }) {
+    async function execute() {
+      if (!(await askForKey())) return;
+      onExecute();
+      specActions.execute({ operation, path, method });
+    }
+    return h('button', { className: 'btn execute opblock-control__btn', disabled, onClick: execute }, 'Execute');
+  };
+
+/** Shows the curl command, which Swagger UI would write with the key. */
+export const createCurl = ({ React: { createElement: h } }) =>
+  function Curl({ request }) {
+    return h('pre', { className: 'curl microlight', tabIndex: 0 }, curl(request.get('url'), needsKey));
   };
 
 /** Adds a label to the menu of a response's examples. */
@@ -32,7 +33,7 @@ export const createExamplesSelect = (Original, { React: { createElement: h } }) 
     return h('label', null, h('span', { className: 'visually-hidden' }, 'Example'), h(Original, props));
   };
 
-/** Shows JSON or a command, with colors that have enough contrast. */
+/** Shows JSON, with colors that have enough contrast. */
 export const createCode = (_Original, { React: { createElement: h } }) =>
   function Code({ className = '', children }) {
     // A response scrolls, so the keyboard has to reach it. An example is shown whole, in a panel that has the focus.

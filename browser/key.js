@@ -2,6 +2,8 @@
 const dialog = document.querySelector('dialog');
 let key;
 
+export const needsKey = dialog !== null;
+
 /** Returns whether a request can be sent. If the service requires a key and none was entered, asks for it. */
 export async function askForKey() {
   if (!dialog || key) return true;

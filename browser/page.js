@@ -1,22 +1,22 @@
-/** The script of /docs: sends requests, shows their responses, and then loads Swagger UI below. */
-import { askForKey, forgetKey, keyHeaders } from './key.js';
-import { showResponse } from './response.js';
+/** The script of /docs: contents, samples, the console, and Swagger UI once it comes into view. */
+import { enableConsole } from './console.js';
+import { show } from './json.js';
+import { select, selected } from './tabs.js';
 
 const docs = document.querySelector('.docs');
 /** The address of the service, without a slash: the page may be served behind a path prefix. */
 const root = new URL('.', document.baseURI).href.replace(/\/$/, '');
-
-/** The ETag of the last response to each request, by its key and address. */
-const etags = new Map();
-/** The number of requests sent so far. */
-let count = 0;
+const programs = docs.querySelector('#programs .block');
+const languages = new Map([...programs.querySelectorAll('[data-panel]')].map((panel) => [panel.dataset.panel, panel]));
 
 showAddress();
-enableLanguages();
-enableRequests();
-for (const pre of document.querySelectorAll('main pre')) addCopy(pre);
-if (document.readyState !== 'complete') await new Promise((resolve) => addEventListener('load', resolve));
-await import('./swagger.js');
+enableContents();
+enableTabs();
+enableConsole(`${root}${docs.dataset.path}`, firstPrograms());
+for (const pre of docs.querySelectorAll('pre')) show(pre, pre.textContent);
+for (const block of docs.querySelectorAll('.block')) addCopy(block.firstElementChild, () => shownText(block));
+for (const pre of docs.querySelectorAll('.steps pre:not(:last-of-type)')) addCopy(boxAround(pre), () => pre);
+loadSwaggerInView();
 
 /** Replaces the address in all samples by that of this page. */
 function showAddress() {
@@ -24,87 +24,113 @@ function showAddress() {
   while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(docs.dataset.address, root);
 }
 
-function enableLanguages() {
-  const buttons = docs.querySelectorAll('[data-language]');
-  for (const button of buttons) {
-    button.disabled = false;
-    button.addEventListener('click', () => {
-      for (const other of buttons) other.setAttribute('aria-pressed', other === button);
-      for (const sample of docs.querySelectorAll('[data-sample]'))
-        sample.hidden = sample.dataset.sample !== button.dataset.language;
+/** Marks the section that is in view; on a phone, lets the button show and hide the list. */
+function enableContents() {
+  const contents = document.querySelector('.contents');
+  const button = contents.querySelector('button');
+  const links = [...contents.querySelectorAll('a')];
+  const sections = links.map(({ hash }) => document.querySelector(hash));
+  const expand = (isExpanded) => button.setAttribute('aria-expanded', isExpanded);
+  const mark = () => {
+    const isAtEnd = innerHeight + scrollY > document.documentElement.scrollHeight - 2;
+    const index = sections.findLastIndex((section) => section.getBoundingClientRect().top < 120);
+    const current = isAtEnd ? links.at(-1) : links[Math.max(index, 0)];
+    if (current.ariaCurrent) return;
+    for (const link of links) link.ariaCurrent = link === current ? 'location' : null;
+    button.querySelector('b').textContent = current.textContent;
+  };
+  button.addEventListener('click', () => expand(button.ariaExpanded === 'false'));
+  contents.addEventListener('keydown', ({ key }) => {
+    if (key === 'Escape') expand(false);
+  });
+  for (const link of links) link.addEventListener('click', () => expand(false));
+  addEventListener('scroll', mark, { passive: true });
+  addEventListener('resize', mark);
+  mark();
+}
+
+/** Lets each tab show its panel. A chosen language is shown in all samples, now and at the next visit. */
+function enableTabs() {
+  const blocks = [programs, docs.querySelector('#response .block')];
+  const choose = (name) => {
+    for (const block of blocks) if (languages.has(name) && languages.has(selected(block))) select(block, name);
+  };
+  for (const tab of docs.querySelectorAll('.tab')) {
+    const name = tab.dataset.tab;
+    tab.disabled = false;
+    tab.addEventListener('click', () => {
+      select(tab.closest('.block'), name);
+      choose(name);
+      if (languages.has(name)) remember(name);
     });
   }
+  choose(remembered());
 }
 
-function enableRequests() {
-  for (const button of docs.querySelectorAll('.request button')) {
-    button.disabled = false;
-    if (button.form) continue;
-    button.addEventListener('click', () => send(button.closest('.request'), button.dataset.query));
-  }
-  docs.querySelector('form.request').addEventListener('submit', (event) => {
-    event.preventDefault();
-    send(event.target, event.target.elements.query.value.trim());
-  });
-}
-
-/** Sends a request, and shows its response below `request`, the element that it was sent from. */
-async function send(request, query) {
-  if (!(await askForKey())) return;
-  const url = `${root}${docs.dataset.path}${query && '?'}${query}`;
-  const headers = keyHeaders();
-  const etagKey = `${headers.Authorization} ${url}`;
-  if (etags.has(etagKey)) headers['If-None-Match'] = etags.get(etagKey);
-  const id = ++count;
-  const start = performance.now();
-  let outcome;
+function remember(language) {
   try {
-    const response = await fetch(url, { headers, cache: 'no-store' });
-    outcome = { response, text: await response.text() };
-  } catch (error) {
-    outcome = { error };
+    localStorage.setItem('language', language);
+  } catch {
+    // A browser may forbid storage.
   }
-  // Another request was sent meanwhile: its response is the one to show.
-  if (id !== count) return;
-  const { response } = outcome;
-  if (response?.status === 401) forgetKey();
-  if (response?.ok) etags.set(etagKey, response.headers.get('ETag'));
-  const section = document.getElementById('response');
-  request.after(section);
-  const ms = Math.round(performance.now() - start);
-  showResponse(section, { url, headers, ms, ...outcome }, (cursor) => {
-    const next = new URLSearchParams(query);
-    next.set('nextCursor', cursor);
-    return send(request, String(next));
-  });
-  for (const pre of section.querySelectorAll('pre')) addCopy(pre);
-  section.scrollIntoView({ block: 'nearest' });
 }
 
-/** Puts a `pre` into a box with a button that copies its text. */
-function addCopy(pre) {
-  const box = document.createElement('div');
-  const button = document.createElement('button');
-  box.className = 'code';
-  button.type = 'button';
+function remembered() {
+  try {
+    return localStorage.getItem('language');
+  } catch {
+    return null;
+  }
+}
+
+/** Returns the first program in each language that has a client. */
+function firstPrograms() {
+  const clients = [...languages].filter(([language]) => language !== 'curl');
+  return new Map(clients.map(([language, panel]) => [language, [...panel.querySelectorAll('pre')].at(-1).textContent]));
+}
+
+/** Returns what a block shows; of a panel with several texts, the program. */
+function shownText(block) {
+  return [...block.querySelectorAll('pre')].filter((pre) => pre.checkVisibility()).at(-1);
+}
+
+function boxAround(pre) {
+  const box = Object.assign(document.createElement('div'), { className: 'code' });
+  pre.replaceWith(box);
+  box.append(pre);
+  return box;
+}
+
+/** Adds a button that copies the text of the element that `source` returns. */
+function addCopy(place, source) {
+  const button = Object.assign(document.createElement('button'), { type: 'button', className: 'small' });
   button.textContent = 'Copy';
   button.addEventListener('click', async () => {
-    await copy(pre);
+    await copy(source());
     button.textContent = 'Copied';
     setTimeout(() => {
       button.textContent = 'Copy';
     }, 2000);
   });
-  pre.replaceWith(box);
-  box.append(pre, button);
+  place.append(button);
 }
 
-async function copy(pre) {
+async function copy(element) {
   try {
-    await navigator.clipboard.writeText(pre.textContent);
+    await navigator.clipboard.writeText(element.textContent);
   } catch {
     // The clipboard is missing in pages that are served over plain HTTP by another machine, or may be forbidden.
-    getSelection().selectAllChildren(pre);
+    getSelection().selectAllChildren(element);
     document.execCommand('copy');
   }
+}
+
+/** Loads Swagger UI, which is larger than all else together, for readers who get to it. */
+function loadSwaggerInView() {
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+    observer.disconnect();
+    return import('./swagger.js');
+  });
+  observer.observe(docs.querySelector('#swagger-ui'));
 }

@@ -9,7 +9,10 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
     const Markdown = getComponent('Markdown', true);
     const { name, schema, description = '', examples = {} } = param.delete('value').toJS();
     const value = param.get('value')?.toJS?.() ?? param.get('value');
-    const id = `parameter-${name}`;
+    const id = `field-${name}`;
+    // The bounds, as the reference above has them.
+    const words = Array.from(document.querySelectorAll(`#parameter-${name} dt > span`), (span) => span.textContent);
+    const hint = [...words, schema.items && !schema.items.enum && 'one per line'].filter(Boolean).join('; ');
     const set = (next) => onChange(rawParam, next.length === 0 ? null : next, false);
     const field = { id, name, schema, value, set };
     return h(
@@ -26,7 +29,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
         'td',
         { className: 'parameters-col_description' },
         h(Markdown, { source: description }),
-        schema.items && !schema.items.enum && h('p', { id: `${id}-hint`, className: 'quiet' }, 'One per line'),
+        h('p', { id: `${id}-hint`, className: 'quiet' }, hint),
         h(schema.items?.enum ? Choices : schema.items ? Lines : Line, field),
         schema.items?.enum ? null : h(Examples, { name, examples, set }),
       ),
@@ -36,6 +39,7 @@ export const createParameterRow = ({ React: { createElement: h, useState } }) =>
   function Line({ id, schema, value, set }) {
     return h('input', {
       id,
+      'aria-describedby': `${id}-hint`,
       type: 'text',
       inputMode: schema.type === 'integer' ? 'numeric' : 'text',
       autoComplete: 'off',

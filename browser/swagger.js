@@ -1,6 +1,6 @@
 /** Loads Swagger UI, with some of its components replaced. */
-import { createCode, createExamplesSelect, createResponse } from './components.js';
-import { askForKey, forgetKey, keyHeaders } from './key.js';
+import { createCode, createCurl, createExamplesSelect, createExecute, createResponses } from './components.js';
+import { forgetKey, keyHeaders } from './key.js';
 import { createParameterRow } from './parameterRow.js';
 
 function adaptDocument(text) {
@@ -26,8 +26,6 @@ const plugin = ({ React: { createElement: h, Fragment } }) => ({
   statePlugins: {
     spec: {
       wrapActions: { updateSpec: (original) => (text) => original(adaptDocument(text)) },
-      // No validation in the browser: the response of the service shows the faults of a request.
-      wrapSelectors: { validateBeforeExecute: () => () => true, validationErrors: () => () => [] },
     },
   },
   wrapComponents: {
@@ -39,7 +37,9 @@ const plugin = ({ React: { createElement: h, Fragment } }) => ({
       ({ children }) =>
         h(Fragment, null, h('h3', { className: 'visually-hidden' }, 'The operation'), children),
     parameterRow: (_Original, system) => createParameterRow(system),
-    response: createResponse,
+    execute: (_Original, system) => createExecute(system),
+    curl: (_Original, system) => createCurl(system),
+    responses: createResponses,
     ExamplesSelect: createExamplesSelect,
     // Removes aria-label, so that a button's accessible name is its text.
     Button: (Original) => (props) => h(Original, { ...props, 'aria-label': undefined }),
@@ -60,6 +60,8 @@ await Promise.all([
   // Behind requests that the reader sends meanwhile.
   load('script', { src: new URL('swagger-ui-bundle.js', import.meta.url).href, fetchPriority: 'low' }),
 ]);
+// Hidden while it is rendered in steps, which move what is below; components.js ends it.
+document.getElementById('swagger-ui').ariaBusy = 'true';
 window.SwaggerUIBundle({
   dom_id: '#swagger-ui',
   // Relative to the page, so that it works behind a path prefix.
@@ -75,11 +77,8 @@ window.SwaggerUIBundle({
   // Swagger UI's highlighting has too little contrast, and its code blocks can't be focused with the keyboard.
   syntaxHighlight: { activated: false },
   tryItOutEnabled: true,
-  async requestInterceptor(request) {
-    if (request.loadSpec) return request;
-    await askForKey();
-    Object.assign(request.headers, keyHeaders());
-    return request;
+  requestInterceptor(request) {
+    return request.loadSpec ? request : { ...request, headers: { ...request.headers, ...keyHeaders() } };
   },
   responseInterceptor(response) {
     if (response.status === 401) forgetKey();

@@ -7,6 +7,7 @@ import { packageFolder } from './packageFolder.js';
 export interface Schema {
   $ref?: string;
   title?: string;
+  description?: string;
   type?: string | string[];
   minimum?: number;
   maximum?: number;
@@ -50,6 +51,7 @@ interface DescribedResponse {
 
 interface Operation {
   operationId: string;
+  summary: string;
   responses: Record<string, DescribedResponse | { $ref: string }>;
   parameters: { $ref: string }[];
   /** Requests that /docs offers; `examples` maps each parameter that is sent to the name of one of its examples. */

@@ -2,12 +2,13 @@
 import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import type { Locator } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { Locator, Request, Route } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
-import { parameters } from '../../src/contract.js';
+import { parameters, resolve } from '../../src/contract.js';
 import { createApiKey } from '../../src/keys/keys.js';
+import { timesWords, valueWords } from '../../src/messages/parameterWords.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { freePort } from '../support/port.js';
 import { useService } from '../support/service.js';
@@ -33,6 +34,7 @@ import {
   sending,
   statusShown,
   swaggerIsShown,
+  tabText,
   url,
   usePage,
 } from './page.js';
@@ -53,67 +55,197 @@ const SHAPES: [name: string, query: string | undefined][] = [
 ];
 
 describe('the samples of /docs', () => {
+  const shown = () => page.locator('#programs pre:visible').last();
+  const language = (within: string, name: string) =>
+    page.locator(within).getByRole('button', { name, exact: true }).click();
+
   test('are the first of each client’s README, with this service’s address', async () => {
     await openDocs();
-    const shown = page.locator('.start pre:visible');
-    const [, curlUrl = ''] = /'(.*)'/.exec((await shown.textContent()) ?? '') ?? [];
+    const [, curlUrl = ''] = /'(.*)'/.exec((await shown().textContent()) ?? '') ?? [];
     expect((await fetch(curlUrl)).status).toBe(200);
-    for (const [language, block] of Object.entries({ TypeScript: 'js', Python: 'python', Java: 'java', Go: 'go' })) {
-      await page.getByRole('button', { name: language, exact: true }).click();
-      expect((await shown.last().textContent())?.trim()).toBe(sample(language.toLowerCase(), block, url).trim());
+    for (const [name, block] of Object.entries({ TypeScript: 'js', Python: 'python', Java: 'java', Go: 'go' })) {
+      await language('#programs', name);
+      expect((await shown().textContent())?.trim()).toBe(sample(name.toLowerCase(), block, url).trim());
     }
+  });
+
+  test('are in the language that was last chosen, also in the console and at the next visit', async () => {
+    await openDocs();
+    await language('#response', 'Python');
+    expect(await shown().textContent()).toContain('from branded_phone_numbers_client');
+    await language('#programs', 'Go');
+    expect(await panel().locator('pre:visible').textContent()).toContain('package main');
+    await page.reload();
+    expect(await shown().textContent()).toContain('package main');
+    await page.evaluate('localStorage.clear()');
   });
 
   test('can be copied', async () => {
     await openDocs();
-    await page.locator('.request', { hasText: 'In review' }).getByRole('button', { name: 'Copy' }).click();
-    await page.getByRole('button', { name: 'Copied' }).waitFor();
-    const copied = await page.evaluate<string>('navigator.clipboard.readText()');
-    expect(copied).toBe(`curl '${url}${path}?status=submitted+for+review'`);
-  });
-
-  test('keep the chosen language’s name readable under the pointer', async () => {
-    await openDocs();
-    // The pointer stays there. axe compares the colors.
-    await page.getByRole('button', { name: 'Python', exact: true }).click();
-    expect(await accessibilityProblems()).toEqual([]);
+    const copied = async (within: string) => {
+      await page.locator(`${within} .top`).getByRole('button', { name: 'Copy', exact: true }).click();
+      await page.locator(within).getByRole('button', { name: 'Copied' }).waitFor();
+      return page.evaluate<string>('navigator.clipboard.readText()');
+    };
+    await language('#response', 'curl');
+    expect(await copied('#response')).toBe(`curl '${url}${path}?status=submitted+for+review'`);
+    await language('#programs', 'Java');
+    expect((await copied('#programs')).trim()).toBe(sample('java', 'java', url).trim());
+    await page.evaluate('localStorage.clear()');
   });
 });
 
-describe('the requests of /docs', () => {
-  test('are sent without Swagger UI, and their responses are shown', async () => {
-    const release = await hold('**/swagger-ui-bundle.js');
+describe('the contents of /docs', () => {
+  const links = () => page.getByRole('navigation', { name: 'On this page' }).getByRole('link');
+  const current = () => page.locator('.contents [aria-current]').allTextContents();
+
+  test('stay in view, and say which section is', async () => {
     await openDocs();
-    expect(await page.locator('.request > button:not(form *)').allTextContents()).toEqual(SHAPES.map(([name]) => name));
+    const names = await links().allTextContents();
+    expect(await current()).toEqual(names.slice(0, 1));
+    for (const [index, name] of names.entries()) {
+      await links().nth(index).click();
+      await until(async () => (await current())[0] === name, `${name} is marked`);
+      expect([name, await isInView(links().nth(index))]).toEqual([name, true]);
+      if (name.includes('Swagger UI')) await swaggerIsShown();
+    }
+  });
+
+  test('are behind a button on a phone, which says which section is in view', async () => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    await openDocs();
+    const button = page.getByRole('button', { name: 'On this page' });
+    expect(await links().count()).toBe(0);
+    await button.click();
+    await page.keyboard.press('Escape');
+    expect(await links().count()).toBe(0);
+    await button.click();
+    await links().filter({ hasText: 'Responses' }).click();
+    await page.getByRole('button', { name: 'On this page: Responses' }).waitFor();
+    expect([await isInView(button), await links().count()]).toEqual([true, 0]);
+    expect(await isInView(page.locator('#responses h2'))).toBe(true);
+    await page.setViewportSize(desktop);
+  });
+});
+
+test.each(['parameter-status', 'page-items-carrierStatuses-detailedStatus', 'problem-errors', 'response-429'])(
+  'the address /docs#%s leads to a row, which is marked, below the bar',
+  async (id) => {
+    await page.goto(`${url}/docs#${id}`);
+    const row = page.locator(`#${id}:target`);
+    expect(await isInView(row)).toBe(true);
+    expect(await lightnessOf(`#${id}`)).toHaveLength(1);
+    const bar = await page.locator('.bar').boundingBox();
+    expect((await row.boundingBox())?.y).toBeGreaterThanOrEqual(bar?.height ?? Number.NaN);
+    expect(await row.locator('dt a').getAttribute('href')).toBe(`#${id}`);
+  },
+);
+
+describe('the console of /docs', () => {
+  test('sends requests without Swagger UI, and shows their responses', async () => {
+    const loaded: string[] = [];
+    const note = (request: Request) => void loaded.push(new URL(request.url()).pathname);
+    page.on('request', note);
+    await openDocs();
+    const names = await page.locator('.request button').allTextContents();
+    expect(names).toEqual([...SHAPES.map(([name]) => name), 'A misspelled parameter']);
     for (const [name, query] of SHAPES) {
       expect([name, await queryOf(send(name))]).toEqual([name, query]);
       expect(await statusShown()).toBe('200 OK');
-      const text = await panel().textContent();
-      expect(text).toContain(`curl '${url}${path}${query ? `?${query}` : ''}'`);
-      expect(text).toMatch(/ in \d+ ms/);
-      expect(text).toMatch(/RateLimit: "default";r=\d/);
-      expect(text).toContain('"phoneNumber": "+1');
+      expect(await page.getByLabel('Query').inputValue()).toBe(query ?? '');
+      expect(await panel().getByRole('status').textContent()).toMatch(
+        / \d+ ms · \d+ numbers? · \d more requests? this second$/,
+      );
+      expect(await tabText('curl')).toBe(`curl '${url}${path}${query ? `?${query}` : ''}'`);
+      expect(await tabText('Headers')).toMatch(/RateLimit: "default";r=\d/);
+      expect(await panel().locator('pre:visible').textContent()).toContain('"phoneNumber": "+1');
     }
-    expect(await page.locator('#swagger-ui button').count()).toBe(0);
-    release();
+    page.off('request', note);
+    expect(loaded.filter((name) => name.includes('swagger'))).toEqual([]);
     await swaggerIsShown();
   });
 
-  test('get a 304 when they are sent again', async () => {
+  test('shows an example of the contract before the first request', async () => {
     await openDocs();
-    await send('In review');
-    const etag = /ETag: (W\S+)/.exec((await panel().textContent()) ?? '')?.[1];
-    expect((await send('In review')).headers()['if-none-match']).toBe(etag);
-    expect(await statusShown()).toBe('304 Not Modified');
-    expect(await panel().textContent()).toContain(`--header 'If-None-Match: ${etag}'`);
-    expect(await panel().locator('.body').count()).toBe(0);
-    expect((await send('One number')).headers()['if-none-match']).toBeUndefined();
-    // The browser's own cache sends none either: the request that is shown is the one that was sent.
-    await page.reload();
-    expect(await (await send('In review')).allHeaders()).not.toHaveProperty('if-none-match');
+    expect(await panel().getByRole('status').textContent()).toContain('An example.');
+    expect(await panel().locator('pre:visible').textContent()).toContain('"status": "submitted for review"');
   });
 
-  test('show the response to the last one, also if an earlier one arrives after it', async () => {
+  test('shows the same numbers again if they have not changed', async () => {
+    await openDocs();
+    await send('All numbers');
+    const first = await tabText('Body');
+    const etag = /ETag: (W\S+)/.exec(await tabText('Headers'))?.[1];
+    expect((await send('One number')).headers()['if-none-match']).toBeUndefined();
+    expect((await send('All numbers')).headers()['if-none-match']).toBe(etag);
+    expect(await statusShown()).toBe('304 Not Modified');
+    expect(await panel().getByRole('status').textContent()).toContain('unchanged since you last sent it · 25 numbers');
+    expect(await tabText('Headers')).toContain(`\nIf-None-Match: ${etag}\n`);
+    expect(await tabText('Body')).toBe(first);
+    expect(await tabText('curl')).toBe(`curl '${url}${path}'`);
+    expect(await queryOf(press(page.getByRole('button', { name: 'Next page' })))).toMatch(/^nextCursor=/);
+    // The browser's own cache sends none either: the request that is shown is the one that was sent.
+    await page.reload();
+    expect(await (await send('All numbers')).allHeaders()).not.toHaveProperty('if-none-match');
+  });
+
+  test.each([
+    ['', ['eachNumber(api)', 'each_number(api)', '\n        .build()', '(context.Background())\n']],
+    [
+      'status=submitted+for+review&status=approved.optIn&size=5',
+      [
+        "(api, { status: ['submitted for review', 'approved.optIn'], size: 5 })",
+        '(api, status=["submitted for review", "approved.optIn"], size=5)',
+        '.status(List.of(StatusFilter.SUBMITTED_FOR_REVIEW, StatusFilter.APPROVED_OPT_IN)).size(5).build()',
+        'Status([]client.StatusFilter{client.STATUSFILTER_SUBMITTED_FOR_REVIEW, client.STATUSFILTER_APPROVED_OPT_IN}).Size(5)',
+      ],
+    ],
+    [
+      'internalName=O%27Neil+%22A%22&businessProfileId=6513270e-269e-4d37-b2a7-4de452e6b438&detailedStatus=pending.initialOptIn',
+      [
+        `internalName: ['O\\'Neil "A"'], businessProfileId: '6513270e-269e-4d37-b2a7-4de452e6b438', detailedStatus: [`,
+        'internal_name=["O\'Neil \\"A\\""], business_profile_id="6513270e-269e-4d37-b2a7-4de452e6b438", detailed_status=[',
+        'businessProfileId(java.util.UUID.fromString("6513270e-269e-4d37-b2a7-4de452e6b438")).detailedStatus(List.of(DetailedStatus.PENDING_INITIAL_OPT_IN))',
+        'InternalName([]string{"O\'Neil \\"A\\""}).BusinessProfileId("6513270e-269e-4d37-b2a7-4de452e6b438").DetailedStatus([]client.DetailedStatus{client.DETAILEDSTATUS_PENDING_INITIAL_OPT_IN})',
+      ],
+    ],
+  ])('shows the query "%s" as a program in each language', async (query, programs) => {
+    await openDocs();
+    await page.getByLabel('Query').fill(query);
+    for (const [index, language] of ['TypeScript', 'Python', 'Java', 'Go'].entries())
+      expect(await tabText(language)).toContain(programs[index]);
+  });
+
+  test.each([
+    ['carier=AT%26T', 'The clients have no parameter carier.'],
+    ['status=aproved', 'The clients have no status “aproved”.'],
+    ['size=5&size=6', 'The clients send size only once.'],
+    ['size=x', 'size must be a number.'],
+  ])('says why no client sends the query %s', async (query, reason) => {
+    await openDocs();
+    await page.getByLabel('Query').fill(query);
+    for (const language of ['TypeScript', 'Python', 'Java', 'Go']) expect(await tabText(language)).toBe(reason);
+  });
+
+  test.each([
+    ['{"detail":"upstream is away","errors":"none"}', 'upstream is away'],
+    ['{"title":"Bad Gateway","detail":"away","errors":[null,"x",{"detail":1}]}', 'away'],
+    ['{"detail":{"reason":"away"},"type":7,"nextCursor":5}', ''],
+    ['null', ''],
+    ['<h1>502 Bad Gateway</h1>', ''],
+  ])('shows what a gateway sends: %s', async (body, words) => {
+    await openDocs();
+    const gateway = (route: Route) => route.fulfill({ status: 502, headers: { 'X-Request-Id': 'gateway' }, body });
+    await page.route(`**${path}*`, gateway);
+    await send('In review');
+    await page.unroute(`**${path}*`);
+    ignorePageErrors('502');
+    expect(await statusShown()).toContain('502');
+    expect(await panel().locator('.outcome').textContent()).toContain(words);
+    expect((await tabText('Body')).replace(/\s/g, '')).toBe(body.replace(/\s/g, ''));
+  });
+
+  test('shows the response to the last request, also if an earlier one arrives after it', async () => {
     await openDocs();
     const release = await hold('**?phoneNumber=*');
     const late = page.waitForResponse('**?phoneNumber=*');
@@ -123,16 +255,16 @@ describe('the requests of /docs', () => {
     await (await late).finished();
     // The page has read that response when the next one is shown.
     await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
-    expect(await panel().textContent()).toContain('?status=submitted+for+review');
+    expect(await tabText('Headers')).toContain('?status=submitted+for+review');
   });
 
-  test('lead to the next page until the last one', async () => {
+  test('leads to the next page until the last one', async () => {
     await openDocs();
     const filters = (await queryOf(send('Branding approved at AT&T'))) ?? '';
     const next = page.getByRole('button', { name: 'Next page' });
     const seen = new Set<string>();
     for (let pages = 0; pages < 10; pages++) {
-      for (const number of (await panel().locator('.body').textContent())?.match(/"\+\d+"/g) ?? []) seen.add(number);
+      for (const number of (await tabText('Body')).match(/"\+\d+"/g) ?? []) seen.add(number);
       if (!(await next.isVisible())) break;
       expect((await queryOf(press(next)))?.replace(/&nextCursor=[\w-]+$/, '')).toBe(filters);
       expect(await statusShown()).toBe('200 OK');
@@ -141,10 +273,10 @@ describe('the requests of /docs', () => {
     expect(seen.size).toBe(((await all.json()) as BrandedPhoneNumberPage).items.length);
   });
 
-  test('show every fault of the reader’s own query, and lead to the problem’s page', async () => {
+  test('shows every fault of the reader’s own query, and leads to the problem’s page', async () => {
     await openDocs();
     await send('One number');
-    await page.getByLabel('Your own query').fill('phoneNumber=4155550123&size=101');
+    await page.getByLabel('Query').fill('phoneNumber=4155550123&size=101');
     expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('phoneNumber=4155550123&size=101');
     expect(await statusShown()).toBe('400 Invalid Request');
     const faults = await panel().locator('li').allTextContents();
@@ -152,12 +284,12 @@ describe('the requests of /docs', () => {
       'size must be a page size from 1 to 100',
       expect.stringMatching(/^phoneNumber .* is not a phone number in E.164/),
     ]);
-    expect(await panel().textContent()).not.toContain('"items"');
+    expect(await tabText('Body')).not.toContain('"items"');
     await panel().getByRole('link').click();
     expect(await page.locator('h1').textContent()).toBe('Invalid Request');
   });
 
-  test('show a 429, and how long to wait', async () => {
+  test('shows a 429, and how long to wait', async () => {
     await openDocs();
     let isOver = false;
     const flood = Array.from({ length: 4 }, async () => {
@@ -169,11 +301,12 @@ describe('the requests of /docs', () => {
     }, 'the limit is reached');
     isOver = true;
     await Promise.all(flood);
-    expect(await panel().textContent()).toContain('Retry-After: 1');
+    expect(await panel().getByRole('status').textContent()).toContain('retry in 1 s');
+    expect(await tabText('Headers')).toContain('Retry-After: 1');
   });
 
-  test('say that the service did not respond', async () => {
-    await openWithSwagger();
+  test('says that the service did not respond', async () => {
+    await openDocs();
     await page.context().setOffline(true);
     await page.locator('.requests').getByRole('button', { name: 'In review' }).click();
     await panel().getByText('No response').waitFor();
@@ -181,11 +314,11 @@ describe('the requests of /docs', () => {
     ignorePageErrors('ERR_INTERNET_DISCONNECTED');
   });
 
-  test('go to the service behind a path prefix, with Swagger UI and links to problems', async () => {
+  test('reaches the service behind a path prefix, with Swagger UI and links to problems', async () => {
     const behindPrefix = await listen('/telephony');
     try {
       await page.goto(`${behindPrefix.url}/docs`);
-      await page.getByLabel('Your own query').fill('size=0');
+      await page.getByLabel('Query').fill('size=0');
       const sent = await sending(() => page.keyboard.press('Enter'));
       expect(sent.url()).toBe(`${behindPrefix.url}${path}?size=0`);
       await swaggerIsShown();
@@ -206,17 +339,14 @@ describe('with AUTH=api-key, /docs', () => {
     const listening = await listen('', withKeys);
     try {
       await page.goto(`${listening.url}/docs`);
-      expect(await page.locator('.start pre:visible').textContent()).toContain(
+      expect(await page.locator('#programs pre:visible').textContent()).toContain(
         '--header "Authorization: Bearer $KEY" ',
       );
       const inReview = page.locator('.requests').getByRole('button', { name: 'In review' });
       await inReview.click();
       expect(await keyField().getAttribute('type')).toBe('password');
       expect(await keyField().evaluate((field) => field === field.ownerDocument.activeElement)).toBe(true);
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme });
-        expect(await accessibilityProblems()).toEqual([]);
-      }
+      await expectAccessible();
       await page.keyboard.press('Escape');
       expect(await keyField().isVisible()).toBe(false);
 
@@ -231,12 +361,14 @@ describe('with AUTH=api-key, /docs', () => {
       expect(sent.url()).toContain('?status=submitted+for+review');
       expect(sent.headers().authorization).toBe(`Bearer ${key}`);
       expect(await statusShown()).toBe('200 OK');
-      expect(await panel().textContent()).not.toContain(key);
+      expect(await tabText('Headers')).toContain('\nAuthorization: Bearer $KEY\n');
       expect((await send('One number')).headers().authorization).toBe(`Bearer ${key}`);
 
       await swaggerIsShown();
       expect(await page.locator('.btn.authorize').count()).toBe(0);
       expect((await execute()).headers().authorization).toBe(`Bearer ${key}`);
+      expect(await page.locator('.curl').textContent()).toContain('--header "Authorization: Bearer $KEY" ');
+      expect(await page.content()).not.toContain(key);
 
       await page.reload();
       await swaggerIsShown();
@@ -244,6 +376,29 @@ describe('with AUTH=api-key, /docs', () => {
       await keyField().fill(key);
       expect((await sending(() => page.keyboard.press('Enter'))).headers().authorization).toBe(`Bearer ${key}`);
     } finally {
+      await listening.close();
+    }
+  });
+
+  test('sends nothing if the reader cancels', async () => {
+    const listening = await listen('', withKeys);
+    const sent: string[] = [];
+    const note = (request: Request) => void sent.push(new URL(request.url()).pathname);
+    try {
+      await page.goto(`${listening.url}/docs`);
+      await swaggerIsShown();
+      page.on('request', note);
+      for (const button of [page.locator('button.execute'), page.locator('.ask button')]) {
+        await button.click();
+        await page.getByRole('button', { name: 'Cancel' }).click();
+        // The button can be pressed again: nothing is under way.
+        await button.click();
+        await page.keyboard.press('Escape');
+      }
+      await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
+      expect(sent.filter((name) => name === path)).toEqual([]);
+    } finally {
+      page.off('request', note);
       await listening.close();
     }
   });
@@ -286,15 +441,24 @@ describe('Swagger UI', () => {
     expect(await page.locator('.live-responses-table').textContent()).toContain('must be a page size from 1 to 100');
   });
 
-  test('collapses rare responses', async () => {
+  test('says the bounds of each parameter, and how often it may be given', async () => {
     await openWithSwagger();
-    const body = (status: number) => page.locator(`tr[data-code="${status}"] pre`).first();
-    for (const status of [200, 400, 429]) expect([status, await body(status).isVisible()]).toEqual([status, true]);
-    for (const status of [401, 404, 503]) {
-      expect([status, await body(status).isVisible()]).toEqual([status, false]);
-      await page.locator(`tr[data-code="${status}"] summary`).click();
-      expect([status, await body(status).isVisible()]).toEqual([status, true]);
-    }
+    for (const { name, schema } of parameters.values())
+      expect(await row(name).textContent()).toContain(
+        `${valueWords(resolve(schema.items ?? schema))}; ${timesWords(schema)}`,
+      );
+    expect(await row('size').textContent()).toContain('1 to 100, default 25; once');
+  });
+
+  test('collapses the responses until one was received', async () => {
+    await openWithSwagger();
+    const described = page.locator('tr[data-code="429"] pre').first();
+    expect(await described.isVisible()).toBe(false);
+    await page.locator('details > summary').click();
+    expect(await described.isVisible()).toBe(true);
+    await page.locator('details > summary').click();
+    await execute();
+    expect(await page.locator('.live-responses-table').isVisible()).toBe(true);
   });
 });
 
@@ -330,7 +494,7 @@ describe('with the keyboard alone, /docs', () => {
     await send('In review');
     await page.evaluate('document.activeElement.blur(); scrollTo(0, 0)');
     const wrong: string[] = [];
-    await tabTo(page.locator('tr[data-code="default"] summary'), async () => {
+    await tabTo(page.locator('#swagger-ui details > summary'), async () => {
       const html = await wrongFocus();
       if (html) wrong.push(html);
     });
@@ -342,13 +506,13 @@ describe('with the keyboard alone, /docs', () => {
     await tabTo(page.locator('.requests').getByRole('button', { name: 'In review' }));
     expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('status=submitted+for+review');
     await tabTo(page.getByRole('button', { name: 'Next page' }));
-    const body = panel().locator('.body');
+    const body = panel().locator('[data-panel="Body"]');
     await tabTo(body);
     const end = () => body.evaluate((element) => element.scrollTop + element.clientHeight + 1 >= element.scrollHeight);
     expect(await end()).toBe(false);
     await page.keyboard.press('End');
     await until(end, 'the end of the response is in view');
-    await tabTo(page.locator('.requests').getByRole('button', { name: 'Approved or rejected' }));
+    await tabTo(page.locator('#programs').getByRole('button', { name: 'curl' }));
   });
 
   test('fills in parameters and sends them', async () => {
@@ -368,85 +532,127 @@ describe('with the keyboard alone, /docs', () => {
 });
 
 const looks = [desktop, { width: 768, height: 1024 }, { width: 390, height: 844 }].flatMap((viewport) =>
-  (['light', 'dark'] as const).map((colorScheme) => ({ viewport, width: viewport.width, colorScheme })),
+  (['light', 'dark'] as const).map((colorScheme) => ({ viewport, colorScheme })),
 );
 
-describe.each(looks)('in a $colorScheme window of $width pixels', ({ viewport, width, colorScheme }) => {
-  beforeEach(async () => {
-    await page.setViewportSize(viewport);
-    await page.emulateMedia({ colorScheme });
+/** Waits until Swagger UI has the colors of the scheme, which it chooses by a class. */
+async function swaggerFollows(colorScheme: 'light' | 'dark') {
+  const root = colorScheme === 'dark' ? 'html.dark-mode' : 'html:not(.dark-mode)';
+  await page.locator(root).waitFor({ state: 'attached' });
+}
+
+/** Expects the page to be accessible, and to have the colors of the scheme, in every look. */
+async function expectAccessible() {
+  for (const look of looks) {
+    await page.setViewportSize(look.viewport);
+    await page.emulateMedia({ colorScheme: look.colorScheme });
+    if ((await page.locator('.swagger-ui').count()) > 0) await swaggerFollows(look.colorScheme);
+    for (const lightness of await lightnessOf('body, .swagger-ui'))
+      expect([look, lightness > 128]).toEqual([look, look.colorScheme === 'light']);
+    expect([look, await accessibilityProblems()]).toEqual([look, []]);
+  }
+  await page.setViewportSize(desktop);
+}
+
+describe('in every width and color scheme', () => {
+  test('/docs is accessible, with responses, and with the pointer on what is chosen', async () => {
+    await openWithSwagger();
+    await execute();
+    await send('A misspelled parameter');
+    await expectAccessible();
+    await send('In review');
+    await page.locator('#programs').getByRole('button', { name: 'Python' }).click();
+    await page.evaluate('localStorage.clear()');
+    await expectAccessible();
   });
 
-  test('/docs is accessible, and shows the response in view with the buttons around it', async () => {
+  test.each(['/problems', '/problems/invalid-request', '/clients/README.md'])('%s is accessible', async (path) => {
+    await page.goto(url + path);
+    await expectAccessible();
+  });
+
+  test.each(looks)('/docs shows a response in view, at $viewport.width pixels ($colorScheme)', async (look) => {
+    await page.setViewportSize(look.viewport);
+    await page.emulateMedia({ colorScheme: look.colorScheme });
     await openDocs();
-    const [pressed, next] = ['In review', 'Approved or rejected'].map((name) =>
-      page.locator('.requests').getByRole('button', { name, exact: true }),
-    ) as [Locator, Locator];
-    expect(await isInView(page.locator('.requests').getByRole('button', { name: 'All numbers' }))).toBe(true);
+    const sending = page.locator('.ask button');
+    expect(await isInView(sending)).toBe(true);
+    await press(sending);
+    for (const part of ['.outcome', '#response .top'])
+      await until(() => isInView(page.locator(part)), `${part} is in view`);
+    await screenshot(`docs-${look.viewport.width}-${look.colorScheme}.png`);
     await swaggerIsShown();
     expect(await layoutShift()).toBeLessThan(0.01);
-    await press(pressed);
-    for (const part of [pressed, panel(), next]) await until(() => isInView(part), `${part} is in view`);
-    const place = await panel().boundingBox();
-    expect((place?.y ?? 0) > ((await pressed.boundingBox())?.y ?? 0)).toBe(width < 960);
-    await screenshot(`docs-${width}-${colorScheme}.png`);
-    await execute();
-    for (const summary of await page.locator('details > summary').all()) await summary.click();
-    await expectColors();
-    expect(await accessibilityProblems()).toEqual([]);
+    await page.setViewportSize(desktop);
   });
-
-  test.each(['/problems', '/problems/invalid-request', '/clients/README.md'])(
-    '%s is accessible, and follows the color scheme',
-    async (path) => {
-      await page.goto(url + path);
-      await expectColors();
-      expect(await accessibilityProblems()).toEqual([]);
-    },
-  );
-
-  async function expectColors() {
-    for (const lightness of await backgroundsOf('body, .swagger-ui'))
-      expect(lightness > 128).toBe(colorScheme === 'light');
-  }
 });
 
 describe('no page scrolls sideways', () => {
   const WIDTHS = [320, 375, 640, 641, 768, 825, 960, 1024, 1025, 1280, 1440, 1920];
 
   test.each(['/docs', '/clients/README.md', '/clients/java/README.md', '/problems/misdirected-request'])(
-    '%s',
+    '%s, also with text of twice the size',
     async (path) => {
       await page.goto(url + path);
       if (path === '/docs') {
         await swaggerIsShown();
         await send('In review');
         await execute();
-        for (const summary of await page.locator('details > summary').all()) await summary.click();
       }
-      for (const width of WIDTHS) {
-        await page.setViewportSize({ width, height: 900 });
-        expect([width, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([width, width]);
-        const longest = await page.evaluate<number>(
-          `Math.max(...[...document.querySelectorAll('main p, dd, li')].map((text) => text.clientWidth))`,
-        );
-        expect(longest).toBeLessThanOrEqual(46 * 16);
+      for (const [size, widths] of [
+        ['100%', WIDTHS],
+        ['200%', [390, 768, 1440]],
+      ] as const) {
+        await page.evaluate(`document.documentElement.style.fontSize = '${size}'`);
+        for (const width of widths) {
+          await page.setViewportSize({ width, height: 900 });
+          const scrollWidth = await page.evaluate('document.documentElement.scrollWidth');
+          expect([size, width, scrollWidth]).toEqual([size, width, width]);
+          const longest = await page.evaluate<number>(
+            `Math.max(...[...document.querySelectorAll('main p, dd, li')].map((text) => text.clientWidth))`,
+          );
+          if (size === '100%') expect(longest).toBeLessThanOrEqual(46 * 16);
+        }
       }
       await page.setViewportSize(desktop);
     },
   );
 });
 
+test('/docs is printed whole, without what only works on a screen', async () => {
+  await openDocs();
+  await send('In review');
+  await page.emulateMedia({ media: 'print' });
+  const body = panel().locator('[data-panel="Body"]');
+  expect(await body.evaluate((pre) => pre.scrollHeight - pre.clientHeight)).toBe(0);
+  for (const part of ['.contents', '#explore', '.small'])
+    expect([part, await page.locator(part).first().isVisible()]).toEqual([part, false]);
+  const position = "getComputedStyle(document.querySelector('.bar')).position";
+  expect(await page.evaluate(position)).toBe('static');
+  await page.emulateMedia({ media: null });
+});
+
+test('with forced colors, /docs shows which tab, request and section is chosen', async () => {
+  await page.emulateMedia({ forcedColors: 'active' });
+  await openDocs();
+  for (const [chosen, rest] of [
+    ['#response .tab[aria-pressed="true"]', '#response .tab[aria-pressed="false"]'],
+    ['.request:has([aria-pressed="true"])', '.request:has([aria-pressed="false"])'],
+    ['.contents [aria-current]', '.contents a:not([aria-current])'],
+  ]) {
+    const [[color], others] = [await backgroundsOf(chosen as string), await backgroundsOf(rest as string)];
+    expect([chosen, others.length > 0, others.includes(color as string)]).toEqual([chosen, true, false]);
+  }
+  await page.emulateMedia({ forcedColors: null });
+});
+
 test('/docs follows the system’s color scheme when it changes', async () => {
   await openWithSwagger();
   for (const colorScheme of ['dark', 'light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });
-    const [lightness = 0] = await backgroundsOf('body');
+    const [lightness = 0] = await lightnessOf('body');
     expect(lightness > 128).toBe(colorScheme === 'light');
-    // Swagger UI chooses its colors by this class.
-    await page
-      .locator(colorScheme === 'dark' ? 'html.dark-mode' : 'html:not(.dark-mode)')
-      .waitFor({ state: 'attached' });
+    await swaggerFollows(colorScheme);
   }
 });
 
@@ -491,11 +697,15 @@ async function choose(parameter: string, example: string, value: unknown) {
 }
 
 /** Returns the lightness of these elements' backgrounds, from 0 to 255, except for transparent ones. */
-function backgroundsOf(selector: string): Promise<number[]> {
-  return page.evaluate<number[]>(`
-    Array.from(document.querySelectorAll('${selector}'), (element) => getComputedStyle(element).backgroundColor)
-      .filter((color) => color.startsWith('rgb('))
-      .map((color) => Math.max(...color.match(/\\d+/g)))`);
+async function lightnessOf(selector: string): Promise<number[]> {
+  const colors = (await backgroundsOf(selector)).filter((color) => color.startsWith('rgb('));
+  return colors.map((color) => Math.max(...(color.match(/\d+/g) ?? []).map(Number)));
+}
+
+function backgroundsOf(selector: string): Promise<string[]> {
+  return page.evaluate<string[]>(
+    `Array.from(document.querySelectorAll('${selector}'), (element) => getComputedStyle(element).backgroundColor)`,
+  );
 }
 
 async function isInView(element: Locator): Promise<boolean> {

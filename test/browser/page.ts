@@ -26,8 +26,8 @@ let service: TestService;
 export let url: string;
 export let page: Page;
 /** The requests that the page has sent. */
-let requests: Request[];
-let pageErrors: string[];
+let requests: Request[] = [];
+let pageErrors: string[] = [];
 
 /**
  * Starts a service with the demo data, whose CORS_ORIGINS has the origin `listed`, and opens a page for all tests of a file; a
@@ -100,21 +100,23 @@ export async function listen(prefix = '', { app } = service): Promise<Listening>
   };
 }
 
-/** Opens /docs, without waiting for Swagger UI. */
+/** Opens /docs at its top, where Swagger UI is not loaded. */
 export async function openDocs() {
   await page.goto(`${url}/docs`);
 }
 
-/** Opens /docs, and waits for the rows of parameters and responses, which Swagger UI renders last. */
+/** Opens /docs, and scrolls to Swagger UI. */
 export async function openWithSwagger() {
   await openDocs();
   await swaggerIsShown();
 }
 
+/** Scrolls to Swagger UI, and waits for the rows of parameters and responses, which it renders last. */
 export async function swaggerIsShown() {
-  await page.waitForSelector('button.execute');
+  await page.locator('#swagger-ui').scrollIntoViewIfNeeded();
+  await page.locator('#swagger-ui:not([aria-busy]) button.execute').waitFor();
   for (const name of parameters.keys()) await row(name).locator('button, input, select, textarea').first().waitFor();
-  for (const status of [200, 400, 429]) await page.locator(`tr[data-code="${status}"] pre`).first().waitFor();
+  await page.locator('tr[data-code="default"]').waitFor({ state: 'attached' });
 }
 
 export function row(parameter: string) {
@@ -130,8 +132,10 @@ export function choice(parameter: string, value: string) {
   return row(parameter).locator(`input[type="checkbox"][value="${value}"]`);
 }
 
-/** The panel with the response to a request of the page itself; Swagger UI shows its responses in its own. */
+/** The part of the console with the response; Swagger UI shows its responses in its own. */
 export const panel = () => page.locator('#response');
+/** Returns what a tab of the console shows, whether or not it is chosen. */
+export const tabText = async (name: string) => (await panel().locator(`[data-panel="${name}"]`).textContent()) ?? '';
 const panels = () => page.locator('#response, .responses-inner');
 
 export const execute = () => press(page.locator('button.execute'));

@@ -8,7 +8,7 @@ import express from 'express';
 import request from 'supertest';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { contract, parameters, resolve } from '../../src/contract.js';
+import { contract, parameters, resolve, responses } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { docs } from '../../src/service/docs.js';
 import { markdownPage } from '../../src/service/pages/layout.js';
@@ -61,38 +61,44 @@ describe('the documentation page', () => {
     expect(await pageWith({ CONTACT: 'https://numbers.test/help' })).toContain('href="https://numbers.test/help"');
   });
 
-  test('has the curl lines without scripts', async () => {
+  test('has every request, and a curl line, without scripts', async () => {
     const text = await pageWith({ AUTH: 'api-key' });
-    const lines = [...text.matchAll(/<code>(curl .*?)<\/code>/g)].map(([, line = '']) => line);
-    expect(lines).toHaveLength(7);
-    expect(lines[3]).toBe(
-      'curl --header &#34;Authorization: Bearer $KEY&#34; &#39;http://localhost:3000/v1/brandedPhoneNumbers?status=submitted+for+review&#39;',
+    const queries = [...text.matchAll(/<span id="query-\d">(.*?)<\/span>/g)].map(([, query]) => query);
+    expect(queries.slice(0, 3)).toEqual(['no filter', 'phoneNumber=%2B14155550123', 'status=submitted+for+review']);
+    expect(queries).toHaveLength(7);
+    expect(text).toContain(
+      '>curl --header &#34;Authorization: Bearer $KEY&#34; &#39;http://localhost:3000/v1/brandedPhoneNumbers?status=submitted+for+review&#39;<',
     );
   });
 
-  test('has each parameter with its bounds and values, and each member of a page and of a problem', async () => {
+  test('has a row with an address for each parameter, member and response', async () => {
     const text = await pageWith({});
+    /** Returns the text of a row, with what is only read aloud. */
+    const row = (id: string) => {
+      const [found = ''] = new RegExp(`<div class="member [^>]* id="${id}".*?</div>`, 's').exec(text) ?? [];
+      expect(found).toContain(`<a href="#${id}">`);
+      return found.replace(/<li>/g, ' ').replace(/<[^>]*>/g, '');
+    };
     for (const { name, schema } of parameters.values()) {
-      const [, words = '', description = ''] =
-        new RegExp(`<dt><code>${name}</code> <span.*?>(.*?)</span></dt>\n<dd>(.*?)</dd>`, 's').exec(text) ?? [];
       const item = resolve(schema.items ?? schema);
-      expect(words).toContain(schema.items ? `up to ${schema.maxItems} times` : 'once');
-      if (item.minimum !== undefined) expect(words).toContain(`${item.minimum} to ${item.maximum}`);
-      if (item.default !== undefined) expect(words).toContain(`default ${item.default}`);
-      if (item.maxLength !== undefined) expect(words).toMatch(new RegExp(`\\b${item.maxLength} characters`));
-      for (const value of item.enum ?? []) expect(description).toContain(`<code>${value}</code>`);
+      const shown = row(`parameter-${name}`);
+      expect(shown).toContain(schema.items ? `up to ${schema.maxItems} times` : 'once');
+      if (item.minimum !== undefined) expect(shown).toContain(`${item.minimum} to ${item.maximum}`);
+      if (item.default !== undefined) expect(shown).toContain(`default ${item.default}`);
+      if (item.maxLength !== undefined) expect(shown).toMatch(new RegExp(`\\b${item.maxLength} characters`));
+      for (const value of item.enum ?? []) expect(shown).toContain(` ${value}`);
     }
-    const members = [
-      ...text.matchAll(/<dt><code>(.*?)<\/code> <span class="quiet">(.*?)<\/span><\/dt>\n<dd>(.*?)<\/dd>/gs),
-    ];
-    const described = members.filter(([, , , description]) => description).map(([, name]) => name);
-    expect(described).toEqual(expect.arrayContaining(['nextCursor', 'errors[]', 'errors[].parameter', 'message']));
-    const { BrandedPhoneNumber, CarrierStatus } = contract.components.schemas;
-    const item = Object.keys(BrandedPhoneNumber?.properties ?? {}).filter((name) => name !== 'carrierStatuses');
-    expect(described).toEqual(expect.arrayContaining(item.map((name) => `items[].${name}`)));
-    const entry = Object.keys(CarrierStatus?.properties ?? {}).map((name) => `items[].carrierStatuses[].${name}`);
-    expect(described).toEqual(expect.arrayContaining(['items[].businessProfile.businessName', ...entry]));
-    expect(text).toContain('Known values: <code>pending.initialOptIn</code>');
+    const { BrandedPhoneNumber, CarrierStatus, Problem } = contract.components.schemas;
+    for (const name of Object.keys(BrandedPhoneNumber?.properties ?? {}))
+      expect(row(`page-items-${name}`)).toContain(`items[].${name}`);
+    for (const name of Object.keys(CarrierStatus?.properties ?? {}))
+      expect(row(`page-items-carrierStatuses-${name}`)).toContain(`items[].carrierStatuses[].${name}`);
+    for (const name of Object.keys(Problem?.properties ?? {})) row(`problem-${name}`);
+    expect(row('page-items-brandingNameShort')).toContain('string or null, 1 to 15 characters');
+    expect(row('page-items-carrierStatuses-detailedStatus')).toContain(' pending.initialOptIn');
+    expect(row('problem-errors-parameter')).toContain('errors[].parameter');
+    for (const status of responses.keys()) row(`response-${status}`);
+    expect(row('response-400')).toMatch(/Invalid Request Invalid Cursor$/m);
   });
 
   test('needs at most 30 KB until a request can be sent', async () => {
@@ -101,7 +107,9 @@ describe('the documentation page', () => {
       ([, name]) => `/${name}`,
     );
     expect(files).toEqual(
-      ['style', 'page', 'key', 'response', 'json'].map((name) => expect.stringContaining(`/${name}.`)),
+      ['style', 'page', 'console', 'json', 'key', 'request', 'tabs'].map((name) =>
+        expect.stringContaining(`/${name}.`),
+      ),
     );
     let bytes = 0;
     for (const path of ['/docs', ...files]) {

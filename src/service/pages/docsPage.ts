@@ -3,11 +3,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
 import type { Config } from '../../config/config.js';
-import { contract, type Parameter, parameters, resolve, responses, type Schema } from '../../contract.js';
-import { timesWords, valueWords } from '../../messages/parameterWords.js';
+import { contract, parameters } from '../../contract.js';
 import { packageFolder } from '../../packageFolder.js';
 import { type Client, clients, offersClient, type Packages } from '../packages.js';
 import { escaped, html, markdown, prose } from './layout.js';
+import { exampleOf, memberRows, parameterRows, responseRows } from './reference.js';
 
 /** The settings that the page shows. */
 export type Shown = Pick<Config, 'AUTH' | 'RATE_LIMIT_PER_SECOND'> &
@@ -17,10 +17,16 @@ export type Shown = Pick<Config, 'AUTH' | 'RATE_LIMIT_PER_SECOND'> &
 export const EXAMPLE_ADDRESS = 'http://localhost:3000';
 
 const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
+const LANGUAGE_TABS = ['curl', ...Object.values(LANGUAGES)];
+
+/** The filters of the first programs, which the page replaces by those of other requests. */
+const FIRST_QUERY = 'carrier=AT%26T&status=approved';
+/** A request with a typing error, since what a 400 says is worth seeing. */
+const MISSPELLED = 'carier=AT%26T';
 
 /** Returns the page. Its script replaces EXAMPLE_ADDRESS by the address at which the page was loaded. */
 export function docsPage(config: Shown, packages: Packages): string {
-  const { info } = contract;
+  const { info, paths } = contract;
   const needsKey = config.AUTH === 'api-key';
   const [purpose = '', ...paragraphs] = info.description.trim().split('\n\n');
   /** Returns the paragraph of the contract's description that begins with this title. */
@@ -28,49 +34,61 @@ export function docsPage(config: Shown, packages: Packages): string {
     const text = paragraphs.find((paragraph) => paragraph.startsWith(`**${title}.**`)) ?? '';
     return `<h3>${title}</h3>\n${markdown(text.slice(title.length + '**.**'.length))}`;
   };
+  const sections: [id: string, title: string, content: string][] = [
+    ['programs', 'First program', firstPrograms(config, packages)],
+    [
+      'pages',
+      'Pages and filters',
+      `<p>${prose(purpose)}</p>\n${['Pages', 'Filters', 'Encoding'].map(about).join('\n')}`,
+    ],
+    ['parameters', 'Parameters', parameterRows()],
+    ['page', 'A page', besideExample(memberRows('BrandedPhoneNumberPage', 'page'), '200')],
+    ['problem', 'A problem', besideExample(memberRows('Problem', 'problem'), '400')],
+    ['responses', 'Responses', responseRows()],
+    ['explore', 'Every parameter, in Swagger UI', SWAGGER_UI],
+    ['more', 'Good to know', ['Transport', 'Growth'].map(about).join('\n')],
+  ];
   const content = `<div class="docs" data-address="${EXAMPLE_ADDRESS}" data-path="${operation.path}">
-<section class="prose">
-<h1>${escaped(info.title)} <small>${escaped(info.version)}</small></h1>
-<p>${prose(info.summary)}</p>
-</section>
-<section class="start prose" aria-labelledby="start">
-<h2 id="start">Get started</h2>
+<section id="start">
+<h1>${escaped(paths[operation.path]?.get?.summary ?? info.title)}</h1>
+<p class="lead">${prose(info.summary)}</p>
 <p>${accessWords(config)}</p>
-${firstPrograms(config, packages)}
+<h2 class="minor">Send a request</h2>
+${requestConsole(needsKey)}
 </section>
-<section aria-labelledby="requests">
-<h2 id="requests">Send a request</h2>
-${requestList(needsKey)}
-</section>
-<section class="prose" aria-labelledby="reference">
-<h2 id="reference">Reference</h2>
-<p>${prose(purpose)}</p>
-${['Pages', 'Filters', 'Encoding'].map(about).join('\n')}
-<h3>Parameters</h3>
-${definitions([...parameters.values()].map(parameterDefinition))}
-<h3>A page</h3>
-${definitions(memberDefinitions(contract.components.schemas.BrandedPhoneNumberPage))}
-<h3>A problem</h3>
-${definitions(memberDefinitions(contract.components.schemas.Problem))}
-<h3>Responses</h3>
-${definitions([...responses].map(([status, { description }]) => ({ name: status === 'default' ? 'Others' : status, description })))}
-</section>
-<section aria-labelledby="explore">
-<h2 id="explore">Try every parameter</h2>
-<div id="swagger-ui"><p class="quiet">This part needs JavaScript. The <a href="openapi.yaml">OpenAPI document</a> has the same content.</p></div>
-</section>
-<section class="prose" aria-labelledby="more">
-<h2 id="more">Good to know</h2>
-${['Transport', 'Growth'].map(about).join('\n')}
-</section>
+${sections.map(([id, title, content]) => `<section id="${id}">\n<h2>${title}</h2>\n${content}\n</section>`).join('\n')}
 </div>
 ${needsKey ? KEY_DIALOG : ''}`;
-  return html({ root: '', content, head: SCRIPTS });
+  return html({ root: '', content, contents: contentsOf([['start', 'Send a request'], ...sections]), head: SCRIPTS });
+}
+
+/** Returns links to the sections, beside the text; on a phone, behind a button that says where the reader is. */
+function contentsOf(sections: [id: string, title: string, ...unknown[]][]): string {
+  const links = sections.map(([id, title]) => `<li><a href="#${id}">${title}</a></li>`);
+  return `<nav class="contents" aria-label="On this page">
+<button type="button" aria-expanded="false" aria-controls="contents">On this page: <b>${sections[0]?.[1]}</b></button>
+<ul id="contents">
+${links.join('\n')}
+</ul>
+</nav>`;
+}
+
+const SWAGGER_UI = `<p>Without JavaScript, or for other tools, the OpenAPI document has the same content, as
+<a href="openapi.yaml">YAML</a> and <a href="openapi.json">JSON</a>.</p>
+<div id="swagger-ui"></div>`;
+
+function besideExample(members: string, status: string): string {
+  return `<div class="beside">
+${members}
+<div class="block"><div class="top">Example: ${status}</div>
+<pre tabindex="0" role="region" aria-label="Example: ${status}">${escaped(exampleOf(status))}</pre>
+</div>
+</div>`;
 }
 
 /** The page's script; the files that it imports are named, so that the browser loads them at the same time. */
 const SCRIPTS = `<script src="docs/page.js" type="module"></script>
-${['key', 'response', 'json'].map((name) => `<link rel="modulepreload" href="docs/${name}.js">`).join('\n')}`;
+${['console', 'json', 'key', 'request', 'tabs'].map((name) => `<link rel="modulepreload" href="docs/${name}.js">`).join('\n')}`;
 
 /** Returns how to get access to this instance, and the limit that it keeps. */
 function accessWords({ AUTH, RATE_LIMIT_PER_SECOND: limit, CONTACT, TERMS_URL }: Shown): string {
@@ -107,22 +125,27 @@ export function withLimit(text: string, limit: number): string {
 const curl = (query: string, needsKey: boolean) =>
   `curl ${needsKey ? '--header "Authorization: Bearer $KEY" ' : ''}'${EXAMPLE_ADDRESS}${operation.path}${query && '?'}${query}'`;
 
-const code = (text: string) => `<pre><code>${escaped(text)}</code></pre>`;
+/** Returns tabs, the first of them pressed. They are disabled until the script runs. */
+function tabs(names: string[], label: string): string {
+  const buttons = names.map(
+    (name, index) =>
+      `<button type="button" class="tab" data-tab="${name}" aria-pressed="${index === 0}" disabled>${name}</button>`,
+  );
+  return `<div class="top" role="group" aria-label="${label}">\n${buttons.join('\n')}\n</div>`;
+}
 
-/** Returns a button for each language, and the first program in it. They are disabled until the script runs. */
+/** Returns the first program in each language. */
 function firstPrograms(config: Shown, packages: Packages): string {
-  const samples = [
-    { name: 'curl', sample: code(curl('size=5', config.AUTH === 'api-key')) },
-    ...clients.map((client) => ({ name: LANGUAGES[client], sample: firstProgram(client, config, packages) })),
-  ];
-  const buttons = samples.map(
-    ({ name }, index) =>
-      `<button type="button" data-language="${name}" aria-pressed="${index === 0}" disabled>${name}</button>`,
+  const panels = clients.map(
+    (client) =>
+      `<div class="steps" data-panel="${LANGUAGES[client]}" hidden>\n${firstProgram(client, config, packages)}\n</div>`,
   );
-  const panels = samples.map(
-    ({ name, sample }, index) => `<div data-sample="${name}"${index === 0 ? '' : ' hidden'}>\n${sample}\n</div>`,
-  );
-  return `<div class="buttons" role="group" aria-label="Language">\n${buttons.join('\n')}\n</div>\n${panels.join('\n')}`;
+  return `<p>Every approved number that has an entry at AT&amp;T, from all pages, within the rate limit; with curl, the first page.</p>
+<div class="block">
+${tabs(LANGUAGE_TABS, 'Language')}
+<pre data-panel="curl">${escaped(curl(FIRST_QUERY, config.AUTH === 'api-key'))}</pre>
+${panels.join('\n')}
+</div>`;
 }
 
 /**
@@ -140,33 +163,55 @@ function firstProgram(client: Client, { AUTH, CONTACT }: Shown, packages: Packag
   ].join('\n');
 }
 
-/** Returns the requests of `x-requests` with their curl lines, one with the reader's own query, and room for a response. */
-function requestList(needsKey: boolean): string {
-  const requests = contract.paths[operation.path]?.get?.['x-requests'] ?? [];
-  const rows = requests.map(({ summary, examples }) => {
-    const query = new URLSearchParams(
-      Object.entries(examples).flatMap(([name, example]) =>
-        [parameters.get(name)?.examples?.[example]?.value]
-          .flat()
-          .map((value): [string, string] => [name, String(value)]),
-      ),
-    ).toString();
-    return `<div class="request">
-<button type="button" data-query="${escaped(query)}" disabled>${escaped(summary)}</button>
-${code(curl(query, needsKey))}
-</div>`;
-  });
-  return `<div class="requests">
-${rows.join('\n')}
-<form class="request">
-<label for="query">Your own query</label>
-<input id="query" name="query" value="size=2&amp;carier=AT%26T" autocomplete="off" autocapitalize="off" spellcheck="false">
-<button disabled>Send</button>
+/** Returns the console: the requests of `x-requests`, the query, and room for a response and for the request as a program. */
+function requestConsole(needsKey: boolean): string {
+  const requests = [
+    ...(contract.paths[operation.path]?.get?.['x-requests'] ?? []).map(({ summary, examples }) => ({
+      summary,
+      query: queryOf(examples),
+    })),
+    { summary: 'A misspelled parameter', query: MISSPELLED },
+  ];
+  const [, , shown = { query: '' }] = requests;
+  const questions = requests.map(
+    ({ summary, query }, index) => `<li class="request">
+<button type="button" data-query="${escaped(query)}" aria-describedby="query-${index}" aria-pressed="${query === shown.query}" disabled>${escaped(summary)}</button>
+<span id="query-${index}">${escaped(query || 'no filter')}</span>
+</li>`,
+  );
+  const panel = (name: string, text = '') =>
+    `<pre data-panel="${name}" tabindex="0" role="region" aria-label="${name}"${name === 'Body' ? '' : ' hidden'}>${escaped(text)}</pre>`;
+  return `<div class="console requests">
+<ul class="questions" aria-label="Requests">
+${questions.join('\n')}
+</ul>
+<div class="asked">
+<form class="ask" data-first="${escaped(FIRST_QUERY)}">
+<label class="url"><span class="visually-hidden">Query of </span><span><b>GET</b> ${operation.path}?</span><input id="query" name="query" value="${escaped(shown.query)}" autocomplete="off" autocapitalize="off" spellcheck="false"></label>
+<button class="primary" disabled>Send</button>
 </form>
-<section id="response" class="panel" aria-label="Response">
-<p class="quiet">Press a button: the response appears here.</p>
+<section id="response" aria-label="Response">
+<div class="outcome"><p role="status">An example. Press Send for the response of this service.</p></div>
+<div class="block">
+${tabs(['Body', 'Headers', ...LANGUAGE_TABS], 'Response and request')}
+${panel('Body', exampleOf('200'))}
+${panel('Headers')}
+${panel('curl', curl(shown.query, needsKey))}
+${Object.values(LANGUAGES)
+  .map((name) => panel(name))
+  .join('\n')}
+</div>
 </section>
+</div>
 </div>`;
+}
+
+/** Returns the query that has these examples, by parameter. */
+function queryOf(examples: Record<string, string>): string {
+  const pairs = Object.entries(examples).flatMap(([name, example]) =>
+    [parameters.get(name)?.examples?.[example]?.value].flat().map((value): [string, string] => [name, String(value)]),
+  );
+  return new URLSearchParams(pairs).toString();
 }
 
 const KEY_DIALOG = `<dialog aria-labelledby="key-title">
@@ -178,47 +223,3 @@ const KEY_DIALOG = `<dialog aria-labelledby="key-title">
 <div class="buttons"><button>Send the request</button> <button type="button" data-cancel>Cancel</button></div>
 </form>
 </dialog>`;
-
-interface Definition {
-  name: string;
-  /** Its type and bounds in a few words. */
-  words?: string;
-  description: string;
-}
-
-function definitions(list: Definition[]): string {
-  const entries = list.map(
-    ({ name, words, description }) =>
-      `<dt><code>${escaped(name)}</code>${words ? ` <span class="quiet">${escaped(words)}</span>` : ''}</dt>\n<dd>${prose(description)}</dd>`,
-  );
-  return `<dl class="members">\n${entries.join('\n')}\n</dl>`;
-}
-
-function parameterDefinition({ name, schema, description = '' }: Parameter): Definition {
-  const item = resolve(schema.items ?? schema);
-  return {
-    name,
-    words: `${item.enum ? item.title : valueWords(item)}; ${timesWords(schema)}`,
-    description: description + listed('Values', item.enum),
-  };
-}
-
-/** Returns the members of an object, and those of the objects in it, such as `items[].id`. */
-function memberDefinitions(schema: Schema | undefined, prefix = ''): Definition[] {
-  return Object.entries(schema?.properties ?? {}).flatMap(([member, reference]) => {
-    const { type, items, description = '', 'x-known-values': known, ...rest } = resolve(reference);
-    const name = `${prefix}${member}${items ? '[]' : ''}`;
-    return [
-      {
-        name,
-        words: [type].flat().join(' or '),
-        description: description + listed('Known values', known && resolve<Schema>(known).enum),
-      },
-      ...memberDefinitions(items ? resolve(items) : rest, `${name}.`),
-    ];
-  });
-}
-
-function listed(title: string, values: string[] | undefined): string {
-  return values ? ` ${title}: ${values.map((value) => `\`${value}\``).join(', ')}.` : '';
-}

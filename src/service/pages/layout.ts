@@ -14,15 +14,17 @@ interface PageParts {
   root: string;
   /** The HTML of the main part. */
   content: string;
+  /** The HTML of a list of contents, beside the main part. */
+  contents?: string;
   /** More elements for the `head`. */
   head?: string;
 }
 
 /** Returns a page as HTML. */
-export function html({ title, root, content, head = '' }: PageParts): string {
-  const service = escaped(contract.info.title);
+export function html({ title, root, content, contents = '', head = '' }: PageParts): string {
+  const [service, version] = [contract.info.title, contract.info.version].map(escaped) as [string, string];
   const fullTitle = title === undefined ? service : `${escaped(title)} · ${service}`;
-  const parts: Record<string, string> = { title: fullTitle, service, root, content, head };
+  const parts: Record<string, string> = { title: fullTitle, service, version, root, content, contents, head };
   return PAGE.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
 }
 

@@ -8,7 +8,7 @@ export function problemList(): string {
   const entries = Object.entries(contract['x-problems'])
     .map(
       ([name, { title, status, meaning }]) =>
-        `<dt><a href="problems/${name}">${prose(title)}</a> <span class="status">${status}</span></dt>\n<dd>${prose(meaning)}</dd>`,
+        `<div class="member">\n<dt><a href="problems/${name}">${prose(title)}</a><span>status ${status}</span></dt>\n<dd>${prose(meaning)}</dd>\n</div>`,
     )
     .join('\n');
   return html({
@@ -16,7 +16,7 @@ export function problemList(): string {
     root: '',
     content: `<h1>Problems</h1>
 <p>Every response with a status of 400 or more is <code>application/problem+json</code> (RFC 9457). Its <code>type</code> is one of these.</p>
-<dl>
+<dl class="members">
 ${entries}
 </dl>`,
   });

@@ -1,0 +1,192 @@
+/** The console of /docs: sends requests, and shows their responses, and each request as a program. */
+import { show } from './json.js';
+import { askForKey, forgetKey, keyHeaders, needsKey } from './key.js';
+import { curl, program } from './request.js';
+import { select, selected } from './tabs.js';
+
+/** The headers that are shown, if the response has them. */
+const HEADERS = [
+  'Content-Type',
+  'ETag',
+  'RateLimit-Policy',
+  'RateLimit',
+  'Retry-After',
+  'WWW-Authenticate',
+  'X-Request-Id',
+];
+
+const WORDS = { 200: 'OK', 304: 'Not Modified' };
+
+const section = document.getElementById('response');
+const block = section.querySelector('.block');
+const form = document.querySelector('.ask');
+const input = form.elements.query;
+const requests = [...document.querySelectorAll('.request button')];
+const panel = (name) => section.querySelector(`[data-panel="${name}"]`);
+
+/**
+ * Lets the reader send requests to the operation at `address`, and read them as a program.
+ * @param programs the first program in each language, by language
+ */
+export function enableConsole(address, programs) {
+  const parameters = parametersOfReference();
+  /** The last page of each request, by its key and URL: its ETag and its text. */
+  const pages = new Map();
+  /** The number of requests sent so far. */
+  let count = 0;
+
+  for (const button of requests) {
+    button.addEventListener('click', () => {
+      input.value = button.dataset.query;
+      return send();
+    });
+  }
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    return send();
+  });
+  input.addEventListener('input', showRequest);
+  for (const button of [...requests, form.querySelector('button')]) button.disabled = false;
+  showRequest();
+
+  function urlOf(query) {
+    return `${address}${query && '?'}${query}`;
+  }
+
+  /** Shows the query as a command and as a program, and which of the requests it is. */
+  function showRequest() {
+    const query = input.value.trim();
+    for (const button of requests) button.setAttribute('aria-pressed', button.dataset.query === query);
+    show(panel('curl'), curl(urlOf(query), needsKey));
+    for (const [language, text] of programs) {
+      try {
+        show(panel(language), program(language, { text, query: form.dataset.first }, query, parameters));
+      } catch ({ message }) {
+        panel(language).textContent = message;
+      }
+    }
+  }
+
+  /** Sends the query in the field, and shows the response. */
+  async function send() {
+    showRequest();
+    if (!(await askForKey())) return;
+    const url = urlOf(input.value.trim());
+    const headers = keyHeaders();
+    const page = `${headers.Authorization} ${url}`;
+    if (pages.has(page)) headers['If-None-Match'] = pages.get(page).etag;
+    const id = ++count;
+    const start = performance.now();
+    let outcome;
+    try {
+      const response = await fetch(url, { headers, cache: 'no-store' });
+      outcome = { response, text: await response.text() };
+    } catch (error) {
+      outcome = { error, text: '' };
+    }
+    // Another request was sent meanwhile: its response is the one to show.
+    if (id !== count) return;
+    const ms = Math.round(performance.now() - start);
+    const { response } = outcome;
+    if (response?.status === 401) forgetKey();
+    if (response?.ok) pages.set(page, { etag: response.headers.get('ETag'), text: outcome.text });
+    const isHeld = response?.status === 304;
+    showOutcome({ ...outcome, text: isHeld ? pages.get(page).text : outcome.text, url, headers, ms, isHeld });
+  }
+
+  function showOutcome({ url, headers, ms, response, text, error, isHeld }) {
+    const body = parsed(text);
+    const word = WORDS[response?.status] ?? body?.title ?? response?.statusText;
+    const status = element('strong', response ? `${response.status} ${word}` : 'No response');
+    status.className = response?.ok ? 'good' : isHeld ? 'same' : 'bad';
+    const line = element('p', status, ` ${outcomeWords({ ms, response, body, error, isHeld })}`);
+    line.setAttribute('role', 'status');
+    const outcome = section.querySelector('.outcome');
+    outcome.replaceChildren(line);
+    if (typeof body?.nextCursor === 'string') {
+      const next = Object.assign(element('button', 'Next page'), { type: 'button', className: 'small' });
+      next.addEventListener('click', () => {
+        const query = new URLSearchParams(input.value.trim());
+        query.set('nextCursor', body.nextCursor);
+        input.value = String(query);
+        return send();
+      });
+      outcome.append(next);
+    }
+    outcome.append(...problem(body));
+    show(panel('Body'), body === undefined ? text : JSON.stringify(body, null, 2));
+    panel('Headers').textContent = headerLines({ url, headers, response });
+    if (selected(block) !== 'Headers') select(block, 'Body');
+    panel('Body').scrollTop = 0;
+    section.scrollIntoView({ block: 'nearest' });
+  }
+}
+
+/** Returns the type and the values of each parameter, by name, from the rows of the reference. */
+function parametersOfReference() {
+  const rows = document.querySelectorAll('#parameters [data-type]');
+  return new Map(
+    Array.from(rows, (row) => {
+      const values = Array.from(row.querySelectorAll('.values code'), (code) => code.textContent);
+      return [row.dataset.name, { type: row.dataset.type, ...(values.length > 0 ? { values } : {}) }];
+    }),
+  );
+}
+
+/** Returns the outcome in a sentence, such as "77 ms · 25 numbers · 9 more requests this second". */
+function outcomeWords({ ms, response, body, error, isHeld }) {
+  if (error) return `The service did not respond: ${error.message}`;
+  const left = /;r=(\d+)/.exec(response.headers.get('RateLimit'))?.[1];
+  return [
+    `${ms} ms`,
+    isHeld && 'unchanged since you last sent it',
+    Array.isArray(body?.items) && counted(body.items.length, 'number'),
+    left && `${counted(Number(left), 'more request')} this second`,
+    response.headers.has('Retry-After') && `retry in ${response.headers.get('Retry-After')} s`,
+  ]
+    .filter(Boolean)
+    .join(' · ');
+}
+
+const counted = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
+
+/** Returns the request's line and headers, without the key, and those of the response. */
+function headerLines({ url, headers, response }) {
+  const { pathname, search } = new URL(url);
+  const sent = Object.entries({ ...headers, ...(headers.Authorization ? { Authorization: 'Bearer $KEY' } : {}) });
+  const got = HEADERS.filter((name) => response?.headers.has(name)).map((name) => [name, response.headers.get(name)]);
+  const lines = (pairs) => pairs.map(([name, value]) => `${name}: ${value}`);
+  const status = response ? ['', String(response.status), ...lines(got)] : [];
+  return [`GET ${pathname}${search}`, ...lines(sent), ...status].join('\n');
+}
+
+/** Returns what a problem says, with a link to its page. A gateway's error may have any members. */
+function problem(body) {
+  const { detail, type, title, errors } = body ?? {};
+  if (typeof detail !== 'string') return [];
+  const faults = Array.isArray(errors) ? errors.filter((fault) => typeof fault?.detail === 'string') : [];
+  const list = element(
+    'ul',
+    ...faults.map((fault) => element('li', element('code', fault.parameter || 'the query'), ` ${fault.detail}`)),
+  );
+  const shown = [element('p', detail), ...(faults.length > 1 ? [list] : [])];
+  const [page] = /problems\/[\w-]+$/.exec(type) ?? [];
+  if (!page) return shown;
+  const link = element('a', `What “${title}” means, and what to do`);
+  link.href = new URL(page, document.baseURI).href;
+  return [...shown, element('p', link)];
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function element(name, ...children) {
+  const created = document.createElement(name);
+  created.append(...children);
+  return created;
+}

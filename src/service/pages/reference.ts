@@ -1,0 +1,102 @@
+/** The reference in `/docs`: the contract's parameters, members, responses and examples, each row with an address. */
+import { contract, type Parameter, parameters, resolve, responses, type Schema } from '../../contract.js';
+import { rangeWords, timesWords, valueWords } from '../../messages/parameterWords.js';
+import { escaped, prose } from './layout.js';
+
+interface Row {
+  /** Its address in the page. */
+  id: string;
+  name: string;
+  /** The type and bounds, in a few words each. */
+  words?: string[];
+  description: string;
+  /** The values of a list, as HTML, and the name of the list. */
+  values?: { title: string; items: string[] } | undefined;
+  /** The members that lead to this one, such as `items[].`. */
+  path?: string;
+  depth?: number;
+  /** More attributes of the row, as HTML. */
+  attributes?: string;
+}
+
+/** Returns a row for each parameter. `data-type` is its type in TypeScript, from which the page writes its samples. */
+export function parameterRows(): string {
+  return rows([...parameters.values()].map(parameterRow));
+}
+
+function parameterRow({ name, schema, description = '' }: Parameter): Row {
+  const item = resolve(schema.items ?? schema);
+  const type = item.enum ? schema.items?.$ref?.split('/').pop() : item.format === 'uuid' ? 'uuid' : item.type;
+  return {
+    id: `parameter-${name}`,
+    name,
+    words: [valueWords(item), timesWords(schema)],
+    description,
+    values: codes('Values', item.enum),
+    attributes: ` data-name="${name}" data-type="${type}${schema.items ? '[]' : ''}"`,
+  };
+}
+
+/** Returns a row for each member of a schema of the contract, followed by rows for the members of its objects. */
+export function memberRows(schema: string, id: string): string {
+  return rows(members(contract.components.schemas[schema], { id, path: '', depth: 0 }));
+}
+
+function members(object: Schema | undefined, parent: { id: string; path: string; depth: number }): Row[] {
+  return Object.entries(object?.properties ?? {}).flatMap(([member, reference]) => {
+    const schema = resolve(reference);
+    const { type, items, description = '', 'x-known-values': known } = schema;
+    const [id, name] = [`${parent.id}-${member}`, `${member}${items ? '[]' : ''}`];
+    const words = [[type].flat().join(' or '), rangeWords(schema)].filter(Boolean).join(', ');
+    const values = codes('Known values', known && resolve<Schema>(known).enum);
+    const within = { id, path: `${parent.path}${name}.`, depth: parent.depth + 1 };
+    return [
+      { ...parent, id, name, words: [words], description, values },
+      ...members(items ? resolve(items) : schema, within),
+    ];
+  });
+}
+
+/** Returns a row for each response, with links to the problems that have its status. */
+export function responseRows(): string {
+  const problems = Object.entries(contract['x-problems']);
+  return rows(
+    [...responses].map(([status, { description }]) => {
+      const links = problems
+        .filter(([, problem]) => (responses.has(`${problem.status}`) ? `${problem.status}` : 'default') === status)
+        .map(([name, { title }]) => `<a href="problems/${name}">${escaped(title)}</a>`);
+      return {
+        id: `response-${status}`,
+        name: status === 'default' ? 'Others' : status,
+        description,
+        values: links.length > 0 ? { title: 'Problems', items: links } : undefined,
+        attributes: ` data-class="${status[0]}"`,
+      };
+    }),
+  );
+}
+
+function codes(title: string, values: string[] | undefined): Row['values'] {
+  return values && { title, items: values.map((value) => `<code>${escaped(value)}</code>`) };
+}
+
+function rows(list: Row[]): string {
+  const entries = list.map(({ id, name, words = [], description, values, path = '', depth = 0, attributes = '' }) => {
+    const prefix = path && `<span class="visually-hidden">${escaped(path)}</span>`;
+    const spans = words.map((text) => `<span>${escaped(text)}</span>`).join('');
+    const items = values?.items.map((item) => `<li>${item}</li>`).join('');
+    const valueList = values ? `<ul class="values" aria-label="${values.title}">${items}</ul>` : '';
+    return `<div class="member d${depth}" id="${id}"${attributes}>
+<dt><a href="#${id}"><code>${prefix}${escaped(name)}</code></a>${spans}</dt>
+<dd>${prose(description)}${valueList}</dd>
+</div>`;
+  });
+  return `<dl class="members">\n${entries.join('\n')}\n</dl>`;
+}
+
+/** Returns the first example of a response, formatted. */
+export function exampleOf(status: string): string {
+  const [media] = Object.values(responses.get(status)?.content ?? {});
+  const [first] = Object.values(media?.examples ?? {});
+  return JSON.stringify(media?.example ?? first?.value, null, 2);
+}
