@@ -47,16 +47,25 @@ export function createMetrics(maxReads: number) {
       for (const kind of ['handles', 'requests', 'resources'])
         registry.removeSingleMetric(`nodejs_active_${kind}_total`);
     },
-    /** Adds a metric that each scrape computes, by a call of `isReady`. */
-    collectReadiness: (isReady: () => Promise<boolean>) =>
-      new Gauge({
-        name: 'branded_phone_numbers_ready',
-        help: '1 if /readyz responds with 200, otherwise 0',
-        registers,
-        async collect() {
-          this.set(Number(await isReady()));
-        },
-      }),
+    /** Adds metrics that each scrape computes, by a call of `isReady` and, if keys are required, of `expiringKeys`. */
+    collectChecks: (isReady: () => Promise<boolean>, expiringKeys?: () => Promise<number>) => {
+      const collected = (name: string, help: string, compute: () => Promise<number>) =>
+        new Gauge({
+          name,
+          help,
+          registers,
+          async collect() {
+            this.set(await compute());
+          },
+        });
+      collected('branded_phone_numbers_ready', '1 if /readyz responds with 200, otherwise 0', async () =>
+        Number(await isReady()),
+      );
+      if (expiringKeys) {
+        const help = 'Active API keys that expire within 14 days; NaN if the database does not respond';
+        collected('branded_phone_numbers_keys_expiring', help, expiringKeys);
+      }
+    },
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

@@ -23,7 +23,10 @@ describe('docs/operations.md', () => {
 
   it('explains every metric that the service counts', async () => {
     const metrics = createMetrics(256);
-    metrics.collectReadiness(async () => true);
+    metrics.collectChecks(
+      async () => true,
+      async () => 0,
+    );
     const text = await metrics.text();
     for (const [, name] of text.matchAll(/^# HELP (\w+)/gm)) expect(document).toContain(`\`${name}`);
   });

@@ -216,9 +216,13 @@ export const apiKeys = pgTable(
     /** The ids of the business profiles that the key may see; null for all. */
     businessProfileIds: uuid('business_profile_ids').array(),
     createdAt: time('created_at').notNull().defaultNow(),
+    /** The role of PostgreSQL that created the key; null before 1.4.0. */
+    createdBy: byteText('created_by').default(sql`session_user`),
     /** When the key stops being accepted; null if it never does. */
     expiresAt: time('expires_at'),
     revokedAt: time('revoked_at'),
+    /** The role that revoked the key; null if a version before 1.4.0 did. */
+    revokedBy: byteText('revoked_by'),
     /** The last day (UTC) on which the key was accepted; null if it never was. */
     lastUsedOn: date('last_used_on', { mode: 'string' }),
   },

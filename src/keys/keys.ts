@@ -14,6 +14,11 @@ import { UserError } from '../userError.js';
 export const KEY_FORM = /^bpn_[A-Za-z0-9_-]{43}$/;
 const KEY_BYTES = 32;
 
+/** The days before its expiry in which a key is reported. */
+const EXPIRY_NOTICE_DAYS = 14;
+const expiresSoon = sql<boolean>`(${apiKeys.revokedAt} IS NULL AND ${apiKeys.expiresAt} > now()
+  AND ${apiKeys.expiresAt} <= now() + make_interval(days => ${EXPIRY_NOTICE_DAYS}))`;
+
 /** The columns of a key that are shown; times are RFC 3339 in UTC. */
 const shownColumns = {
   id: apiKeys.id,
@@ -23,8 +28,10 @@ const shownColumns = {
   END`,
   businessProfileIds: apiKeys.businessProfileIds,
   createdAt: sql<string>`rfc3339(${apiKeys.createdAt})`,
+  createdBy: apiKeys.createdBy,
   expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
   revokedAt: sql<string | null>`rfc3339(${apiKeys.revokedAt})`,
+  revokedBy: apiKeys.revokedBy,
   lastUsedOn: apiKeys.lastUsedOn,
 };
 export type ApiKey = Awaited<ReturnType<typeof listApiKeys>>[number];
@@ -75,11 +82,17 @@ export async function listApiKeys(database: Database) {
   return database.select(shownColumns).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
 }
 
+/** Returns the ids of the active keys that expire within 14 days. */
+export async function listExpiringKeys(database: Database): Promise<string[]> {
+  const keys = await database.select({ id: apiKeys.id }).from(apiKeys).where(expiresSoon);
+  return keys.map(({ id }) => id);
+}
+
 /** Revokes a key and returns its record, or undefined if no key has this id or it is already revoked. */
 export async function revokeApiKey(database: Database, id: string) {
   const [revoked] = await database
     .update(apiKeys)
-    .set({ revokedAt: sql`now()` })
+    .set({ revokedAt: sql`now()`, revokedBy: sql`session_user` })
     .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
     .returning(shownColumns);
   return revoked;

@@ -6,6 +6,7 @@ import type { Config } from '../config/config.js';
 import { closeDatabase, openDatabase } from '../database/connect.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
 import { type Obstacle, prepareSchemaCheck } from '../database/version.js';
+import { listExpiringKeys } from '../keys/keys.js';
 import type { Log } from '../log.js';
 import { createMetrics, type Metrics } from '../metrics.js';
 import { migrationsFolder } from '../packageFolder.js';
@@ -22,6 +23,9 @@ const CLOSE_TIMEOUT_SECONDS = 1;
 const STATEMENT_TIMEOUT_MS = 1000;
 /** How long the start waits for the first connection to the database. */
 const WARM_UP_TIMEOUT_MS = 2000;
+
+/** The time limit of counting the keys that expire soon, which a scrape waits for. */
+const KEYS_TIMEOUT_MS = 900;
 
 const STOPPING: Obstacle = { reason: 'stopping' };
 
@@ -48,6 +52,11 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     checkSchema: prepareSchemaCheck(healthDatabase, migrationsFolder),
     obstacle: () => (stopping.aborted ? STOPPING : obstacle),
   });
+  const countExpiringKeys = () =>
+    healthReader
+      .read(async () => (await listExpiringKeys(healthDatabase)).length, performance.now() + KEYS_TIMEOUT_MS)
+      .catch(() => Number.NaN);
+  const expiringKeys = config.AUTH === 'api-key' ? countExpiringKeys : undefined;
   const parts = { config, database, reader, rateLimit, log, metrics, stopping };
   const app = createApp({ ...parts, isStarting: () => obstacle !== undefined, health: health(checkReadiness, false) });
   const server = createHttpServer(app, config);
@@ -58,7 +67,10 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     operatorServer:
       config.METRICS_PORT === undefined
         ? undefined
-        : createServer({ keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 }, operatorApp(metrics, checkReadiness)),
+        : createServer(
+            { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
+            operatorApp(metrics, checkReadiness, expiringKeys),
+          ),
     /** Sets why the start is not finished; undefined if it is. */
     setObstacle(next: Obstacle | undefined) {
       obstacle = next;
@@ -130,9 +142,13 @@ export async function startService(config: Config, databaseUrl: string, log: Log
 }
 
 /** Creates the application on METRICS_PORT, for operators only. */
-function operatorApp(metrics: Metrics, checkReadiness: CheckReadiness): RequestListener {
+function operatorApp(
+  metrics: Metrics,
+  checkReadiness: CheckReadiness,
+  expiringKeys?: () => Promise<number>,
+): RequestListener {
   metrics.collectDefaults();
-  metrics.collectReadiness(async () => (await checkReadiness()) === undefined);
+  metrics.collectChecks(async () => (await checkReadiness()) === undefined, expiringKeys);
   const app = express();
   app.disable('x-powered-by');
   app.use((_request, response, next) => {

@@ -1,7 +1,14 @@
 /** `keys`: creates, lists and revokes API keys. */
 import { InvalidArgumentError } from 'commander';
 import type { Database } from '../../database/connect.js';
-import { type ApiKey, createApiKey, listApiKeys, revokeApiKey, unknownProfiles } from '../../keys/keys.js';
+import {
+  type ApiKey,
+  createApiKey,
+  listApiKeys,
+  listExpiringKeys,
+  revokeApiKey,
+  unknownProfiles,
+} from '../../keys/keys.js';
 import { inUtc, isTime } from '../numbers/time.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
@@ -35,18 +42,23 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
   keys
     .command('list')
     .description('list all keys, including expired and revoked ones; the keys themselves are not stored')
-    .option('--json', 'print one line of JSON per key')
+    .option('--all', 'also show which role of PostgreSQL created and revoked each key')
+    .option('--json', 'print one line of JSON per key, with all of that')
     .examples(
       'branded-phone-numbers keys list',
+      'branded-phone-numbers keys list --all',
       `branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
     )
-    .action(({ json }: { json?: true }) =>
+    .action(({ all = false, json }: { all?: boolean; json?: true }) =>
       withDatabase(
         signals,
         async ({ database }) => {
-          const list = await listApiKeys(database);
+          const [list, expiring] = await Promise.all([listApiKeys(database), listExpiringKeys(database)]);
+          for (const { id, name, expiresAt } of list.filter((key) => expiring.includes(key.id))) {
+            console.error(`the key ${id} (${name}) expires at ${expiresAt}; create another one and hand it over`);
+          }
           if (json) await write(list.map((key) => `${JSON.stringify(key)}\n`).join(''));
-          else if (list.length > 0) await write(tableOf(list));
+          else if (list.length > 0) await write(tableOf(list, all));
           else console.error('there are no keys');
         },
         { isReader: true },
@@ -99,12 +111,16 @@ async function create(database: Database, { name, businessProfile, expires, json
 }
 
 /** Returns a table of the keys, one per line, with a header. The name is last because its length varies most. */
-function tableOf(list: readonly ApiKey[]): string {
-  const rows = list.map(({ id, state, createdAt, expiresAt, revokedAt, lastUsedOn, businessProfileIds, name }) => {
-    const profiles = businessProfileIds === null ? 'all' : String(businessProfileIds.length);
-    return [id, state, createdAt, expiresAt ?? 'never', revokedAt ?? '-', lastUsedOn ?? 'never', profiles, name];
-  });
-  const header = ['ID', 'STATE', 'CREATED', 'EXPIRES', 'REVOKED', 'LAST USED', 'PROFILES', 'NAME'];
+function tableOf(list: readonly ApiKey[], withRoles: boolean): string {
+  const rows = list.map((key) => [
+    ...[key.id, key.state, key.createdAt, ...(withRoles ? [key.createdBy ?? '-'] : []), key.expiresAt ?? 'never'],
+    ...[key.revokedAt ?? '-', ...(withRoles ? [key.revokedBy ?? '-'] : []), key.lastUsedOn ?? 'never'],
+    ...[key.businessProfileIds === null ? 'all' : String(key.businessProfileIds.length), key.name],
+  ]);
+  const header = [
+    ...['ID', 'STATE', 'CREATED', ...(withRoles ? ['CREATED BY'] : []), 'EXPIRES'],
+    ...['REVOKED', ...(withRoles ? ['REVOKED BY'] : []), 'LAST USED', 'PROFILES', 'NAME'],
+  ];
   const table = [header, ...rows];
   const widths = header.map((_name, column) => Math.max(...table.map((row) => row[column]?.length ?? 0)));
   const lineOf = (row: string[]) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ');

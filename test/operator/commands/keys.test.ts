@@ -1,4 +1,5 @@
 import { createWriteStream } from 'node:fs';
+import type { Server } from 'node:http';
 import { eq } from 'drizzle-orm';
 import { pino } from 'pino';
 import request from 'supertest';
@@ -6,9 +7,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../../src/config/config.js';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { apiKeys } from '../../../src/database/schema.js';
-import { createApiKey, listApiKeys } from '../../../src/keys/keys.js';
+import { createApiKey, listApiKeys, revokeApiKey } from '../../../src/keys/keys.js';
 import { openService } from '../../../src/service/server.js';
 import { useCommand } from '../../support/command.js';
+import { connectTo } from '../../support/connection.js';
 import { until } from '../../support/until.js';
 
 const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
@@ -19,7 +21,7 @@ let service: ReturnType<typeof openService>;
 beforeAll(() => {
   database = openDatabase(command.databaseUrl);
   service = openService(
-    readConfig({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0' }),
+    readConfig({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0', METRICS_PORT: '0' }),
     command.databaseUrl,
     pino({ level: 'silent' }),
   );
@@ -122,10 +124,49 @@ describe('keys list', () => {
       state: 'expired',
       businessProfileIds: null,
       createdAt: '2020-01-01T00:00:00.000Z',
+      createdBy: 'postgres',
       expiresAt: expired,
       revokedAt: null,
+      revokedBy: null,
       lastUsedOn: null,
     });
+  });
+
+  it('shows with --all which role created and which one revoked a key', async () => {
+    const role = `"key's creator"`;
+    const sql = connectTo(command.databaseUrl);
+    await sql.unsafe(`CREATE ROLE ${role} SUPERUSER LOGIN PASSWORD 'secret'`);
+    const url = Object.assign(new URL(command.databaseUrl), { username: "key's creator", password: 'secret' }).href;
+    const { stdout } = await command.run(['keys', 'create', '--name', 'handed over', '--json'], '', {
+      environment: { DATABASE_URL: url },
+    });
+    const { id } = JSON.parse(stdout);
+    await command.run(['keys', 'revoke', id]);
+    const table = (await command.run(['keys', 'list', '--all'])).stdout;
+    expect(table).toMatch(/^ID .* CREATED +CREATED BY +EXPIRES +REVOKED +REVOKED BY +LAST USED /);
+    expect(table).toMatch(new RegExp(`^${id} +revoked +\\S+Z +key's creator +never +\\S+Z +postgres +never `, 'm'));
+    await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
+    await sql.end();
+  });
+
+  it('warns of active keys that expire within 14 days, which a metric counts', async () => {
+    const day = 86_400_000;
+    const expires = (name: string, days: number) =>
+      createApiKey(database, name, { expiresAt: new Date(Date.now() + days * day) });
+    const metrics = async () => {
+      const response = await request(service.operatorServer as Server).get('/metrics');
+      return /^branded_phone_numbers_keys_expiring (\S+)$/m.exec(response.text)?.[1];
+    };
+    expect(await metrics()).toBe('0');
+    const { id, expiresAt } = (await expires('soon', 13.9)).created;
+    await expires('later', 14.1);
+    await revokeApiKey(database, (await expires('revoked', 1)).created.id);
+    expect((await command.run(['keys', 'list'])).stderr).toBe(
+      `the key ${id} (soon) expires at ${expiresAt}; create another one and hand it over\n`,
+    );
+    expect(await metrics()).toBe('1');
+    await revokeApiKey(database, id);
+    expect((await command.run(['keys', 'list'])).stderr).toBe('');
   });
 
   it('shows the day of the last use of a key', async () => {
