@@ -5,8 +5,8 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** CI machines are shared, so a test that watches a clock, or kills and waits for long, is tried once more there. */
 const retry = process.env.CI ? 1 : 0;
 
-/** Random tests of `make test` try half their cases on a developer's machine. */
-const tries = process.env.CI ? 1 : 0.5;
+/** Random tests of `make test` try half their cases on a developer's machine, and on a second version of PostgreSQL. */
+const tries = process.env.CI && !process.env.TEST_POSTGRES_VERSION ? 1 : 0.5;
 
 /** Where `make test-clients` puts the clients. */
 const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
