@@ -161,12 +161,14 @@ function lastLines(text: string): string {
  * replays its log. Does not use `pg_ctl stop`, which mistakes a server that another process starts right away for the
  * old one.
  *
+ * @param pid the server's process, which the lock file may not name if the folder was moved or deleted
  * @param hurry switches to the immediate shutdown
  */
-export async function stopServer(cluster: Cluster, hurry: AbortSignal): Promise<void> {
-  const pid = await lastPostmaster(cluster);
+export async function stopServer(cluster: Cluster, pid: number, hurry: AbortSignal): Promise<void> {
+  const isNamed = async () => (await lastPostmaster(cluster)) === pid;
+  const wasNamed = await isNamed();
   // Checks both: in a container without init, a zombie process remains; after a kill -9, the lock file does.
-  const isGone = async () => (await lastPostmaster(cluster)) !== pid || !sendSignal(0, pid);
+  const isGone = async () => !sendSignal(0, pid) || (wasNamed && !(await isNamed()));
   const stopBy = async (signal: NodeJS.Signals, timeoutMs: number, abort?: AbortSignal) => {
     sendSignal(signal, pid);
     const deadline = Date.now() + timeoutMs;

@@ -40,7 +40,8 @@ export async function openEmbeddedPostgres(
   const cluster = await prepareCluster(folder, stop);
   const session = await joinServer(cluster, stop);
   const leave = async () => {
-    if (await session.leave()) await stopServer(cluster, hurry);
+    const pid = await session.leave();
+    if (pid !== undefined) await stopServer(cluster, pid, hurry);
     await session.end();
   };
   if (stop.aborted) {
@@ -79,7 +80,7 @@ async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluste
     if (!existsSync(home)) await initialize(home, programs, account, stop);
     await removeDrafts(home);
     await chmod(home, 0o700);
-    const password = (await readFile(join(home, 'password'), 'utf8')).trim();
+    const password = await readPassword(home);
     const cluster = { home: await realpath(home), log: join(home, 'log'), programs, account, password };
     await makeSocketFolder(cluster);
     return cluster;
@@ -87,6 +88,16 @@ async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluste
     if (!codeOf(error)) throw error;
     throw unusable(`cannot use ${folder} (${messageOf(error)}). Make it writable for this user`, error);
   }
+}
+
+/** @throws {UserError} if the file is missing, as in a folder that was emptied */
+async function readPassword(home: string): Promise<string> {
+  const text = await readFile(join(home, 'password'), 'utf8').catch((error) => {
+    if (codeOf(error) !== 'ENOENT') throw error;
+    const remedy = 'Restore the folder, or delete it to begin with an empty database';
+    throw unusable(`cannot use ${home}: its file password is missing. ${remedy}`, error);
+  });
+  return text.trim();
 }
 
 /** Returns a session on the server, which is started first if none accepts connections. */

@@ -34,6 +34,9 @@ export async function installedPrograms(links: string, from: string = import.met
     await makeLink(join(installed, source), join(links, basename(target)));
   }
   const variable = process.platform === 'darwin' ? 'DYLD_LIBRARY_PATH' : 'LD_LIBRARY_PATH';
+  for (const folder of [links, installed]) {
+    if (/[:;]/.test(folder)) throw unusable(`cannot run with ":" or ";" in a path (${folder}). Move that folder`);
+  }
   // Both folders, since a library that was found by its link looks for further ones beside the link.
   const searchPath = [links, join(installed, 'native', 'lib'), process.env[variable]].filter(Boolean).join(':');
   return { initdb, pg_ctl, postgres, environment: { [variable]: searchPath } };

@@ -48,8 +48,16 @@ export async function openSession(cluster: Cluster) {
   const end = () => sql.end({ timeout: 0 });
   const hasOther = async (name: string) =>
     (await sql`SELECT FROM pg_stat_activity WHERE application_name = ${name}`).length > 0;
+  let pid = Number.NaN;
+  // From the server itself, because the folder may be deleted, and another server may run in a new one. Again at the end:
+  // if the server was killed, another process may have started a new one, and this session has joined it.
+  const readPid = async () => {
+    const [file] = await sql`SELECT pg_read_file('postmaster.pid', true) AS content`;
+    pid = Number.parseInt(file?.content, 10) || pid;
+  };
   const isLast = async () => {
     await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
+    await readPid();
     return !(await hasOther(USING));
   };
   // The setting data_directory would not do: another folder may have been put in the place of one that was moved.
@@ -72,6 +80,7 @@ export async function openSession(cluster: Cluster) {
     // at least one of the two sees the other.
     if (await withTimeout(hasOther(LEAVING))) throw new Error('another process is stopping it');
     await withTimeout(createDatabase());
+    await withTimeout(readPid());
     isJoined = true;
   } catch (error) {
     await end();
@@ -80,13 +89,11 @@ export async function openSession(cluster: Cluster) {
   return {
     /** The URL of the database. */
     url: urlOf(cluster, DATABASE),
-    /**
-     * Marks this process as leaving. Returns whether no other process uses PostgreSQL, so that it has to be stopped.
-     */
-    leave() {
+    /** Marks this process as leaving. Returns PostgreSQL's process if no other one uses it, so that it has to be stopped. */
+    async leave(): Promise<number | undefined> {
       isJoined = false;
       // A server that does not respond is of no use to other processes either.
-      return withTimeout(isLast()).catch(() => true);
+      return (await withTimeout(isLast()).catch(() => true)) ? pid : undefined;
     },
     end,
   };

@@ -14,6 +14,7 @@ import {
   folder,
   home,
   inside,
+  isAlive,
   postmasterPid,
   query,
   useFolder,
@@ -163,6 +164,19 @@ describe.each([
   });
 });
 
+describe('an embedded PostgreSQL whose folder was deleted', () => {
+  it('is stopped by its last process, and the one in a new folder at the same place is not', async () => {
+    const [first, deleted] = [await openEmbeddedPostgres(folder), await postmasterPid()];
+    await rm(folder, { recursive: true });
+    const second = await openEmbeddedPostgres(folder);
+    await first.close();
+    expect([deleted, await postmasterPid()].map((pid) => isAlive(pid ?? 0))).toEqual([false, true]);
+    await query(second.url, 'select 1');
+    await second.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+});
+
 describe('the temporary folder of a socket', () => {
   it('is one that only its owner can enter', async () => {
     const at = join(folder, LONG);
@@ -190,6 +204,20 @@ describe('the temporary folder of a socket', () => {
 });
 
 describe('an embedded PostgreSQL that cannot start', () => {
+  it('says what to do if its folder was emptied', async () => {
+    await mkdir(inside(''), { recursive: true });
+    await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
+      /cannot use .*postgres: its file password is missing. Restore the folder, or delete it .*, or set DATABASE_URL/,
+    );
+  });
+
+  it.each([':', ';'])('says that its path must not have a "%s"', async (separator) => {
+    const at = join(home, `a${separator} b`, '.data');
+    await expect(openEmbeddedPostgres(at)).rejects.toThrow(
+      /cannot run with ":" or ";" in a path \(.*libraries\)\. Move that folder, or set DATABASE_URL/,
+    );
+  });
+
   it('says to stop a server that an earlier version started, which listens on a port', async () => {
     await fill();
     const programs = await installedPrograms(join(folder, 'libraries'));
