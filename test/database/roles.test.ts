@@ -4,19 +4,17 @@ import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
 import request from 'supertest';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { findForeignRoles, migrateDatabase } from '../../src/database/migrations.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { openLog } from '../../src/log.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { openService } from '../../src/service/server.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase, useDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
+import { openOn } from '../support/service.js';
 import { startServing } from '../support/serving.js';
 
 const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.pid}` };
@@ -126,8 +124,7 @@ test('the role importer, which owns nothing, imports new and changed numbers', a
 
 test('the role server, which may only read numbers, serves pages and counts requests for the rate limit', async () => {
   await migrateDatabase(urlOf.server, migrationsFolder);
-  const config = readConfig({ LOG_LEVEL: 'silent', RATE_LIMIT_PER_SECOND: '2' });
-  const { server, warmUp, close } = openService(config, urlOf.server, openLog(config));
+  const { server, warmUp, close } = openOn(urlOf.server, { RATE_LIMIT_PER_SECOND: '2' });
   await warmUp();
   try {
     const responses = [];
@@ -150,8 +147,7 @@ test('row-level security that would hide rows from a role is an error, in reques
     'api_keys',
   ];
   const hide = (table: string, verb: string) => owner.unsafe(`ALTER TABLE ${table} ${verb} ROW LEVEL SECURITY`);
-  const config = readConfig({ LOG_LEVEL: 'silent', AUTH: 'api-key', METRICS_PORT: '0', RATE_LIMIT_PER_SECOND: '0' });
-  const { server, operatorServer, warmUp, close } = openService(config, urlOf.server, openLog(config));
+  const { server, operatorServer, warmUp, close } = openOn(urlOf.server, { AUTH: 'api-key' });
   const connection = openDatabase(database.url);
   const keys = [await createApiKey(connection, 'Known'), await createApiKey(connection, 'New')];
   await closeDatabase(connection);

@@ -5,15 +5,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import request from 'supertest';
 import { afterAll, expect, inject, test } from 'vitest';
-import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { inTransaction } from '../../src/database/transaction.js';
-import { openLog } from '../../src/log.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { openService } from '../../src/service/server.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
+import { openOn } from '../support/service.js';
 
 /** All but default_transaction_read_only, with which an operator forbids writing. */
 const SETTINGS: Record<string, string> = {
@@ -78,7 +76,6 @@ async function outcome(settings: string[]) {
     const stable = stdout.replaceAll(/bpn_[\w-]+|"(id|hash|createdAt|updatedAt)":"[^"]+"/g, '');
     return { command: args[0], code, stderr, stdout: createHash('sha256').update(stable).digest('hex') };
   };
-  const config = readConfig({ LOG_LEVEL: 'silent' });
   const commands = [
     await run(['migrate']),
     await run(['import', join(packageFolder, 'demo', 'numbers.ndjson'), '-'], NUMBER),
@@ -89,7 +86,7 @@ async function outcome(settings: string[]) {
     await run(['keys', 'create', '--name', 'x', '--json', '--expires', '2127-01-31']),
     await run(['keys', 'list', '--json']),
   ];
-  const { server, warmUp, close } = openService(config, url, openLog(config));
+  const { server, warmUp, close } = openOn(url, { RATE_LIMIT_PER_SECOND: '10' });
   await warmUp();
   const { status, body } = await request(server).get('/v1/brandedPhoneNumbers?size=100&carrier=AT%26T');
   await close();

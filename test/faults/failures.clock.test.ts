@@ -7,10 +7,10 @@ import { TLSSocket } from 'node:tls';
 import { pino } from 'pino';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../src/config/config.js';
-import { openService } from '../../src/service/server.js';
+import type { Log } from '../../src/log.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { CLEAR_TEXT, errorResponse, failStatements, openImpostor, respondWith, SASL } from '../support/impostor.js';
+import { openOn } from '../support/service.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-failures-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -112,8 +112,7 @@ async function outcomeOf(serve: Serve, parameters = ''): Promise<Outcome> {
   const lines: Outcome['lines'] = [];
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
   const url = `postgres://someone:secret@127.0.0.1:${impostor.port}/x${parameters}`;
-  const config = readConfig({ DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', REQUEST_TIMEOUT_SECONDS: '20' });
-  const { server, close } = openService(config, url, log);
+  const { server, close } = openOn(url, { REQUEST_TIMEOUT_SECONDS: '20' }, log as Log);
   const responses = await Promise.all([1, 2].map(() => request(server).get('/v1/brandedPhoneNumbers')));
   await close();
   impostor.close();

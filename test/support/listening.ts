@@ -1,9 +1,9 @@
 /** The service as in production, listening on its ports. */
 import { afterAll, beforeAll } from 'vitest';
-import { readConfig } from '../../src/config/config.js';
 import { type Log, openLog } from '../../src/log.js';
 import { type Service, startService } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
+import { configure } from './service.js';
 import { watchStore } from './withinASecond.js';
 
 export interface ListeningService {
@@ -12,14 +12,13 @@ export interface ListeningService {
   databaseUrl: string;
 }
 
-/** Starts a service on a database; by default without a log and without a rate limit. */
+/** Starts a service on a database, with the defaults of `configure`. */
 export async function listenOn(
   databaseUrl: string,
   environment: Record<string, string> = {},
   log?: Log,
 ): Promise<Service> {
-  const settings = { PORT: '0', METRICS_PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
-  const config = readConfig({ ...settings, ...environment });
+  const config = configure({ PORT: '0', ...environment });
   const service = await startService(config, databaseUrl, log ?? openLog(config));
   await service.begin();
   const { metricsUrl } = service;

@@ -4,7 +4,7 @@ import request from 'supertest';
 import { afterAll, beforeAll } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
-import { openLog } from '../../src/log.js';
+import { type Log, openLog } from '../../src/log.js';
 import { openService } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
 import { watchStore } from './withinASecond.js';
@@ -16,16 +16,24 @@ export interface TestService {
   databaseUrl: string;
 }
 
-/** Opens one service on a new database for all tests of a file; by default without a rate limit. */
+/** Reads settings; by default without a log and without a rate limit. */
+export const configure = (environment: Record<string, string>) =>
+  readConfig({ METRICS_PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent', ...environment });
+
+/** Opens a service on a database, to which nothing is sent before its `warmUp` or its first request. */
+export function openOn(databaseUrl: string, environment: Record<string, string> = {}, log?: Log) {
+  const config = configure(environment);
+  return openService(config, databaseUrl, log ?? openLog(config));
+}
+
+/** Opens one service on a new database for all tests of a file. */
 export function useService(environment: Record<string, string> = {}): TestService {
   const service = {} as TestService;
   const created = useDatabase();
   let close: () => Promise<void>;
   beforeAll(async () => {
     const { url } = created;
-    const settings = { METRICS_PORT: '0', RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
-    const config = readConfig({ ...settings, ...environment });
-    const { server: app, operatorServer, warmUp, close: closeParts } = openService(config, url, openLog(config));
+    const { server: app, operatorServer, warmUp, close: closeParts } = openOn(url, environment);
     const database = openDatabase(url);
     await warmUp();
     const unwatch = watchStore(async () => (await request(operatorServer as Server).get('/metrics')).text);

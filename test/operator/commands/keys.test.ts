@@ -1,30 +1,24 @@
 import { createWriteStream } from 'node:fs';
 import type { Server } from 'node:http';
 import { eq } from 'drizzle-orm';
-import { pino } from 'pino';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readConfig } from '../../../src/config/config.js';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { apiKeys } from '../../../src/database/schema.js';
 import { createApiKey, listApiKeys, revokeApiKey } from '../../../src/keys/keys.js';
-import { openService } from '../../../src/service/server.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
+import { openOn } from '../../support/service.js';
 import { until } from '../../support/until.js';
 
 const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
 const command = useCommand();
 let database: Database;
-let service: ReturnType<typeof openService>;
+let service: ReturnType<typeof openOn>;
 
 beforeAll(() => {
   database = openDatabase(command.databaseUrl);
-  service = openService(
-    readConfig({ AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '0', METRICS_PORT: '0' }),
-    command.databaseUrl,
-    pino({ level: 'silent' }),
-  );
+  service = openOn(command.databaseUrl, { AUTH: 'api-key' });
 });
 afterAll(async () => {
   await service.close();
