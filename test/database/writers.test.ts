@@ -1,4 +1,5 @@
 /** Programs that write the sources in SQL: what the read model shows then, and what they cannot do. */
+import { readFileSync } from 'node:fs';
 import { finished } from 'node:stream/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { expectDerivedToAgree, items } from '../support/derived.js';
@@ -11,6 +12,34 @@ useSessions();
 const addEntry = (phoneNumber: string) =>
   sql`INSERT INTO carrier_statuses VALUES (${phoneNumber}, 'AT&T', 'brandedCallerId', 'approved.optIn')`;
 const statuses = async () => (await items(sql)).map(({ phoneNumber, status }) => [phoneNumber, status]);
+
+describe('the table of docs/operations.md', () => {
+  const manual = readFileSync('docs/operations.md', 'utf8');
+
+  it.each(['business_profiles', 'branded_phone_numbers', 'carrier_statuses'])(
+    'has the columns of %s',
+    async (table) => {
+      const [, cell = ''] = new RegExp(`^\\| \`${table}\` \\| (.*) \\|$`, 'm').exec(manual) ?? [];
+      const [required = '', optional = ''] = cell.split(/[;(]/);
+      const named = (text: string) => [...text.matchAll(/`(\w+)`/g)].map(([, column]) => column).sort();
+      const columns = await sql`
+      SELECT column_name AS name, is_nullable = 'YES' OR column_default IS NOT NULL OR is_generated = 'ALWAYS' AS "isOptional"
+      FROM information_schema.columns WHERE table_name = ${table} AND table_schema = 'public' ORDER BY 1`;
+      const names = (isOptional: boolean) =>
+        columns.filter((column) => column.isOptional === isOptional).map(({ name }) => name);
+      expect([named(required), named(optional)]).toEqual([names(false), names(true)]);
+    },
+  );
+
+  it('is followed by an INSERT of a number with its profile and an entry', async () => {
+    const [, statement = ''] = /^```sql\n(WITH profile [^`]*)```/m.exec(manual) ?? [];
+    await sql.unsafe(statement);
+    expect(await items(sql)).toMatchObject([
+      { phoneNumber: '+14155550199', status: 'submitted for review', businessProfile: { businessName: 'Circle Bank' } },
+    ]);
+    await expectDerivedToAgree(sql);
+  });
+});
 
 describe('a writer in SQL', () => {
   beforeEach(async () => {
