@@ -37,7 +37,7 @@ build: $(BUILT) ## build the command; run it with npx branded-phone-numbers
 test: $(BUILT) ## run the tests of every feature (four minutes on two cores)
 	npm run -s test
 
-SOAK := --project soak --project 'clock soak'
+SOAK := --project soak --project 'timing soak'
 test-soak: $(BUILT) ## run the long tests: floods, faults, kills, stops and random cases
 	npx vitest run $(SOAK)
 

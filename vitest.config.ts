@@ -25,17 +25,17 @@ class LongFirst extends BaseSequencer {
 /** A test's file name, or its folder, says which of them runs it, and how: CONTRIBUTING.md has the table. */
 const projects = [
   {
-    name: 'side by side',
+    name: 'parallel',
     include: ['test/**/*.test.ts'],
-    exclude: ['test/**/*.{clock,clock.random,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
+    exclude: ['test/**/*.{timing,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
     // The service takes a second to load; no file leaves anything behind that another one could meet.
     isolate: false,
     maxWorkers: 4,
     provide: { tries },
   },
   {
-    name: 'clock',
-    include: ['test/**/*.{clock,clock.random}.test.ts'],
+    name: 'timing',
+    include: ['test/**/*.timing.test.ts'],
     provide: { tries },
     isolate: false,
     // They mostly wait; more at once would be in each other's way.
@@ -45,14 +45,14 @@ const projects = [
   {
     name: 'soak',
     include: ['test/**/*.{random,soak}.test.ts'],
-    exclude: ['test/**/*.clock.{random,soak}.test.ts'],
+    exclude: ['test/**/*.timing.soak.test.ts'],
     provide: { tries: 3 },
     maxWorkers: 4,
     retry,
   },
   {
-    name: 'clock soak',
-    include: ['test/**/*.clock.{random,soak}.test.ts'],
+    name: 'timing soak',
+    include: ['test/**/*.timing.soak.test.ts'],
     provide: { tries: 3 },
     maxWorkers: 4,
     retry,
