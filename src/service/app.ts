@@ -58,6 +58,8 @@ export function createApp(dependencies: Dependencies) {
 
   const app = express();
   app.disable('x-powered-by');
+  // Pages have their own; problems need none.
+  app.disable('etag');
   app.enable('strict routing');
   app.enable('case sensitive routing');
   // The operation parses its query string itself, strictly.
