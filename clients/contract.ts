@@ -5,6 +5,7 @@
  * - A parameter's description states its bounds, because editors show descriptions, not schemas.
  * - `nextCursor` may be null, as on the last page, so that a loop over pages can pass on what it received.
  * - `Status` lists the known values of a number's status, of which the contract only says that they may grow.
+ * - Request headers are left out: `If-None-Match` is sent by a helper, which returns a 304 as a value.
  * - Only the successful response is listed. Each client has its own code for error responses, because a proxy may send
  *   any status and body.
  */
@@ -22,10 +23,11 @@ function forClients({ schema, description = '', ...parameter }: Parameter): Para
   };
 }
 
-type Operations = Record<string, { responses: Record<string, unknown> }>;
-const paths = structuredClone<Record<string, unknown>>(contract.paths) as Record<string, Operations>;
-for (const operation of Object.values(paths).flatMap((operations) => Object.values(operations)))
-  operation.responses = { 200: operation.responses[200] };
+const paths = structuredClone(contract.paths);
+for (const operation of Object.values(paths).flatMap((operations) => Object.values(operations))) {
+  operation.parameters = operation.parameters.filter((reference) => resolve<Parameter>(reference).in === 'query');
+  operation.responses = Object.fromEntries(Object.entries(operation.responses).filter(([status]) => status === '200'));
+}
 
 const parameters = Object.entries(contract.components.parameters).map(([key, parameter]) => [
   key,

@@ -26,6 +26,7 @@ export interface Schema {
 
 export interface Parameter {
   name: string;
+  in: 'query' | 'header';
   description?: string;
   schema: Schema;
   examples?: Record<string, { summary?: string; value: unknown }>;
@@ -92,13 +93,21 @@ export function resolve<T extends object>(node: T | { $ref: string }): T {
 
 const operations = Object.values(contract.paths).flatMap(({ get }) => get ?? []);
 
-/** The parameters of the list operation, by name, in the document's order; their schemas are resolved. */
-export const parameters: ReadonlyMap<string, Parameter> = new Map(
-  operations
-    .flatMap((operation) => operation.parameters)
-    .map((reference) => resolve<Parameter>(reference))
-    .map((parameter) => [parameter.name, { ...parameter, schema: resolve(parameter.schema) }]),
-);
+/** Returns the parameters of the list operation in one place, by name, in the document's order; their schemas are resolved. */
+function parametersIn(place: Parameter['in']): ReadonlyMap<string, Parameter> {
+  return new Map(
+    operations
+      .flatMap((operation) => operation.parameters)
+      .map((reference) => resolve<Parameter>(reference))
+      .filter((parameter) => parameter.in === place)
+      .map((parameter) => [parameter.name, { ...parameter, schema: resolve(parameter.schema) }]),
+  );
+}
+
+/** The parameters of the list operation's query. */
+export const parameters = parametersIn('query');
+/** The request headers of the list operation, except those that every operation has, such as `Authorization`. */
+export const requestHeaders = parametersIn('header');
 
 /** The responses of the list operation, by status or `default`. */
 export const responses: ReadonlyMap<string, DescribedResponse> = new Map(

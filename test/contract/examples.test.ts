@@ -132,9 +132,29 @@ describe('the example of a problem is what the service returns:', () => {
 it('the example of a page is the response to size=1 with the demo data, and its cursor is valid', async () => {
   const response = await get(service, `${list}?size=1`);
   expect(response.body).toEqual(examplesOf(PAGE)[0]?.value);
-  expect([response.get('Link'), response.get('ETag')]).toEqual([exampleOfHeader('Link'), exampleOfHeader('ETag')]);
+  for (const name of ['Link', 'ETag', 'Cache-Control', 'Vary'])
+    expect(response.get(name)).toBe(exampleOfHeader(name.replace('-', '')));
+  const [held] = examplesOf('#/components/parameters/IfNoneMatchParameter');
+  await get(service, `${list}?size=1`).set('If-None-Match', String(held?.value)).expect(304);
   const { body } = await get(service, `${list}?nextCursor=${response.body.nextCursor}`).expect(200);
   expect(body.items).toHaveLength(25);
+});
+
+describe('every header that is meant for clients is described for', () => {
+  /** Headers of HTTP itself, and those that only browsers read. */
+  const COMMON = /^(date|connection|keep-alive|transfer-encoding|content-.*|x-content-type-options|access-control-.*)$/;
+
+  it.each([
+    ['200', '?size=1', {}],
+    ['304', '?size=1', { 'If-None-Match': '*' }],
+    ['400', `?${'carier=a&'.repeat(50)}`, {}],
+  ])('a %s', async (status, query, headers) => {
+    const response = await get(service, `${list}${query}`).set(headers).expect(Number(status));
+    const sent = Object.keys(response.headers).filter((name) => !COMMON.test(name));
+    const described = Object.keys(responses.get(status)?.headers ?? {}).map((name) => name.toLowerCase());
+    expect(described).toEqual(expect.arrayContaining(sent));
+    expect(sent).toContain('vary');
+  });
 });
 
 it('the example of RateLimit has no remaining requests for a 429, and some for a page', () => {

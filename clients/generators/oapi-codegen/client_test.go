@@ -52,6 +52,14 @@ func TestReadsAllPages(t *testing.T) {
 	}
 }
 
+func TestSendsTheETagOfAPageAndReadsThatThePageHasNotChanged(t *testing.T) {
+	etag := list(t, os.Getenv("SERVICE_URL"), ListBrandedPhoneNumbersParams{}).HTTPResponse.Header.Get("ETag")
+	held := list(t, os.Getenv("SERVICE_URL"), ListBrandedPhoneNumbersParams{IfNoneMatch: &etag})
+	if held.StatusCode() != 304 {
+		t.Errorf("the status is %d", held.StatusCode())
+	}
+}
+
 func TestEncodesAndRepeatsParameters(t *testing.T) {
 	phone := "+14155550007"
 	for _, test := range []struct {

@@ -39,6 +39,13 @@ describe('A client of openapi-fetch', () => {
     expect(error?.errors?.map((fault) => fault.parameter).sort()).toEqual(['phoneNumber', 'size']);
   });
 
+  it('sends the ETag of a page, and reads that the page has not changed', async () => {
+    const client = createClient<paths>({ baseUrl: SERVICE_URL });
+    const { response } = await client.GET(PATH);
+    const header = { 'If-None-Match': response.headers.get('ETag') ?? '' };
+    expect((await client.GET(PATH, { params: { header } })).response.status).toBe(304);
+  });
+
   it('reads a 429 and its Retry-After', async () => {
     const responses = await Promise.all(Array.from({ length: 30 }, () => list(LIMITED_URL, { size: 1 })));
     const refused = responses.find(({ response }) => response.status === 429);

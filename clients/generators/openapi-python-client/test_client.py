@@ -41,6 +41,12 @@ def test_reads_every_fault_of_a_rejected_request() -> None:
     assert sorted(fault.parameter for fault in response.parsed.errors) == ["phoneNumber", "size"]
 
 
+def test_sends_the_etag_of_a_page_and_reads_that_the_page_has_not_changed() -> None:
+    client = Client(base_url=SERVICE_URL)
+    etag = sync_detailed(client=client).headers["ETag"]
+    assert sync_detailed(client=client, if_none_match=etag).status_code == 304
+
+
 def test_reads_a_429_and_its_retry_after() -> None:
     client = Client(base_url=LIMITED_URL)
     responses = [sync_detailed(client=client, size=1) for _ in range(30)]

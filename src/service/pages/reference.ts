@@ -1,5 +1,13 @@
 /** The reference in `/docs`: the contract's parameters, members, responses and examples, each row with an address. */
-import { contract, type Parameter, parameters, resolve, responses, type Schema } from '../../contract.js';
+import {
+  contract,
+  type Parameter,
+  parameters,
+  requestHeaders,
+  resolve,
+  responses,
+  type Schema,
+} from '../../contract.js';
 import { rangeWords, timesWords, valueWords } from '../../messages/parameterWords.js';
 import { escaped, prose } from './layout.js';
 
@@ -19,21 +27,21 @@ interface Row {
   attributes?: string;
 }
 
-/** Returns a row for each parameter. `data-type` is its type in TypeScript, from which the page writes its samples. */
+/** Returns a row for each parameter. `data-type` is the type in TypeScript of one in the query, from which the page writes its samples. */
 export function parameterRows(): string {
-  return rows([...parameters.values()].map(parameterRow));
+  return rows([...parameters.values(), ...requestHeaders.values()].map(parameterRow));
 }
 
-function parameterRow({ name, schema, description = '' }: Parameter): Row {
+function parameterRow({ name, in: place, schema, description = '' }: Parameter): Row {
   const item = resolve(schema.items ?? schema);
   const type = item.enum ? schema.items?.$ref?.split('/').pop() : item.format === 'uuid' ? 'uuid' : item.type;
   return {
     id: `parameter-${name}`,
     name,
-    words: [valueWords(item), timesWords(schema)],
+    words: [...(place === 'header' ? ['request header'] : []), valueWords(item), timesWords(schema)],
     description,
     values: codes('Values', item.enum),
-    attributes: ` data-name="${name}" data-type="${type}${schema.items ? '[]' : ''}"`,
+    ...(place === 'query' && { attributes: ` data-name="${name}" data-type="${type}${schema.items ? '[]' : ''}"` }),
   };
 }
 
