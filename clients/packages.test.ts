@@ -92,6 +92,25 @@ describe.runIf(process.env.CI)('make release', () => {
   });
 });
 
+// Before a release, since it takes a minute.
+describe.runIf(process.env.CI && process.env.RELEASE === '1')('make release on another machine', () => {
+  it('gives the same checksums, with another time, time zone, umask and folder', { timeout: 900_000 }, async () => {
+    const folder = join(await temporaryFolder(), 'another clone');
+    const root = join(import.meta.dirname, '..');
+    await run('bash', ['-c', 'umask 077; git clone --quiet "$1" "$2"', 'bash', root, folder]);
+    await run('cp', ['-al', join(root, 'node_modules'), folder]);
+    // In a year, certificates of registries may not be valid any more.
+    const later = new Date(Date.now() + 3 * 86_400_000).toISOString();
+    await run(
+      'bash',
+      ['-c', 'touch node_modules/.installed; umask 077; TZ=Asia/Kolkata faketime "$1" make release', 'bash', later],
+      folder,
+    );
+    const sums = await readFile(join(folder, 'release', 'SHA256SUMS'), 'utf8');
+    expect(sums).toBe(await readFile(join(released, 'SHA256SUMS'), 'utf8'));
+  });
+});
+
 describe.runIf(CLIENTS.includes('typescript'))('The npm package', () => {
   it('has the license', async () => {
     expect(await run('tar', ['-xzOf', packed('.tgz'), 'package/LICENSE'])).toBe(license);
