@@ -3,7 +3,7 @@ import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import type { Locator, Request, Route } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
 import { parameters, resolve } from '../../src/contract.js';
@@ -16,6 +16,7 @@ import { until } from '../support/until.js';
 import {
   accessibilityProblems,
   choice,
+  clearForm,
   desktop,
   execute,
   field,
@@ -120,6 +121,7 @@ describe('the contents of /docs', () => {
     await page.keyboard.press('Escape');
     expect(await links().count()).toBe(0);
     await button.click();
+    for (const link of await links().all()) expect(await isInView(link)).toBe(true);
     await links().filter({ hasText: 'Responses' }).click();
     await page.getByRole('button', { name: 'On this page: Responses' }).waitFor();
     expect([await isInView(button), await links().count()]).toEqual([true, 0]);
@@ -408,8 +410,21 @@ describe('Swagger UI', () => {
   const examples = [...parameters].map(([name, { examples = {} }]) => ({ name, examples: Object.entries(examples) }));
   const maxExamples = Math.max(...examples.map(({ examples: all }) => all.length));
 
+  // One load for all of these tests: it costs a second of CPU.
+  beforeAll(openWithSwagger);
+  beforeEach(clearForm);
+
+  test('collapses the responses until one was received', async () => {
+    const described = page.locator('tr[data-code="429"] pre').first();
+    expect(await described.isVisible()).toBe(false);
+    await page.locator('details > summary').click();
+    expect(await described.isVisible()).toBe(true);
+    await page.locator('details > summary').click();
+    await execute();
+    expect(await page.locator('.live-responses-table').isVisible()).toBe(true);
+  });
+
   test.each([...Array(maxExamples).keys()])('sends example %i of each parameter that has it', async (index) => {
-    await openWithSwagger();
     const sent: string[] = [];
     for (const { name, examples: all } of examples) {
       const [example, { value }] = all[index] ?? ['', { value: undefined }];
@@ -422,7 +437,6 @@ describe('Swagger UI', () => {
   });
 
   test('omits parameters that are empty or were cleared', async () => {
-    await openWithSwagger();
     expect(await queryOf(execute())).toBeUndefined();
     await field('phoneNumber').fill('+14155550123');
     await field('carrier').fill('AT&T\n\nVerizon\n');
@@ -435,30 +449,17 @@ describe('Swagger UI', () => {
   });
 
   test('leaves the faults of a value to the service', async () => {
-    await openWithSwagger();
     await field('size').fill('101');
     expect(await queryOf(execute())).toBe('size=101');
     expect(await page.locator('.live-responses-table').textContent()).toContain('must be a page size from 1 to 100');
   });
 
   test('says the bounds of each parameter, and how often it may be given', async () => {
-    await openWithSwagger();
     for (const { name, schema } of parameters.values())
       expect(await row(name).textContent()).toContain(
         `${valueWords(resolve(schema.items ?? schema))}; ${timesWords(schema)}`,
       );
     expect(await row('size').textContent()).toContain('1 to 100, default 25; once');
-  });
-
-  test('collapses the responses until one was received', async () => {
-    await openWithSwagger();
-    const described = page.locator('tr[data-code="429"] pre').first();
-    expect(await described.isVisible()).toBe(false);
-    await page.locator('details > summary').click();
-    expect(await described.isVisible()).toBe(true);
-    await page.locator('details > summary').click();
-    await execute();
-    expect(await page.locator('.live-responses-table').isVisible()).toBe(true);
   });
 });
 
@@ -580,7 +581,7 @@ describe('in every width and color scheme', () => {
     await press(sending);
     for (const part of ['.outcome', '#response .top'])
       await until(() => isInView(page.locator(part)), `${part} is in view`);
-    await screenshot(`docs-${look.viewport.width}-${look.colorScheme}.png`);
+    if (look.viewport.width !== 768) await screenshot(`docs-${look.viewport.width}-${look.colorScheme}.png`);
     await swaggerIsShown();
     expect(await layoutShift()).toBeLessThan(0.01);
     await page.setViewportSize(desktop);
@@ -727,5 +728,6 @@ async function screenshot(name: string) {
   if (process.env.SCREENSHOTS !== '1') return;
   const folder = join(packageFolder, 'docs', 'images');
   await mkdir(folder, { recursive: true });
+  await page.evaluate('scrollTo(0, 0)');
   await page.screenshot({ path: join(folder, name) });
 }

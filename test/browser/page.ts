@@ -132,6 +132,12 @@ export function choice(parameter: string, value: string) {
   return row(parameter).locator(`input[type="checkbox"][value="${value}"]`);
 }
 
+/** Empties all parameters of Swagger UI. */
+export async function clearForm() {
+  for (const box of await page.locator('.choices input').all()) await box.uncheck();
+  for (const name of parameters.keys()) if (await field(name).count()) await field(name).fill('');
+}
+
 /** The part of the console with the response; Swagger UI shows its responses in its own. */
 export const panel = () => page.locator('#response');
 /** Returns what a tab of the console shows, whether or not it is chosen. */
