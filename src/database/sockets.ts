@@ -120,6 +120,8 @@ export function createSockets(
       });
       return Object.assign(used, { host: hostname, port });
     },
+    /** Returns the number of bytes that the open sockets have received. */
+    bytesRead: () => [...open].reduce((sum, { bytesRead }) => sum + bytesRead, 0),
     /** Destroys all sockets. */
     reconnect: destroyAll,
     /** Settles like `response`, which comes from PostgreSQL; until then, a socket that becomes silent is destroyed. */

@@ -37,6 +37,8 @@ export async function openSession({ url }: Pick<Database, 'url'>, statementTimeo
           throw error;
         }
       },
+      /** Returns the number of bytes that have arrived. */
+      bytesRead: database.sockets.bytesRead,
       /** Closes the connection at once; a running transaction is rolled back. */
       close,
     };

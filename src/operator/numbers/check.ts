@@ -3,11 +3,12 @@
  */
 import type { PendingQuery } from 'postgres';
 import type { Database } from '../../database/connect.js';
-import { inTransaction, planForWholeTables, type Transaction } from '../../database/transaction.js';
+import { planForWholeTables, type Transaction } from '../../database/transaction.js';
 import { lockToDeriveOrListBusy } from './numberLocks.js';
 import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
 import { Spool } from './spool.js';
 import { retryInOutage, runSteps, type Steps } from './steps.js';
+import { inWatchedTransaction } from './watchedTransaction.js';
 
 const MAX_EXAMPLES = 5;
 /** Rows per fetch from PostgreSQL. */
@@ -71,7 +72,7 @@ async function examine(
 async function spoolOf(database: Database, find: Examination['find']): Promise<Spool> {
   const spool = new Spool();
   try {
-    await inTransaction(database, 'READ COMMITTED', async (sql) => {
+    await inWatchedTransaction(database, 'READ COMMITTED', async (sql) => {
       await planForWholeTables(sql);
       // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each row
       // with all others.

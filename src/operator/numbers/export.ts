@@ -1,8 +1,8 @@
 /** Exports numbers as NDJSON: the items of the list, in its order, from one snapshot, with one page in memory. */
 import type { Database } from '../../database/connect.js';
-import { inTransaction } from '../../database/transaction.js';
 import type { Filter } from '../../page/filter.js';
 import { preparePages } from '../../page/page.js';
+import { inWatchedTransaction } from './watchedTransaction.js';
 
 /** Numbers per page: larger pages are hardly faster, and take more memory. */
 const PAGE_SIZE = 1000;
@@ -19,7 +19,7 @@ export function exportNumbers(
   write: (lines: string) => Promise<void>,
   onWritten: (numbers: number) => void = () => {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
-  return inTransaction(database, 'REPEATABLE READ READ ONLY', async (sql) => {
+  return inWatchedTransaction(database, 'REPEATABLE READ READ ONLY', async (sql, unwatched) => {
     // Before the snapshot is taken: a table that is truncated or replaced after that would read as empty.
     await sql`LOCK TABLE business_profiles, items, postings, terms IN ACCESS SHARE MODE`;
     const readPage = preparePages(sql);
@@ -28,7 +28,7 @@ export function exportNumbers(
       const page = await readPage({ filter, visibleProfiles: null, after, size: PAGE_SIZE });
       const { count, last, hasNext } = page;
       const items = `${Buffer.concat(page.items)}`;
-      if (count > 0) await write(`${linesOf(items)}\n`);
+      if (count > 0) await unwatched(write(`${linesOf(items)}\n`));
       counts.numbers += count;
       counts.carrierStatuses += entriesIn(items);
       onWritten(counts.numbers);

@@ -8,12 +8,13 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { PendingQuery } from 'postgres';
 import type { Database } from '../../database/connect.js';
-import { openSession, type Transaction } from '../../database/transaction.js';
+import type { Transaction } from '../../database/transaction.js';
 import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import type { Row } from './rows.js';
 import { Spool } from './spool.js';
 import { runSteps, type Steps } from './steps.js';
+import { inWatchedTransaction, type Unwatched } from './watchedTransaction.js';
 
 /** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
@@ -149,40 +150,40 @@ async function stage(
     yield block;
   }
 
-  const session = await openSession(database);
-  const onAbort = () => {
-    input.destroy();
-    void session.close();
-  };
+  const onAbort = () => void input.destroy();
   signal?.addEventListener('abort', onAbort);
+  const work = async (sql: Transaction, unwatched: Unwatched) => {
+    // To sort and hash large inputs in memory.
+    await sql`SET LOCAL work_mem = '128MB'`;
+    await change.createTable(sql);
+    await copy(sql, rows(), change.analyzed, unwatched);
+    const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
+    const found = [...faults, ...(await Promise.all(contradictions)).flat()];
+    if (found.length > 0) throw new InputError(found);
+    for (const { find, spool } of parts) {
+      for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
+    }
+  };
   try {
-    signal?.throwIfAborted();
-    await session.transaction('READ COMMITTED', async (sql) => {
-      // To sort and hash large inputs in memory.
-      await sql`SET LOCAL work_mem = '128MB'`;
-      await change.createTable(sql);
-      await copy(sql, rows(), change.analyzed);
-      const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
-      const found = [...faults, ...(await Promise.all(contradictions)).flat()];
-      if (found.length > 0) throw new InputError(found);
-      for (const { find, spool } of parts) {
-        for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
-      }
-    });
+    await inWatchedTransaction(database, 'READ COMMITTED', work, signal);
     return count;
   } catch (error) {
     signal?.throwIfAborted();
     throw error;
   } finally {
     signal?.removeEventListener('abort', onAbort);
-    await session.close();
   }
 }
 
 /** Copies rows into `staged`, and analyzes it. */
-async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: readonly string[]): Promise<void> {
+async function copy(
+  sql: Transaction,
+  rows: AsyncIterable<string>,
+  analyzed: readonly string[],
+  unwatched: Unwatched,
+): Promise<void> {
   const stream = await sql`COPY staged FROM STDIN`.writable();
-  await pipeline(rows, stream, { end: false }).catch((error) => {
+  await unwatched(pipeline(rows, stream, { end: false })).catch((error) => {
     stream.destroy(error);
     throw error;
   });
