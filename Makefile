@@ -11,7 +11,8 @@ $(INSTALLED): npm-shrinkwrap.json package.json
 
 # Rebuild when a source changes.
 BUILT := dist/.built
-$(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json $(shell find src generated/types -name '*.ts')
+$(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json openapi/openapi.yaml scripts/openapi30.js scripts/postmanCollection.ts \
+  $(shell find src generated/types -name '*.ts')
 	rm -rf dist
 	npm run -s build
 	@chmod +x dist/src/main.js
@@ -41,7 +42,7 @@ SOAK := --project soak --project 'timing soak'
 test-soak: $(BUILT) ## run the long tests: floods, faults, kills, stops and random cases
 	npx vitest run $(SOAK)
 
-check: $(INSTALLED) ## check format, lint, types, unused code, generated files, docs and the contract
+check: $(BUILT) ## check format, lint, types, unused code, generated files, docs and the contract
 	npm run -s check:format
 	npm run -s check:types
 	npm run -s check:unused
@@ -49,20 +50,16 @@ check: $(INSTALLED) ## check format, lint, types, unused code, generated files, 
 	npm run -s check:breaking
 	npm run -s check:migrations
 	npm run -s docs:table -- --check
-	npm run -s docs:postman -- --check
-	npm run -s docs:openapi-3.0 -- --check
 	npm run -s demo:numbers -- --check
 	scripts/check-generated
 
 format: $(INSTALLED) ## format the code and apply automatic lint fixes
 	npm run -s format
 
-generate: $(INSTALLED) ## regenerate generated/types, the README's table, the Postman collection and openapi/openapi-3.0.json from openapi/openapi.yaml (requires Java 11 or later)
+generate: $(INSTALLED) ## regenerate generated/types and the README's table from openapi/openapi.yaml (requires Java 11 or later)
 	$(NEED_JAVA)
 	npm run -s generate
 	npm run -s docs:table
-	npm run -s docs:postman
-	npm run -s docs:openapi-3.0
 
 clean: ## delete installed packages, build output and caches; keep data
 	rm -rf node_modules dist packages .cache

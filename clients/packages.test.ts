@@ -64,6 +64,7 @@ describe.runIf(process.env.CI)('make release', () => {
       `go/branded-phone-numbers.example/clients/go/@v/v${version}.zip`,
       'openapi.yaml',
       'openapi-3.0.json',
+      'branded-phone-numbers.postman_collection.json',
       'sbom.cdx.json',
     ]) {
       expect(files).toContain(name);

@@ -1,13 +1,13 @@
 /**
- * `npm run docs:postman` generates the Postman collection from the contract: a request for each example of a parameter,
+ * Part of `npm run build`: generates the Postman collection in dist/ from the contract: a request for each example of a parameter,
  * and a walk through all pages.
  *
  * openapi-to-postmanv2 is not usable: it generates a single request with all examples, whose values Postman sends
  * unencoded, including `+` and `&`, and its output differs each time.
  */
+import { writeFileSync } from 'node:fs';
 import { listBrandedPhoneNumbers as operation } from '../generated/types/apis/index.js';
 import { contract, type Parameter, parameters } from '../src/contract.js';
-import { writeOrCheck } from './generatedFile.js';
 
 /** A row of Postman's parameter table; `value` is percent-encoded, because Postman encodes neither `+` nor `&`. */
 interface QueryEntry {
@@ -109,8 +109,4 @@ const collection = {
   ],
 };
 
-writeOrCheck(
-  'clients/postman/branded-phone-numbers.postman_collection.json',
-  `${JSON.stringify(collection, null, 2)}\n`,
-  'docs:postman',
-);
+writeFileSync('dist/branded-phone-numbers.postman_collection.json', `${JSON.stringify(collection, null, 2)}\n`);

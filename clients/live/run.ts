@@ -118,7 +118,7 @@ const prepared: Record<string, () => Omit<Run, 'name'>> = {
   postman: () => ({
     command: [
       ...[join(cache, 'postman', 'node_modules', '.bin', 'newman'), 'run', '--color', 'off'],
-      'clients/postman/branded-phone-numbers.postman_collection.json',
+      'dist/branded-phone-numbers.postman_collection.json',
     ],
     // One assertion for each request.
     passed: /assertions │ +(\d+)/g,

@@ -1,6 +1,6 @@
 /** Serves the documentation of the API: /docs, the OpenAPI document, and pages of problems and of Markdown files. */
-import { readdirSync, readFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import express, { type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
 import { dump } from 'js-yaml';
@@ -24,7 +24,6 @@ const browserFolder = join(packageFolder, 'browser');
  */
 export function docs(config: Shown, packages: Packages = readPackages()): Router {
   const document = documentFor(config, contract);
-  const document30 = JSON.parse(readFileSync(join(packageFolder, 'openapi', 'openapi-3.0.json'), 'utf8'));
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
   const withAddress = (text: string) => text.replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
@@ -37,17 +36,22 @@ export function docs(config: Shown, packages: Packages = readPackages()): Router
   for (const [folder, name] of assets) serve(`/docs/${name}`, file(folder, name));
   serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', dump(document, { lineWidth: -1 })));
   serve('/openapi.json', allowAnyOrigin, json(document));
-  for (const path of ['/openapi-3.0.json', '/packages/openapi-3.0.json'])
-    serve(path, allowAnyOrigin, json(documentFor(config, document30)));
+  // `npm run build` makes these documents: a checkout that is not built, such as that of `make dev`, has none.
+  const documents = [OPENAPI_30, POSTMAN].filter((name) => existsSync(join(packageFolder, 'dist', name)));
+  for (const name of documents) {
+    const document = JSON.parse(read(`dist/${name}`));
+    const response = json(name === OPENAPI_30 ? documentFor(config, document) : document);
+    for (const path of [name === OPENAPI_30 ? name : `clients/postman/${name}`, `packages/${name}`])
+      serve(`/${path}`, allowAnyOrigin, response);
+  }
   serve('/problems', page(problemList()));
   for (const name of Object.keys(contract['x-problems'])) {
     const text = withLimit(problemPage(name, publicPath(config)), config.RATE_LIMIT_PER_SECOND);
     serve(`/problems/${name}`, page(text));
   }
   for (const path of readmes) serve(`/${path}`, page(markdownPage(path, read(path), addresses)));
-  for (const path of [POSTMAN, `packages/${basename(POSTMAN)}`]) serve(`/${path}`, json(JSON.parse(read(POSTMAN))));
   router.get('/packages', redirectTo('./packages/'));
-  serve('/packages/', page(packagesPage(packages, ['openapi-3.0.json', basename(POSTMAN)])));
+  serve('/packages/', page(packagesPage(packages, documents)));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
   router.get('/problems/', redirectTo('../problems'));
   return router;
@@ -110,11 +114,13 @@ const readmes = [
   'docs/api-changelog.md',
   'docs/deprecation.md',
 ];
-const POSTMAN = 'clients/postman/branded-phone-numbers.postman_collection.json';
+
+const OPENAPI_30 = 'openapi-3.0.json';
+const POSTMAN = 'branded-phone-numbers.postman_collection.json';
 
 /** The addresses of files of the package that the pages link to. */
 const addresses = new Map([
-  ...[...readmes, POSTMAN].map((path): [string, string] => [path, path]),
+  ...readmes.map((path): [string, string] => [path, path]),
   ['openapi/openapi.yaml', 'openapi.yaml'],
 ]);
 

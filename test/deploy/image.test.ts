@@ -122,7 +122,7 @@ describe.skipIf(!canBuild)('the image', () => {
     }
   });
 
-  const POSTMAN = '/clients/postman/branded-phone-numbers.postman_collection.json';
+  const POSTMAN = '/packages/branded-phone-numbers.postman_collection.json';
   it.each(['/docs', '/openapi.yaml', '/clients/go/README.md', POSTMAN, '/docs/deprecation.md', '/healthz', '/readyz'])(
     'serves %s',
     async (path) => {

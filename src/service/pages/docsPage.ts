@@ -159,7 +159,7 @@ function firstProgram(client: Client, { AUTH, CONTACT }: Shown, packages: Packag
   return [
     offersClient(packages, client) ? markdown(install) : `<p>Ask ${operator(CONTACT)} for the package.</p>`,
     markdown(AUTH === 'api-key' && key ? `${program}\n${key}` : program),
-    `<p><a href="clients/${client}/README.md">More about this client</a></p>`,
+    `<p><a href="clients/${client}/README.md">More about this client</a>, <a href="packages/">all packages</a></p>`,
   ].join('\n');
 }
 
