@@ -42,7 +42,7 @@ SOAK := --project soak --project 'timing soak'
 test-soak: $(BUILT) ## run the long tests: floods, faults, kills, stops and random cases
 	npx vitest run $(SOAK)
 
-check: $(BUILT) ## check format, lint, types, unused code, generated files, docs and the contract
+check: $(BUILT) .cache/clients/checks.made ## check format, lint, types, unused code, generated files, docs and the contract
 	npm run -s check:format
 	npm run -s check:types
 	npm run -s check:unused

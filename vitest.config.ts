@@ -65,7 +65,7 @@ const projects = [
     include: ['test/installation/*.test.ts'],
     testTimeout: 600_000,
     hookTimeout: 600_000,
-    // One after the other: each installs some six hundred packages.
+    // One after the other: each installs some four hundred packages.
     maxWorkers: 1,
   },
   { name: 'deploy', include: ['test/deploy/*.test.ts'] },

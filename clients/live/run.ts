@@ -252,6 +252,7 @@ await withService(async (environment) => {
   const checks = [
     { name: 'samples of the READMEs', command: vitest('samples'), passed },
     { name: 'checks of the packages', command: vitest('packages'), passed },
+    { name: 'checks of the document', command: vitest('document'), passed },
   ];
   // One after the other: they share one rate limit, and some count requests within a second.
   for (const clientRun of runs) await test(clientRun, environment);
