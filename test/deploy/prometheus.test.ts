@@ -19,6 +19,7 @@ import { type PostgresServer, startPostgres } from '../support/postgresServer.js
 import { endProcess } from '../support/process.js';
 import { isInstalled, run } from '../support/programs.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
+import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 
@@ -96,27 +97,18 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
 
   beforeAll(async () => {
     [postgres, redis] = await Promise.all([startPostgres(), startRedis()]);
-    [ports.api, ports.metrics, ports.balancer] = [await freePort(), await freePort(), await freePort()];
-    instance = spawn(process.execPath, ['--import', 'tsx', 'src/main.ts', 'serve'], {
-      env: {
-        ...process.env,
-        ...environmentOf('Deployment'),
-        HOST: '127.0.0.1',
-        PORT: String(ports.api),
-        METRICS_HOST: '127.0.0.1',
-        METRICS_PORT: String(ports.metrics),
-        LOG_LEVEL: 'fatal',
-        DATABASE_URL: postgres.url,
-        REDIS_URL: redis.url,
-      },
-      stdio: ['ignore', 'ignore', 'inherit'],
+    [ports.metrics, ports.balancer] = [await freePort(), await freePort()];
+    const server = await startServer(['--import', 'tsx', 'src/main.ts', 'serve'], '/readyz', {
+      ...environmentOf('Deployment'),
+      HOST: '127.0.0.1',
+      METRICS_HOST: '127.0.0.1',
+      METRICS_PORT: String(ports.metrics),
+      LOG_LEVEL: 'fatal',
+      DATABASE_URL: postgres.url,
+      REDIS_URL: redis.url,
     });
-    const readiness = () => fetch(`http://127.0.0.1:${ports.metrics}/readyz`);
-    const isReady = () =>
-      readiness()
-        .then(({ ok }) => ok)
-        .catch(() => false);
-    await until(isReady, 'the instance is ready', 30_000);
+    instance = server.child;
+    ports.api = Number(new URL(server.url).port);
 
     const database = openDatabase(postgres.url);
     const { key } = await createApiKey(database, 'traffic');
