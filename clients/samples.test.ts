@@ -140,6 +140,20 @@ describe.concurrent('The first program of the README', () => {
 });
 
 describe.concurrent('The program of the README that resumes a walk', () => {
+  it.runIf(CLIENTS.includes('java'))(
+    'writes names in UTF-8, in the java client',
+    async () => {
+      const { folder, command } = await saved('java', 'Names', SERVICE_URL, 'progress');
+      const path = join(folder, 'names', 'Names.java');
+      await mkdir(dirname(path), { recursive: true });
+      const program = await readFile(join(folder, 'Names.java'), 'utf8');
+      await writeFile(path, program.replace('number.getStatus()', 'number.getBrandingNameShort()'));
+      await execute('bash', [...BASH, command.replace("'*'", "'../*'")], { cwd: dirname(path) });
+      expect(await readFile(join(dirname(path), 'numbers.txt'), 'utf8')).toContain('+14155550003 Café & Co\n');
+    },
+    300_000,
+  );
+
   it.each(CLIENTS.split(' '))(
     'writes each number once, also if it is killed, in the %s client',
     async (client) => {
