@@ -45,6 +45,7 @@ async function file(name: string, code: string, folder?: string): Promise<string
   return path;
 }
 
+const root = join(import.meta.dirname, '..');
 const license = await readFile(join(import.meta.dirname, '..', 'LICENSE'), 'utf8');
 
 const released = join(import.meta.dirname, '..', 'release');
@@ -119,6 +120,36 @@ describe.runIf(CLIENTS.includes('typescript'))('The npm package', () => {
 
   it('resolves for every kind of module resolution', async () => {
     await run(checker('attw'), [packed('.tgz')]);
+  });
+
+  /** Compiles a program, without skipLibCheck, where the package is installed. */
+  async function compile(program: string, options: object) {
+    const folder = await mkdtemp(installed('typescript', 'project-'));
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const strict = { strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true };
+    const typeRoots = [join(root, 'node_modules', '@types')];
+    const compilerOptions = { target: 'es2022', ...strict, skipLibCheck: false, typeRoots, ...options };
+    await file('program.ts', program, folder);
+    await file('package.json', '{ "type": "module" }', folder);
+    await file('tsconfig.json', JSON.stringify({ compilerOptions, files: ['program.ts'] }), folder);
+    return run(join(root, 'node_modules', '.bin', 'tsc'), ['-p', folder]);
+  }
+  const projects: [string, object][] = [
+    ['Node, as ES modules', { module: 'nodenext', lib: ['es2023'], types: ['node'] }],
+    ['Node, with a bundler', { module: 'esnext', moduleResolution: 'bundler', lib: ['es2023'], types: ['node'] }],
+    ['browsers', { module: 'esnext', moduleResolution: 'bundler', lib: ['es2023', 'dom'], types: [] }],
+    ['both', { module: 'nodenext', lib: ['es2023', 'dom'], types: ['node'] }],
+  ];
+
+  it.each(projects)('compiles in a strict project for %s', async (_, options) => {
+    const program = sample('typescript', 'js', 'http://127.0.0.1:4000');
+    await compile(program, options);
+    const logging = `{ basePath: '', fetchApi: fetch, middleware: [{ async post({ response }) { console.log(response.status); } }] }`;
+    const configured = program.replace(/\{ basePath: .*? \}/, logging);
+    expect(configured).not.toBe(program);
+    await compile(`${configured}\nawait api.listBrandedPhoneNumbers({}, { signal: AbortSignal.timeout(1) });`, options);
+    const wrong = program.replace('{ basePath:', '{ fetchApi: 5, basePath:');
+    await expect(compile(wrong, options)).rejects.toThrow(`Type 'number' is not assignable to type`);
   });
 
   it('passes publint', async () => {
