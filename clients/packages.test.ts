@@ -178,6 +178,7 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
     'pacing',
     'pages',
     'retries',
+    'schema',
     'wire',
     'api.branded_phone_numbers_api',
   ];

@@ -3,18 +3,23 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"log"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -264,6 +269,81 @@ func TestReturnsAnErrorWithTheBeginningOfA200ThatIsNotAPage(t *testing.T) {
 	}
 }
 
+func TestRejectsAPageThat(t *testing.T) {
+	for _, step := range strings.Split(os.Getenv("MALFORMED"), " ") {
+		t.Run(step, func(t *testing.T) {
+			_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
+			if err == nil || !strings.HasPrefix(err.Error(), "200 Unexpected Response: not a page of numbers: ") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestFollowsNoRedirectAndSaysWhereItLeadsTo(t *testing.T) {
+	url := failingUrl("moved*")
+	_, err := collect(list(api(url)).EachNumber())
+	found := "redirected to " + os.Getenv("SERVICE_URL") + ": set that as the base URL"
+	if err == nil || err.Error() != "308 Unexpected Response: "+found {
+		t.Error(err)
+	}
+	if got := len(received(t, url)); got != 1 {
+		t.Errorf("there are %d requests", got)
+	}
+}
+
+func TestReturnsAnErrorAtOnceIfTheBaseURLHasNoScheme(t *testing.T) {
+	for _, url := range []string{"localhost:3000", "numbers.example.com"} {
+		_, err := collect(list(api(url)).EachNumber())
+		if err == nil || err.Error() != "the base URL must begin with http:// or https://, unlike "+url {
+			t.Error(err)
+		}
+	}
+}
+
+func TestReturnsAnErrorAtOnceIfItDoesNotTrustTheCertificate(t *testing.T) {
+	before := connections(t)
+	_, err := collect(list(api(os.Getenv("UNTRUSTED_URL"))).EachNumber())
+	var untrusted *tls.CertificateVerificationError
+	if !errors.As(err, &untrusted) {
+		t.Error(err)
+	}
+	if after := connections(t); after != before+1 {
+		t.Errorf("it connected %d times", after-before)
+	}
+}
+
+func TestReturnsAnErrorAtOnceIfTheServiceDoesNotSpeakTLS(t *testing.T) {
+	var connections atomic.Int32
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	_, err := collect(list(api(strings.Replace(server.URL, "http", "https", 1))).EachNumber())
+	if !errors.Is(err, http.ErrSchemeMismatch) || connections.Load() != 1 {
+		t.Errorf("%v after %d connections", err, connections.Load())
+	}
+}
+
+// connections returns how often clients have connected to the server whose certificate they do not trust.
+func connections(t *testing.T) (count int) {
+	t.Helper()
+	response, err := http.Get(os.Getenv("UNTRUSTED_COUNT_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := fmt.Fscan(response.Body, &count); err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
 func TestAcceptsABaseURLThatEndsWithASlash(t *testing.T) {
 	for _, url := range []string{os.Getenv("SERVICE_URL") + "/", os.Getenv("FAILING_URL") + "/go/ok/"} {
 		if page, _, err := list(api(url)).Size(1).Execute(); err != nil || len(page.Items) != 1 {
@@ -349,7 +429,7 @@ func hasty(url string) *client.BrandedPhoneNumbersAPIService {
 }
 
 func TestTimesOut(t *testing.T) {
-	for _, step := range []string{"silent", "stall", "trickle"} {
+	for _, step := range []string{"silent", "stall", "trickle", "drip"} {
 		_, _, err := list(hasty(os.Getenv("FAILING_URL") + "/go/" + step)).Execute()
 		var timeout interface{ Timeout() bool }
 		if !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -556,6 +636,26 @@ func TestEachPageResumesAfterThePageThatHadACursor(t *testing.T) {
 	}
 	if !slices.Equal(sizes, []int{100, 100}) {
 		t.Errorf("the pages had %v numbers", sizes)
+	}
+}
+
+func TestEachPageReturnsAnErrorIfACursorRepeats(t *testing.T) {
+	for steps, count := range map[string]int{"cursor-a*": 1, "cursor-a,cursor-b,cursor-c,cursor-a*": 3} {
+		pages := 0
+		var last error
+		for _, err := range list(api(failingUrl(steps))).EachPage() {
+			if err == nil {
+				pages++
+			}
+			last = err
+			if pages > count {
+				break
+			}
+		}
+		var repeated *client.GenericOpenAPIError
+		if !errors.As(last, &repeated) || last.Error() != "200 Unexpected Response: the nextCursor a repeats" || pages != count {
+			t.Errorf("%d pages, then %v", pages, last)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -16,17 +17,20 @@ const requestTimeout = 30 * time.Second
 
 // exchange sends a request without a body and decodes its response into result. It returns a
 // [*GenericOpenAPIError] if the response is not the expected one, together with that response and its readable body.
-func (c *APIClient) exchange(ctx context.Context, path, method string, headers map[string]string, query url.Values, result any) (*http.Response, error) {
+func (c *APIClient) exchange(ctx context.Context, base, path, method string, headers map[string]string, query url.Values, result any) (*http.Response, error) {
+	if !strings.HasPrefix(base, "http://") && !strings.HasPrefix(base, "https://") {
+		return nil, fmt.Errorf("the base URL must begin with http:// or https://, unlike %s", base)
+	}
 	if c.cfg.HTTPClient.Timeout == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 	}
-	request, err := c.prepareRequest(ctx, path, method, nil, headers, query, url.Values{}, nil)
+	request, err := c.prepareRequest(ctx, base+path, method, nil, headers, query, url.Values{}, nil)
 	if err != nil {
 		return nil, err
 	}
-	response, err := c.callAPI(request)
+	response, err := c.withoutRedirects().callAPI(request)
 	if err != nil {
 		return nil, err
 	}
@@ -36,21 +40,34 @@ func (c *APIClient) exchange(ctx context.Context, path, method string, headers m
 	if err != nil {
 		return response, &url.Error{Op: method, URL: request.URL.String(), Err: err}
 	}
-	if response.StatusCode >= 300 {
-		return response, errorOf(response, body)
+	if target, err := response.Location(); err == nil && response.StatusCode >= 300 {
+		target.RawQuery = ""
+		found := "redirected to " + strings.TrimSuffix(target.String(), path) + ": set that as the base URL"
+		return response, errorOf(response, body, "Unexpected Response: "+found)
 	}
-	if json.Unmarshal(body, result) != nil {
-		return response, errorOf(response, body)
+	var decoded any
+	if response.StatusCode >= 300 || json.Unmarshal(body, &decoded) != nil || !pageSchema.conforms(decoded) ||
+		json.Unmarshal(body, result) != nil {
+		return response, errorOf(response, body, unexpected(response, body))
 	}
 	return response, nil
 }
 
-// errorOf returns the error for a response, with the problem in its body if there is one.
-func errorOf(response *http.Response, body []byte) *GenericOpenAPIError {
+// withoutRedirects returns a copy of the client that follows no redirect: otherwise, the service might not get the key.
+func (c *APIClient) withoutRedirects() *APIClient {
+	httpClient := *c.cfg.HTTPClient
+	httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	configuration := *c.cfg
+	configuration.HTTPClient = &httpClient
+	return &APIClient{cfg: &configuration}
+}
+
+// errorOf returns the error for a response, with the problem in its body, or with what was found if there is none.
+func errorOf(response *http.Response, body []byte, found string) *GenericOpenAPIError {
 	failure := &GenericOpenAPIError{body: body, requestID: response.Header.Get("X-Request-Id")}
 	var problem Problem
 	if err := json.Unmarshal(body, &problem); err != nil {
-		failure.error = fmt.Sprintf("%d %s", response.StatusCode, unexpected(response, body))
+		failure.error = fmt.Sprintf("%d %s", response.StatusCode, found)
 	} else {
 		failure.error = fmt.Sprintf("%d %s: %s", response.StatusCode, problem.Title, problem.Detail)
 		failure.model = problem

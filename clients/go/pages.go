@@ -3,6 +3,7 @@
 package brandedphonenumbers
 
 import (
+	"io"
 	"iter"
 	"net/http"
 )
@@ -35,13 +36,24 @@ func (r ApiListBrandedPhoneNumbersRequest) EachPage() iter.Seq2[*BrandedPhoneNum
 		send := func() (*BrandedPhoneNumberPage, *http.Response, error) {
 			return paced(request.ctx, &request.ApiService.pace, request.requestsPerSecond, list)
 		}
+		sent := map[string]bool{}
 		for {
-			page, _, err := retrying(request.ctx, send)
-			if !yield(page, err) || err != nil {
+			if request.nextCursor != nil {
+				sent[*request.nextCursor] = true
+			}
+			page, response, err := retrying(request.ctx, send)
+			if err != nil {
+				yield(nil, err)
 				return
 			}
 			cursor := page.NextCursor.Get()
-			if cursor == nil {
+			if cursor != nil && sent[*cursor] {
+				// It leads back to a page that was read before: the walk would not end.
+				body, _ := io.ReadAll(response.Body)
+				yield(nil, errorOf(response, body, "Unexpected Response: the nextCursor "+*cursor+" repeats"))
+				return
+			}
+			if !yield(page, nil) || cursor == nil {
 				return
 			}
 			request = request.NextCursor(*cursor)

@@ -2,6 +2,7 @@ package brandedphonenumbers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math/rand"
 	"net/http"
@@ -57,7 +58,7 @@ func isRateLimited(response *http.Response) bool {
 func isTransient(response *http.Response, err error) bool {
 	var broken *url.Error
 	if errors.As(err, &broken) {
-		return !broken.Timeout() && !errors.Is(err, context.Canceled)
+		return !broken.Timeout() && !errors.Is(err, context.Canceled) && !isRefusedByTLS(err)
 	}
 	if response == nil {
 		return false
@@ -67,6 +68,12 @@ func isTransient(response *http.Response, err error) bool {
 		return true
 	}
 	return false
+}
+
+// isRefusedByTLS returns whether the certificate is not trusted, or the server does not speak TLS.
+func isRefusedByTLS(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // waitAfter returns how long to wait before the next attempt: until the time in Retry-After, which is in seconds or a date

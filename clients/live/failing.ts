@@ -10,9 +10,14 @@
  * - `503`, `429` and so on respond with that status and `Retry-After: 0`; `503-1` with `Retry-After: 1`; `503-date`
  *   with a date one to two seconds later; `503-` without `Retry-After`.
  * - `break` and `half` close the connection in the status line and in the body.
- * - `silent` sends no response, `stall` half of one, and `trickle` the rest of it byte by byte, for minutes.
+ * - `silent` sends no response, `stall` half of one, and `trickle` the rest of it byte by byte, for minutes; `drip` sends
+ *   one header after the other.
+ * - `moved` redirects to the service itself.
  * - `html` responds as a proxy does, with 502 and HTML; `login` and `other` respond with 200 and HTML, and with other
  *   JSON.
+ * - `lacks-`, `null-`, `other-` and `form-`, followed by a member such as `items.0.id`, respond with a page without that
+ *   member, with `null`, with a value of another type, or with one of another form (live/malformed.ts).
+ * - `cursor-` responds with the first page and the `nextCursor` that follows.
  *
  * Settings, which may stand anywhere among the steps: `size=20` sets the size of all pages; `etag`, `Etag` or `ETag`
  * sets the spelling of all header names, as HAProxy, Caddy and the service write them.
@@ -20,6 +25,7 @@
 import { once } from 'node:events';
 import { createServer, get, type IncomingMessage, type OutgoingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { malformed } from './malformed.js';
 
 interface ReceivedRequest {
   at: number;
@@ -75,6 +81,13 @@ async function handle(
     return spelling === 'Etag' ? name.replace(/\B\w+/g, (letters) => letters.toLowerCase()) : name;
   };
   if (step === 'silent') return;
+  if (step === 'drip') {
+    response.socket?.write('HTTP/1.1 200 OK\r\n');
+    const writing = setInterval(() => response.socket?.write('X-Slow: 1\r\n'), 100);
+    response.once('close', () => clearInterval(writing));
+    return;
+  }
+  if (step === 'moved') return head(308, { Location: String(url) }).end();
   // Sends a few bytes: otherwise, the standard libraries of some languages would retry once.
   if (step === 'break') return response.socket?.end('HTTP/1.');
   if (step === 'html') return head(502, { 'Content-Type': 'text/html' }).end('<h1>Bad Gateway</h1>');
@@ -93,6 +106,13 @@ async function handle(
     };
     head(Number(status), { 'Content-Type': 'application/problem+json', 'Retry-After': wait });
     return response.end(JSON.stringify(problem));
+  }
+  const [, change, place = ''] = /^(lacks|null|other|form|cursor)-(.*)$/.exec(step) ?? [];
+  if (change) {
+    url.searchParams.delete('nextCursor');
+    const page = await (await fetch(url)).json();
+    const changed = change === 'cursor' ? { ...page, nextCursor: place } : malformed(page, change, place);
+    return head(200, { 'Content-Type': 'application/json' }).end(JSON.stringify(changed));
   }
   const { 'if-none-match': held, 'accept-encoding': encodings } = received.headers;
   const asking = get(url, {

@@ -20,7 +20,9 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { startService } from '../../src/service/server.js';
 import { startFailing } from './failing.js';
 import { startGrown } from './grown.js';
+import { malformedSteps } from './malformed.js';
 import { lines } from './numbers.js';
+import { startUntrusted } from './untrusted.js';
 
 const root = join(import.meta.dirname, '..', '..');
 const cache = join(root, '.cache', 'clients');
@@ -170,6 +172,7 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
     const [service, limited] = [await start('0'), await start('10')];
     const [keyed, busy] = [await start('0', 'api-key'), await start('3', 'api-key')];
     const [grown, failing] = [await startGrown(service.url), await startFailing(service.url)];
+    const untrusted = await startUntrusted(folder);
     await use({
       ...process.env,
       SERVICE_URL: service.url,
@@ -180,10 +183,14 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
       BUSY_URL: busy.url,
       API_KEY: key,
       SHAPES: join(root, 'clients', 'live', 'shapes.json'),
+      MALFORMED: malformedSteps.join(' '),
+      UNTRUSTED_URL: untrusted.url,
+      UNTRUSTED_COUNT_URL: untrusted.countUrl,
       CACHE: cache,
     });
     grown.close();
     failing.close();
+    untrusted.close();
     await Promise.all([service.close(), limited.close(), keyed.close(), busy.close()]);
   } finally {
     await postgres.close();

@@ -47,14 +47,17 @@ class ApiException(OpenApiException):
         *,
         body: Optional[str] = None,
         data: Any = None,
+        headers: Optional[Mapping[str, str]] = None,
+        found: Optional[str] = None,
     ) -> None:
         self.status = status if http_resp is None else http_resp.status
         self.reason = reason if http_resp is None else http_resp.reason
-        self.headers = None if http_resp is None else http_resp.headers
+        self.headers = headers if http_resp is None else http_resp.headers
         self.body = body if http_resp is None else http_resp.data.decode("utf-8", "replace")
         self.problem = _read_problem(self.body)
         self.request_id = (self.headers or {}).get("X-Request-Id")
         self.data = self.problem if data is None else data
+        self._found = found
         super().__init__(self.status, self.reason)
 
     @classmethod
@@ -77,6 +80,8 @@ class ApiException(OpenApiException):
             return f"{self.reason}"
         if self.status == 304:
             return "304 Not Modified: page_if_changed returns this as a value"
+        if self._found is not None:
+            return f"{self.status} Unexpected Response: {self._found}"
         if 200 <= self.status <= 299:
             return f"{self.status} Unexpected Response: not a page of numbers: {(self.body or '')[:100]}"
         found = self.headers.get("Content-Type") or "no Content-Type"

@@ -6,6 +6,7 @@ from typing import Iterator, NamedTuple, Optional
 from typing_extensions import Unpack
 
 from branded_phone_numbers_client.api.branded_phone_numbers_api import BrandedPhoneNumbersApi
+from branded_phone_numbers_client.api_response import ApiResponse
 from branded_phone_numbers_client.exceptions import ApiException
 from branded_phone_numbers_client.filters import ListBrandedPhoneNumbers
 from branded_phone_numbers_client.models.branded_phone_number import BrandedPhoneNumber
@@ -36,15 +37,26 @@ def each_page(
     pace = pace_of(api)
     request: ListBrandedPhoneNumbers = {"size": 100, **filters}
 
-    def send() -> BrandedPhoneNumberPage:
-        return once.list_branded_phone_numbers(**request, _request_timeout=timeout)
+    def send() -> ApiResponse[BrandedPhoneNumberPage]:
+        return once.list_branded_phone_numbers_with_http_info(**request, _request_timeout=timeout)
 
+    sent = {request.get("next_cursor")}
     while True:
-        page = retrying(lambda: pace.run(requests_per_second, send))
-        yield page
-        if page.next_cursor is None:
+        response = retrying(lambda: pace.run(requests_per_second, send))
+        cursor = response.data.next_cursor
+        # It leads back to a page that was read before: the walk would not end.
+        if cursor is not None and cursor in sent:
+            raise ApiException(
+                response.status_code,
+                headers=response.headers,
+                body=response.raw_data.decode(),
+                found=f"the nextCursor {cursor} repeats",
+            )
+        yield response.data
+        if cursor is None:
             return
-        request["next_cursor"] = page.next_cursor
+        sent.add(cursor)
+        request["next_cursor"] = cursor
 
 
 def each_number(

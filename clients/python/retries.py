@@ -1,12 +1,13 @@
 """Retries requests after transient failures."""
 
+import ssl
 import time
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from random import random
 from typing import Callable, Optional, TypeVar
 
-from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ProxyError
+from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ProxyError, SSLError
 
 from branded_phone_numbers_client.exceptions import ApiException
 
@@ -54,7 +55,12 @@ def is_rate_limited(error: Exception) -> bool:
 def _is_transient(error: Exception) -> bool:
     if isinstance(error, ApiException):
         return error.status in TRANSIENT_STATUSES
-    return isinstance(error, (NewConnectionError, ProtocolError, ProxyError))
+    if isinstance(error, ProxyError):
+        return _is_transient(error.original_error)
+    # A connection that broke during the handshake. Other errors of TLS, such as an untrusted certificate, are permanent.
+    if isinstance(error, SSLError):
+        return isinstance(error.args[0], ssl.SSLEOFError)
+    return isinstance(error, (NewConnectionError, ProtocolError, OSError))
 
 
 def _retry_after(error: Exception) -> Optional[float]:

@@ -4,11 +4,12 @@ import asyncio
 import json
 import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread, active_count
 from typing import Any
 from urllib.request import urlopen
 from uuid import uuid4
@@ -25,7 +26,7 @@ from branded_phone_numbers_client import (
     StatusFilter,
 )
 from branded_phone_numbers_client.pages import each_number, each_page, page_if_changed
-from urllib3.exceptions import TimeoutError
+from urllib3.exceptions import HTTPError, ProxyError, SSLError, TimeoutError
 
 SERVICE_URL = os.environ["SERVICE_URL"]
 LIMITED_URL = os.environ["LIMITED_URL"]
@@ -33,6 +34,9 @@ KEYED_URL = os.environ["KEYED_URL"]
 API_KEY = os.environ["API_KEY"]
 GROWN_URL = os.environ["GROWN_URL"]
 FAILING_URL = os.environ["FAILING_URL"]
+UNTRUSTED_URL = os.environ["UNTRUSTED_URL"]
+UNTRUSTED_COUNT_URL = os.environ["UNTRUSTED_COUNT_URL"]
+MALFORMED = os.environ["MALFORMED"].split(" ")
 SHAPES = json.loads(Path(os.environ["SHAPES"]).read_text())
 ALL = [f"+1415555{i:04}" for i in range(240)]
 CREATED = datetime(2026, 2, 3, 16, 49, 2, 748000, tzinfo=timezone.utc)
@@ -143,6 +147,69 @@ def test_raises_an_error_with_the_beginning_of_a_200_that_is_not_a_page(step: st
     assert str(raised.value) == f"200 Unexpected Response: not a page of numbers: {start}"
 
 
+@pytest.mark.parametrize("step", MALFORMED)
+def test_rejects_a_page_that(step: str) -> None:
+    with pytest.raises(ApiException, match="^200 Unexpected Response: not a page of numbers: "):
+        client(f"{FAILING_URL}/python/{step}").list_branded_phone_numbers()
+
+
+def test_follows_no_redirect_and_says_where_it_leads_to() -> None:
+    day = FailingUrl("moved*")
+    with pytest.raises(ApiException) as raised:
+        list(each_number(day.api))
+    found = f"redirected to {SERVICE_URL}: set that as the base URL"
+    assert str(raised.value) == f"308 Unexpected Response: {found}"
+    assert len(day.requests()) == 1
+
+
+@pytest.mark.parametrize("url", ["localhost:3000", "numbers.example.com"])
+def test_raises_at_once_if_the_base_url_has_no_scheme(url: str) -> None:
+    with pytest.raises(ValueError, match=f"must begin with http:// or https://, unlike {url}"):
+        list(each_number(client(url)))
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [Configuration(host=UNTRUSTED_URL), Configuration(host="http://numbers.invalid", proxy=UNTRUSTED_URL)],
+    ids=["the service", "a proxy"],
+)
+def test_raises_at_once_if_it_does_not_trust_the_certificate_of(configuration: Configuration) -> None:
+    def connections() -> int:
+        with urlopen(UNTRUSTED_COUNT_URL) as response:
+            return int(response.read())
+
+    before = connections()
+    with pytest.raises((SSLError, ProxyError), match="CERTIFICATE_VERIFY_FAILED"):
+        list(each_number(BrandedPhoneNumbersApi(ApiClient(configuration))))
+    assert connections() == before + 1
+
+
+def test_retries_after_a_connection_that_breaks_in_the_tls_handshake() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        accepted = []
+
+        def refuse() -> None:
+            for _ in range(2):
+                connection = server.accept()[0]
+                accepted.append(connection.recv(1))
+                connection.shutdown(socket.SHUT_WR)
+                connection.close()
+            server.close()
+
+        Thread(target=refuse).start()
+        with pytest.raises(HTTPError):
+            list(each_number(client(f"https://127.0.0.1:{server.getsockname()[1]}")))
+        assert len(accepted) == 2
+
+
+def test_a_time_limit_bounds_the_search_for_the_address_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    searching = Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: searching.wait(60))
+    with pytest.raises(TimeoutError, match="no complete response within 0.3 seconds"):
+        client("http://numbers.invalid").list_branded_phone_numbers(_request_timeout=0.3)
+    searching.set()
+
+
 def test_accepts_a_base_url_that_ends_with_a_slash() -> None:
     for url in (f"{SERVICE_URL}/", f"{FAILING_URL}/python/ok/"):
         assert len(client(url).list_branded_phone_numbers(size=1).items) == 1
@@ -208,12 +275,17 @@ def test_page_if_changed_returns_a_page_with_its_etag_and_none_if_it_has_not_cha
         page_if_changed(proxied, held.etag, next_cursor="damaged")
 
 
-@pytest.mark.parametrize("step", ["silent", "stall", "trickle"])
+@pytest.mark.parametrize("step", ["silent", "stall", "trickle", "drip"])
 def test_times_out(step: str) -> None:
     started = time.monotonic()
+    threads = active_count()
     with pytest.raises(TimeoutError):
         client(f"{FAILING_URL}/python/{step}").list_branded_phone_numbers(_request_timeout=0.3)
     assert time.monotonic() - started < 5
+    # Nor does it leave a thread behind that reads on.
+    while active_count() > threads:
+        assert time.monotonic() - started < 20
+        time.sleep(0.05)
 
 
 def test_accepts_literals_and_tuples_for_a_list_of_values() -> None:
@@ -354,6 +426,17 @@ def test_each_page_resumes_after_the_page_that_had_a_cursor() -> None:
     first = next(each_page(api, carrier=["AT&T"]))
     rest = list(each_page(api, carrier=["AT&T"], next_cursor=first.next_cursor))
     assert [len(page.items) for page in (first, *rest)] == [100, 100]
+
+
+@pytest.mark.parametrize("steps, count", [("cursor-a*", 1), ("cursor-a,cursor-b,cursor-c,cursor-a*", 3)])
+def test_each_page_raises_if_a_cursor_repeats(steps: str, count: int) -> None:
+    pages = []
+    with pytest.raises(ApiException) as raised:
+        for page in each_page(FailingUrl(steps).api):
+            pages.append(page)
+    assert str(raised.value) == "200 Unexpected Response: the nextCursor a repeats"
+    assert raised.value.status == 200 and raised.value.headers is not None
+    assert len(pages) == count
 
 
 def test_each_number_gives_up_after_five_requests_for_a_page() -> None:

@@ -26,14 +26,25 @@ export async function* eachPage(
 ): AsyncGenerator<BrandedPhoneNumberPage, void, undefined> {
   const once = api.withoutRetry();
   let request = { size: 100, ...filters };
+  const sent = new Set([filters.nextCursor]);
   for (;;) {
-    const list = () => once.listBrandedPhoneNumbers(request, signal ? { signal } : undefined);
+    const list = () => once.listBrandedPhoneNumbersRaw(request, signal ? { signal } : undefined);
     const send = () => paceOf(api).run(requestsPerSecond, signal, list);
-    const page = await retrying(send, () => signal);
+    const response = await retrying(send, () => signal);
+    const page = await response.value();
+    const { nextCursor } = page;
+    if (nextCursor !== null && sent.has(nextCursor)) throw repeatedCursor(response.raw, page);
     yield page;
-    if (page.nextCursor === null) return;
-    request = { ...request, nextCursor: page.nextCursor };
+    if (nextCursor === null) return;
+    sent.add(nextCursor);
+    request = { ...request, nextCursor };
   }
+}
+
+/** Returns the error of a page whose cursor leads back to a page that the walk has read: without it, the walk would not end. */
+function repeatedCursor(response: Response, page: BrandedPhoneNumberPage): ResponseError {
+  const body = JSON.stringify(page);
+  return new ResponseError(new Response(body, response), body, `the nextCursor ${page.nextCursor} repeats`);
 }
 
 /** Yields every number that matches `filters`, page after page. Retries as `eachPage` does. */

@@ -42,7 +42,17 @@ const statusOf = (error: unknown): number | undefined =>
   error instanceof ResponseError ? error.response.status : undefined;
 
 const isTransient = (error: unknown): boolean =>
-  error instanceof FetchError || TRANSIENT_STATUSES.includes(statusOf(error) ?? 0);
+  error instanceof FetchError ? isBroken(error) : TRANSIENT_STATUSES.includes(statusOf(error) ?? 0);
+
+/**
+ * Tells whether a connection broke or was not made: Node's codes are then those of the system (`ECONNRESET`), of fetch
+ * (`UND_ERR_SOCKET`) or of the parser (`HPE_…`). Other codes, such as those of certificates, are permanent. Browsers tell no
+ * cause.
+ */
+function isBroken({ cause }: FetchError): boolean {
+  const { code } = (cause.cause ?? cause) as { code?: string };
+  return code === undefined ? cause.cause === undefined : /^(E(?!RR|PROTO)|UND_ERR_|HPE_)/.test(code);
+}
 
 /** Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns milliseconds, or undefined if it is neither. */
 function retryAfter(error: unknown): number | undefined {

@@ -1,6 +1,8 @@
 /** Tests the installed package against a running service. */
+import { getEventListeners } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { inspect } from 'node:util';
+import { queryObjects } from 'node:v8';
 import type { BrandedPhoneNumber, ListBrandedPhoneNumbersRequest, Problem } from 'branded-phone-numbers-client';
 import * as exported from 'branded-phone-numbers-client';
 import {
@@ -22,7 +24,7 @@ interface Shape {
 }
 
 const { SERVICE_URL = '', LIMITED_URL = '', KEYED_URL = '', GROWN_URL = '', FAILING_URL = '' } = process.env;
-const { API_KEY = '', SHAPES = '' } = process.env;
+const { API_KEY = '', SHAPES = '', MALFORMED = '', UNTRUSTED_URL = '', UNTRUSTED_COUNT_URL = '' } = process.env;
 const shapes: Shape[] = JSON.parse(readFileSync(SHAPES, 'utf8'));
 const client = (basePath: string, timeout?: number) =>
   new BrandedPhoneNumbersApi(new Configuration({ basePath, ...(timeout && { timeout }) }));
@@ -58,6 +60,12 @@ function failingUrl(...steps: string[]) {
       return times.slice(1).map((time, i) => time - (times[i] ?? 0));
     },
   };
+}
+
+async function collect(numbers: AsyncIterable<BrandedPhoneNumber>): Promise<string[]> {
+  const collected: string[] = [];
+  for await (const number of numbers) collected.push(number.phoneNumber);
+  return collected;
 }
 
 describe('The TypeScript client', () => {
@@ -162,6 +170,58 @@ describe('The TypeScript client', () => {
     expect(error.message).toBe(`200 Unexpected Response: not a page of numbers: ${start}`);
   });
 
+  it.each(MALFORMED.split(' '))('rejects a page that %s', async (step) => {
+    const error = await client(`${FAILING_URL}/typescript/${step}`)
+      .listBrandedPhoneNumbers()
+      .catch((thrown) => thrown);
+    expect(error).toBeInstanceOf(ResponseError);
+    expect(error.message).toMatch(/^200 Unexpected Response: not a page of numbers: /);
+  });
+
+  it('follows no redirect, and says where it leads to', async () => {
+    const { url, requests } = failingUrl('moved*');
+    const error = await collect(eachNumber(client(url))).catch((thrown) => thrown);
+    expect(error).toBeInstanceOf(ResponseError);
+    expect(error.message).toBe(`308 Unexpected Response: redirected to ${SERVICE_URL}: set that as the base URL`);
+    expect(await requests()).toHaveLength(1);
+  });
+
+  it.each(['localhost:3000', 'numbers.example.com'])(
+    'throws at once if the base URL has no scheme: %s',
+    async (url) => {
+      await expect(collect(eachNumber(client(url)))).rejects.toThrow(
+        `the base URL must begin with http:// or https://, unlike ${url}`,
+      );
+    },
+  );
+
+  it('throws at once if it does not trust the certificate', async () => {
+    const connections = async () => Number(await (await fetch(UNTRUSTED_COUNT_URL)).text());
+    const before = await connections();
+    await expect(collect(eachNumber(client(UNTRUSTED_URL)))).rejects.toMatchObject({
+      name: 'FetchError',
+      message: expect.stringContaining('unable to verify'),
+    });
+    expect(await connections()).toBe(before + 1);
+  });
+
+  it.each([null, undefined])('rejects an array with %s', async (missing) => {
+    // @ts-expect-error: from JavaScript
+    await expect(api.listBrandedPhoneNumbers({ carrier: ['AT&T', missing] })).rejects.toThrow(
+      `carrier[1] is ${missing}; leave it out`,
+    );
+  });
+
+  it('keeps nothing of its requests in a signal that lives as long as the program', async () => {
+    const { signal } = new AbortController();
+    const request = () => api.listBrandedPhoneNumbers({ size: 1 }, { signal });
+    await request();
+    const before = queryObjects(AbortSignal, { format: 'count' });
+    for (let i = 0; i < 50; i++) await request();
+    expect(queryObjects(AbortSignal, { format: 'count' })).toBeLessThan(before + 25);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+  });
+
   it('accepts a base URL that ends with a slash', async () => {
     for (const url of [`${SERVICE_URL}/`, `${FAILING_URL}/typescript/ok/`])
       expect((await client(url).listBrandedPhoneNumbers({ size: 1 })).items).toHaveLength(1);
@@ -189,7 +249,7 @@ describe('The TypeScript client', () => {
     expect((await waits()).slice(1, 13).reduce((sum, wait) => sum + wait)).toBeGreaterThan(1000);
   });
 
-  it.each(['silent', 'stall', 'trickle'])('times out if the response is %s', async (step) => {
+  it.each(['silent', 'stall', 'trickle', 'drip'])('times out if the response is %s', async (step) => {
     const started = performance.now();
     const asking = client(`${FAILING_URL}/typescript/${step}`, 300).listBrandedPhoneNumbers();
     await expect(asking).rejects.toMatchObject({ name: 'TimeoutError' });
@@ -201,6 +261,13 @@ describe('The TypeScript client', () => {
       name: 'FetchError',
       message: expect.stringMatching(/^fetch failed: /),
     });
+  });
+
+  it('throws at once if fetch refuses to connect to the port', async () => {
+    const started = performance.now();
+    await expect(collect(eachNumber(client('http://127.0.0.1:1')))).rejects.toThrow('bad port');
+    // Five attempts would take longer than seven seconds.
+    expect(performance.now() - started).toBeLessThan(7000);
   });
 
   it('throws a 429 at once, with Retry-After', async () => {
@@ -263,6 +330,20 @@ describe('eachPage', () => {
     for await (const page of eachPage(api, { carrier: ['AT&T'], nextCursor })) sizes.push(page.items.length);
     expect(sizes).toEqual([100, 100]);
   });
+
+  it.each([
+    ['cursor-a*', 1],
+    ['cursor-a,cursor-b,cursor-c,cursor-a*', 3],
+  ])('throws if a cursor repeats, instead of yielding pages again: %s', async (steps, count) => {
+    const pages: unknown[] = [];
+    const walk = async () => {
+      for await (const page of eachPage(client(failingUrl(steps).url))) pages.push(page);
+    };
+    const error = await walk().catch((thrown) => thrown);
+    expect(error).toBeInstanceOf(ResponseError);
+    expect(error.message).toBe('200 Unexpected Response: the nextCursor a repeats');
+    expect(pages).toHaveLength(count);
+  });
 });
 
 describe('eachNumber', () => {
@@ -280,12 +361,6 @@ describe('eachNumber', () => {
       },
     });
     return { api: new BrandedPhoneNumbersApi(configuration), times, statuses };
-  }
-
-  async function collect(numbers: AsyncIterable<BrandedPhoneNumber>): Promise<string[]> {
-    const collected: string[] = [];
-    for await (const number of numbers) collected.push(number.phoneNumber);
-    return collected;
   }
 
   const quietSecond = () => new Promise((resolve) => setTimeout(resolve, 1100));

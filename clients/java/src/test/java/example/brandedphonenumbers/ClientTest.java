@@ -20,8 +20,12 @@ import example.brandedphonenumbers.client.model.DetailedStatus;
 import example.brandedphonenumbers.client.model.Feature;
 import example.brandedphonenumbers.client.model.StatusFilter;
 import java.io.File;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ProxySelector;
+import java.net.ServerSocket;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
@@ -46,6 +50,7 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
+import javax.net.ssl.SSLHandshakeException;
 import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
@@ -216,6 +221,68 @@ class ClientTest {
     }));
   }
 
+  @TestFactory
+  Stream<DynamicTest> rejectsAPageThat() {
+    return Stream.of(System.getenv("MALFORMED").split(" ")).map(step -> DynamicTest.dynamicTest(step, () -> {
+      var failing = client(FAILING_URL + "/java/" + step);
+      var error = assertThrows(ApiException.class, () -> failing.listBrandedPhoneNumbers(request().build()));
+      var message = error.getMessage();
+      assertTrue(message.startsWith("200 Unexpected Response: not a page of numbers: "), message);
+    }));
+  }
+
+  @Test
+  void followsNoRedirectAndSaysWhereItLeadsTo() throws Exception {
+    var url = failingUrl("moved*");
+    var following = new ApiClient().setHttpClientBuilder(HttpClient.newBuilder().followRedirects(HttpClient.Redirect.ALWAYS));
+    following.updateBaseUri(url);
+    var error = assertThrows(
+        ApiException.class, () -> collect(new BrandedPhoneNumbersApi(following), request()));
+    assertEquals(
+        "308 Unexpected Response: redirected to " + SERVICE_URL + ": set that as the base URL", error.getMessage());
+    assertEquals(1, requests(url).size());
+  }
+
+  @TestFactory
+  Stream<DynamicTest> throwsAtOnceIfTheBaseUrlHasNoScheme() {
+    return Stream.of("localhost:3000", "numbers.example.com").map(url -> DynamicTest.dynamicTest(url, () -> {
+      var error = assertThrows(IllegalArgumentException.class, () -> collect(client(url), request()));
+      assertEquals("the base URL must begin with http:// or https://, unlike " + url, error.getMessage());
+    }));
+  }
+
+  @Test
+  void throwsAtOnceIfItDoesNotTrustTheCertificate() throws Exception {
+    var before = Integer.parseInt(send(System.getenv("UNTRUSTED_COUNT_URL")));
+    var error = assertThrows(
+        ApiException.class, () -> collect(client(System.getenv("UNTRUSTED_URL")), request()));
+    assertInstanceOf(SSLHandshakeException.class, error.getCause());
+    assertEquals(before + 1, Integer.parseInt(send(System.getenv("UNTRUSTED_COUNT_URL"))));
+  }
+
+  @Test
+  void retriesAfterAConnectionThatBreaksInTheTlsHandshake() throws Exception {
+    try (var server = new ServerSocket(0, 5, InetAddress.getLoopbackAddress())) {
+      var refusing = CompletableFuture.supplyAsync(() -> {
+        try {
+          for (int i = 0; i < 2; i++) {
+            try (var connection = server.accept()) {
+              connection.getInputStream().read();
+              connection.shutdownOutput();
+            }
+          }
+          server.close();
+          return 2;
+        } catch (IOException e) {
+          throw new UncheckedIOException(e);
+        }
+      });
+      var broken = client("https://127.0.0.1:" + server.getLocalPort());
+      assertThrows(ApiException.class, () -> collect(broken, request()));
+      assertEquals(2, refusing.get(1, TimeUnit.SECONDS));
+    }
+  }
+
   @Test
   void acceptsABaseUrlThatEndsWithASlash() {
     for (var url : List.of(SERVICE_URL + "/", FAILING_URL + "/java/ok/"))
@@ -273,7 +340,7 @@ class ClientTest {
 
   @TestFactory
   Stream<DynamicTest> endsARequestInTime() {
-    return Stream.of("silent", "stall", "trickle").map(step -> DynamicTest.dynamicTest(step, () -> {
+    return Stream.of("silent", "stall", "trickle", "drip").map(step -> DynamicTest.dynamicTest(step, () -> {
       var error = assertThrows(ApiException.class,
           () -> hasty(FAILING_URL + "/java/" + step).listBrandedPhoneNumbers(request().build()));
       assertInstanceOf(HttpTimeoutException.class, error.getCause());
@@ -381,6 +448,18 @@ class ClientTest {
     var rest = Pages.eachPage(api, request.nextCursor(first.getNextCursor()).build());
     var sizes = Stream.concat(Stream.of(first), rest).map(page -> page.getItems().size());
     assertEquals(List.of(100, 100), sizes.collect(Collectors.toList()));
+  }
+
+  @TestFactory
+  Stream<DynamicTest> eachPageThrowsIfACursorRepeats() {
+    var counts = Map.of("cursor-a*", 1, "cursor-a,cursor-b,cursor-c,cursor-a*", 3);
+    return counts.entrySet().stream().map(each -> DynamicTest.dynamicTest(each.getKey(), () -> {
+      var pages = Pages.eachPage(client(failingUrl(each.getKey())), request().build()).iterator();
+      for (int i = 0; i < each.getValue(); i++) pages.next();
+      var error = assertThrows(ApiException.class, pages::next);
+      assertEquals("200 Unexpected Response: the nextCursor a repeats", error.getMessage());
+      assertEquals(200, error.getCode());
+    }));
   }
 
   @Test

@@ -38,12 +38,18 @@ public class ApiException extends RuntimeException {
    * @param responseBody its body
    */
   public ApiException(int code, HttpHeaders responseHeaders, String responseBody) {
-    this(code, responseHeaders, responseBody, problem(responseBody));
+    this(code, responseHeaders, responseBody, null);
   }
 
-  private ApiException(int code, HttpHeaders responseHeaders, String responseBody, @Nullable Problem problem) {
+  /** Creates the error for a response in which {@code found} is wrong, unless it is null. */
+  ApiException(int code, HttpHeaders responseHeaders, String responseBody, @Nullable String found) {
+    this(code, responseHeaders, responseBody, problem(responseBody), found);
+  }
+
+  private ApiException(
+      int code, HttpHeaders responseHeaders, String responseBody, @Nullable Problem problem, @Nullable String found) {
     super(code + " " + (problem == null
-        ? unexpected(code, responseHeaders, responseBody)
+        ? found == null ? unexpected(code, responseHeaders, responseBody) : "Unexpected Response: " + found
         : problem.getTitle() + ": " + problem.getDetail()));
     this.code = code;
     this.responseHeaders = responseHeaders;

@@ -3,9 +3,12 @@ package example.brandedphonenumbers.client;
 import example.brandedphonenumbers.client.BrandedPhoneNumbersApi.APIListBrandedPhoneNumbersRequest;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumber;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumberPage;
+import java.net.http.HttpHeaders;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.Spliterator;
 import java.util.Spliterators.AbstractSpliterator;
 import java.util.concurrent.CancellationException;
@@ -105,6 +108,7 @@ public final class Pages {
   private static final class Walk extends AbstractSpliterator<BrandedPhoneNumberPage> {
     final CountDownLatch closed = new CountDownLatch(1);
     private final BrandedPhoneNumbersApi api;
+    private final Set<String> sent = new HashSet<>();
     private @Nullable APIListBrandedPhoneNumbersRequest request;
 
     Walk(BrandedPhoneNumbersApi api, APIListBrandedPhoneNumbersRequest request) {
@@ -116,8 +120,15 @@ public final class Pages {
     @Override
     public boolean tryAdvance(Consumer<? super BrandedPhoneNumberPage> action) {
       if (request == null) return false;
-      BrandedPhoneNumberPage page = Retries.retrying(() -> api.listPaced(request, closed), closed);
+      if (request.nextCursor() != null) sent.add(request.nextCursor());
+      ApiResponse<BrandedPhoneNumberPage> response = Retries.retrying(() -> api.listPaced(request, closed), closed);
+      BrandedPhoneNumberPage page = response.getData();
       String cursor = page.getNextCursor();
+      if (sent.contains(cursor)) {
+        // It leads back to a page that was read before: the walk would not end.
+        HttpHeaders headers = HttpHeaders.of(response.getHeaders(), (name, value) -> true);
+        throw new ApiException(response.getStatusCode(), headers, page.toString(), "the nextCursor " + cursor + " repeats");
+      }
       request = cursor == null ? null : request.toBuilder().nextCursor(cursor).build();
       action.accept(page);
       return true;

@@ -1,6 +1,8 @@
 package example.brandedphonenumbers.client;
 
+import java.io.EOFException;
 import java.io.IOException;
+import java.net.SocketException;
 import java.net.http.HttpTimeoutException;
 import java.time.DateTimeException;
 import java.time.Duration;
@@ -13,6 +15,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
+import javax.annotation.Nullable;
+import javax.net.ssl.SSLException;
 
 /** Retries requests after transient failures. */
 final class Retries {
@@ -71,7 +75,13 @@ final class Retries {
   private static boolean isTransient(ApiException error) {
     Throwable cause = error.getCause();
     if (cause == null) return TRANSIENT_STATUSES.contains(error.getCode());
+    if (cause instanceof SSLException) return isBroken(cause);
     return cause instanceof IOException && !(cause instanceof HttpTimeoutException);
+  }
+
+  /** Returns whether an error of TLS was a broken connection. Others, such as an untrusted certificate, are permanent. */
+  private static boolean isBroken(@Nullable Throwable error) {
+    return error != null && (error instanceof EOFException || error instanceof SocketException || isBroken(error.getCause()));
   }
 
   /** Returns how long to wait: as Retry-After says, or half a second, doubled with each failure; at most MAX_WAIT. */
