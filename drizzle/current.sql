@@ -47,6 +47,7 @@ RETURN coalesce(to_json(value)::text, 'null');
 -- times as long for one number. Postings are found by subqueries, or the planner might read the whole table. Each ORDER BY
 -- is one that only the primary key serves without sorting: otherwise, as long as the statistics are of one row, the planner
 -- might read the whole of a smaller index. For the same reason BETWEEN: with `=`, any index would serve the order.
+-- `named` adds terms, and returns the ids of those that it added: the next migration that changes derive renames it.
 CREATE FUNCTION derive(phone_numbers text[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

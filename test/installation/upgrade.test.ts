@@ -15,6 +15,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import releases from '../database/releases.json' with { type: 'json' };
+import { connectTo } from '../support/connection.js';
 import { type StartedService, startIn } from '../support/installedService.js';
 import { placeHaproxy } from '../support/placed.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
@@ -132,6 +133,20 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     instances.set(place, await startIn(home, [command, 'serve'], environment(settings).env));
   }
 
+  /** Migrates during a VACUUM that takes as long as that of a large table: clients must not wait for either. */
+  async function migrateBesideVacuum(): Promise<void> {
+    const sql = connectTo(postgres.url);
+    const slow = connectTo(postgres.url, { connection: { vacuum_cost_delay: 50, vacuum_cost_limit: 1 } });
+    const vacuum = slow`VACUUM (DISABLE_PAGE_SKIPPING) items`;
+    const isRunning = async () => (await sql`SELECT FROM pg_stat_progress_vacuum`).length > 0;
+    await Promise.race([vacuum, until(isRunning, 'VACUUM runs')]);
+    const { stderr } = await run(current, ['migrate'], environment());
+    if (version === '1.0.0')
+      expect(stderr).toMatch(/^waiting for transactions of other programs to end:\n {2}process /m);
+    await vacuum;
+    await Promise.all([sql.end(), slow.end()]);
+  }
+
   interface Outcome {
     status: number;
     body: string;
@@ -170,6 +185,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
       walks.push(await walkWith(agent));
     });
     async function upgrade() {
+      await migrateBesideVacuum();
       for (const place of [1, 2]) {
         await sleep(2500);
         await start(current, place);
