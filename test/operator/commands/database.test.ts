@@ -108,13 +108,15 @@ describe('the database in use', () => {
     await sql`BEGIN`;
     await sql`LOCK TABLE branded_phone_numbers, postings`;
     const finished = command.shell(`export DATABASE_URL=${proxy.through(command.databaseUrl)}; ${line}`);
-    await until(async () => {
+    const isRunning = async () => {
       await sql`SELECT pg_stat_clear_snapshot()`;
       const active = await sql`
         SELECT FROM pg_stat_activity
         WHERE datname = current_database() AND query LIKE ${`%${statement}%`} AND state = 'active' AND pid <> pg_backend_pid()`;
       return active.length === 1;
-    }, `the command runs ${statement}`);
+    };
+    // A busy machine takes long to start the command.
+    await until(isRunning, `the command runs ${statement}`, 30_000);
     proxy.behave('refusing');
     expect(await finished).toMatchObject({ code: 75, stdout: '', stderr: expect.stringMatching(GONE) });
     await sql.end();
