@@ -48,6 +48,7 @@ const fault = fc.record({
 /** The lines that the log may have, other than those of requests. */
 const MESSAGES = [
   'rate limit store unavailable; counting per instance',
+  'rate limit store available again',
   'idle clients could not be removed from rate_limits',
   'the database does not respond',
   'the database responds again',

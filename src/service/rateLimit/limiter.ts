@@ -103,6 +103,8 @@ export class RateLimiter {
   /** Clients that the store has refused in the last window, and when it may allow them another request. */
   readonly #refused = new LRUCache<string, number>({ max: MAX_CLIENTS, ttl: WINDOW_MS });
   readonly #loggedReasons = new LRUCache<string, true>({ max: 100, ttl: LOG_INTERVAL_MS });
+  /** When the store last failed, by `performance.now()`; undefined if its return is in the log. */
+  #failedAt: number | undefined;
   #isClosed = false;
   readonly #log: Log;
   readonly #metrics: Metrics;
@@ -205,18 +207,29 @@ export class RateLimiter {
   }
 
   /** Counts a request in the store, within the store's time limit. */
-  #consume(client: string): Promise<RateLimiterRes> {
-    return withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, timeoutError);
+  async #consume(client: string): Promise<RateLimiterRes> {
+    const result = await withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, timeoutError);
+    if (this.#failedAt !== undefined) this.#noteReturn(this.#failedAt);
+    return result;
   }
 
   /** Counts and logs a failure of the store; the same reason at most once in LOG_INTERVAL_MS. */
   #noteFailure(error: unknown): void {
     if (this.#isClosed) return;
     this.#metrics.countStoreFailure();
+    this.#failedAt = performance.now();
     const { message: reason } = causeOf(error);
     if (this.#loggedReasons.has(reason)) return;
     this.#loggedReasons.set(reason, true);
     this.#log.error({ store: this.#store.kind, reason }, 'rate limit store unavailable; counting per instance');
+  }
+
+  /** Logs that the store is back, once it has not failed for a window: from then on, its counts are complete. */
+  #noteReturn(failedAt: number): void {
+    if (performance.now() - failedAt < WINDOW_MS) return;
+    this.#failedAt = undefined;
+    this.#loggedReasons.clear();
+    this.#log.info({ store: this.#store.kind }, 'rate limit store available again');
   }
 }
 

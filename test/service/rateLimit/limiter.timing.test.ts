@@ -5,6 +5,7 @@ import { openLog } from '../../../src/log.js';
 import { createMetrics } from '../../../src/metrics.js';
 import { RateLimiter } from '../../../src/service/rateLimit/limiter.js';
 import { openToxicProxy } from '../../support/toxicProxy.js';
+import { until } from '../../support/until.js';
 import { watchStore, withinASecond } from '../../support/withinASecond.js';
 import { LIMIT, STORES, type StoreServer, startStoreServer } from './storeServer.js';
 
@@ -21,8 +22,10 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
   async function open() {
     const proxy = await openToxicProxy(server.port);
     const reasons: string[] = [];
+    const returns: unknown[][] = [];
     const log = Object.assign(openLog({ LOG_LEVEL: 'silent' }), {
       error: ({ reason }: { reason: string }) => void reasons.push(reason),
+      info: (...line: unknown[]) => void returns.push(line),
     });
     const { consume, ...store } = server.open(proxy.port);
     const calls: string[] = [];
@@ -46,9 +49,24 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
       return decisions.filter(({ allowed }) => allowed).length;
     }
     const failures = async () => /^rate_limit_store_errors_total \d+$/m.exec(await metrics.text())?.[0];
-    return { proxy, limiter, metrics, reasons, calls, allowed, failures };
+    return { proxy, store: counting.kind, limiter, metrics, reasons, returns, calls, allowed, failures };
   }
   const newClient = () => `client ${++clients}`;
+
+  it('logs once that the store is available again, and then its next failure', async () => {
+    const { proxy, reasons, returns, allowed, store } = await open();
+    for (const count of [1, 2]) {
+      proxy.behave('refusing');
+      await until(
+        async () => (await allowed(newClient(), 1)) === 1 && reasons.length >= count,
+        'the failure is logged',
+      );
+      proxy.behave('passing');
+      await until(async () => (await allowed(newClient(), 1)) === 1 && returns.length >= count, 'the return is logged');
+      for (let i = 0; i < 5; i++) await allowed(newClient(), 1);
+      expect(returns).toEqual(Array(count).fill([{ store }, 'rate limit store available again']));
+    }
+  });
 
   it('reports no failure of the store if it is closed while it warms up', async () => {
     const { proxy, limiter, reasons } = await open();
