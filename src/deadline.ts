@@ -4,7 +4,7 @@
  * Settles like `operation` if it settles within `limitMs` milliseconds; otherwise rejects with the error that
  * `timeoutError` creates. A response that arrives in time is used even if this process is too busy to read it in time.
  *
- * p-timeout would create an error with its stack at each call, and a request has two deadlines.
+ * p-timeout would create an error with its stack at each call, also if the operation is in time.
  */
 export function withDeadline<T>(operation: PromiseLike<T>, limitMs: number, timeoutError: () => Error): Promise<T> {
   return new Promise((resolve, reject) => {

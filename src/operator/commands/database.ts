@@ -79,13 +79,17 @@ interface Opened {
 
 /**
  * Migrates the configured database, runs `use` with a connection pool for it, and closes it. The first signal abandons
- * `use`; if `isStoppable` is set, `use` handles the first signal itself, and the second one abandons it.
+ * `use`; if `handlesFirstSignal` is set, `use` handles the first signal itself, and the second one abandons it.
  * @throws {UserError} if DATABASE_URL is a replica, unless `isReader` is set
  */
 export function withDatabase(
   signals: Signals,
   use: (opened: Opened) => Promise<void>,
-  { isStoppable = false, isReader = false, ...access }: Access & { isStoppable?: boolean; isReader?: boolean } = {},
+  {
+    handlesFirstSignal = false,
+    isReader = false,
+    ...access
+  }: Access & { handlesFirstSignal?: boolean; isReader?: boolean } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
     const migrating = migrateDatabase(url, migrationsFolder, {
@@ -96,7 +100,7 @@ export function withDatabase(
     if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);
     const database = openDatabase(url);
     const using = use({ database, url, applied }).finally(() => closeDatabase(database));
-    await abortable(isStoppable ? signals.second : signals.first, using);
+    await abortable(handlesFirstSignal ? signals.second : signals.first, using);
   };
   return withDatabaseUrl(readSettings(), signals, migrateAndUse, access);
 }

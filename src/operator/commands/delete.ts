@@ -44,6 +44,6 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
             return { lines, summary: `deleted ${countOf(deleted, 'number')}` };
           },
         });
-      await withDatabase(signals, ({ database }) => deleteFrom(database), { isStoppable: true });
+      await withDatabase(signals, ({ database }) => deleteFrom(database), { handlesFirstSignal: true });
     });
 }

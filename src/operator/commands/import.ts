@@ -32,7 +32,7 @@ export function addImport(program: CommandWithExamples, signals: Signals): void 
     )
     .action((fileNames: string[], options: Options) =>
       withDatabase(signals, ({ database }) => importFiles(database, fileNames, { ...options, signal: signals.first }), {
-        isStoppable: true,
+        handlesFirstSignal: true,
         mayCreate: true,
       }),
     );
