@@ -56,17 +56,13 @@ export function listBrandedPhoneNumbers({
       if (!isSupported) throw methodNotAllowed(request);
       if (refusal !== undefined) throw unauthorized(refusal);
     });
-    if (isLikelyAllowed && isSupported && refusal === undefined) {
-      // The page is read while the limit is counted. If the request is refused, a failure to read the page is ignored.
-      const reading = readUntil(deadline, request, response, client);
-      reading.catch(() => {});
-      await admitted;
-      await send(request, response, linkBase, await reading);
-    } else {
-      // A request that will probably be refused must cost next to nothing.
-      await admitted;
-      await send(request, response, linkBase, await readUntil(deadline, request, response, client));
-    }
+    // The page is read while the limit is counted, unless the request will probably be refused: that must cost next to nothing.
+    const canBegin = isLikelyAllowed && isSupported && refusal === undefined;
+    const reading = canBegin ? readUntil(deadline, request, response, client) : undefined;
+    // If the request is refused, a failure to read the page is ignored.
+    reading?.catch(() => {});
+    await admitted;
+    await send(request, response, linkBase, await (reading ?? readUntil(deadline, request, response, client)));
   };
 
   /** Returns who sent a request. If that can't be determined, the headers of the limit leave it no further requests. */
@@ -80,27 +76,36 @@ export function listBrandedPhoneNumbers({
   }
 
   /** Reads the page that a request selects, unless the client disconnects or is refused before the page's turn comes. */
-  async function readUntil(deadline: number, request: Request, response: Response, client: Client): Promise<Selected> {
+  async function readUntil(deadline: number, request: Request, response: Response, client: Client): Promise<Selection> {
     const query = await readQuery(request.url);
     const pageRequest = { ...query, visibleProfiles: client.visibleProfiles };
     const isNeeded = () => !request.socket.destroyed && !response.headersSent;
-    return { query, page: await reader.read((signal) => readPage(pageRequest, signal), deadline, { isNeeded }) };
+    return selectionOf(query, await reader.read((signal) => readPage(pageRequest, signal), deadline, { isNeeded }));
   }
 }
 
-/** The query of a request, and the page that it selects. */
-interface Selected {
+/** The page that a request selects. */
+interface Selection {
   query: ListQuery;
-  page: Page;
+  /** The number of items. */
+  count: number;
+  nextCursor: string | null;
+  /** The page as JSON. */
+  body: Buffer;
+}
+
+/** Returns the selection whose page was read. It does not refer to the page, so that only one copy of it stays in memory. */
+function selectionOf(query: ListQuery, { hasNext, last, items, count }: Page): Selection {
+  const nextCursor = hasNext && last !== null ? encodeCursor(last, query.filter) : null;
+  // The items are JSON already.
+  const body = Buffer.concat([BODY_START, ...items, Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`)]);
+  return { query, count, nextCursor, body };
 }
 
 /** Sends a page, or a 304 if the client has it already. */
-async function send(request: Request, response: Response, linkBase: string, { query, page }: Selected): Promise<void> {
-  const nextCursor = page.hasNext && page.last !== null ? encodeCursor(page.last, query.filter) : null;
-  // The items are JSON already.
-  const tail = Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`);
-  const body = Buffer.concat([BODY_START, ...page.items, tail]);
-  response.locals.rows = page.count;
+async function send(request: Request, response: Response, linkBase: string, selection: Selection): Promise<void> {
+  const { query, count, nextCursor, body } = selection;
+  response.locals.rows = count;
   response.setHeader('Cache-Control', 'private, no-cache');
   response.vary('Authorization, Accept-Encoding');
   // The opaque tag (RFC 9110 section 8.8.3), with quotes. The ETag is weak: it is the same for every content encoding.
