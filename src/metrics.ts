@@ -25,6 +25,7 @@ export function createMetrics(maxReads: number) {
     registers,
   });
   const storeErrors = counter('rate_limit_store_errors_total', 'Rate limit store requests that failed or timed out');
+  const cutOff = counter('http_connections_cut_off_total', 'Connections cut off because too much was held for clients');
   const queries = gauge('database_queries_in_flight', 'Reads that wait for the database, sent or not');
   gauge('database_queries_in_flight_limit', 'The most reads that are sent at once; the rest wait').set(maxReads);
   const build = { name: 'branded_phone_numbers_build_info', help: 'The running version; always 1', registers };
@@ -39,6 +40,7 @@ export function createMetrics(maxReads: number) {
     observeDecision: (allowed: boolean, seconds: number) =>
       decisions.observe({ decision: allowed ? 'passed' : 'refused' }, seconds),
     countStoreFailure: () => storeErrors.inc(),
+    countCutOff: (count: number) => cutOff.inc(count),
     setQueries: (count: number) => queries.set(count),
     /** Adds the metrics of the process: memory, event loop, garbage collection. */
     collectDefaults: () => {

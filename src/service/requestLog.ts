@@ -21,6 +21,9 @@ declare global {
   }
 }
 
+/** The status in the log and the metrics if the client left before its response was sent, as nginx and HAProxy know it. */
+const CLIENT_LEFT = 499;
+
 /** Load balancers request these every few seconds; logging the successful requests would fill the log. */
 const HEALTH_ROUTES = ['/healthz', '/readyz'];
 
@@ -30,7 +33,8 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
     const start = performance.now();
     setRequestId(request, response);
     response.once('close', () => {
-      const { locals, statusCode: status } = response;
+      const { locals } = response;
+      const status = response.writableFinished ? response.statusCode : CLIENT_LEFT;
       const milliseconds = performance.now() - start;
       // The route, since the path and the query may contain phone numbers; undefined for an unknown path.
       const route: string | undefined = request.route?.path;
@@ -44,10 +48,21 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
         milliseconds: Math.round(milliseconds * 10) / 10,
         rows: locals.rows,
         client: locals.client,
-        // The client disconnected before its response was sent.
-        ...(response.writableFinished ? {} : { aborted: true }),
       });
     });
+  };
+}
+
+/**
+ * Returns a function that logs and measures a response that was sent without the application, since what it responds to is
+ * no request that could be handled. It returns the id of that request.
+ */
+export function refusalLog(log: Log, metrics: Metrics): (status: number, reason?: string) => string {
+  return (status, reason) => {
+    const requestId = randomUUID();
+    metrics.observeResponse('other', status, 0);
+    log.info({ requestId, status, reason });
+    return requestId;
   };
 }
 

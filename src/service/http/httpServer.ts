@@ -8,7 +8,10 @@ import { type Config, publicPath } from '../../config/config.js';
 import { codeOf } from '../../database/errors.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
+import type { ProblemName } from '../problem/problem.js';
+import { endSoon, MAX_KEPT_BYTES } from './connections.js';
 import { rawProblem } from './problemResponse.js';
+import { MAX_HEADERS } from './protocol.js';
 
 /** The most bytes of a request line and its headers: enough for 50 long values of each name filter. */
 const MAX_HEADER_BYTES = 128 * 1024;
@@ -21,10 +24,31 @@ const FINISH_MARGIN_MS = 500;
 /** The most requests, over all connections, that wait for earlier requests of their connection; each takes some 2 KB. */
 const MAX_WAITING_REQUESTS = 10_000;
 
-const NO_TARGET = 'The target of the request is not an address.';
+/** A refusal of input that is not a request which the application can handle. */
+interface Refusal {
+  name: ProblemName;
+  status: number;
+  detail: string;
+  /** Node's error, for the log. */
+  reason?: string;
+}
 
-/** Creates the HTTP server of an application that responds within REQUEST_TIMEOUT_SECONDS; it does not listen yet. */
-export function createHttpServer(app: Express, config: Config): Server {
+const NO_TARGET: Refusal = {
+  name: 'invalid-request',
+  status: 400,
+  detail: 'The target of the request is not an address.',
+};
+const NO_CONNECT: Refusal = { name: 'method-not-allowed', status: 405, detail: 'CONNECT is not supported.' };
+
+/**
+ * Creates the HTTP server of an application that responds within REQUEST_TIMEOUT_SECONDS; it does not listen yet.
+ * `logRefusal` is called with each response that is sent without the application, and returns the id of the request.
+ */
+export function createHttpServer(
+  app: Express,
+  config: Config,
+  logRefusal: (status: number, reason?: string) => string,
+): Server {
   const path = publicPath(config);
   // Express calls `noPath` for a request target without a path; no handler sees that request.
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
@@ -43,11 +67,19 @@ export function createHttpServer(app: Express, config: Config): Server {
   );
   // A client that closes its sending side still gets its responses; Node closes the connection after the last one.
   Object.assign(server, { httpAllowHalfOpen: true });
+  // One more than protocolCheck allows. Node discards further ones.
+  server.maxHeadersCount = MAX_HEADERS + 1;
+  /** The last response of each connection, until it is closed. */
   const lastResponses = new WeakMap<Duplex, ServerResponse>();
+  /** Connections that have sent what is refused without the application; nothing after that is read. */
+  const refused = new WeakSet<Duplex>();
   let waitingRequests = 0;
-  // A connection's requests are handled one after the other, so that it has at most one response in memory. Node assigns
-  // the socket to a response once the previous ones are sent. A response emits `close` only if it was assigned the
-  // socket; a request always does.
+
+  /**
+   * Handles the requests of a connection one after the other, so that it has at most one response in memory. A request
+   * waits until Node has sent the previous responses and assigns the socket to its response; meanwhile, nothing is read.
+   * A response emits `close` only if it was assigned the socket; a request always does.
+   */
   function respondInOrder(request: IncomingMessage, response: ServerResponse) {
     const { socket } = request;
     lastResponses.set(socket, response);
@@ -57,34 +89,51 @@ export function createHttpServer(app: Express, config: Config): Server {
     process.nextTick(() => isWaiting && socket.pause());
     response.once('socket', () => {
       isWaiting = false;
-      if (lastResponses.get(socket) === response) socket.resume();
+      if (lastResponses.get(socket) === response && !refused.has(socket)) socket.resume();
       respond(request, response);
     });
     request.once('close', () => waitingRequests--);
     if (++waitingRequests > MAX_WAITING_REQUESTS) socket.destroy();
   }
   function respond(request: IncomingMessage, response: ServerResponse) {
+    const { socket } = request;
     const timeout = config.REQUEST_TIMEOUT_SECONDS * 1000 + RESPONSE_TIMEOUT_MS;
     const timer = setTimeout(() => response.socket?.destroy(), timeout);
     response.once('close', () => {
       clearTimeout(timer);
+      if (lastResponses.get(socket) === response) lastResponses.delete(socket);
       // At a stop, a client would keep its connection open after the running request.
       if (!server.listening) server.closeIdleConnections();
     });
+    if ((request.url ?? '').length > MAX_KEPT_BYTES) response.shouldKeepAlive = false;
     response.setHeader('X-Content-Type-Options', 'nosniff');
-    handle(request, response, () => endWith(request.socket, rawProblem(path, 'invalid-request', 400, NO_TARGET)));
+    handle(request, response, () => endWith(socket, NO_TARGET));
   }
   // Node would respond with a 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
-  server.on('connect', (_request, socket) =>
-    endWith(socket, rawProblem(path, 'method-not-allowed', 405, 'CONNECT is not supported.')),
-  );
-  server.on('clientError', (error, socket) => {
-    // Earlier requests get their responses first.
+  server.on('connect', (_request, socket) => refuse(socket, NO_CONNECT));
+  server.on('clientError', (error, socket) => refuse(socket, refusalOf(error)));
+
+  /** Refuses what a connection has sent, once earlier requests have their responses, and closes the connection. */
+  function refuse(socket: Duplex, refusal: Refusal): void {
+    // Node emits an error for each further piece of what it can't parse.
+    if (refused.has(socket)) return;
+    refused.add(socket);
     const last = lastResponses.get(socket);
-    if (!last || last.closed || socket.destroyed) rejectBrokenRequest(error, socket, path);
-    else last.once('close', () => socket.writable && rejectBrokenRequest(error, socket, path));
-  });
+    if (!last) {
+      endWith(socket, refusal);
+    } else {
+      socket.pause();
+      last.once('close', () => endWith(socket, refusal));
+    }
+  }
+
+  /** Ends a connection with a problem, and cuts off a client that keeps sending. */
+  function endWith(socket: Duplex, { name, status, detail, reason }: Refusal): void {
+    if (!socket.writable) return;
+    socket.write(rawProblem(path, name, status, detail, logRefusal(status, reason)));
+    endSoon(socket);
+  }
   return server;
 }
 
@@ -145,15 +194,8 @@ const PARSER_FAULTS: Record<string, [number, string]> = {
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'The request was not received in time.'],
 };
 
-/** Sends a problem for input that is too broken, too large or too slow to be a request. */
-function rejectBrokenRequest(error: NodeJS.ErrnoException, socket: Duplex, path: string): void {
-  const [status, detail] = PARSER_FAULTS[error.code ?? ''] ?? [400, 'This is not an HTTP request.'];
-  endWith(socket, rawProblem(path, 'invalid-request', status, detail));
-}
-
-/** Ends a connection with a response, and cuts off a client that keeps sending. */
-function endWith(socket: Duplex, response: string): void {
-  socket.on('error', () => {});
-  socket.end(response);
-  setTimeout(() => socket.destroy(), 1000).unref();
+/** Returns the refusal of input that is too broken, too large or too slow to be a request. */
+function refusalOf({ code = '', message }: NodeJS.ErrnoException): Refusal {
+  const [status, detail] = PARSER_FAULTS[code] ?? [400, 'This is not an HTTP request.'];
+  return { name: 'invalid-request', status, detail, reason: message };
 }

@@ -76,12 +76,19 @@ function withTypeBelow(publicPath: string, body: Problem): Problem {
 /**
  * Returns a whole response with a problem, for the socket of a request that is too broken to have a response object.
  */
-export function rawProblem(publicPath: string, name: ProblemName, status: number, detail: string): string {
+export function rawProblem(
+  publicPath: string,
+  name: ProblemName,
+  status: number,
+  detail: string,
+  requestId: string,
+): string {
   const body = JSON.stringify(withTypeBelow(publicPath, problem(name, detail, { status }).problem));
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/problem+json; charset=utf-8',
     'X-Content-Type-Options: nosniff',
+    `X-Request-Id: ${requestId}`,
     `Content-Length: ${Buffer.byteLength(body)}`,
     'Connection: close',
     '',

@@ -9,7 +9,7 @@ import { cut, escapeHidden } from '../../messages/shown.js';
 import { problem } from '../problem/problem.js';
 
 /** The most header lines of a request. */
-const MAX_HEADERS = 100;
+export const MAX_HEADERS = 100;
 /** The longest Accept-Encoding that is read, in characters; a longer one would take milliseconds, and is ignored. */
 const MAX_ACCEPT_ENCODING = 1000;
 /** The path of a request target. No path of ours is longer, and longer ones would cost more to normalize. */
@@ -30,9 +30,8 @@ export function protocolCheck(
 
   return (request) => {
     const { rawHeaders, httpVersion } = request;
-    const headerCount = rawHeaders.length / 2;
-    if (headerCount > MAX_HEADERS) {
-      const detail = `The request has ${headerCount} headers; at most ${MAX_HEADERS} are allowed.`;
+    if (rawHeaders.length / 2 > MAX_HEADERS) {
+      const detail = `The request has too many headers; at most ${MAX_HEADERS} are allowed.`;
       throw problem('invalid-request', detail, { status: 431 });
     }
     const hosts = valuesOf('Host', rawHeaders);

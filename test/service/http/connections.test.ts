@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { limitConnections } from '../../../src/service/http/connections.js';
 import { until } from '../../support/until.js';
@@ -8,12 +9,15 @@ import { until } from '../../support/until.js';
 const MAX = 3;
 /** Its responses are sent by the tests. */
 let server: Server;
+/** What was cut off: numbers of connections. */
+let cutOff: number[];
 const sockets: Socket[] = [];
 
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
-  server = createServer();
-  limitConnections(server, MAX);
+  server = createServer({ maxHeaderSize: 128 * 1024 });
+  cutOff = [];
+  limitConnections(server, MAX, (count) => cutOff.push(count));
   await once(server.listen(0, '127.0.0.1'), 'listening');
 });
 afterEach(async () => {
@@ -105,6 +109,76 @@ describe('at MAX_CONNECTIONS, a new connection', () => {
       await open();
     }
     expect(sockets.map(({ destroyed }) => destroyed)).toEqual([false, false, false]);
+  });
+});
+
+describe('of clients that hold more than 64 MB in all', () => {
+  const MEGABYTE = Buffer.alloc(2 ** 20);
+
+  /** Requests a response of so many megabytes, and does not read it. */
+  async function hold(megabytes: number): Promise<void> {
+    const response = await begin((await open()).pause());
+    response.end(Buffer.concat(Array(megabytes).fill(MEGABYTE)));
+  }
+  /** Returns whether the server still has each of its connections, in the order in which they were opened. */
+  const areOpen = () => sockets.map(({ destroyed }) => !destroyed);
+  const untilCutOff = () => until(() => cutOff.length > 0, 'a connection is cut off');
+
+  it('the one that has waited longest for its response to be read is cut off', async () => {
+    await hold(30);
+    await hold(30);
+    expect(cutOff).toEqual([]);
+    await hold(30);
+    await untilCutOff();
+    for (const socket of sockets) socket.resume();
+    await until(() => areOpen().includes(false), 'the client sees it');
+    expect([cutOff, areOpen()]).toEqual([[1], [false, true, true]]);
+  });
+
+  it('one that holds less than its share is not cut off', async () => {
+    await hold(20);
+    await hold(30);
+    await hold(40);
+    await untilCutOff();
+    for (const socket of sockets) socket.resume();
+    await until(() => areOpen().includes(false), 'the client sees it');
+    expect([cutOff, areOpen()]).toEqual([[1], [true, false, true]]);
+  });
+});
+
+it('connections with headers that never end hold at most 64 MB in all', async () => {
+  const many = createServer({ maxHeaderSize: 128 * 1024 });
+  limitConnections(many, 1000, (count) => cutOff.push(count));
+  await once(many.listen(0, '127.0.0.1'), 'listening');
+  const { port } = many.address() as AddressInfo;
+  const head = `GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ${'a'.repeat(120_000)}`;
+  for (let i = 0; i < 700; i++) {
+    const socket = connect(port, '127.0.0.1').on('error', () => {});
+    sockets.push(socket.resume());
+    socket.write(head);
+  }
+  const closed = () => sockets.filter(({ destroyed }) => destroyed).length;
+  // 700 × 120,000 bytes are 17 MB too many.
+  await until(() => closed() >= 141, 'enough are cut off');
+  expect(closed()).toBeLessThan(300);
+  for (const socket of sockets) socket.destroy();
+  await once(many.close(), 'close');
+});
+
+describe('a connection that received long headers', () => {
+  it.each([
+    ['is closed once it has been idle for a second', 20_000, true],
+    ['is kept if they were shorter than 16 KB', 12_000, false],
+  ])('%s', async (_name, length, isClosed) => {
+    const socket = await open();
+    socket.write(`GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ${'a'.repeat(length)}\r\n\r\n`);
+    const [, response] = await once(server, 'request');
+    await end(response);
+    await sleep(300);
+    expect(socket.readableEnded).toBe(false);
+    vi.advanceTimersByTime(1000);
+    await sleep(300);
+    expect(socket.readableEnded).toBe(isClosed);
   });
 });
 

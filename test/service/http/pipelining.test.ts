@@ -71,6 +71,7 @@ describe('complete requests get their responses', () => {
   it.each<[string, (socket: Socket) => unknown, string[]]>([
     ['if the client then shuts down its sending side', (socket) => socket.end(), ['200', '404']],
     ['if bytes follow that are not a request', (socket) => socket.write('garbage\r\n\r\n'), ['200', '404', '400']],
+    ['if CONNECT follows', (socket) => socket.write('CONNECT x:1 HTTP/1.1\r\n\r\n'), ['200', '404', '405']],
     ['if half a request follows', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
   ])('%s, and the connection is closed', async (_name, proceed, expected) => {
     const socket = await open(limited);
@@ -119,6 +120,14 @@ describe('clients that never read', () => {
       return served === 10;
     }, 'ten requests in a row succeed');
     await until(async () => (await metricOf(unlimited, 'database_queries_in_flight')) === 0, 'no reads are in flight');
+  });
+
+  it('are not read any further after bytes that are not a request', async () => {
+    const socket = (await open(unlimited)).pause();
+    socket.write(request(FILE).repeat(6));
+    socket.write(Buffer.alloc(100_000_000));
+    await sleep(2000);
+    expect(socket.writableLength).toBeGreaterThan(50_000_000);
   });
 
   it('have their connection closed if too many of their requests wait for earlier ones', async () => {

@@ -55,7 +55,7 @@ test.concurrent('a response that takes 16 seconds is sent if REQUEST_TIMEOUT_SEC
     await sleep(16_000);
     response.send('late');
   });
-  const server = createHttpServer(app, readConfig({ REQUEST_TIMEOUT_SECONDS: '5' })).listen(0, '127.0.0.1');
+  const server = createHttpServer(app, readConfig({ REQUEST_TIMEOUT_SECONDS: '5' }), () => 'id').listen(0, '127.0.0.1');
   await once(server, 'listening');
   expect(await (await fetch(urlOf(server, '127.0.0.1'))).text()).toBe('late');
   server.close();

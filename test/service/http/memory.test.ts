@@ -1,0 +1,110 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import express from 'express';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../../src/config/config.js';
+import { createHttpServer, urlOf } from '../../../src/service/http/httpServer.js';
+import type { Service } from '../../../src/service/server.js';
+import { whileLocked } from '../../support/connection.js';
+import { useDatabase } from '../../support/database.js';
+import { listenOn, metricOf } from '../../support/listening.js';
+import { exchange } from '../../support/rawHttp.js';
+import { until } from '../../support/until.js';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+
+it('nothing of a request and its response is kept for an idle connection', async () => {
+  const kept: WeakRef<object>[] = [];
+  const app = express().get('/', (request, response) => {
+    kept.push(new WeakRef(request), new WeakRef(response));
+    response.send('done');
+  });
+  const server = createHttpServer(app, readConfig({}), () => 'id').listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const socket = connect(Number(new URL(urlOf(server, '127.0.0.1')).port), '127.0.0.1');
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  await once(socket, 'data');
+  await until(() => {
+    collectGarbage();
+    return kept.length === 2 && kept.every((reference) => reference.deref() === undefined);
+  }, 'the request and the response are collected');
+  expect(socket.destroyed).toBe(false);
+  socket.destroy();
+  server.close();
+});
+
+describe('a request', () => {
+  const database = useDatabase();
+  const lines: Record<string, unknown>[] = [];
+  let service: Service;
+  beforeAll(async () => {
+    const log = pino({ level: 'info' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
+    service = await listenOn(database.url, { REQUEST_TIMEOUT_SECONDS: '2' }, log);
+  });
+  afterAll(() => service.close());
+
+  /** Returns the number of responses with a status, from the metrics. */
+  async function counted(status: number): Promise<number> {
+    const text = await (await fetch(`${service.metricsUrl}/metrics`)).text();
+    const counts = text.matchAll(
+      new RegExp(`^http_request_duration_seconds_count{.*status="${status}"} (\\d+)$`, 'gm'),
+    );
+    return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
+  }
+
+  it.each<[string, string[], number, string | undefined]>([
+    ['that begins with the PROXY protocol', ['PROXY TCP4 192.0.2.1 192.0.2.2 1 80'], 400, 'Parse Error'],
+    ['that is TLS', ['\x16\x03\x01 hello'], 400, 'Parse Error'],
+    ['with a header of 200 KB', ['GET / HTTP/1.1', `X-Long: ${'a'.repeat(200_000)}`], 431, 'Parse Error'],
+    ['with CONNECT', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, undefined],
+    ['with a target that is not an address', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost'], 400, undefined],
+  ])(
+    '%s is in the log and in the metrics, although the application never sees it',
+    async (_name, head, status, reason) => {
+      lines.length = 0;
+      const before = await counted(status);
+      const { headers } = await exchange(service.url, head);
+      const requestId = headers['x-request-id'];
+      await until(() => lines.length > 0, 'the line');
+      const expected = { level: 30, requestId, status, ...(reason && { reason: expect.stringContaining(reason) }) };
+      expect(lines).toEqual([expect.objectContaining(expected)]);
+      expect(await counted(status)).toBe(before + 1);
+    },
+  );
+
+  it('counts as 499 if its client left before the response', async () => {
+    lines.length = 0;
+    const before = await counted(200);
+    await whileLocked(database.url, 'LOCK items IN ACCESS EXCLUSIVE MODE', async () => {
+      const socket = connect(Number(new URL(service.url).port), '127.0.0.1');
+      socket.write('GET /v1/brandedPhoneNumbers HTTP/1.1\r\nHost: localhost\r\n\r\n');
+      await sleep(300);
+      socket.resetAndDestroy();
+      await until(() => lines.some(({ status }) => status !== undefined), 'the line of the request');
+    });
+    expect(lines.map(({ route, status }) => [route, status])).toEqual([['/v1/brandedPhoneNumbers', 499]]);
+    expect([await counted(499), await counted(200)]).toEqual([1, before]);
+  });
+
+  it('is cut off, with a line in the log and a metric, if responses of 64 MB wait to be read', async () => {
+    lines.length = 0;
+    const sockets = Array.from({ length: 60 }, () =>
+      connect(Number(new URL(service.url).port), '127.0.0.1')
+        .on('error', () => {})
+        .pause(),
+    );
+    for (const socket of sockets) {
+      socket.write('GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(8));
+    }
+    await until(() => lines.some(({ level }) => level === 40), 'the line');
+    const line = lines.find(({ level }) => level === 40);
+    expect(line).toMatchObject({ count: expect.any(Number), msg: expect.stringContaining('connections cut off') });
+    expect(await metricOf(service, 'http_connections_cut_off_total')).toBeGreaterThan(0);
+    for (const socket of sockets) socket.destroy();
+  });
+});
