@@ -38,7 +38,7 @@ it.each([
           `a migration waited for a minute, and was rolled back: run this again once these have ended: ${blocker}\\n$`,
       ),
     );
-    expect([code, stdout]).toEqual([1, '']);
+    expect([code, stdout]).toEqual([75, '']);
   },
   90_000,
 );
