@@ -13,6 +13,8 @@ FROM ${NODE_IMAGE}
 ENV NODE_ENV=production
 # Other machines can reach the service, so whoever runs the container must set AUTH.
 ENV HOST=0.0.0.0
+# docs/operations.md ("Sizing") says what this heap is enough for.
+ENV NODE_OPTIONS=--max-old-space-size=256
 WORKDIR /app
 COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist

@@ -54,7 +54,7 @@ describe('docs/operations.md', () => {
     const named = [...text.matchAll(/^\s+([A-Z][A-Z_]+): /gm), ...text.matchAll(/^ENV ([A-Z_]+)=/gm)].map(
       ([, name]) => name,
     );
-    const notOurs = ['NODE_ENV', 'POSTGRES_PASSWORD', 'POSTGRES_DB', 'POSTGRES_USER'];
+    const notOurs = ['NODE_ENV', 'NODE_OPTIONS', 'POSTGRES_PASSWORD', 'POSTGRES_DB', 'POSTGRES_USER'];
     expect(named.filter((name) => ![...settingNames, ...notOurs].includes(name ?? ''))).toEqual([]);
     expect(named.length).toBeGreaterThan(0);
   });

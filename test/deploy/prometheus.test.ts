@@ -18,6 +18,7 @@ import { freePort, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { endProcess } from '../support/process.js';
 import { isInstalled, run } from '../support/programs.js';
+import { leaveUnread } from '../support/rawHttp.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
 import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
@@ -189,6 +190,13 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
       status: 0,
       stderr: '',
     });
+  });
+
+  it('fires after an instance cut off connections whose responses were not read', async () => {
+    const close = leaveUnread(`http://127.0.0.1:${ports.api}`);
+    await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', 'firing');
+    close();
+    await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', undefined);
   });
 
   it('fires after Redis went down, until it is up', async () => {

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
+import { environmentOf } from '../support/manifest.js';
 import { isInstalled, run } from '../support/programs.js';
 
 /** The maximum time to stop, beyond DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */
@@ -21,6 +22,12 @@ describe.skipIf(!isInstalled('systemd-analyze'))('the systemd unit', () => {
       expect.arrayContaining(['StartLimitIntervalSec=0', expect.stringMatching(/^After=.*\bpostgresql\.service\b/)]),
     );
     expect(lines).toEqual(expect.arrayContaining(['Restart=always', expect.stringMatching(/^RestartSec=\d+$/)]));
+  });
+
+  it('sets the heap that the image sets, and the sizing of docs/operations.md names', () => {
+    const { NODE_OPTIONS } = environmentOf('Deployment');
+    expect(readFileSync(UNIT, 'utf8').split('\n')).toContain(`Environment=NODE_OPTIONS=${NODE_OPTIONS}`);
+    expect(readFileSync('docs/operations.md', 'utf8')).toContain(`\`NODE_OPTIONS=${NODE_OPTIONS}\``);
   });
 
   it('gives the service enough time to stop and enough file descriptors', () => {

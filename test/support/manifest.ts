@@ -17,8 +17,16 @@ export function resource(kind: string): Resource {
   return found;
 }
 
-/** Returns the environment of the container, without the variables of its secret. */
+const image = Object.fromEntries(
+  [...readFileSync('Dockerfile', 'utf8').matchAll(/^ENV (\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [
+    name,
+    value,
+  ]),
+);
+
+/** Returns the environment of the container: the image's and the manifest's, without the variables of its secret. */
 export function environmentOf(kind: 'Deployment' | 'Job'): Record<string, string> {
   const [container] = resource(kind).spec.template.spec.containers;
-  return Object.fromEntries(container.env.map(({ name, value }: { name: string; value: string }) => [name, value]));
+  const variables: { name: string; value: string }[] = container.env;
+  return { ...image, ...Object.fromEntries(variables.map(({ name, value }) => [name, value])) };
 }

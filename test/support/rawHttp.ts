@@ -31,6 +31,23 @@ export async function exchange(url: string, head: string[], limitMilliseconds = 
   };
 }
 
+/** Opens connections that request more than 64 MB and never read; returns a function that closes them. */
+export function leaveUnread(url: string): () => void {
+  const { hostname, port } = new URL(url);
+  const sockets = Array.from({ length: 60 }, () =>
+    connect(Number(port), hostname)
+      .on('error', () => {})
+      .pause(),
+  );
+  for (const socket of sockets) {
+    // Eight of them, since the system keeps some megabytes for each connection.
+    socket.write('GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(8));
+  }
+  return () => {
+    for (const socket of sockets) socket.destroy();
+  };
+}
+
 export function problemIn({ body }: RawResponse): Problem {
   return JSON.parse(body);
 }

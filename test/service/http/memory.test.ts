@@ -12,7 +12,7 @@ import type { Service } from '../../../src/service/server.js';
 import { whileLocked } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { listenOn, metricOf } from '../../support/listening.js';
-import { exchange } from '../../support/rawHttp.js';
+import { exchange, leaveUnread } from '../../support/rawHttp.js';
 import { until } from '../../support/until.js';
 
 setFlagsFromString('--expose-gc');
@@ -93,18 +93,11 @@ describe('a request', () => {
 
   it('is cut off, with a line in the log and a metric, if responses of 64 MB wait to be read', async () => {
     lines.length = 0;
-    const sockets = Array.from({ length: 60 }, () =>
-      connect(Number(new URL(service.url).port), '127.0.0.1')
-        .on('error', () => {})
-        .pause(),
-    );
-    for (const socket of sockets) {
-      socket.write('GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(8));
-    }
+    const close = leaveUnread(service.url);
     await until(() => lines.some(({ level }) => level === 40), 'the line');
     const line = lines.find(({ level }) => level === 40);
     expect(line).toMatchObject({ count: expect.any(Number), msg: expect.stringContaining('connections cut off') });
     expect(await metricOf(service, 'http_connections_cut_off_total')).toBeGreaterThan(0);
-    for (const socket of sockets) socket.destroy();
+    close();
   });
 });
