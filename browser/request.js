@@ -10,12 +10,17 @@ const capitalized = (name) => name[0].toUpperCase() + name.slice(1);
 /** Returns the name that the generated clients give a value: `pending.initialOptIn` is `PENDING_INITIAL_OPT_IN`. */
 const constant = (value) => value.replace(/[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])/g, '_').toUpperCase();
 const snakeCase = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
-const quoted = (value) => JSON.stringify(value);
+/** Returns a literal of all four languages. Go refuses a byte order mark. */
+const quoted = (value) => JSON.stringify(value).replaceAll('\ufeff', '\\ufeff');
+const singleQuoted = (value) => {
+  const characters = quoted(value).slice(1, -1).replaceAll('\\"', '"').replaceAll("'", "\\'");
+  return `'${characters}'`;
+};
 
 /** How each client's README writes a text, a value of an enum, a list, and the filters of a walk. */
 const LANGUAGES = {
   TypeScript: {
-    text: (value) => `'${value.replace(/[\\']/g, '\\$&')}'`,
+    text: singleQuoted,
     list: (values) => `[${values.join(', ')}]`,
     filters: (all) => all.length && `, { ${all.map(([name, value]) => `${name}: ${value}`).join(', ')} }`,
   },
@@ -47,7 +52,8 @@ const LANGUAGES = {
 export function program(language, sample, query, parameters) {
   const replaced = sample.text.replace(
     filters(language, sample.query, parameters),
-    filters(language, query, parameters),
+    // A function, because `$&` in a string would stand for what is replaced.
+    () => filters(language, query, parameters),
   );
   // Only this enum has an import there.
   return replaced.replace('client.model.StatusFilter;', 'client.model.*;');

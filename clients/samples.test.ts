@@ -1,6 +1,6 @@
 /**
  * Follows each client's README word for word, with the packages that `make clients` built, against a service that
- * sometimes responds with 503 and 429. All tests run at once, because some wait for a minute.
+ * sometimes responds with 503 and 429, and runs the programs that the console of /docs writes. All tests run at once, because some wait for a minute.
  */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,6 +9,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { describe, expect, it } from 'vitest';
+import type { BrandedPhoneNumber, BrandedPhoneNumberPage } from '../generated/types/models/index.js';
+import { openChromium } from '../test/browser/chromium.js';
+import { ESCAPED_NAME } from './live/numbers.js';
 import { programs, sample } from './live/samples.js';
 
 const execute = promisify(execFile);
@@ -20,39 +23,75 @@ const { SERVICE_URL = '', FAILING_URL = '', CACHE = '', CLIENTS = '' } = process
 
 /** Returns the output that every sample must print: the approved numbers with a carrier status of AT&T. */
 async function expected(): Promise<string> {
-  const query = 'size=100&carrier=AT%26T&status=approved';
-  const response = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?${query}`);
-  const { items } = (await response.json()) as { items: { phoneNumber: string }[] };
+  const { items } = await page('size=100&carrier=AT%26T&status=approved');
   expect(items).toHaveLength(56);
-  return items.map(({ phoneNumber }) => `${phoneNumber} approved\n`).join('');
+  return printed(items);
 }
 
-/** For each client: the language of its samples, the file that one is saved as, and the command that runs it. */
-const runs: Record<string, { language: string; file(name: string): string; command(name: string): string }> = {
-  typescript: { language: 'js', file: (name) => `${name}.mjs`, command: (name) => `node ${name}.mjs` },
-  python: { language: 'python', file: (name) => `${name}.py`, command: (name) => `bin/python ${name}.py` },
-  java: { language: 'java', file: (name) => `${name}.java`, command: (name) => `java -cp '*' ${name}.java` },
-  go: { language: 'go', file: (name) => `${name}/main.go`, command: (name) => `go run ./${name}` },
+/** Returns what a program prints for these numbers. */
+const printed = (items: BrandedPhoneNumber[]) =>
+  items.map(({ phoneNumber, status }) => `${phoneNumber} ${status}\n`).join('');
+
+/** Returns the service's page of a query. */
+async function page(query: string): Promise<BrandedPhoneNumberPage> {
+  return (await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?${query}`)).json();
+}
+
+interface ClientRun {
+  /** The language of the samples in Markdown, and the tab of the console. */
+  language: string;
+  tab: string;
+  /** The file that a program is saved as, and the command that runs it. */
+  file(name: string): string;
+  command(name: string): string;
+}
+
+const runs: Record<string, ClientRun> = {
+  typescript: {
+    language: 'js',
+    tab: 'TypeScript',
+    file: (name) => `${name}.mjs`,
+    command: (name) => `node ${name}.mjs`,
+  },
+  python: {
+    language: 'python',
+    tab: 'Python',
+    file: (name) => `${name}.py`,
+    command: (name) => `bin/python ${name}.py`,
+  },
+  java: {
+    language: 'java',
+    tab: 'Java',
+    file: (name) => `${name}.java`,
+    command: (name) => `java -cp '*' ${name}.java`,
+  },
+  go: { language: 'go', tab: 'Go', file: (name) => `${name}/main.go`, command: (name) => `go run ./${name}` },
 };
 
-/** Saves a program where the client is installed, with the address of the failing proxy. Returns the command that runs it. */
-async function saved(client: string, name: string, url: string, text?: string) {
+/** Saves a sample where the client is installed, with the address of the failing proxy. Returns the command that runs it. */
+function saved(client: string, name: string, url: string, text?: string) {
+  return savedProgram(client, name, sample(client, runs[client]?.language ?? '', url, text));
+}
+
+/** Saves a program where the client is installed. Returns the command that runs it there. */
+async function savedProgram(client: string, name: string, program: string) {
   const run = runs[client];
   if (!run) throw new Error(`unknown client: ${client}`);
   const folder = join(CACHE, 'installed', client);
   const path = join(folder, run.file(name));
   await mkdir(dirname(path), { recursive: true });
-  await writeFile(path, sample(client, run.language, url, text));
+  await writeFile(path, program);
   return { folder, command: run.command(name) };
 }
 
 const now = () => performance.timeOrigin + performance.now();
 
-/** Returns when each request to this base URL of the failing proxy arrived, in milliseconds. */
-async function arrivals(url: string): Promise<number[]> {
-  const requests = (await (await fetch(`${url}/requests`)).json()) as { at: number }[];
-  return requests.map(({ at }) => at);
+/** Returns the path of each request to this base URL of the failing proxy, and when it arrived, in milliseconds. */
+async function requests(url: string): Promise<{ path: string; at: number }[]> {
+  return (await fetch(`${url}/requests`)).json();
 }
+
+const arrivals = async (url: string) => (await requests(url)).map(({ at }) => at);
 
 /**
  * Runs the first program of a README against the failing proxy with these steps (live/failing.ts), until it fails with a
@@ -178,3 +217,46 @@ describe.concurrent('The program of the README that resumes a walk', () => {
     300_000,
   );
 });
+
+describe.concurrent('The program that the console of /docs writes', () => {
+  it('sends every filter of a query, and prints the numbers that match, in all clients', async () => {
+    const url = `${FAILING_URL}/console/ok`;
+    const query = [
+      `phoneNumber=%2B14155550187&internalName=${encodeURIComponent(ESCAPED_NAME)}&internalName=%EF%BB%BF$$`,
+      'reportingGroup=Sales+%2B+Service&businessProfileId=5d9dc9f8-1818-4811-892f-902bd23f0824',
+      'carrier=AT%26T&carrier=T-Mobile&feature=brandedCallerId&feature=spamRemediation',
+      'status=submitted+for+review&status=approved.optIn&detailedStatus=pending.initialOptIn&size=5',
+    ].join('&');
+    const { items } = await page(query);
+    expect(items).toHaveLength(1);
+    const programs = await programsOfConsole(url, query);
+    const outputs = programs.map(async ({ client, program }) => {
+      const { folder, command } = await savedProgram(client, 'Console', program);
+      const { stdout } = await execute('bash', [...BASH, command], { cwd: folder });
+      return [client, stdout];
+    });
+    expect(await Promise.all(outputs)).toEqual(programs.map(({ client }) => [client, printed(items)]));
+    const paths = (await requests(url)).map(({ path }) => path).filter((path) => path.startsWith('/v1/'));
+    expect(paths.map(pairs)).toEqual(programs.map(() => pairs(`?${query}`)));
+  }, 300_000);
+});
+
+/** Returns the parameters of a path with a query, each with its value, in the order of the alphabet. */
+const pairs = (path: string) => [...new URLSearchParams(path.replace(/.*?\?/, ''))].map(String).toSorted();
+
+/** Returns the program of each client that /docs behind the failing proxy shows for a query. */
+async function programsOfConsole(url: string, query: string): Promise<{ client: string; program: string }[]> {
+  const browser = await openChromium();
+  try {
+    const docs = await browser.newPage();
+    await docs.goto(`${url}/docs`);
+    await docs.getByLabel('Query').fill(query);
+    const read = CLIENTS.split(' ').map(async (client) => {
+      const panel = docs.locator(`#response [data-panel="${runs[client]?.tab}"]`);
+      return { client, program: (await panel.textContent()) ?? '' };
+    });
+    return await Promise.all(read);
+  } finally {
+    await browser.close();
+  }
+}

@@ -1,8 +1,8 @@
 /**
  * A proxy in front of the service that fails as its URL says. A client gets a base URL `/<name>/<steps>`. `<steps>` is
  * a comma-separated list: the first request is handled by the first step, and so on. Requests after the last step are
- * forwarded. `/<name>/<steps>/requests` lists the requests: when each arrived, in milliseconds, its headers, and the
- * size of the forwarded body. A client may also use this server as its HTTP proxy, with any host in the base URL.
+ * forwarded. `/<name>/<steps>/requests` lists the requests: the path and query of each, when it arrived, in
+ * milliseconds, its headers, and the size of the forwarded body. A client may also use this server as its HTTP proxy, with any host in the base URL.
  *
  * Steps; the last one may end with `*`, and then handles all further requests:
  *
@@ -28,6 +28,7 @@ import type { AddressInfo } from 'node:net';
 import { malformed } from './malformed.js';
 
 interface ReceivedRequest {
+  path: string;
   at: number;
   headers: IncomingMessage['headers'];
   bytes?: number;
@@ -41,7 +42,7 @@ export async function startFailing(serviceUrl: string): Promise<{ url: string; c
     const received = requestsByAddress.get(address) ?? [];
     requestsByAddress.set(address, received);
     if (path === '/requests') return response.end(JSON.stringify(received));
-    const current: ReceivedRequest = { at: performance.timeOrigin + performance.now(), headers: request.headers };
+    const current: ReceivedRequest = { path, at: performance.timeOrigin + performance.now(), headers: request.headers };
     received.push(current);
     const items = decodeURIComponent(steps).split(',');
     const size = items.find((step) => step.startsWith('size='))?.slice('size='.length);

@@ -6,6 +6,8 @@ const PROFILES = [
   { id: '5d9dc9f8-1818-4811-892f-902bd23f0824', businessName: 'Fjord "Travel"', status: 'submitted for review' },
 ];
 const NAMES = ['Main Line', 'Billing & Payments', 'A+B, 100%', null];
+/** A name that a program has to escape. One number has it: +14155550187. */
+export const ESCAPED_NAME = `Zoë's "$& $1" \\u0041 電話 📞\\`;
 const GROUPS = ['Control', 'Sales + Service', null];
 const STATUSES = [
   'approved.optIn',
@@ -24,7 +26,7 @@ export const lines = Array.from({ length: 240 }, (_, i) =>
   JSON.stringify({
     phoneNumber: `+1415555${String(i).padStart(4, '0')}`,
     businessProfile: PROFILES[i % 2],
-    internalName: NAMES[i % 4],
+    internalName: i === 187 ? ESCAPED_NAME : NAMES[i % 4],
     brandingNameShort: i % 2 ? 'Café & Co' : null,
     brandingNameLong: null,
     reportingGroup: GROUPS[i % 3],

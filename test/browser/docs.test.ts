@@ -211,6 +211,15 @@ describe('the console of /docs', () => {
         'InternalName([]string{"O\'Neil \\"A\\""}).BusinessProfileId("6513270e-269e-4d37-b2a7-4de452e6b438").DetailedStatus([]client.DetailedStatus{client.DETAILEDSTATUS_PENDING_INITIAL_OPT_IN})',
       ],
     ],
+    [
+      'internalName=a%0A%5C%22',
+      [
+        `internalName: ['a\\n\\\\"']`,
+        'internal_name=["a\\n\\\\\\""]',
+        'internalName(List.of("a\\n\\\\\\""))',
+        'InternalName([]string{"a\\n\\\\\\""})',
+      ],
+    ],
   ])('shows the query "%s" as a program in each language', async (query, programs) => {
     await openDocs();
     await page.getByLabel('Query').fill(query);
