@@ -78,7 +78,7 @@ export function parseDatabaseUrl(url: string) {
       // A function, because the driver would take an empty string for no password at all.
       pass: () => saslprep(parsed.password ?? ''),
       database,
-      // The pool's sockets open TLS (src/database/sockets.ts).
+      // The connection's socket opens TLS (src/database/socket.ts).
       ssl: false,
       sslnegotiation: null,
       prepare: parsed.prepare !== 'false',

@@ -1,28 +1,36 @@
 /** Finds the sessions that block this process, so that a command can name them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { escapeHidden } from '../messages/shown.js';
-import type { Database } from './connect.js';
+import { openSession, type Session, type Transaction } from './transaction.js';
 
 /** Milliseconds between attempts to find a blocker. An attempt fails if it comes between two waits of a command. */
 const RETRY_INTERVAL_MS = 200;
 
+/** The time limit of the query, in milliseconds. */
+const STATEMENT_TIMEOUT_MS = 1000;
+
 /**
- * Waits until sessions of this process are blocked while `isBlocked` returns true.
+ * Waits until sessions of this process are blocked in the database at `url` while `isBlocked` returns true.
  * @returns a description of each session and prepared transaction of other programs that they wait for
  * @throws when `signal` is aborted
  */
-export async function waitForBlockers(
-  database: Database,
-  isBlocked: () => boolean,
-  signal: AbortSignal,
-): Promise<string[]> {
-  for (;;) {
-    await sleep(RETRY_INTERVAL_MS, undefined, { signal });
-    if (!isBlocked()) continue;
-    // A failed query is repeated: PostgreSQL may be restarting.
-    const blockers = await findBlockers(database).catch(() => []);
-    signal.throwIfAborted();
-    if (blockers.length > 0) return blockers.map(({ blocker }) => escapeHidden(blocker));
+export async function waitForBlockers(url: string, isBlocked: () => boolean, signal: AbortSignal): Promise<string[]> {
+  let session: Session | undefined;
+  try {
+    for (;;) {
+      await sleep(RETRY_INTERVAL_MS, undefined, { signal });
+      if (!isBlocked()) continue;
+      try {
+        session ??= await openSession({ url }, STATEMENT_TIMEOUT_MS);
+        const blockers = await session.transaction('READ COMMITTED', findBlockers);
+        if (blockers.length > 0 && !signal.aborted) return blockers.map(({ blocker }) => escapeHidden(blocker));
+      } catch {
+        // Another attempt needs another connection: PostgreSQL may be restarting.
+        session = undefined;
+      }
+    }
+  } finally {
+    await session?.close();
   }
 }
 
@@ -31,7 +39,7 @@ export function reportBlockers(blockers: string[]): void {
   console.error(['waiting for transactions of other programs to end:', ...blockers].join('\n  '));
 }
 
-const findBlockers = ({ $client: sql }: Database): Promise<{ blocker: string }[]> =>
+const findBlockers = (sql: Transaction): Promise<{ blocker: string }[]> =>
   sql.unsafe(`
   WITH blocking AS (
     SELECT DISTINCT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity

@@ -1,9 +1,9 @@
-/** Opens and closes connection pools. */
+/** Opens and closes connections. */
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres from 'postgres';
 import { parseDatabaseUrl } from '../config/databaseAddress.js';
 import * as schema from './schema.js';
-import { createSockets } from './sockets.js';
+import { ConnectionSocket } from './socket.js';
 
 export type Database = ReturnType<typeof openDatabase>;
 
@@ -27,11 +27,6 @@ function arrayElement(value: unknown): string {
   return `"${/["\\]/.test(text) ? text.replace(/["\\]/g, '\\$&') : text}"`;
 }
 
-/** Seconds within which a connection must be established. */
-const CONNECT_TIMEOUT = 1.5;
-/** The longest delay between attempts to open a connection, in seconds, after failures. */
-const MAX_RECONNECT_DELAY = 0.5;
-
 /**
  * The planner settings of every connection.
  * @public test/support/explain.ts plans with the same settings
@@ -49,21 +44,24 @@ export const planningOptions = {
 } as const;
 
 /**
- * Opens a pool of at most `connections` connections to `url`; nothing is sent before the first query. Each connection is
- * sent at most `statementsAtOnce` statements before it responds. PostgreSQL cancels a statement after `statementTimeout`
+ * Returns a connection to `url`; nothing is sent before its first statement. It is a driver with a single socket, and is not
+ * opened again: once the socket breaks, all statements reject, since postgres.js would keep what it knew of a broken
+ * connection. `onBroken` is called in the event that breaks it. PostgreSQL cancels a statement after `statementTimeout`
  * milliseconds, and a connection that stays silent for longer is considered dead; 0 turns both off.
  */
-export function openDatabase(url: string, { connections = 10, statementsAtOnce = 100, statementTimeout = 0 } = {}) {
+export function openDatabase(url: string, { statementTimeout = 0, onBroken = (_reason: Error) => {} } = {}) {
   const address = parseDatabaseUrl(url);
-  const sockets = createSockets(address, statementTimeout);
+  const socket = new ConnectionSocket(address, statementTimeout, (reason) => {
+    void client.end({ timeout: 0 });
+    onBroken(reason);
+  });
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
   // Every option is given, so that PG* variables and the driver's defaults have no effect. The exception is
   // target_session_attrs, which can't be unset here: commands remove PG* variables at startup.
   const client = postgres({
     ...options,
-    max: connections,
-    // The driver does not count the first statement.
-    max_pipeline: statementsAtOnce - 1,
+    max: 1,
+    max_pipeline: 100,
     idle_timeout: 0,
     // Seconds of silence before the system probes a connection.
     keep_alive: 60,
@@ -74,11 +72,12 @@ export function openDatabase(url: string, { connections = 10, statementsAtOnce =
     // postgres.js would query each new connection for the array types, and end the process if it breaks meanwhile.
     fetch_types: false,
     types: arrayTypes,
-    connect_timeout: CONNECT_TIMEOUT,
+    // The socket watches how long a login takes.
+    connect_timeout: 0,
     // A command's transaction may take longer than the driver's default lifetime of a connection.
     max_lifetime: null,
-    backoff: (attempts: number) => Math.min(0.025 * 2 ** attempts, MAX_RECONNECT_DELAY),
-    socket: () => sockets.open(),
+    backoff: () => 0,
+    socket: () => socket.open(),
     connection: {
       // With PostgreSQL's default, "$user", public, a schema with the role's name would hide the tables, or receive
       // them.
@@ -103,30 +102,14 @@ export function openDatabase(url: string, { connections = 10, statementsAtOnce =
       application_name: `${address.applicationName} ${process.pid}`,
     },
   } as postgres.Options<typeof arrayTypes>);
-  removeEmptyRows(client);
-  return Object.assign(drizzle(client, { schema }), { url, sockets });
+  return Object.assign(drizzle(client, { schema }), { url, socket });
 }
 
-/**
- * Makes the results of `unsafe`, which Drizzle uses as well, begin with their first row. If a response breaks off,
- * postgres.js 3.4.9 goes on counting its rows: the next result would begin with as many empty places. So a tagged statement
- * may only be the first on a connection, or one of a session, which ends with its first error.
- */
-function removeEmptyRows(client: postgres.Sql): void {
-  const { unsafe } = client;
-  client.unsafe = ((...parameters: Parameters<typeof unsafe>) => {
-    const query = unsafe(...parameters) as ReturnType<typeof unsafe> & { resolve(rows: unknown): void };
-    const { resolve } = query;
-    query.resolve = (rows) => {
-      if (Array.isArray(rows) && rows.length > 0 && !(0 in rows)) rows.splice(0, Number(Object.keys(rows)[0]));
-      resolve(rows);
-    };
-    return query;
-  }) as typeof unsafe;
-}
-
-/** Closes the pool. Statements that are still running after `timeout` seconds are cut off. */
-export async function closeDatabase({ $client, sockets }: Database, timeout = 5): Promise<void> {
+/** Closes the connection. Statements that are still running after `timeout` seconds are cut off. */
+export async function closeDatabase(
+  { $client, socket }: Pick<Database, '$client' | 'socket'>,
+  timeout = 5,
+): Promise<void> {
   await $client.end({ timeout });
-  sockets.close();
+  socket.destroy();
 }

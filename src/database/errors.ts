@@ -27,7 +27,7 @@ export type Failure = 'unreachable' | 'refused' | 'missing' | 'standby' | 'tempo
 
 interface Row {
   failure: Failure;
-  /** Codes of PostgreSQL, the driver, TLS, or `sockets.ts`. */
+  /** Codes of PostgreSQL, the driver, TLS, or `socket.ts`. */
   codes: RegExp;
   /** Only for errors with this message, which PostgreSQL may have translated (`lc_messages`). */
   message?: RegExp;
@@ -127,9 +127,7 @@ export function isFailover(failure: Failure): boolean {
 export function reasonOf(error: unknown): string {
   const cause = causeOf(error);
   const { errors = [cause] } = cause as { errors?: unknown[] };
-  const messages = errors.map((failure) =>
-    (failure as Error).message.replace(/^write CONNECTION_\w+/, 'connection closed:'),
-  );
+  const messages = errors.map((failure) => (failure as Error).message);
   const advice = rowOf(cause)?.advice;
   return escapeHidden(messages.join(', ') + (advice ? `: ${advice}` : ''));
 }

@@ -32,16 +32,18 @@ const MAX_BYTES = 10_000;
 type Fault = [code: string, message: string];
 
 /**
- * Watches what the server on a new connection sends until it is ready. Calls `fail` if the server closes the
- * connection, does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate by SCRAM, in which
- * each side proves that it knows the password and reveals nothing of it. What is wrong is kept from the driver.
+ * Watches what the server on a new connection sends until it is ready, and then calls `onReady`. Calls `fail` if the server
+ * does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate by SCRAM, in which each side
+ * proves that it knows the password and reveals nothing of it. What is wrong is kept from the driver.
  */
-export function watchLogin(socket: Socket, requiresScram: boolean, fail: (...fault: Fault) => void): void {
+export function watchLogin(
+  socket: Socket,
+  requiresScram: boolean,
+  { onReady, fail }: { onReady(): void; fail(...fault: Fault): void },
+): void {
   let unread = Buffer.alloc(0);
   const steps: string[] = [];
   const { emit } = socket;
-  const onEnd = () => fail('CONNECTION_CLOSED', 'closed the connection during the login');
-  const stop = () => (socket.off('end', onEnd).emit = emit);
   const faultAfter = (chunk: Buffer): Fault | undefined => {
     unread = Buffer.concat([unread, chunk]);
     while (unread.length >= HEADER_BYTES) {
@@ -55,17 +57,20 @@ export function watchLogin(socket: Socket, requiresScram: boolean, fail: (...fau
       if (type === AUTHENTICATION) steps.push(type + kind);
       const isScram = steps.every((step, i) => step === SCRAM[i]) && (type !== READY || steps.length === SCRAM.length);
       if (requiresScram && !isScram) return ['SCRAM_NOT_OFFERED', NO_SCRAM];
-      if (type === READY) return void stop();
+      if (type === READY) {
+        socket.emit = emit;
+        onReady();
+        return undefined;
+      }
       unread = unread.subarray(length);
     }
     return undefined;
   };
-  socket.once('end', onEnd);
   // Not a listener, since the driver's listener would get the same bytes.
   socket.emit = (event: string, ...values: unknown[]) => {
     const fault = event === 'data' ? faultAfter(values[0] as Buffer) : undefined;
     if (!fault) return Reflect.apply(emit, socket, [event, ...values]);
-    stop();
+    socket.emit = emit;
     fail(...fault);
     return true;
   };

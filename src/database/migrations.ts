@@ -79,7 +79,7 @@ export async function migrateDatabase(
   const role = await query(url, readRole);
   const applied: string[] = [];
   // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-  const obstacle = await query(url, (database) => prepareSchemaCheck(database, migrationsFolder)());
+  const obstacle = await query(url, prepareSchemaCheck(migrationsFolder));
   if (!obstacle) return { role, applied };
   if (obstacle.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
   if (role === 'replica') throw new OutdatedReplica(obstacle);
@@ -114,9 +114,7 @@ export async function migrateDatabase(
 async function watchBlockers(url: string, signal: AbortSignal, onBlocked: (found: string[]) => void): Promise<void> {
   const start = performance.now();
   const isBlocked = () => performance.now() - start > REPORT_BLOCKERS_AFTER_MS;
-  await withConnection(url, async (database) => {
-    while (!signal.aborted) await waitForBlockers(database, isBlocked, signal).then(onBlocked, () => {});
-  });
+  while (!signal.aborted) await waitForBlockers(url, isBlocked, signal).then(onBlocked, () => {});
 }
 
 /** Returns a line for each role that has privileges on the tables at `url` that the operator has not granted. */
@@ -267,7 +265,7 @@ function noResponse(): Error {
 }
 
 async function withConnection<T>(url: string, use: (database: Database) => Promise<T>): Promise<T> {
-  const database = openDatabase(url, { connections: 1 });
+  const database = openDatabase(url);
   try {
     return await use(database);
   } finally {

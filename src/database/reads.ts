@@ -3,20 +3,20 @@
  *
  * # Order
  *
- * A few reads at once are sent for each connection, in order of arrival. A read that is sent can't be taken back, so the rest
+ * A few reads at once are sent on each connection, in order of arrival. A read that is sent can't be taken back, so the rest
  * wait here: a read that is late or no longer needed is never sent, and one that can't be sent within half a second is
  * rejected. Otherwise an overloaded database would spend its time on requests whose clients have gone.
  *
  * # If connections break
  *
- * A read whose connection breaks is retried until its deadline; reading twice does no harm. During an outage, when
- * connections break and no read succeeds, one read is sent every 0.3 s to probe the database, and each is rejected after
- * two seconds.
+ * A read whose connection breaks is sent on another one, until its deadline; reading twice does no harm. During an outage,
+ * when no connection can be opened, an attempt is made every 0.3 s, and each read is rejected after two seconds.
  */
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import type { Database } from './connect.js';
 import { causeOf, codeOf, DatabaseUnavailable, failureOf, isOutage, reasonOf } from './errors.js';
+import { type Connect, Pool } from './pool.js';
 
 /** Milliseconds between checks for reads that can be sent, are late, are no longer needed, or have waited for too long. */
 const CHECK_INTERVAL_MS = 50;
@@ -27,13 +27,13 @@ const CHECK_INTERVAL_MS = 50;
 const QUEUE_WAIT_MS = 500;
 /** The longest time that a read waits for a database that can't be reached, in milliseconds. */
 const OUTAGE_WAIT_MS = 2000;
-/** Milliseconds between attempts during an outage. */
+/** Milliseconds between attempts to open a connection during an outage. */
 const ATTEMPT_INTERVAL_MS = 300;
-/** The most reads that are sent at once for each connection. With one, a connection idles while its response is processed. */
+/** The most reads that are sent at once on each connection. With one, a connection idles while its response is processed. */
 const MAX_READS_PER_CONNECTION = 4;
 
 /**
- * Returns how many reads may be sent at once for each connection, so that all of them can end within the time limit of a
+ * Returns how many reads may be sent at once on each connection, so that all of them can end within the time limit of a
  * request, `requestMs`, even if each statement takes its whole time limit, `statementMs`.
  */
 export function readsPerConnection(requestMs: number, statementMs: number): number {
@@ -45,11 +45,12 @@ export function readsPerConnection(requestMs: number, statementMs: number): numb
 export type Signal = Pick<AbortSignal, 'throwIfAborted'>;
 
 /** Sends statements that only read; their result is not needed once the signal is aborted. */
-type Query<T> = (signal: Signal) => PromiseLike<T>;
+type Query<T> = (connection: Database, signal: Signal) => PromiseLike<T>;
 
 /** A read, which may be sent several times, and also its query's signal: an AbortSignal takes longer to create. */
 class Read implements Signal {
-  readonly startedAt = performance.now();
+  /** Since when it waits to be sent, by `performance.now()`. */
+  #waitingSince = performance.now();
   /** By `performance.now()`. */
   readonly deadline: number;
   readonly result: Promise<unknown>;
@@ -57,7 +58,9 @@ class Read implements Signal {
   readonly #isNeeded: () => boolean;
   #settle = { resolve: (_result: unknown) => {}, reject: (_reason: Error) => {} };
   #isSettled = false;
-  isSent = false;
+  #isSent = false;
+  /** Why its connection broke, if it did. */
+  failure: Error | undefined;
 
   constructor(query: Query<unknown>, deadline: number, isNeeded: () => boolean) {
     this.#query = query;
@@ -73,9 +76,26 @@ class Read implements Signal {
     return this.#isSettled || !this.#isNeeded();
   }
 
+  get isSent(): boolean {
+    return this.#isSent;
+  }
+
+  /** Returns whether it has waited to be sent for more than `limitMs` milliseconds since the time `from`. */
+  hasWaited(limitMs: number, now: number, from = 0): boolean {
+    return !this.#isSent && now - Math.max(this.#waitingSince, from) > limitMs;
+  }
+
+  /** Makes it wait to be sent again, after its connection broke. */
+  waitAgain(reason: Error): void {
+    this.failure = reason;
+    this.#isSent = false;
+    this.#waitingSince = performance.now();
+  }
+
   /** Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves it pending. */
-  send(): PromiseLike<void> {
-    return this.#query(this).then((result) => {
+  send(connection: Database): PromiseLike<void> {
+    this.#isSent = true;
+    return this.#query(connection, this).then((result) => {
       this.#isSettled = true;
       this.#settle.resolve(result);
     });
@@ -93,39 +113,37 @@ class Read implements Signal {
 
 const ABANDONED = new DatabaseUnavailable('The request was abandoned.');
 
-/** Runs queries that only read, on the connections of a database. */
+/** Runs queries that only read, on a pool of connections. */
 export class Reader {
-  readonly #sockets: Database['sockets'];
+  readonly #pool: Pool;
   readonly #log: Log;
   readonly #metrics: Pick<Metrics, 'setQueries'>;
-  readonly #maxSent: number;
   readonly #timer: NodeJS.Timeout;
   /**
    * Reads that have no result yet, in the order in which they are sent. A Set would keep each page that was read in memory
    * until the next full garbage collection, because V8 keeps links between the tables that a Set has outgrown.
    */
   readonly #pending: Read[] = [];
-  /** Reads in the driver, including abandoned ones. */
-  readonly #sent: Read[] = [];
-  /** The earliest time of the next attempt during an outage, by `performance.now()`. */
-  #nextAttemptAt = 0;
-  /** When the database last responded, by `performance.now()`. */
-  #lastResponseAt = 0;
-  /** When the last outage ended, by `performance.now()`. */
-  #outageEndedAt = 0;
-  /** Why the last connection broke, if the database has not responded since. */
-  #failure: Error | undefined;
   /** Whether the outage is in the log. */
   #isOutageLogged = false;
 
-  /** Creates a reader that sends at most `maxSent` reads at once. */
-  constructor({ sockets }: Pick<Database, 'sockets'>, log: Log, metrics: Pick<Metrics, 'setQueries'>, maxSent: number) {
-    this.#sockets = sockets;
+  /** Creates a reader on at most `connections` connections, on each of which it sends at most `readsEach` reads at once. */
+  constructor(
+    connect: Connect,
+    { connections: size, readsEach: queriesEach }: { connections: number; readsEach: number },
+    log: Log,
+    metrics: Pick<Metrics, 'setQueries'>,
+  ) {
+    const onChange = () => this.#sendWaiting();
+    this.#pool = new Pool(connect, { size, queriesEach, retryMs: ATTEMPT_INTERVAL_MS, onChange });
     this.#log = log;
     this.#metrics = metrics;
-    this.#maxSent = maxSent;
     // After a stall of this process, responses that have arrived are read before setImmediate runs.
     this.#timer = setInterval(() => setImmediate(() => this.#check()), CHECK_INTERVAL_MS);
+  }
+
+  get isConnected(): boolean {
+    return this.#pool.isConnected;
   }
 
   /**
@@ -153,50 +171,39 @@ export class Reader {
     }
   }
 
-  close(): void {
+  /** Closes the connections. Statements that are still running after `timeout` seconds are cut off. */
+  async close(timeout: number): Promise<void> {
     clearInterval(this.#timer);
+    await this.#pool.close(timeout);
   }
 
-  /** Sends the reads whose turn it is; during an outage, one per interval. */
+  /** Sends the reads whose turn it is. */
   #sendWaiting(): void {
     for (const read of this.#pending) {
-      if (this.#sent.length >= this.#maxSent || (this.#failure && performance.now() < this.#nextAttemptAt)) return;
-      if (!read.isSent && !read.isAbandoned) void this.#send(read);
+      if (read.isSent || read.isAbandoned) continue;
+      const connection = this.#pool.take();
+      if (!connection) return;
+      void this.#send(read, connection);
     }
   }
 
   /** Sends a read. Never rejects: a read whose connection breaks waits again. */
-  async #send(read: Read): Promise<void> {
-    read.isSent = true;
-    this.#sent.push(read);
-    this.#nextAttemptAt = performance.now() + ATTEMPT_INTERVAL_MS;
+  async #send(read: Read, connection: Database): Promise<void> {
     try {
-      await this.#sockets.awaited(read.send());
-      this.#recordResponse();
+      await connection.socket.awaited(read.send(connection));
+      if (this.#isOutageLogged) this.#log.info('the database responds again');
+      this.#isOutageLogged = false;
     } catch (error) {
       const reason = causeOf(error);
       if (isOutage(failureOf(reason))) {
-        read.isSent = false;
-        // At the beginning of an outage, the first attempt is made at once.
-        if (!this.#failure) this.#nextAttemptAt = performance.now();
-        this.#failure = reason;
+        read.waitAgain(reason);
+        connection.socket.destroy(reason);
       } else {
-        this.#recordResponse();
+        if (reason !== ABANDONED) this.#pool.retire(connection);
         read.reject(this.#errorFor(reason));
       }
     }
-    this.#sent.splice(this.#sent.indexOf(read), 1);
     this.#sendWaiting();
-  }
-
-  /** Records that the database has responded, if only with an error, which ends an outage. */
-  #recordResponse(): void {
-    this.#lastResponseAt = performance.now();
-    if (!this.#failure) return;
-    this.#failure = undefined;
-    this.#outageEndedAt = this.#lastResponseAt;
-    if (this.#isOutageLogged) this.#log.info('the database responds again');
-    this.#isOutageLogged = false;
   }
 
   #check(): void {
@@ -209,21 +216,27 @@ export class Reader {
   }
 
   #reasonToReject(read: Read, now: number): Error | undefined {
-    if (now >= read.deadline)
-      return new DatabaseUnavailable('The database did not respond in time.', { cause: this.#failure });
-    if (!read.isSent && read.isAbandoned) return ABANDONED;
-    if (this.#failure) {
-      const hasWaited = now - Math.max(read.startedAt, this.#lastResponseAt) > OUTAGE_WAIT_MS;
-      return hasWaited ? this.#outageError(this.#failure) : undefined;
+    const { isConnected, connectedAt, failure } = this.#pool;
+    if (now >= read.deadline) {
+      if (read.failure) this.#logOutage(read.failure);
+      return new DatabaseUnavailable('The database did not respond in time.', {
+        cause: isConnected ? read.failure : failure,
+      });
     }
-    const hasWaited = !read.isSent && now - Math.max(read.startedAt, this.#outageEndedAt) > QUEUE_WAIT_MS;
-    return hasWaited ? new DatabaseUnavailable('Too many requests are being processed.') : undefined;
+    if (read.isAbandoned) return ABANDONED;
+    if (!isConnected) return failure && read.hasWaited(OUTAGE_WAIT_MS, now) ? this.#outageError(failure) : undefined;
+    const isLate = read.hasWaited(QUEUE_WAIT_MS, now, connectedAt);
+    return isLate ? new DatabaseUnavailable('Too many requests are being processed.') : undefined;
   }
 
-  #outageError(reason: Error): Error {
+  #logOutage(reason: Error): void {
     if (!this.#isOutageLogged)
       this.#log.error({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database does not respond');
     this.#isOutageLogged = true;
+  }
+
+  #outageError(reason: Error): Error {
+    this.#logOutage(reason);
     return new DatabaseUnavailable("The database can't be reached.", { cause: reason });
   }
 

@@ -5,45 +5,62 @@ import { closeDatabase, type Database, openDatabase } from './connect.js';
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ' | 'REPEATABLE READ READ ONLY';
 
 /** Sends statements of one transaction. */
-export type Transaction = Awaited<ReturnType<Database['$client']['reserve']>>;
+export type Transaction = Database['$client'];
 
-export type Session = Awaited<ReturnType<typeof openSession>>;
+/** A connection for a sequence of transactions. */
+export class Session {
+  readonly #connection: Database;
+  /** The settings that each transaction begins with. */
+  readonly #limits: string[];
 
-/** Opens a connection for a sequence of transactions; `statementTimeout` is as in `openDatabase`. */
-export async function openSession({ url }: Pick<Database, 'url'>, statementTimeout = 0) {
-  const database = openDatabase(url, { connections: 1, statementTimeout });
-  const close = () => closeDatabase(database, 0);
+  constructor(connection: Database, limits: string[]) {
+    this.#connection = connection;
+    this.#limits = limits;
+  }
+
+  /**
+   * Runs `work` in a transaction. If it fails, closes the session, which rolls back: a ROLLBACK might wait for a statement
+   * that is still running, or for a connection that is dead.
+   */
+  async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
+    const { socket } = this.#connection;
+    try {
+      return await socket.awaited(this.#run(isolation, work));
+    } catch (error) {
+      // Not the error of a statement that followed the end of the connection.
+      const reason = socket.failure ?? error;
+      await this.close();
+      throw reason;
+    }
+  }
+
+  /** Returns the number of bytes that have arrived. */
+  get bytesRead(): number {
+    return this.#connection.socket.bytesRead;
+  }
+
+  /** Closes the connection at once; a running transaction is rolled back. */
+  close(): Promise<void> {
+    return closeDatabase(this.#connection, 0);
+  }
+
+  async #run<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
+    const { $client: sql } = this.#connection;
+    // SET takes no snapshot: the first query of `work` does.
+    await sql.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...this.#limits].join(';'));
+    const result = await work(sql);
+    await sql`COMMIT`;
+    return result;
+  }
+}
+
+/** Opens a session; `statementTimeout` is as in `openDatabase`. */
+export async function openSession({ url }: Pick<Database, 'url'>, statementTimeout = 0): Promise<Session> {
+  const connection = openDatabase(url, { statementTimeout });
   try {
-    // This query opens the connection. `reserve` does not (postgres.js with fetch_types off), and would never settle.
-    const limits = await database.sockets.awaited(timeLimits(database, statementTimeout));
-    const sql = await database.$client.reserve();
-    return {
-      /**
-       * Runs `work` in a transaction. If it fails, closes the session, which rolls back: on a broken connection, a
-       * ROLLBACK would throw where it can't be caught.
-       */
-      async transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
-        const run = async () => {
-          // SET takes no snapshot: the first query of `work` does.
-          await sql.unsafe([`BEGIN ISOLATION LEVEL ${isolation}`, ...limits].join(';'));
-          const result = await work(sql);
-          await sql`COMMIT`;
-          return result;
-        };
-        try {
-          return await database.sockets.awaited(run());
-        } catch (error) {
-          await close();
-          throw error;
-        }
-      },
-      /** Returns the number of bytes that have arrived. */
-      bytesRead: database.sockets.bytesRead,
-      /** Closes the connection at once; a running transaction is rolled back. */
-      close,
-    };
+    return new Session(connection, await connection.socket.awaited(timeLimits(connection, statementTimeout)));
   } catch (error) {
-    await close();
+    await closeDatabase(connection, 0);
     throw error;
   }
 }

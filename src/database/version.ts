@@ -16,16 +16,16 @@ export interface Obstacle {
  * schema is missing or too old, or if the role can't see all rows, and to undefined otherwise. It also reads the table
  * `items`, which may be missing even if the migrations are recorded.
  */
-export function prepareSchemaCheck(database: Database, migrationsFolder: string): () => Promise<Obstacle | undefined> {
+export function prepareSchemaCheck(migrationsFolder: string): (database: Database) => Promise<Obstacle | undefined> {
   const hashes = readMigrationFiles({ migrationsFolder }).map(({ hash }) => hash);
   const isMigrated = sql<boolean>`${sql.param(hashes)}::text[] <@ ARRAY(SELECT hash FROM drizzle.__drizzle_migrations)`;
-  const read = database
-    .select({ isMigrated })
-    .from(sql`(SELECT (SELECT 1 FROM ${items} LIMIT 1)) AS list`)
-    .prepare('schema version');
-  return async () => {
+  return async (database) => {
     try {
-      const [row] = await read.execute();
+      const [row] = await database
+        .select({ isMigrated })
+        .from(sql`(SELECT (SELECT 1 FROM ${items} LIMIT 1)) AS list`)
+        .prepare('schema version')
+        .execute();
       return row?.isMigrated ? undefined : { reason: OUTDATED };
     } catch (error) {
       const failure = failureOf(error);

@@ -50,8 +50,10 @@ export const identifyByAddress: Identify = (request) => ({ client: addressClient
 
 /** Identifies clients by their API keys, which are looked up through `reader`. */
 export function identifyByApiKey(reader: Reader, findKeys: FindKeys): Identify {
-  // Before the pages that wait, since one statement at a time can't delay those.
-  const lookUp = batchLookups((hashes, deadline) => reader.read(() => findKeys(hashes), deadline, { isFirst: true }));
+  const lookUp = batchLookups((hashes, deadline) => {
+    // Before the pages that wait, since one statement at a time can't delay those.
+    return reader.read((database) => findKeys(database, hashes), deadline, { isFirst: true });
+  });
   const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: VALID_MS });
   const unknownKeys = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: FRESH_MS });
 
@@ -105,19 +107,21 @@ interface KnownKey {
   lookedUpAt: number;
 }
 
+type KnownKeys = ReadonlyMap<string, KnownKey>;
+
 /** Returns the known keys with the given hashes, by their hash. */
-export type FindKeys = (hashes: string[]) => Promise<ReadonlyMap<string, KnownKey>>;
+export type FindKeys = (database: Database, hashes: string[]) => Promise<KnownKeys>;
 
 /**
  * Returns a function that looks up one key by its hash, in one statement with all keys that arrive before it may be sent. The
  * statement has the deadline of the first of them. The function resolves to undefined for a key that is unknown or revoked.
  * If a statement fails, the look-ups that wait for it to end also fail, because the next one would probably fail as well.
  */
-function batchLookups(findKeys: (hashes: string[], deadline: number) => ReturnType<FindKeys>) {
+function batchLookups(findKeys: (hashes: string[], deadline: number) => Promise<KnownKeys>) {
   let running: Promise<unknown> | undefined;
-  let next: { hashes: Set<string>; keys: ReturnType<FindKeys> } | undefined;
+  let next: { hashes: Set<string>; keys: Promise<KnownKeys> } | undefined;
 
-  async function findNext(hashes: Set<string>, deadline: number): ReturnType<FindKeys> {
+  async function findNext(hashes: Set<string>, deadline: number): Promise<KnownKeys> {
     try {
       await running;
     } finally {
@@ -145,32 +149,23 @@ function batchLookups(findKeys: (hashes: string[], deadline: number) => ReturnTy
 /** The current date in UTC, the time zone of all stored times. */
 const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
 
-/** Prepares the statement that finds keys. The returned function also records that the keys were used. */
-export function prepareFindKeys(database: Database): FindKeys {
-  const statement = database
-    .select({
-      id: apiKeys.id,
-      hash: apiKeys.hash,
-      businessProfileIds: apiKeys.businessProfileIds,
-      expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
-      isFirstUseToday: sql<boolean>`${apiKeys.lastUsedOn} IS DISTINCT FROM ${TODAY}`,
-      // By the database's clock, which all instances share.
-      millisecondsLeft: sql<number | null>`(extract(epoch FROM ${apiKeys.expiresAt} - now()) * 1000)::float8`,
-    })
-    .from(apiKeys)
-    .where(and(sql`${apiKeys.hash} = ANY (${sql.placeholder('hashes')}::text[])`, isNull(apiKeys.revokedAt)))
-    .prepare('find keys');
+/** Returns a function that finds keys, and also records that they were used. */
+export function prepareFindKeys(): FindKeys {
   let isRecording = false;
 
-  return async (hashes) => {
+  return async (database, hashes) => {
     const lookedUpAt = performance.now();
-    const rows = await statement.execute({ hashes });
+    const rows = await selectKeys(database, hashes);
     const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
     // Only one update at a time: if the whole table is locked, several updates would occupy all connections.
     if (used.length > 0 && !isRecording) {
       isRecording = true;
-      const ids = used.map(({ id }) => id);
-      void touchLastUsed(database, ids)
+      const recording = touchLastUsed(
+        database,
+        used.map(({ id }) => id),
+      );
+      void database.socket
+        .awaited(recording)
         .catch(() => {})
         .finally(() => (isRecording = false));
     }
@@ -186,6 +181,24 @@ export function prepareFindKeys(database: Database): FindKeys {
       ]),
     );
   };
+}
+
+/** Selects the keys with the given hashes that are not revoked. */
+function selectKeys(database: Database, hashes: string[]) {
+  return database
+    .select({
+      id: apiKeys.id,
+      hash: apiKeys.hash,
+      businessProfileIds: apiKeys.businessProfileIds,
+      expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
+      isFirstUseToday: sql<boolean>`${apiKeys.lastUsedOn} IS DISTINCT FROM ${TODAY}`,
+      // By the database's clock, which all instances share.
+      millisecondsLeft: sql<number | null>`(extract(epoch FROM ${apiKeys.expiresAt} - now()) * 1000)::float8`,
+    })
+    .from(apiKeys)
+    .where(and(sql`${apiKeys.hash} = ANY (${sql.param(hashes)}::text[])`, isNull(apiKeys.revokedAt)))
+    .prepare('find keys')
+    .execute();
 }
 
 /**

@@ -50,8 +50,14 @@ export interface PageRequest {
   size: number;
 }
 
-/** Reads a page. Once `signal` is aborted, it sends no further statement and rejects with the signal's reason. */
-export type ReadPage = (request: PageRequest, signal?: Signal) => Promise<Page>;
+/**
+ * Reads a page on a connection. Once `signal` is aborted, it sends no further statement and rejects with the signal's
+ * reason.
+ */
+export type ReadPage = (client: Client, request: PageRequest, signal?: Signal) => Promise<Page>;
+
+/** Sends statements on one connection. */
+type Client = Pick<Database['$client'], 'unsafe'>;
 
 /** The budget of the first batch per item, in the unit of `nextStep`: 8 candidates are tested on their rows. */
 const COST_PER_ITEM = 32;
@@ -61,24 +67,24 @@ const COST_PER_SAMPLE = 128;
 const GROWTH = 4;
 
 /**
- * Prepares the list query on a client and returns the function that reads pages. Each statement is compiled once, and
- * prepared once per connection. Tests set `costPerItem` and `growth` to get many small batches.
+ * Prepares the list query and returns the function that reads pages. Each statement is compiled once, and the driver
+ * prepares it once on each connection. Tests set `costPerItem` and `growth` to get many small batches.
  */
-export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, growth = GROWTH } = {}): ReadPage {
-  const { readWhole, readBatch, readReach } = prepareStatements(client);
+export function preparePages({ costPerItem = COST_PER_ITEM, growth = GROWTH } = {}): ReadPage {
+  const { readWhole, readBatch, readReach } = prepareStatements();
 
-  return async (request, signal) => {
+  return async (client, request, signal) => {
     const { after, size } = request;
     const filter = limitToProfiles(request.filter, request.visibleProfiles);
     const terms = maxTerms(filter);
     const parameters = { ...filter, isByTerm: terms !== null, after, size };
     let budget = costPerItem * (size + 1);
     const first = nextStep(filter, terms, budget);
-    if (first.read !== 'candidates') return readWhole(first, parameters);
+    if (first.read !== 'candidates') return readWhole(client, first, parameters);
 
-    const { scan, cost } = await chooseDrivingScan(first.scans, parameters);
+    const { scan, cost } = await chooseDrivingScan(client, first.scans, parameters);
     signal?.throwIfAborted();
-    let page = await readBatch(scan, { ...parameters, count: Math.ceil(budget / cost) });
+    let page = await readBatch(client, scan, { ...parameters, count: Math.ceil(budget / cost) });
     while (!page.hasNext && page.until !== END) {
       signal?.throwIfAborted();
       budget = Math.ceil(budget * growth);
@@ -86,8 +92,8 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
       const step = nextStep(filter, terms, budget);
       const next =
         step.read === 'candidates'
-          ? await readBatch(scan, { ...rest, count: Math.ceil(budget / cost) })
-          : await readWhole(step, rest);
+          ? await readBatch(client, scan, { ...rest, count: Math.ceil(budget / cost) })
+          : await readWhole(client, step, rest);
       page = joinParts(page, next);
     }
     return page;
@@ -95,13 +101,14 @@ export function preparePages(client: Client, { costPerItem = COST_PER_ITEM, grow
 
   /** Returns the scan that reaches furthest at the same cost. */
   async function chooseDrivingScan(
+    client: Client,
     scans: readonly CandidateScan[],
     parameters: PageParameters,
   ): Promise<CandidateScan> {
     if (scans.length === 1) return scans[0] as CandidateScan;
     const samples = await Promise.all(
       scans.map(async ({ scan, cost }) => {
-        return { scan, cost, last: await readReach(scan, { ...parameters, count: COST_PER_SAMPLE / cost }) };
+        return { scan, cost, last: await readReach(client, scan, { ...parameters, count: COST_PER_SAMPLE / cost }) };
       }),
     );
     return samples.reduce((furthest, sample) => (sample.last > furthest.last ? sample : furthest));
@@ -122,25 +129,44 @@ function joinParts(page: Part, next: Part): Part {
   return { ...next, items: [...page.items, COMMA, ...next.items], count: page.count + next.count };
 }
 
-/** A pool or a transaction, which sends the statements. */
-type Client = Pick<Database['$client'], 'unsafe'>;
-
-function prepareStatements(client: Client) {
+function prepareStatements() {
   const dialect = new PgDialect();
   const queries = new Map<string, Query>();
 
   /** Reads the single row of a statement, as the bytes that PostgreSQL sent. `name` identifies the statement. */
-  async function readRow(name: string, statement: () => SQL, parameters: Partial<BatchParameters>): Promise<Row> {
+  async function readRow(
+    client: Client,
+    name: string,
+    statement: () => SQL,
+    parameters: Partial<BatchParameters>,
+  ): Promise<Row> {
     const query = queries.get(name) ?? dialect.sqlToQuery(statement());
     queries.set(name, query);
     const values = fillPlaceholders(query.params, parameters) as string[];
-    const [row] = await client.unsafe(query.sql, values, { prepare: true }).raw();
-    return row as Row;
+    let row: Row = [];
+    // With forEach, the result does not depend on the statement before it (Pool's `retire`).
+    await client
+      .unsafe(query.sql, values, { prepare: true })
+      .raw()
+      .forEach((read) => {
+        row = read;
+      });
+    return row;
   }
 
-  async function readPart(name: string, statement: () => SQL, parameters: PageParameters): Promise<Part> {
+  async function readPart(
+    client: Client,
+    name: string,
+    statement: () => SQL,
+    parameters: PageParameters,
+  ): Promise<Part> {
     const select = () => sql`select items, count, last, has_next, until from (${statement()}) AS page`;
-    const [items, count, last, hasNext, until] = (await readRow(`page of ${name}`, select, parameters)) as PageRow;
+    const [items, count, last, hasNext, until] = (await readRow(
+      client,
+      `page of ${name}`,
+      select,
+      parameters,
+    )) as PageRow;
     return {
       items: [items],
       count: Number(count),
@@ -152,28 +178,28 @@ function prepareStatements(client: Client) {
 
   return {
     /** Reads the page, or the rest of it, by a single statement. */
-    readWhole(step: Exclude<Step, { read: 'candidates' }>, parameters: PageParameters): Promise<Part> {
+    readWhole(client: Client, step: Exclude<Step, { read: 'candidates' }>, parameters: PageParameters): Promise<Part> {
       switch (step.read) {
         case 'all':
-          return readPart('all numbers', () => pageOfAll, parameters);
+          return readPart(client, 'all numbers', () => pageOfAll, parameters);
         case 'number':
-          return readPart('one number', () => pageOfNumber, parameters);
+          return readPart(client, 'one number', () => pageOfNumber, parameters);
         case 'ranges':
-          return readPart(`ranges of ${nameOf(step.scan)}`, () => pageOfRanges(step.scan), parameters);
+          return readPart(client, `ranges of ${nameOf(step.scan)}`, () => pageOfRanges(step.scan), parameters);
       }
     },
 
     /** Reads the matching numbers among the next `count` numbers of `scan`. */
-    readBatch(scan: Scan, parameters: BatchParameters): Promise<Part> {
+    readBatch(client: Client, scan: Scan, parameters: BatchParameters): Promise<Part> {
       const hasSeveralAttributes = attributesIn(parameters).length > 1;
       const name = `candidates of ${nameOf(scan)}${hasSeveralAttributes ? ' with several attributes' : ''}`;
-      return readPart(name, () => pageOfCandidates(scan, hasSeveralAttributes), parameters);
+      return readPart(client, name, () => pageOfCandidates(scan, hasSeveralAttributes), parameters);
     },
 
     /** Returns the last of the next `count` phone numbers of `scan`, or `END` if it has no more than that. */
-    async readReach(scan: Scan, parameters: BatchParameters): Promise<string> {
+    async readReach(client: Client, scan: Scan, parameters: BatchParameters): Promise<string> {
       const select = () => sql`select last from (${reachOf(scan)}) AS reach`;
-      const [last] = await readRow(`reach of ${nameOf(scan)}`, select, parameters);
+      const [last] = await readRow(client, `reach of ${nameOf(scan)}`, select, parameters);
       return `${last}`;
     },
   };

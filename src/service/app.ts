@@ -2,7 +2,6 @@
 import express, { type RequestHandler } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { type Config, publicPath } from '../config/config.js';
-import type { Database } from '../database/connect.js';
 import type { Reader } from '../database/reads.js';
 import { trustedProxies } from '../keys/client.js';
 import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/identify.js';
@@ -20,7 +19,6 @@ import { failureLog, requestLog } from './requestLog.js';
 
 export interface Dependencies {
   config: Config;
-  database: Database;
   reader: Reader;
   rateLimit: RateLimit;
   log: Log;
@@ -41,8 +39,8 @@ export const timeLimitOf = ({ REQUEST_TIMEOUT_SECONDS }: Config) => REQUEST_TIME
 
 /** Creates the application. */
 export function createApp(dependencies: Dependencies) {
-  const { config, database, reader, rateLimit, log, metrics, isStarting, stopping, health } = dependencies;
-  const identify = config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys(database)) : identifyByAddress;
+  const { config, reader, rateLimit, log, metrics, isStarting, stopping, health } = dependencies;
+  const identify = config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys()) : identifyByAddress;
   const listNumbers = listBrandedPhoneNumbers({
     identify(request, deadline) {
       // The database may still lack the schema or its numbers, and the limit its table.
@@ -51,7 +49,7 @@ export function createApp(dependencies: Dependencies) {
     },
     rateLimit,
     reader,
-    readPage: preparePages(database.$client),
+    readPage: preparePages(),
     timeLimitMs: timeLimitOf(config),
     publicUrl: config.PUBLIC_URL,
   });

@@ -1,6 +1,7 @@
 /** Health: `/healthz` reports that the process is alive, `/readyz` whether it can serve requests. */
 import { type RequestHandler, Router } from 'express';
 import { contract } from '../contract.js';
+import type { Database } from '../database/connect.js';
 import { reasonOf } from '../database/errors.js';
 import type { Reader } from '../database/reads.js';
 import type { Obstacle } from '../database/version.js';
@@ -12,8 +13,10 @@ export const READY_STATEMENT_TIMEOUT_MS = 700;
 
 interface Checks {
   reader: Reader;
+  /** Asked as well while `reader` has no connection. */
+  fallback: Reader;
   /** Returns what is missing in the database's schema, if anything. */
-  checkSchema(): Promise<Obstacle | undefined>;
+  checkSchema(database: Database): Promise<Obstacle | undefined>;
   /** Returns why the service is not ready, regardless of the database: it is starting or stopping. */
   obstacle(): Obstacle | undefined;
 }
@@ -22,11 +25,17 @@ interface Checks {
 export type CheckReadiness = () => Promise<Obstacle | undefined>;
 
 /** Prepares the check of `/readyz`. One check at a time runs, whose result is used for all requests that arrive meanwhile. */
-export function prepareReadiness({ reader, checkSchema, obstacle }: Checks): CheckReadiness {
+export function prepareReadiness({ reader, fallback, checkSchema, obstacle }: Checks): CheckReadiness {
   let running: Promise<Obstacle | undefined> | undefined;
+  async function read(): Promise<Obstacle | undefined> {
+    const deadline = performance.now() + READY_TIMEOUT_MS;
+    const checkBy = (each: Reader) => each.read(checkSchema, deadline, { isFirst: true });
+    if (reader.isConnected) return checkBy(reader);
+    const checks = [checkBy(reader), checkBy(fallback)];
+    return Promise.any(checks).catch(() => checks[0]);
+  }
   const check = () =>
-    reader
-      .read(checkSchema, performance.now() + READY_TIMEOUT_MS)
+    read()
       .catch((error) => ({ reason: 'the database does not respond', detail: reasonOf(error) }))
       .finally(() => {
         running = undefined;

@@ -3,7 +3,8 @@ import { hash } from 'node:crypto';
 import type { Request, RequestHandler, Response } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { resolve, type Schema } from '../contract.js';
-import type { Reader } from '../database/reads.js';
+import type { Database } from '../database/connect.js';
+import type { Reader, Signal } from '../database/reads.js';
 import type { Client } from '../keys/client.js';
 import type { Identify, Identity } from '../keys/identify.js';
 import type { Page, ReadPage } from '../page/page.js';
@@ -80,7 +81,8 @@ export function listBrandedPhoneNumbers({
     const query = await readQuery(request.url);
     const pageRequest = { ...query, visibleProfiles: client.visibleProfiles };
     const isNeeded = () => !request.socket.destroyed && !response.headersSent;
-    return selectionOf(query, await reader.read((signal) => readPage(pageRequest, signal), deadline, { isNeeded }));
+    const read = ({ $client }: Database, signal: Signal) => readPage($client, pageRequest, signal);
+    return selectionOf(query, await reader.read(read, deadline, { isNeeded }));
   }
 }
 

@@ -3,7 +3,8 @@ import { createServer, type RequestListener } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express from 'express';
 import type { Config } from '../config/config.js';
-import { closeDatabase, openDatabase } from '../database/connect.js';
+import { type Database, openDatabase } from '../database/connect.js';
+import type { Connect } from '../database/pool.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
 import { type Obstacle, prepareSchemaCheck } from '../database/version.js';
 import { listExpiringKeys } from '../keys/keys.js';
@@ -34,31 +35,34 @@ export type Service = Awaited<ReturnType<typeof startService>>;
 
 /** Creates the service without listening. Nothing is sent to the database before `warmUp` or the first request. */
 export function openService(config: Config, databaseUrl: string, log: Log) {
-  const statementsAtOnce = readsPerConnection(timeLimitOf(config), STATEMENT_TIMEOUT_MS);
-  const maxReads = statementsAtOnce * config.DATABASE_CONNECTIONS;
-  const metrics = createMetrics(maxReads);
-  const open = (connections: number, statementTimeout: number) =>
-    openDatabase(databaseUrl, { connections, statementsAtOnce, statementTimeout });
-  const database = open(config.DATABASE_CONNECTIONS, STATEMENT_TIMEOUT_MS);
-  const reader = new Reader(database, log, metrics, maxReads);
+  const readsEach = readsPerConnection(timeLimitOf(config), STATEMENT_TIMEOUT_MS);
+  const connections = config.DATABASE_CONNECTIONS;
+  const metrics = createMetrics(readsEach * connections);
+  const connectWith =
+    (statementTimeout: number): Connect =>
+    (onBroken) =>
+      openDatabase(databaseUrl, { statementTimeout, onBroken });
+  const reader = new Reader(connectWith(STATEMENT_TIMEOUT_MS), { connections, readsEach }, log, metrics);
   // /readyz has its own connection, so that pages don't delay its check.
-  const healthDatabase = open(1, READY_STATEMENT_TIMEOUT_MS);
-  const healthReader = new Reader(healthDatabase, log, { setQueries() {} }, statementsAtOnce);
+  const healthConnections = { connections: 1, readsEach };
+  const healthReader = new Reader(connectWith(READY_STATEMENT_TIMEOUT_MS), healthConnections, log, { setQueries() {} });
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   const stop = new AbortController();
   const stopping = stop.signal;
   let obstacle: Obstacle | undefined;
   const checkReadiness = prepareReadiness({
     reader: healthReader,
-    checkSchema: prepareSchemaCheck(healthDatabase, migrationsFolder),
+    // If it can't have that connection, the service is ready as long as pages can be read.
+    fallback: reader,
+    checkSchema: prepareSchemaCheck(migrationsFolder),
     obstacle: () => (stopping.aborted ? STOPPING : obstacle),
   });
   const countExpiringKeys = () =>
     healthReader
-      .read(async () => (await listExpiringKeys(healthDatabase)).length, performance.now() + KEYS_TIMEOUT_MS)
+      .read(async (database) => (await listExpiringKeys(database)).length, performance.now() + KEYS_TIMEOUT_MS)
       .catch(() => Number.NaN);
   const expiringKeys = config.AUTH === 'api-key' ? countExpiringKeys : undefined;
-  const parts = { config, database, reader, rateLimit, log, metrics, stopping };
+  const parts = { config, reader, rateLimit, log, metrics, stopping };
   const app = createApp({ ...parts, isStarting: () => obstacle !== undefined, health: health(checkReadiness, false) });
   const server = createHttpServer(app, config, refusalLog(log, metrics));
   limitConnections(server, config.MAX_CONNECTIONS, (count, bytes) => {
@@ -85,10 +89,10 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
      */
     async warmUp() {
       await warmUpValidator();
-      const connect = () => database.$client.unsafe('SELECT');
+      const select = ({ $client }: Database) => $client.unsafe('SELECT');
       // If the database can't be read, /readyz says so.
-      const connected = reader.read(connect, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
-      await Promise.all([rateLimit.warmUp(), connected]);
+      const connect = (each: Reader) => each.read(select, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
+      await Promise.all([rateLimit.warmUp(), connect(reader), connect(healthReader)]);
     },
     /** Makes the service unready, and closes each connection after its next response. */
     beginStop() {
@@ -96,9 +100,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     },
     async close() {
       await rateLimit.close();
-      reader.close();
-      healthReader.close();
-      await Promise.all([database, healthDatabase].map((pool) => closeDatabase(pool, CLOSE_TIMEOUT_SECONDS)));
+      await Promise.all([reader, healthReader].map((each) => each.close(CLOSE_TIMEOUT_SECONDS)));
     },
   };
 }

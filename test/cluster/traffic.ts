@@ -73,7 +73,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
   const keys: string[] = [];
 
   async function importAll(): Promise<void> {
-    const database = openDatabase(cluster.databaseUrl, { connections: 1 });
+    const database = openDatabase(cluster.databaseUrl);
     try {
       const brandingNameShort = String(++imports.tried);
       const tried = imports.tried;
@@ -182,7 +182,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
   async function lost(): Promise<string[]> {
     const rows = await sql`SELECT phone_number FROM items WHERE phone_number LIKE '+1999%'`;
     const there = new Set(rows.map((row) => row.phone_number));
-    const database = openDatabase(cluster.databaseUrl, { connections: 1 });
+    const database = openDatabase(cluster.databaseUrl);
     const keysThere = new Set((await listApiKeys(database)).map(({ id }) => id));
     await closeDatabase(database);
     return [

@@ -24,7 +24,7 @@ const SECRET = 'not-for-impostors';
 
 /** Returns the error of a query to the server on `port`, with the password in its URL. */
 async function errorOf(port: number, parameters: string): Promise<unknown> {
-  const database = openDatabase(`postgres://someone:${SECRET}@127.0.0.1:${port}/some${parameters}`, { connections: 1 });
+  const database = openDatabase(`postgres://someone:${SECRET}@127.0.0.1:${port}/some${parameters}`);
   try {
     return await database.$client`SELECT 1`.catch((error: unknown) => error);
   } finally {
@@ -58,7 +58,7 @@ describe('a password that SASLprep changes', () => {
     await owner.unsafe(`ALTER ROLE prepared PASSWORD '${password}'`);
     await owner.end();
     const url = Object.assign(new URL(`${server.url}?require_auth=scram-sha-256`), { username: 'prepared', password });
-    const database = openDatabase(url.href, { connections: 1 });
+    const database = openDatabase(url.href);
     try {
       expect(await database.$client`SELECT current_user::text AS name`).toEqual([{ name: 'prepared' }]);
     } finally {
@@ -77,6 +77,7 @@ describe('a login', () => {
     ['a challenge of SCRAM that would take hours', [SASL, authentication(11, 'r=x,s=eA==,i=2147483647')]],
     ['keys that are too short', [OK, message('K', 'short')]],
     ['an error without a code', [message('E', 'nonsense\0')]],
+    ['an error whose code is too short', [message('E', 'SFATAL\0C123\0Mnonsense\0\0')]],
     ['the greeting of SSH', ['SSH-2.0-OpenSSH_9.2\r\n']],
     ['the greeting of MySQL', ['K\0\0\0\x0a8.4.3\0\x08\0\0\0salt']],
   ])('fails as if PostgreSQL could not be reached if the server sends %s', async (_what, messages) => {

@@ -288,9 +288,9 @@ describe('a database in which another program records its migrations in the same
     database = openDatabase(url);
     await recordAnother();
     const next = await nextVersion();
-    expect(await prepareSchemaCheck(database, next)()).toMatchObject({ reason: expect.stringContaining('older') });
+    expect(await prepareSchemaCheck(next)(database)).toMatchObject({ reason: expect.stringContaining('older') });
     expect(await migrateDatabase(url, next)).toEqual({ role: 'primary', applied: ['added_0', 'added_1'] });
-    expect(await prepareSchemaCheck(database, next)()).toBeUndefined();
+    expect(await prepareSchemaCheck(next)(database)).toBeUndefined();
     await recordAnother();
     expect((await hashes()).filter((hash) => hash === ANOTHER)).toHaveLength(2);
   });
@@ -338,14 +338,15 @@ const waitingFor = (type: string) => sql()<{ pid: number; seconds: number }[]>`
   WHERE (wait_event_type, wait_event) = ('Lock', ${type}) AND datname = current_database()`;
 
 describe('a migration that waits for that of another instance', () => {
+  const MIGRATION_LOCK = 'SELECT pg_advisory_xact_lock(7245983)';
+
   it.each([
     ['goes on', 60_000],
     ['ends with an error that serve waits for', 0],
   ])('%s if PostgreSQL ends its connection', async (_what, retryMs) => {
     database = openDatabase(url);
     let migrating: Promise<unknown> | undefined;
-    await sql().begin(async (transaction) => {
-      await transaction`SELECT pg_advisory_xact_lock(7245983)`;
+    await whileLocked(url, MIGRATION_LOCK, async () => {
       migrating = migrateDatabase(url, migrationsFolder, { retryMs }).catch((error: unknown) => error);
       const pids = async () => (await waitingFor('advisory')).map(({ pid }) => pid);
       await until(async () => (await pids()).length === 1, 'it waits');
@@ -362,10 +363,9 @@ describe('a migration that waits for that of another instance', () => {
     database = openDatabase(url);
     const [version] = await sql()`SELECT current_setting('server_version_num')::int AS version`;
     if (version?.version < 170_000) return;
-    await sql().unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '200ms'`);
     let migrating: Promise<unknown> | undefined;
-    await sql().begin(async (transaction) => {
-      await transaction`SELECT pg_advisory_xact_lock(7245983)`;
+    await whileLocked(url, MIGRATION_LOCK, async () => {
+      await sql().unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '200ms'`);
       migrating = migrateDatabase(url, migrationsFolder);
       await until(async () => ((await waitingFor('advisory'))[0]?.seconds ?? 0) > 0.5, 'it waits for half a second');
     });

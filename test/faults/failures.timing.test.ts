@@ -62,7 +62,7 @@ const outages: Row[] = [
   ['closes each connection at once', (client) => client.destroy(), '', /closed|without|ECONNRESET/],
   ['closes each connection after the first message', close, '', /closed the connection during the login/],
   ['closes each connection during the login', respondThenClose(SASL), '', /closed the connection during the login/],
-  ['never responds', () => {}, '', /CONNECT_TIMEOUT/],
+  ['never responds', () => {}, '', /does not respond/],
   ['never responds to a request for TLS', () => {}, '?sslmode=require', /does not respond/],
   ['closes each connection after a request for TLS', close, '?sslmode=prefer', /closed the connection/],
   ['does not support TLS', respondWith('N'), '?sslmode=require', /does not support TLS/],
@@ -124,7 +124,8 @@ describe('a request', () => {
   // All at once, because they mostly wait.
   beforeAll(() => {
     for (const [what, serve, parameters] of outages) outcomes.set(what, outcomeOf(serve, parameters));
-    for (const [code] of failures) outcomes.set(code, outcomeOf(failStatements(errorResponse(code, 'it failed'))));
+    for (const [code] of failures)
+      outcomes.set(code, outcomeOf(failStatements(errorResponse(code, 'it failed'), { isOpen: true })));
   });
 
   it.each(outages)('is a 503 if PostgreSQL %s', async (what, _serve, _parameters, reason) => {

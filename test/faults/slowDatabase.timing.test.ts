@@ -4,15 +4,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, it, type TestContext } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { openDatabase } from '../../src/database/connect.js';
+import type { Connect } from '../../src/database/pool.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
-import { createMetrics } from '../../src/metrics.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
+import { until } from '../support/until.js';
 
 const TIME_LIMIT_MS = 1000;
+const CONNECTIONS = 10;
 
 const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-tls-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -38,55 +40,45 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
     async function openReader(onTestFinished: TestContext['onTestFinished']) {
       const proxy = await openToxicProxy(server.port);
       const url = `${proxy.through(server.url)}?sslmode=${sslmode}`;
-      const database = openDatabase(url, { statementTimeout: TIME_LIMIT_MS });
-      const reader = new Reader(database, openLog({ LOG_LEVEL: 'silent' }), createMetrics(30), 30);
+      const connect: Connect = (onBroken) => openDatabase(url, { statementTimeout: TIME_LIMIT_MS, onBroken });
+      const log = openLog({ LOG_LEVEL: 'silent' });
+      const reader = new Reader(connect, { connections: CONNECTIONS, readsEach: 3 }, log, { setQueries() {} });
       onTestFinished(async () => {
-        reader.close();
-        await closeDatabase(database, 0);
+        await reader.close(0);
         await proxy.close();
       });
       /** Returns the process id of the backend that responds. */
       const read = (seconds = 0, limitMs = 5000) =>
-        reader.read(async () => {
-          const [row] = await database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
+        reader.read(async ({ $client: sql }) => {
+          const [row] = await sql`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
           return row?.pid as number;
         }, performance.now() + limitMs);
       const readTogether = (count: number, seconds = 0) =>
         Promise.all(Array.from({ length: count }, () => read(seconds)));
-      await read();
-      return { proxy, database, read, readTogether };
+      // All connections are open, and have prepared the statement.
+      await until(async () => new Set(await readTogether(CONNECTIONS, 0.3)).size === CONNECTIONS);
+      return { proxy, read, readTogether };
     }
 
     it('keeps its connection if the response is late but in time', async ({ expect, onTestFinished }) => {
       const { proxy, readTogether } = await openReader(onTestFinished);
-      const before = new Set(await readTogether(10, 0.3));
+      const before = new Set(await readTogether(CONNECTIONS, 0.3));
       proxy.behave('slow', 600);
       await readTogether(20, 0.6);
       proxy.behave('passing');
-      expect(new Set(await readTogether(10, 0.3))).toEqual(before);
-    });
-
-    it('has all dead connections replaced once one of them is found', async ({ expect, onTestFinished }) => {
-      const { proxy, database, readTogether } = await openReader(onTestFinished);
-      const before = new Set(await readTogether(10, 0.3));
-      await sleep(TIME_LIMIT_MS + 1000);
-      proxy.forgetConnections();
-      const select = () => database.sockets.awaited(database.$client`SELECT pg_backend_pid() AS pid`);
-      await expect(select()).rejects.toThrow('CONNECTION_CLOSED');
-      const rows = await Promise.all(Array.from({ length: 10 }, select));
-      for (const [row] of rows) expect(before).not.toContain(row?.pid);
+      expect(new Set(await readTogether(CONNECTIONS, 0.3))).toEqual(before);
     });
 
     it('keeps its connection after an idle time', async ({ expect, onTestFinished }) => {
       const { readTogether } = await openReader(onTestFinished);
-      const before = new Set(await readTogether(10, 0.3));
+      const before = new Set(await readTogether(CONNECTIONS, 0.3));
       await sleep(TIME_LIMIT_MS + 1500);
-      expect(new Set(await readTogether(10, 0.3))).toEqual(before);
+      expect(new Set(await readTogether(CONNECTIONS, 0.3))).toEqual(before);
     });
 
     it('succeeds although all connections were idle and are cut silently', async ({ expect, onTestFinished }) => {
       const { proxy, read, readTogether } = await openReader(onTestFinished);
-      await readTogether(10, 0.3);
+      await readTogether(CONNECTIONS, 0.3);
       await sleep(TIME_LIMIT_MS + 1500);
       proxy.forgetConnections();
       await expect(read()).resolves.toEqual(expect.any(Number));

@@ -96,7 +96,7 @@ async function run(kind: string): Promise<void> {
   const dice = createDice(seed);
   const postgres = await startStoreServer('PostgreSQL');
   const redis = kind === 'Redis' ? await startStoreServer('Redis') : undefined;
-  const database = openDatabase(postgres.url, { connections: 1 });
+  const database = openDatabase(postgres.url);
   const [numbers = []] = fc.sample(numbersFrom(70), { seed, numRuns: 1 });
   await write(database, numbers);
   const instances = [await startInstance(postgres, redis), await startInstance(postgres, redis)] as const;

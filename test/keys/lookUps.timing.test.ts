@@ -2,8 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request } from 'express';
-import { expect, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { expect, it, onTestFinished } from 'vitest';
+import { openDatabase } from '../../src/database/connect.js';
+import type { Connect } from '../../src/database/pool.js';
 import { Reader } from '../../src/database/reads.js';
 import { identifyByApiKey, prepareFindKeys } from '../../src/keys/identify.js';
 import { createApiKey } from '../../src/keys/keys.js';
@@ -23,6 +24,15 @@ const unknownKey = () => `bpn_${randomBytes(32).toString('base64url')}`;
 /** Creates `count` keys. */
 const newKeys = (count: number) =>
   Promise.all(Array.from({ length: count }, async () => (await createApiKey(services.database, 'new')).key));
+
+/** Opens a reader on the database of this file, which is closed after the test. */
+function openReader(connections: number, readsEach: number, setQueries = (_count: number) => {}): Reader {
+  const connect: Connect = (onBroken) => openDatabase(services.databaseUrl, { onBroken });
+  const log = openLog({ LOG_LEVEL: 'silent' });
+  const reader = new Reader(connect, { connections, readsEach }, log, { setQueries });
+  onTestFinished(() => reader.close(0));
+  return reader;
+}
 
 async function statusOf(url: string, key: string, address = ADDRESS): Promise<number> {
   const response = await fetch(url, { headers: { Authorization: key, 'X-Forwarded-For': address } });
@@ -108,7 +118,7 @@ it.each([
   ['one after another', 1, 100],
 ])('looks up keys that arrive %s in few statements', async (_how, atOnce, times) => {
   const { reader } = await services.open();
-  const identify = identifyByApiKey(reader, prepareFindKeys(services.database));
+  const identify = identifyByApiKey(reader, prepareFindKeys());
   const request = () => ({ headers: { authorization: unknownKey() } }) as Request;
   const begin = performance.now();
   for (let i = 0; i < times; i++) {
@@ -124,22 +134,22 @@ it('looks keys up before the pages that wait', async () => {
   const setQueries = (count: number) => {
     waiting = count;
   };
-  const reader = new Reader(services.database, openLog({ LOG_LEVEL: 'silent' }), { setQueries }, 1);
-  const find = prepareFindKeys(services.database);
+  const reader = openReader(1, 1, setQueries);
   const sent: string[] = [];
-  const identify = identifyByApiKey(reader, (hashes) => {
+  const find = prepareFindKeys();
+  const identify = identifyByApiKey(reader, (database, hashes) => {
     sent.push('key');
-    return find(hashes);
+    return find(database, hashes);
   });
   const deadline = performance.now() + 10_000;
   let end = () => {};
+  await reader.read(async () => {}, deadline);
   const running = reader.read(() => new Promise<void>((resolve) => (end = resolve)), deadline);
   const page = reader.read(async () => sent.push('page'), deadline);
   const identified = identify({ headers: { authorization: `Bearer ${key}` } } as Request, deadline);
   await until(() => waiting === 3);
   end();
   await Promise.all([running, page, identified]);
-  reader.close();
   expect(sent).toEqual(['key', 'page']);
 });
 
@@ -191,32 +201,45 @@ it('records the use of keys by one statement at a time, so that a locked table d
   const { created } = await createApiKey(services.database, 'unused');
   const sql = services.database.$client;
   const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
-  const lookUps = openDatabase(services.databaseUrl, { connections: 4 });
-  const find = prepareFindKeys(lookUps);
+  const reader = openReader(4, 1);
+  const findKeys = prepareFindKeys();
+  const find = () => reader.read((database) => findKeys(database, [key?.hash]), performance.now() + 5000);
   const waiting = () => sql`
     SELECT FROM pg_stat_activity
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'update "api_keys"%'`;
   await whileLocked(services.databaseUrl, 'LOCK api_keys IN SHARE MODE', async () => {
-    for (let i = 0; i < 3; i++) expect((await find([key?.hash])).size).toBe(1);
+    for (let i = 0; i < 3; i++) expect((await find()).size).toBe(1);
     await until(async () => (await waiting()).length > 0, 'an update waits');
-    for (let i = 0; i < 3; i++) expect((await find([key?.hash])).size).toBe(1);
+    for (let i = 0; i < 3; i++) expect((await find()).size).toBe(1);
     expect(await waiting()).toHaveLength(1);
   });
-  await closeDatabase(lookUps);
 });
 
 it('does not wait for a lock on a key, and records its use after the lock is released', async () => {
   const { created } = await createApiKey(services.database, 'locked');
   const sql = services.database.$client;
   const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
-  const lookUps = openDatabase(services.databaseUrl, { connections: 1 });
-  const find = prepareFindKeys(lookUps);
+  const reader = openReader(1, 4);
+  const findKeys = prepareFindKeys();
+  const find = () => reader.read((database) => findKeys(database, [key?.hash]), performance.now() + 5000);
   await whileLocked(services.databaseUrl, 'SELECT FROM api_keys FOR UPDATE', async () => {
-    for (let i = 0; i < 5; i++) expect((await find([key?.hash])).size).toBe(1);
+    for (let i = 0; i < 5; i++) expect((await find()).size).toBe(1);
   });
   await until(async () => {
-    await find([key?.hash]);
+    await find();
     return (await sql`SELECT FROM api_keys WHERE id = ${created.id} AND last_used_on IS NOT NULL`).length === 1;
   });
-  await closeDatabase(lookUps);
+});
+
+it('does not record a use of a key that has expired', async () => {
+  const sql = services.database.$client;
+  await sql`
+    INSERT INTO api_keys (hash, name, created_at, expires_at)
+    VALUES ('expired', 'expired', '2020-01-01', '2020-01-02'), ('valid', 'valid', now(), NULL)`;
+  const reader = openReader(1, 4);
+  const findKeys = prepareFindKeys();
+  await reader.read((database) => findKeys(database, ['expired', 'valid']), performance.now() + 5000);
+  const used = () => sql`SELECT hash FROM api_keys WHERE hash IN ('expired', 'valid') AND last_used_on IS NOT NULL`;
+  await until(async () => (await used()).length > 0, 'the use is recorded');
+  expect([...(await used())]).toEqual([{ hash: 'valid' }]);
 });

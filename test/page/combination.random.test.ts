@@ -19,11 +19,11 @@ const itemsOf = async (query: Query, size: number) =>
 
 /** Reads all pages without HTTP, in small batches of candidates; returns the phone numbers. */
 async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {
-  const readPage = preparePages(service.database.$client, { costPerItem: 1, growth: 2 });
+  const readPage = preparePages({ costPerItem: 1, growth: 2 });
   const filter = filterOf(query);
   const found: string[] = [];
   for (let after = ''; ; ) {
-    const page = await readPage({ filter, visibleProfiles: null, after, size });
+    const page = await readPage(service.database.$client, { filter, visibleProfiles: null, after, size });
     expect(page.count).toBeLessThanOrEqual(size);
     found.push(
       ...JSON.parse(`[${Buffer.concat(page.items)}]`).map(({ phoneNumber }: BrandedPhoneNumber) => phoneNumber),

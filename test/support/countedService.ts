@@ -4,6 +4,7 @@ import request from 'supertest';
 import { afterAll, afterEach, beforeAll } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import type { Connect } from '../../src/database/pool.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { createMetrics } from '../../src/metrics.js';
@@ -60,8 +61,8 @@ export function useCountedServices() {
   async function open(url: string, environment: Record<string, string>): Promise<CountedService> {
     const config = readConfig({ TRUST_PROXY: '1', ...environment });
     const metrics = createMetrics(256);
-    const database = openDatabase(url);
-    const reader = new CountingReader(database, log, metrics, 30);
+    const connect: Connect = (onBroken) => openDatabase(url, { onBroken });
+    const reader = new CountingReader(connect, { connections: 10, readsEach: 3 }, log, metrics);
     const countStoreFailure = () => {
       reader.events.push('late count');
       metrics.countStoreFailure();
@@ -70,7 +71,7 @@ export function useCountedServices() {
     await warmUpValidator();
     await rateLimit.warmUp();
     const health = { isStarting: () => false, stopping: new AbortController().signal, health: () => {} };
-    const app = createApp({ config, database, reader, rateLimit, log, metrics, ...health });
+    const app = createApp({ config, reader, rateLimit, log, metrics, ...health });
     const server = createServer(app);
     const unwatch = watchStore(metrics.text);
     closing.push(async () => {
@@ -78,8 +79,7 @@ export function useCountedServices() {
       server.close();
       server.closeAllConnections();
       await rateLimit.close();
-      reader.close();
-      await closeDatabase(database, 0);
+      await reader.close(0);
     });
     return {
       reader,

@@ -107,7 +107,7 @@ function resolved(path: string): string {
 }
 
 export async function query(url: string, text: string): Promise<Record<string, unknown>[]> {
-  const database = openDatabase(url, { connections: 1 });
+  const database = openDatabase(url);
   try {
     return [...(await database.$client.unsafe(text))];
   } finally {

@@ -57,7 +57,8 @@ export function recordPages(client: postgres.Sql) {
     sent.push({ query, values });
     return client.unsafe(query, values, options);
   };
-  return { readPage: preparePages({ unsafe }), sent };
+  const readPage = preparePages();
+  return { readPage: (request: PageRequest) => readPage({ unsafe }, request), sent };
 }
 
 function rowsOf(node: PlanNode): number {

@@ -17,19 +17,23 @@ export const MD5 = authentication(5, 'salt');
 export const SASL = authentication(10, 'SCRAM-SHA-256\0\0');
 export const OK = authentication(0);
 export const READY = message('Z', 'I');
+const SELECTED = message('C', 'SELECT 0\0');
 
 /** Returns an error of PostgreSQL, which a function of it, `routine`, reports. */
 export const errorResponse = (code: string, text: string, routine = 'some_function') =>
   message('E', `SERROR\0VERROR\0C${code}\0M${text}\0R${routine}\0\0`);
 
-/** Lets a client log in, and then responds to each statement with an error. */
-export function failStatements(error: Buffer): (client: Duplex) => void {
+/** Lets a client log in, and then responds to each statement with an error; with `isOpen`, only to those after the first. */
+export function failStatements(error: Buffer, { isOpen = false } = {}): (client: Duplex) => void {
   return (client) => {
     client.once('data', () => {
       client.write(Buffer.concat([OK, READY]));
       client.on('data', (bytes: Buffer) => {
+        if (isOpen && bytes.equals(message('Q', 'SELECT\0')))
+          return void client.write(Buffer.concat([SELECTED, READY]));
         if (bytes.includes('SELECT') || bytes.includes('select')) client.write(error);
-        if (bytes.at(-5) === 'S'.charCodeAt(0)) client.write(READY);
+        const isSimple = bytes[0] === 'Q'.charCodeAt(0);
+        if (isSimple || bytes.at(-5) === 'S'.charCodeAt(0)) client.write(READY);
       });
     });
   };

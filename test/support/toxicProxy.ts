@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { errorResponse, READY } from './impostor.js';
 
 /**
  * - `passing`: forwards everything
@@ -10,6 +11,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
  * - `slow`: delays every response, by default by 400 ms
  */
 type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
+
+/**
+ * - `half, then the end`, `half, then a reset`: forwards half of it, and closes the connection
+ * - `rows before an error`: forwards it up to its first row, and an error in place of the rest; the connection stays open
+ */
+type Break = 'half, then the end' | 'half, then a reset' | 'rows before an error';
 
 export interface ToxicProxy {
   port: number;
@@ -20,10 +27,27 @@ export interface ToxicProxy {
   forgetConnections(): void;
   /** Forwards half of the next response of each open connection, and then silences the connection. */
   halveResponses(): void;
+  /** Breaks the next response of each open connection in this way. */
+  breakResponses(how: Break): void;
+  /** Resets all open connections. */
+  reset(): void;
+  /** Closes the next connection in the middle of its login. */
+  endLogin(): void;
+  /** Returns the number of open connections, and of all that were accepted. */
   connections(): number;
+  accepted(): number;
   /** Returns the number of bytes from clients that were not forwarded. */
   unanswered(): number;
   close(): Promise<void>;
+}
+
+/** The two connections of a client. */
+interface Pair {
+  client: Socket;
+  server: Socket;
+  forgotten: boolean;
+  halves: boolean;
+  breaks?: Break;
 }
 
 /** Opens a proxy on 127.0.0.1 to `targetPort` there; by default on a free port. */
@@ -31,13 +55,18 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
   let behaviour: Behaviour = 'passing';
   let delayMs = 0;
   let unanswered = 0;
-  const pairs = new Set<{ client: Socket; server: Socket; forgotten: boolean; halves: boolean }>();
+  let accepted = 0;
+  const pairs = new Set<Pair>();
+  let endsLogin = false;
   const proxy = createServer((client) => {
+    accepted++;
     if (behaviour === 'refusing') return void client.destroy();
     // Otherwise Nagle's algorithm may delay the end of a response by 40 ms.
     client.setNoDelay();
     const server = new Socket().setNoDelay(true);
-    const pair = { client, server, forgotten: false, halves: false };
+    const pair: Pair = { client, server, forgotten: false, halves: false };
+    if (endsLogin) pair.breaks = 'half, then the end';
+    endsLogin = false;
     pairs.add(pair);
     const passes = () => behaviour !== 'silent' && !pair.forgotten;
     const end = () => {
@@ -55,6 +84,7 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     let delayed = 0;
     let sent = Promise.resolve();
     server.on('data', (bytes) => {
+      if (pair.breaks && breakResponse(pair, bytes)) return;
       if (pair.halves) {
         send(bytes.subarray(0, bytes.length / 2));
         pair.forgotten = true;
@@ -98,7 +128,17 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     halveResponses() {
       for (const pair of pairs) pair.halves = true;
     },
+    breakResponses(how) {
+      for (const pair of pairs) pair.breaks = how;
+    },
+    reset() {
+      for (const { client } of pairs) client.resetAndDestroy();
+    },
+    endLogin() {
+      endsLogin = true;
+    },
     connections: () => pairs.size,
+    accepted: () => accepted,
     unanswered: () => unanswered,
     async close() {
       proxy.close();
@@ -106,4 +146,32 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
       await once(proxy, 'close');
     },
   };
+}
+
+/** Breaks a response of PostgreSQL. Returns whether it did: some responses have no rows. */
+function breakResponse(pair: Pair, bytes: Buffer): boolean {
+  const { client, breaks } = pair;
+  if (breaks === 'rows before an error') {
+    const afterRow = endOfFirstRow(bytes);
+    if (afterRow === undefined) return false;
+    delete pair.breaks;
+    client.write(Buffer.concat([bytes.subarray(0, afterRow), errorResponse('57014', 'canceling statement'), READY]));
+    return true;
+  }
+  delete pair.breaks;
+  client.write(bytes.subarray(0, bytes.length / 2), () => {
+    if (breaks === 'half, then a reset') client.resetAndDestroy();
+    else client.destroy();
+  });
+  return true;
+}
+
+/** Returns where the first DataRow of whole messages ends. */
+function endOfFirstRow(bytes: Buffer): number | undefined {
+  for (let start = 0; start + 5 <= bytes.length; ) {
+    const end = start + 1 + bytes.readUInt32BE(start + 1);
+    if (bytes[start] === 'D'.charCodeAt(0)) return end <= bytes.length ? end : undefined;
+    start = end;
+  }
+  return undefined;
 }

@@ -7,7 +7,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
-import { createSockets } from '../../database/sockets.js';
+import { ConnectionSocket } from '../../database/socket.js';
 import { withDeadline } from '../../deadline.js';
 import { type Cluster, urlOf } from './cluster.js';
 import { unusable } from './programs.js';
@@ -30,10 +30,9 @@ export type Session = Awaited<ReturnType<typeof openSession>>;
 export async function openSession(cluster: Cluster) {
   let isJoined = false;
   const address = parseDatabaseUrl(urlOf(cluster, 'postgres'));
-  const sockets = createSockets(address, 0);
   const sql = postgres({
     ...(address.options as postgres.Options<Record<string, never>>),
-    socket: () => sockets.open(),
+    socket: () => new ConnectionSocket(address, 0, () => {}).open(),
     max: 1,
     idle_timeout: 0,
     max_lifetime: null,

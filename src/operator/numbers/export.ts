@@ -22,10 +22,10 @@ export function exportNumbers(
   return inWatchedTransaction(database, 'REPEATABLE READ READ ONLY', async (sql, unwatched) => {
     // Before the snapshot is taken: a table that is truncated or replaced after that would read as empty.
     await sql`LOCK TABLE business_profiles, items, postings, terms IN ACCESS SHARE MODE`;
-    const readPage = preparePages(sql);
+    const readPage = preparePages();
     const counts = { numbers: 0, carrierStatuses: 0 };
     for (let after: string | null = ''; after !== null; ) {
-      const page = await readPage({ filter, visibleProfiles: null, after, size: PAGE_SIZE });
+      const page = await readPage(sql, { filter, visibleProfiles: null, after, size: PAGE_SIZE });
       const { count, last, hasNext } = page;
       const items = `${Buffer.concat(page.items)}`;
       if (count > 0) await unwatched(write(`${linesOf(items)}\n`));

@@ -239,7 +239,7 @@ export async function runSteps(
   const sessions = await retryInOutage(() => openSessions(database, jobs), signal);
   const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
   if (!blocked.has(database)) {
-    waitForBlockers(database, isBlocked, end.signal).then(
+    waitForBlockers(database.url, isBlocked, end.signal).then(
       (blockers) => {
         blocked.add(database);
         reportBlockers(blockers);
@@ -247,7 +247,7 @@ export async function runSteps(
       () => {},
     );
   }
-  const closeAll = () => open.forEach(({ close }) => void close());
+  const closeAll = () => open.forEach((session) => void session.close());
   const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
   signal?.addEventListener('abort', onSignal);
   await Promise.all(sessions.map(runOn));
@@ -313,7 +313,7 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
     for (const opened of await Promise.allSettled(others)) if (opened.status === 'rejected') throw opened.reason;
     return sessions;
   } catch (error) {
-    await Promise.all(sessions.map(({ close }) => close()));
+    await Promise.all(sessions.map((session) => session.close()));
     // The role may have its own limit.
     throw codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS ? tooManyJobs(jobs, sessions.length) : error;
   }

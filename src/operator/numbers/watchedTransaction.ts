@@ -59,13 +59,13 @@ async function untilCut(
   isWatched: () => boolean,
   signal: AbortSignal,
 ): Promise<never> {
-  let received = session.bytesRead();
+  let received = session.bytesRead;
   for (let misses = 0; misses < MAX_MISSES; ) {
     await sleep(SILENCE_MS, undefined, { signal });
-    const isSilent = () => isWatched() && session.bytesRead() === received;
+    const isSilent = () => isWatched() && session.bytesRead === received;
     const isMissed = isSilent() && !(await isWorking(database)) && isSilent();
     misses = isMissed ? misses + 1 : 0;
-    received = session.bytesRead();
+    received = session.bytesRead;
   }
   throw Object.assign(new Error('the connection was cut silently'), { code: 'CONNECTION_CLOSED' });
 }
@@ -81,7 +81,7 @@ async function isWorking(database: Database): Promise<boolean> {
         WHERE application_name = current_setting('application_name') AND pid <> pg_backend_pid()
           AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'`,
     );
-    return (await working.finally(session.close)).length > 0;
+    return (await working.finally(() => session.close())).length > 0;
   } catch (error) {
     // Any other response, such as that there are too many connections, says nothing.
     return failureOf(error) !== 'unreachable' || codeOf(error) === TOO_MANY_CONNECTIONS;

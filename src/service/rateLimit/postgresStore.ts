@@ -3,9 +3,11 @@
  * it tests and extends the log, by the database's clock. Requests that are received during one statement are counted together
  * by the next.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
-import { closeDatabase, type Database, openDatabase } from '../../database/connect.js';
+import { type Database, openDatabase } from '../../database/connect.js';
 import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
+import { Pool } from '../../database/pool.js';
 import { UserError } from '../../userError.js';
 import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError, WINDOW_MS } from './limiter.js';
 
@@ -13,18 +15,26 @@ import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError
 const SWEEP_INTERVAL_MS = 60_000;
 /** Rows that a statement of a sweep reads, so that it stays below its time limit however many clients there are. */
 const SWEEP_BATCH = 200;
-/** Statements follow each other; not in the pages' pool, since a page must not wait for a client's locked row. */
-const CONNECTIONS = 1;
+/** Milliseconds between attempts of a sweep to get the connection while it is being opened. */
+const SWEEP_PAUSE_MS = 50;
+/** Milliseconds between attempts to open a connection, or to find a server that is not read-only. */
+const RETRY_MS = 1000;
 /** Seconds that running statements have to finish when the store is closed. */
 const CLOSE_TIMEOUT_SECONDS = 1;
 
 /** Opens the store for a limit of `points` requests in a window, in a migrated database. */
 export function openPostgresStore(url: string, points: number, onSweepFailure: (reason: Error) => void): LimitStore {
-  const database = openDatabase(url, { connections: CONNECTIONS, statementTimeout: STORE_TIMEOUT_MS });
-  const limiter = new SlidingLog(database, points);
+  // Counts follow each other on one connection; not in the pages' pool, since a page must not wait for a client's locked row.
+  const pool = new Pool((onBroken) => openDatabase(url, { statementTimeout: STORE_TIMEOUT_MS, onBroken }), {
+    size: 1,
+    queriesEach: Number.POSITIVE_INFINITY,
+    retryMs: RETRY_MS,
+    onChange: () => void limiter.countAll(),
+  });
+  const limiter = new SlidingLog(pool, points);
   let isClosed = false;
   const sweep = () =>
-    sweepAll(database).catch((error) => {
+    sweepAll(pool).catch((error) => {
       if (!isClosed) onSweepFailure(causeOf(error));
     });
   let sweeps: NodeJS.Timeout | undefined;
@@ -43,7 +53,7 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
     async close() {
       isClosed = true;
       clearInterval(sweeps);
-      await closeDatabase(database, CLOSE_TIMEOUT_SECONDS);
+      await pool.close(CLOSE_TIMEOUT_SECONDS);
     },
   };
 }
@@ -57,29 +67,30 @@ function privilegeError(error: Error): UserError {
 /**
  * Counts requests: for each of the clients $1 the number in $2, or as many as fit into its last second with a limit of $3.
  *
+ * - `asked`: how many requests to count, which an update finds in `excluded.counted`.
  * - `now`: the clock, read while the client's row is locked.
  * - `recent`: the requests of the last second. After the clock was set back, times in the future become the current time:
  *   otherwise, the client would be blocked until then. OFFSET 0 keeps PostgreSQL from evaluating it for each reference.
- * - `fitting`: how many of the client's requests are appended.
+ * - `granted`: how many of these fit, and are appended; stored in `counted`.
  */
 const COUNT = `
 INSERT INTO rate_limits AS log (client, requests, counted)
-SELECT client, array_fill(clock_timestamp(), ARRAY[number]), number
-FROM unnest($1::text[], $2::integer[]) AS sent (client, number)
+SELECT client, array_fill(clock_timestamp(), ARRAY[asked]), asked
+FROM unnest($1::text[], $2::integer[]) AS sent (client, asked)
 ON CONFLICT (client) DO UPDATE SET (requests, counted) = (
-  SELECT recent || array_fill(now, ARRAY[fitting]), fitting
+  SELECT recent || array_fill(now, ARRAY[granted]), granted
   FROM (SELECT clock_timestamp() AS now) AS clock,
     LATERAL (SELECT ARRAY(SELECT least(r, now) FROM unnest(log.requests) AS r WHERE r > now - interval '1s') AS recent OFFSET 0) AS past,
-    LATERAL (SELECT greatest(0, least(excluded.counted, $3::integer - cardinality(recent))) AS fitting) AS room
+    LATERAL (SELECT greatest(0, least(excluded.counted, $3::integer - cardinality(recent))) AS granted) AS room
 )
-RETURNING client, counted, cardinality(requests) AS total,
+RETURNING client, counted AS granted, cardinality(requests) AS total,
   extract(epoch FROM requests[1] + interval '1s' - clock_timestamp())::float8 * 1000 AS "waitMs"`;
 
 /** A row that COUNT returns. */
 interface CountedRow {
   client: string;
   /** How many of the client's requests were counted. */
-  counted: number;
+  granted: number;
   /** How many requests the client's last second has now. */
   total: number;
   /** Milliseconds until the oldest of them is a second old. */
@@ -92,17 +103,19 @@ interface WaitingRequest {
   reject(reason: unknown): void;
 }
 
+type Batch = ReadonlyMap<string, WaitingRequest[]>;
+
 /** A store as rate-limiter-flexible's README describes them. */
 class SlidingLog extends RateLimiterPostgres {
-  readonly #database: Database;
+  readonly #pool: Pool;
   #waiting = new Map<string, WaitingRequest[]>();
   #isCounting = false;
 
-  constructor(database: Database, points: number) {
+  constructor(pool: Pool, points: number) {
     // Migrations create the table, and sweeps remove expired rows.
     const table = { tableCreated: true, clearExpiredByTimeout: false, keyPrefix: '' };
-    super({ storeClient: database.$client, storeType: 'client', points, duration: WINDOW_MS / 1000, ...table });
-    this.#database = database;
+    super({ storeClient: pool, storeType: 'client', points, duration: WINDOW_MS / 1000, ...table });
+    this.#pool = pool;
   }
 
   _upsert(client: string): Promise<Counted> {
@@ -110,7 +123,7 @@ class SlidingLog extends RateLimiterPostgres {
       const requests = this.#waiting.get(client) ?? [];
       this.#waiting.set(client, requests);
       requests.push({ receivedAt: performance.now(), resolve, reject });
-      if (!this.#isCounting) void this.#countAll();
+      void this.countAll();
     });
   }
 
@@ -118,31 +131,43 @@ class SlidingLog extends RateLimiterPostgres {
     return resultOf(counted, this.points);
   }
 
-  /** Sends one statement at a time: concurrent ones would count fewer requests each, at the same cost for PostgreSQL. */
-  async #countAll(): Promise<void> {
+  /**
+   * Counts the waiting requests, by one statement at a time: concurrent ones would count fewer requests each, at the same cost
+   * for PostgreSQL. Without a connection, the requests wait while one is being opened, and are rejected otherwise.
+   */
+  async countAll(): Promise<void> {
+    if (this.#isCounting) return;
     this.#isCounting = true;
-    for (let batch = this.#takeWaiting(); batch.size > 0; batch = this.#takeWaiting()) await this.#count(batch);
+    while (this.#waiting.size > 0) {
+      const connection = this.#pool.take();
+      if (!connection && this.#pool.isOpening) break;
+      const batch = this.#takeWaiting();
+      if (!connection) rejectAll(batch, this.#pool.failure);
+      else if (batch.size > 0) await this.#count(connection, batch);
+    }
     this.#isCounting = false;
   }
 
   /** Counts requests in one statement, and settles them. Never rejects. */
-  async #count(batch: ReadonlyMap<string, WaitingRequest[]>): Promise<void> {
+  async #count(connection: Database, batch: Batch): Promise<void> {
     // In the same order on all instances, so that there are no deadlocks.
     const clients = [...batch.keys()].sort();
-    const numbers = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.points));
+    const asked = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.points));
     try {
-      const rows = this.#database.$client.unsafe<CountedRow[]>(COUNT, [clients, numbers, this.points], {
-        prepare: true,
-      });
-      for (const { client, counted, total, waitMs } of await this.#database.sockets.awaited(rows)) {
+      const { $client, socket } = connection;
+      const count = $client.unsafe<CountedRow[]>(COUNT, [clients, asked, this.points], { prepare: true });
+      const rows: CountedRow[] = [];
+      // With forEach, a result does not depend on an error before it (Pool's `retire`).
+      await socket.awaited(count.forEach((row) => void rows.push(row)));
+      for (const { client, granted, total, waitMs } of rows) {
         for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
-          resolve({ consumed: i < counted ? total - counted + i + 1 : this.points + 1, waitMs });
+          resolve({ consumed: i < granted ? total - granted + i + 1 : this.points + 1, waitMs });
         }
       }
     } catch (error) {
-      for (const { reject } of [...batch.values()].flat()) reject(error);
+      rejectAll(batch, error);
       // After a switch-over, this is a standby, but the address may lead to the new primary.
-      if (failureOf(error) === 'standby') this.#database.sockets.reconnect();
+      if (failureOf(error) === 'standby') this.#pool.discard(connection, error as Error);
     }
   }
 
@@ -161,6 +186,10 @@ class SlidingLog extends RateLimiterPostgres {
   }
 }
 
+function rejectAll(batch: Batch, reason: unknown): void {
+  for (const { reject } of [...batch.values()].flat()) reject(reason);
+}
+
 /**
  * Reads the next clients after $1, at most $2, and removes the idle ones: the latest request is more than a minute ago or, if
  * the clock was set back, more than a minute ahead. Returns the last client that it read. It skips locked rows: while
@@ -176,10 +205,23 @@ WITH batch AS (
 )
 SELECT max(client) AS last FROM batch`;
 
+/** The row that SWEEP returns. */
+interface Swept {
+  last: string | null;
+}
+
 /** Removes idle clients, in small steps, because requests are counted at the same time. */
-async function sweepAll({ $client }: Database): Promise<void> {
+async function sweepAll(pool: Pool): Promise<void> {
   for (let last: string | null = ''; last !== null; ) {
-    const rows: { last: string | null }[] = await $client.unsafe(SWEEP, [last, SWEEP_BATCH], { prepare: true });
-    last = rows[0]?.last ?? null;
+    let connection = pool.take();
+    for (; !connection; connection = pool.take()) {
+      if (!pool.isOpening) throw pool.failure;
+      await sleep(SWEEP_PAUSE_MS);
+    }
+    const { $client, socket } = connection;
+    const sweep = $client.unsafe<Swept[]>(SWEEP, [last, SWEEP_BATCH], { prepare: true });
+    const next: (string | null)[] = [];
+    await socket.awaited(sweep.forEach((row) => void next.push(row.last)));
+    last = next[0] ?? null;
   }
 }

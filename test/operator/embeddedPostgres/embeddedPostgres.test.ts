@@ -85,7 +85,7 @@ describe('the embedded PostgreSQL', () => {
   it('is joined only once no other process is about to stop it', async () => {
     await fill();
     const first = await openEmbeddedPostgres(folder);
-    const other = openDatabase(first.url, { connections: 1 });
+    const other = openDatabase(first.url);
     await other.$client`SELECT set_config('application_name', 'branded-phone-numbers leaving', false)`;
     const opening = openEmbeddedPostgres(folder);
     const attempts = new Set<number>();

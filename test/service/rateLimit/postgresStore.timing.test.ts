@@ -175,9 +175,17 @@ describe('the store in PostgreSQL', () => {
     expect(failures).toEqual([]);
   });
 
-  it('does not start if its role lacks a privilege, and says what to grant', async () => {
+  it.each([
+    ['lacks a privilege', '', 'permission denied for table rate_limits; grant its role what'],
+    [
+      'would not see all rows',
+      'GRANT ALL ON rate_limits TO ROLE; ALTER TABLE rate_limits ENABLE ROW LEVEL SECURITY',
+      'query would be affected by row-level security policy',
+    ],
+  ])('does not start if its role %s, and says why', async (_what, statements, reason) => {
     const role = `reader_${process.pid}`;
     await database.execute(sql.raw(`CREATE ROLE ${role} LOGIN PASSWORD 'password'`));
+    if (statements) await database.execute(sql.raw(statements.replace('ROLE', role)));
     const limited = new URL(postgres.url);
     [limited.username, limited.password] = [role, 'password'];
     const rateLimit = createRateLimit(
@@ -186,10 +194,22 @@ describe('the store in PostgreSQL', () => {
       openLog({ LOG_LEVEL: 'silent' }),
       createMetrics(1),
     );
-    await expect(rateLimit.warmUp()).rejects.toThrow(
-      "DATABASE_URL: the rate limit can't be counted: permission denied for table rate_limits; grant its role what",
-    );
+    await expect(rateLimit.warmUp()).rejects.toThrow(`DATABASE_URL: the rate limit can't be counted: ${reason}`);
     await rateLimit.close();
-    await database.execute(sql.raw(`DROP ROLE ${role}`));
+    await database.execute(sql.raw('ALTER TABLE rate_limits DISABLE ROW LEVEL SECURITY'));
+    await database.execute(sql.raw(`DROP OWNED BY ${role}; DROP ROLE ${role}`));
+  });
+
+  it('connects although a login takes almost a second', async () => {
+    const proxy = await openToxicProxy(Number(new URL(postgres.url).port));
+    proxy.behave('slow', 900);
+    const slow = openPostgresStore(proxy.through(postgres.url), 10, failSweep);
+    slow.consume('slow').catch(() => {});
+    await sleep(300);
+    proxy.behave('passing');
+    await until(() => slow.consume('slow').then(Boolean, () => false), 'it counts', 5000);
+    expect(proxy.accepted()).toBe(1);
+    await slow.close();
+    await proxy.close();
   });
 });
