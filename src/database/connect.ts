@@ -47,9 +47,13 @@ export const planningOptions = {
  * Returns a connection to `url`; nothing is sent before its first statement. It is a driver with a single socket, and is not
  * opened again: once the socket breaks, all statements reject, since postgres.js would keep what it knew of a broken
  * connection. `onBroken` is called in the event that breaks it. PostgreSQL cancels a statement after `statementTimeout`
- * milliseconds, and a connection that stays silent for longer is considered dead; 0 turns both off.
+ * milliseconds, or if it waits for a lock for `lockTimeout`, and a connection that stays silent for longer than a statement may
+ * take is considered dead; 0 turns a limit off.
  */
-export function openDatabase(url: string, { statementTimeout = 0, onBroken = (_reason: Error) => {} } = {}) {
+export function openDatabase(
+  url: string,
+  { statementTimeout = 0, lockTimeout = 0, onBroken = (_reason: Error) => {} } = {},
+) {
   const address = parseDatabaseUrl(url);
   const socket = new ConnectionSocket(address, statementTimeout, (reason) => {
     void client.end({ timeout: 0 });
@@ -89,7 +93,7 @@ export function openDatabase(url: string, { statementTimeout = 0, onBroken = (_r
       default_transaction_isolation: 'read committed',
       // '0', because postgres.js drops 0.
       statement_timeout: String(statementTimeout),
-      lock_timeout: '0',
+      lock_timeout: String(lockTimeout),
       idle_in_transaction_session_timeout: '0',
       idle_session_timeout: '0',
       standard_conforming_strings: 'on',

@@ -80,7 +80,8 @@ const TABLE: readonly Row[] = [
   },
   {
     failure: 'refused',
-    codes: /^(CERT_\w+|CRL_\w+|ERR_TLS_CERT_ALTNAME_INVALID|(TLS|SCRAM)_NOT_OFFERED|SASL_SIGNATURE_MISMATCH)$/,
+    codes:
+      /^(CERT_\w+|CRL_\w+|ERR_TLS_CERT_ALTNAME_INVALID|(TLS|SCRAM)_NOT_OFFERED|KERBEROS_REQUIRED|SASL_SIGNATURE_MISMATCH)$/,
   },
   // Ends of the connection, and the codes of the driver.
   { failure: 'unreachable', codes: /^(08\w{3}|25P0[34]|53300|57P0[1-5]|CONNECTION_\w+|CONNECT_TIMEOUT)$/ },

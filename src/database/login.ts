@@ -24,6 +24,10 @@ const [AUTHENTICATION, READY] = ['R', 'Z'];
 /** The authentication messages of a login by SCRAM, in order. */
 const SCRAM = ['R10', 'R11', 'R12', 'R0'];
 const NO_SCRAM = 'does not authenticate by SCRAM, but require_auth in DATABASE_URL requires it';
+/** Authentication by Kerberos: its fifth version, GSSAPI and SSPI. */
+const KERBEROS = /^R[279]$/;
+const NO_KERBEROS =
+  'asks for Kerberos (GSSAPI or SSPI), which is not supported; have its pg_hba.conf ask for scram-sha-256 from this service';
 /** The size of a message's type and length. The kind of an authentication message follows, in four bytes. */
 const HEADER_BYTES = 5;
 /** More than any of these messages has. */
@@ -53,6 +57,7 @@ export function watchLogin(
       if (unread.length < length) return undefined;
       const content = unread.subarray(HEADER_BYTES, length);
       const kind = type === AUTHENTICATION && content.length >= 4 ? content.readUInt32BE() : '';
+      if (KERBEROS.test(type + kind)) return ['KERBEROS_REQUIRED', NO_KERBEROS];
       if (!MESSAGES[type + kind]?.test(content.toString('latin1'))) return notPostgres(unread);
       if (type === AUTHENTICATION) steps.push(type + kind);
       const isScram = steps.every((step, i) => step === SCRAM[i]) && (type !== READY || steps.length === SCRAM.length);

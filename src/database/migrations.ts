@@ -5,7 +5,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { getTableName, is } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { PgTable } from 'drizzle-orm/pg-core';
-import { withDeadline } from '../deadline.js';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
 import { closeDatabase, type Database, openDatabase } from './connect.js';
@@ -27,8 +26,8 @@ const BLOCKED_MS = 60_000;
 /** Milliseconds after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 1000;
 
-/** The time limit of a query. The driver waits forever for a server that closes every connection. */
-const RESPONSE_TIMEOUT_MS = 5000;
+/** The time limits of a query, in milliseconds. That of a lock comes first, since its error says why. */
+const QUERY_LIMITS = { lockTimeout: 4000, statementTimeout: 4500 };
 
 /** Milliseconds between attempts to migrate while PostgreSQL restarts or fails over. */
 const RETRY_INTERVAL_MS = 500;
@@ -257,15 +256,11 @@ async function readRole(database: Database): Promise<Role> {
 
 /** Runs a query on a new connection. */
 function query<T>(url: string, run: (database: Database) => Promise<T>): Promise<T> {
-  return withConnection(url, (database) => withDeadline(run(database), RESPONSE_TIMEOUT_MS, noResponse));
+  return withConnection(url, (database) => database.socket.awaited(run(database)), QUERY_LIMITS);
 }
 
-function noResponse(): Error {
-  return Object.assign(new Error('the database does not respond'), { code: 'CONNECT_TIMEOUT' });
-}
-
-async function withConnection<T>(url: string, use: (database: Database) => Promise<T>): Promise<T> {
-  const database = openDatabase(url);
+async function withConnection<T>(url: string, use: (database: Database) => Promise<T>, limits = {}): Promise<T> {
+  const database = openDatabase(url, limits);
   try {
     return await use(database);
   } finally {

@@ -149,25 +149,26 @@ function batchLookups(findKeys: (hashes: string[], deadline: number) => Promise<
 /** The current date in UTC, the time zone of all stored times. */
 const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
 
+/** How long uses are not recorded after a failure: each would be an error in the log of a read-only server. */
+const RECORDING_PAUSE_MS = 60_000;
+
 /** Returns a function that finds keys, and also records that they were used. */
 export function prepareFindKeys(): FindKeys {
-  let isRecording = false;
+  /** When the next uses may be recorded, by `performance.now()`. */
+  let recordFrom = 0;
 
   return async (database, hashes) => {
     const lookedUpAt = performance.now();
     const rows = await selectKeys(database, hashes);
     const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
     // Only one update at a time: if the whole table is locked, several updates would occupy all connections.
-    if (used.length > 0 && !isRecording) {
-      isRecording = true;
-      const recording = touchLastUsed(
-        database,
-        used.map(({ id }) => id),
+    if (used.length > 0 && performance.now() >= recordFrom) {
+      recordFrom = Number.POSITIVE_INFINITY;
+      const ids = used.map(({ id }) => id);
+      void database.socket.awaited(touchLastUsed(database, ids)).then(
+        () => (recordFrom = 0),
+        () => (recordFrom = performance.now() + RECORDING_PAUSE_MS),
       );
-      void database.socket
-        .awaited(recording)
-        .catch(() => {})
-        .finally(() => (isRecording = false));
     }
     return new Map(
       rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
@@ -202,8 +203,8 @@ function selectKeys(database: Database, hashes: string[]) {
 }
 
 /**
- * Records that keys were used today, once a day for each key, for `keys list`. It skips locked rows. If it fails, as on
- * a replica or without the privilege, the next look-up tries again.
+ * Records that keys were used today, once a day for each key, for `keys list`. It skips locked rows. Rejects on
+ * a replica, or without the privilege.
  */
 async function touchLastUsed(database: Database, ids: string[]): Promise<void> {
   const unlockedIds = database

@@ -72,7 +72,7 @@ describe('a login', () => {
   it.each([
     ['an authentication request without a kind', ['R\0\0\0\x04']],
     ['a length of 0', ['R\0\0\0\0']],
-    ['an unknown authentication request', [message('R', '\0\0\0\x07')]],
+    ['an unknown authentication request', [authentication(6)]],
     ['a challenge of SCRAM without its parts', [SASL, authentication(11, 'nonsense')]],
     ['a challenge of SCRAM that would take hours', [SASL, authentication(11, 'r=x,s=eA==,i=2147483647')]],
     ['keys that are too short', [OK, message('K', 'short')]],
@@ -86,6 +86,17 @@ describe('a login', () => {
     impostor.close();
     expect([failureOf(error), reasonOf(error)]).toEqual(['unreachable', expect.stringContaining('another program')]);
   });
+});
+
+it.each([
+  ['Kerberos V5', 2],
+  ['GSSAPI', 7],
+  ['SSPI', 9],
+])('a login is refused if the server asks for %s', async (_what, kind) => {
+  const impostor = await openImpostor(0, respondWith(authentication(kind)));
+  const error = await errorOf(impostor.port, '');
+  impostor.close();
+  expect([failureOf(error), reasonOf(error)]).toEqual(['refused', expect.stringContaining('asks for Kerberos')]);
 });
 
 it('a login is refused if the server does not prove that it knows the password', async () => {

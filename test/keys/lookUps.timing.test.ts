@@ -231,6 +231,26 @@ it('does not wait for a lock on a key, and records its use after the lock is rel
   });
 });
 
+it('does not record uses for a minute after a failure, as of a read-only server', async () => {
+  const sql = services.database.$client;
+  // A sequence also counts what is rolled back.
+  await sql.unsafe(`
+    INSERT INTO api_keys (hash, name, created_at) VALUES ('unrecorded', 'unrecorded', now());
+    CREATE SEQUENCE attempts;
+    CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'attempt %', nextval('attempts'); END $$;
+    CREATE TRIGGER fail BEFORE UPDATE ON api_keys FOR EACH ROW EXECUTE FUNCTION fail()`);
+  const reader = openReader(1, 1);
+  const findKeys = prepareFindKeys();
+  const find = () => reader.read((database) => findKeys(database, ['unrecorded']), performance.now() + 5000);
+  for (let i = 0; i < 5; i++) {
+    expect((await find()).size).toBe(1);
+    await reader.read(({ $client }) => $client.unsafe('SELECT'), performance.now() + 5000);
+  }
+  const [{ attempts } = {}] = await sql`SELECT last_value::int AS attempts FROM attempts`;
+  await sql.unsafe('DROP TRIGGER fail ON api_keys; DROP FUNCTION fail; DROP SEQUENCE attempts');
+  expect(attempts).toBe(1);
+});
+
 it('does not record a use of a key that has expired', async () => {
   const sql = services.database.$client;
   await sql`

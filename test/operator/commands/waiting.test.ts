@@ -62,6 +62,14 @@ describe('a command', () => {
     await Promise.all(writers);
   });
 
+  it("says PostgreSQL's reason if a table is locked when it starts", () =>
+    withSession(async (sql) => {
+      await sql.unsafe('BEGIN; LOCK TABLE items');
+      const { code, stderr } = await command.run(['keys', 'list']);
+      await sql`ROLLBACK`;
+      expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringMatching(/lock timeout/) });
+    }));
+
   it.each([
     ['import line.ndjson', 'SIGTERM', 'SET CONSTRAINTS'],
     ['delete gone.txt', 'SIGINT', 'SET CONSTRAINTS'],
