@@ -61,6 +61,15 @@ $tests = [
         }
         throw new Exception('the request was accepted');
     },
+    'throws a 304 if the page has not changed' => function () {
+        [, , $headers] = api('SERVICE_URL')->listBrandedPhoneNumbersWithHttpInfo(size: 5);
+        try {
+            api('SERVICE_URL')->listBrandedPhoneNumbers(size: 5, if_none_match: $headers['ETag'][0]);
+        } catch (ApiException $error) {
+            return same(304, $error->getCode());
+        }
+        throw new Exception('the page was sent again');
+    },
     'is not broken by members and values that are newer than it' => function () {
         [$number] = api('GROWN_URL')->listBrandedPhoneNumbers(phone_number: '+14155550001')->getItems();
         same(['on hold', 'voicemailGreeting'], [$number->getStatus(), $number->getCarrierStatuses()[0]->getFeature()]);

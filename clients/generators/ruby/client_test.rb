@@ -53,6 +53,14 @@ class ClientTest < Minitest::Test
     assert_includes fault["detail"], "name without control characters"
   end
 
+  def test_raises_a_304_if_the_page_has_not_changed
+    _, _, headers = api("SERVICE_URL").list_branded_phone_numbers_with_http_info(size: 5)
+    error = assert_raises(OpenapiClient::ApiError) do
+      api("SERVICE_URL").list_branded_phone_numbers(size: 5, if_none_match: headers["ETag"])
+    end
+    assert_equal 304, error.code
+  end
+
   def test_accepts_new_members_and_values
     page = api("GROWN_URL").list_branded_phone_numbers(phone_number: "+14155550001")
     assert_equal "on hold", page.items.first.status
