@@ -574,7 +574,8 @@ describe('in every width and color scheme', () => {
     await page.locator('#programs').getByRole('button', { name: 'Python' }).click();
     await page.evaluate('localStorage.clear()');
     await expectAccessible();
-  });
+    // Twelve runs of axe, each of which takes seconds of CPU on a busy machine.
+  }, 240_000);
 
   test.each(['/problems', '/problems/invalid-request', '/clients/README.md'])('%s is accessible', async (path) => {
     await page.goto(url + path);
