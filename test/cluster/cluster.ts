@@ -7,7 +7,7 @@
  *                             └─ Redis            app4, commands ── HAProxy, primary
  */
 import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
-import { randomBytes, randomInt } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
@@ -17,6 +17,7 @@ import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
 import { place, placeHaproxy } from '../support/placed.js';
+import { claimNetwork } from '../support/port.js';
 import { endProcess } from '../support/process.js';
 import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
@@ -47,8 +48,8 @@ export async function startCluster() {
   const folder = await makeFolder('branded-phone-numbers-cluster-');
   await chmod(folder, 0o755);
   const running = new Map<string, ChildProcess>();
-  // Linux accepts all of 127.0.0.0/8: each server gets its own address and keeps the ports of the files.
-  const network = `127.${randomInt(1, 255)}`;
+  // Each server gets its own address and keeps the ports of the files.
+  const network = await claimNetwork();
   const password = randomBytes(12).toString('hex');
 
   function run(

@@ -18,6 +18,7 @@ import releases from '../database/releases.json' with { type: 'json' };
 import { connectTo } from '../support/connection.js';
 import { type StartedService, startIn } from '../support/installedService.js';
 import { placeHaproxy } from '../support/placed.js';
+import { claimNetwork } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
 import { makeFolder, removeFolder, useTemporaryFolder } from '../support/temporaryFolder.js';
@@ -60,7 +61,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
   let files: string[];
   const instances = new Map<number, StartedService>();
   /** The loopback network that replaces 10.0.0.0/16 in the configuration of deploy/. */
-  const network = `127.${(process.pid % 200) + 1}`;
+  let network: string;
 
   beforeAll(async () => {
     folder = await makeFolder('branded-phone-numbers-upgrade-');
@@ -68,6 +69,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     released = await (version === LAST ? buildAsDocumented() : build());
     files = await writeVariants();
     postgres = await startPostgres();
+    network = await claimNetwork();
     await run(released, ['migrate'], environment());
     for (const place of [1, 2]) await start(released, place);
     const placed = await placeHaproxy(network, folder, 'localhost');

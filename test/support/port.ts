@@ -1,11 +1,13 @@
-/** Ports of 127.0.0.1. */
+/** Ports of 127.0.0.1, and networks in which tests use the ports of deploy/. */
 import { randomInt } from 'node:crypto';
-import { connect, createServer } from 'node:net';
+import { connect, createServer, type Server } from 'node:net';
 import { until } from './until.js';
 
 /** Below the ephemeral ports: an outgoing connection could take one of those before the test's server listens. */
 const FIRST_PORT = 15_000;
 const LAST_PORT = 32_000;
+/** In no file of deploy/, and never a free port of a test. */
+const CLAIM_PORT = FIRST_PORT - 1;
 
 /** Returns a free port. */
 export async function freePort(): Promise<number> {
@@ -15,12 +17,23 @@ export async function freePort(): Promise<number> {
 
 async function isFree(port: number): Promise<boolean> {
   const server = createServer();
-  const listens = await new Promise<boolean>((resolve) => {
+  const isUnused = await listens(server, port, '127.0.0.1');
+  if (isUnused) await new Promise((resolve) => server.close(resolve));
+  return isUnused;
+}
+
+/** Returns a loopback network, such as `127.7`, which no other test gets before this process exits. */
+export async function claimNetwork(): Promise<string> {
+  const network = `127.${randomInt(1, 255)}`;
+  // Linux accepts all of 127.0.0.0/8. Other processes can't listen there, so they choose another network.
+  return (await listens(createServer().unref(), CLAIM_PORT, `${network}.0.1`)) ? network : claimNetwork();
+}
+
+function listens(server: Server, port: number, address: string): Promise<boolean> {
+  return new Promise((resolve) => {
     server.once('listening', () => resolve(true)).once('error', () => resolve(false));
-    server.listen(port, '127.0.0.1');
+    server.listen(port, address);
   });
-  if (listens) await new Promise((resolve) => server.close(resolve));
-  return listens;
 }
 
 /** Waits until something listens on the port. */
