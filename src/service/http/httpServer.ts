@@ -1,7 +1,7 @@
 /** The HTTP server, with limits so that no client can delay the service or exhaust its memory. */
 import { once } from 'node:events';
 import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Express } from 'express';
 import { type Config, publicPath } from '../../config/config.js';
@@ -69,6 +69,11 @@ export function createHttpServer(
   Object.assign(server, { httpAllowHalfOpen: true });
   // One more than protocolCheck allows. Node discards further ones.
   server.maxHeadersCount = MAX_HEADERS + 1;
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
   /** The last response of each connection, until it is closed. */
   const lastResponses = new WeakMap<Duplex, ServerResponse>();
   /** Connections that have sent what is refused without the application; nothing after that is read. */
@@ -93,7 +98,23 @@ export function createHttpServer(
       respond(request, response);
     });
     request.once('close', () => waitingRequests--);
-    if (++waitingRequests > MAX_WAITING_REQUESTS) socket.destroy();
+    if (++waitingRequests > MAX_WAITING_REQUESTS && !socket.destroyed) {
+      pauseOthersUntilClosed(socket);
+      socket.destroy();
+    }
+  }
+
+  /**
+   * Reads no other connection until `socket`, which is about to be destroyed, is closed. Its requests are held until then, and
+   * in the same turn of the event loop, Node would read and parse what thousands of other connections have sent.
+   */
+  function pauseOthersUntilClosed(socket: Duplex): void {
+    const paused = [...sockets].filter((other) => other !== socket && !other.isPaused());
+    for (const other of paused) other.pause();
+    socket.once('close', () => {
+      // A connection with requests that wait is resumed when they are handled.
+      for (const other of paused) if (lastResponses.get(other)?.socket !== null) other.resume();
+    });
   }
   function respond(request: IncomingMessage, response: ServerResponse) {
     const { socket } = request;

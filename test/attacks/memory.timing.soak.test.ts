@@ -1,0 +1,170 @@
+/**
+ * Clients that send much, or read little, to exhaust the memory of an instance. It runs with the heap and within the memory of
+ * the Kubernetes manifest: see "Sizing" in docs/operations.md.
+ */
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeAll, expect, it, onTestFinished } from 'vitest';
+import { packageFolder } from '../../src/packageFolder.js';
+import { useCommand } from '../support/command.js';
+import { metricOf } from '../support/listening.js';
+import { environmentOf, resource } from '../support/manifest.js';
+import { ndjson } from '../support/ndjson.js';
+import { freePort } from '../support/port.js';
+import { startServer } from '../support/serverProcess.js';
+import { until } from '../support/until.js';
+
+/** How long the instance is watched after the last connection of an attack was opened. */
+const SECONDS = 4;
+const MEBIBYTE = 2 ** 20;
+const [container] = resource('Deployment').spec.template.spec.containers;
+const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memory)?.[1]);
+/** Three quarters of the heap that the image sets. */
+const MAX_HEAP_MIB = 192;
+const MAX_OPEN_FILES = Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]);
+/** The instance and this process need some for other purposes. */
+const AS_MANY_AS_POSSIBLE = Math.min(MAX_OPEN_FILES - 1000, 20_000);
+
+const LONG = 'a'.repeat(127 * 1024);
+const HEALTH = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n';
+/** The longest file: 1.5 MB. */
+const FILE = 'GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n';
+/** Requests a page of numbers with `entries` carrier statuses each: 2.8 MB for 200. Each connection has an address of its own. */
+const page = (entries: number, connection: number) =>
+  `GET /v1/brandedPhoneNumbers?size=100&reportingGroup=${entries} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.1.1.${connection}\r\n\r\n`;
+
+interface Attack {
+  connections: number;
+  /** Milliseconds between two new connections, if they are not opened all at once. */
+  openInterval?: number;
+  /** What a connection sends, by its number. */
+  bytes: Buffer[] | ((connection: number) => string);
+  /** Milliseconds between two reads of up to 64 KB; without it, a connection is never read. */
+  readInterval?: number;
+  /** The most memory that the instance may have used, in MiB, if it is more than the limit of the Kubernetes manifest. */
+  mebibytes?: number;
+  settings?: Record<string, string>;
+}
+
+const attacks: Record<string, Attack> = {
+  'headers that never end': { connections: 2000, bytes: [Buffer.from(`${HEALTH}X: ${LONG}`)] },
+  'headers that never end, on as many connections as possible': {
+    connections: AS_MANY_AS_POSSIBLE,
+    bytes: [Buffer.from(`${HEALTH}X: ${LONG}`)],
+    settings: { MAX_CONNECTIONS: String(AS_MANY_AS_POSSIBLE) },
+  },
+  'connections that are idle after 127 KB of headers': {
+    connections: 2000,
+    bytes: [Buffer.from(`${HEALTH}X: ${LONG}\r\n\r\n`)],
+    readInterval: 0,
+  },
+  'files that are not read, requested with 127 KB of headers': {
+    connections: 2000,
+    bytes: [Buffer.from(`${FILE}X: ${LONG}\r\n\r\n`)],
+  },
+  'pipelines behind files that are not read': {
+    connections: 500,
+    bytes: [Buffer.from(`${FILE}\r\n`.repeat(8) + `${HEALTH}\r\n`.repeat(1000))],
+  },
+  'bodies of requests for files that are not read': {
+    connections: 500,
+    bytes: [Buffer.from(`${`${FILE}\r\n`.repeat(4)}${FILE}Content-Length: 100000000\r\n\r\n${LONG}`)],
+  },
+  'bytes that are not HTTP, after files that are not read': {
+    connections: 4,
+    bytes: [Buffer.from(`${FILE}\r\n`.repeat(8)), ...Array(400).fill(Buffer.alloc(MEBIBYTE))],
+  },
+  'pages that are not read': {
+    connections: 250,
+    openInterval: 30,
+    bytes: (connection) => page(200, connection).repeat(4),
+  },
+  'pages that are read slowly': {
+    connections: 250,
+    openInterval: 30,
+    bytes: (connection) => page(200, connection).repeat(4),
+    readInterval: 500,
+  },
+  'pages of 14 MB that are not read': {
+    connections: 100,
+    openInterval: 100,
+    bytes: (connection) => page(1000, connection),
+    mebibytes: 1024,
+  },
+};
+
+const commands = useCommand();
+beforeAll(async () => {
+  const carrierStatuses = Array.from({ length: 1000 }, (_, index) => ({
+    carrier: `Carrier ${index} of a region`,
+    feature: 'brandedCallerId',
+    detailedStatus: 'approved.optIn',
+  }));
+  const [line = ''] = readFileSync('demo/numbers.ndjson', 'utf8').split('\n');
+  const { id, ...number } = JSON.parse(line);
+  const numbers = Array.from({ length: 200 }, (_, index) => ({
+    ...number,
+    phoneNumber: `+1415555${String(index).padStart(4, '0')}`,
+    reportingGroup: index < 100 ? '200' : '1000',
+    carrierStatuses: carrierStatuses.slice(0, index < 100 ? 200 : 1000),
+  }));
+  expect(await commands.run(['import', '-'], ndjson(numbers))).toMatchObject({ code: 0 });
+});
+
+it.each(Object.entries(attacks))(
+  '%s do not exhaust the memory of an instance, and another client is served',
+  async (_name, attack) => {
+    const metricsPort = await freePort();
+    const { NODE_OPTIONS = '' } = environmentOf('Deployment');
+    const instance = await startServer([join(packageFolder, 'dist/src/main.js'), 'serve'], '/readyz', {
+      ...{ DATABASE_URL: commands.databaseUrl, TRUST_PROXY: '1', LOG_LEVEL: 'fatal', NODE_OPTIONS },
+      ...{ METRICS_PORT: String(metricsPort), ...attack.settings },
+    });
+    onTestFinished(() => instance.stop());
+    const metric = (name: string) => metricOf({ metricsUrl: `http://127.0.0.1:${metricsPort}` }, name);
+    const end = await begin(attack, instance.url);
+    await sleep(SECONDS * 1000);
+    const heap = (await metric('nodejs_heap_size_used_bytes')) / MEBIBYTE;
+    end();
+    await until(() => isServed(instance.url), 'another client is served', 30_000);
+    const status = readFileSync(`/proc/${instance.child.pid}/status`, 'utf8');
+    const peak = Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+    console.info(JSON.stringify({ heap, peak, cutOff: await metric('http_connections_cut_off_total') }));
+    expect(heap).toBeLessThan(MAX_HEAP_MIB);
+    expect(peak).toBeLessThan(attack.mebibytes ?? MEMORY_LIMIT_MIB);
+  },
+  120_000,
+);
+
+/** Opens the connections of an attack; returns a function that closes them. */
+async function begin({ connections, openInterval, bytes, readInterval }: Attack, url: string): Promise<() => void> {
+  const { hostname, port } = new URL(url);
+  const sockets: Socket[] = [];
+  const connected: Promise<unknown>[] = [];
+  for (let connection = 0; connection < connections; connection++) {
+    const socket = connect(Number(port), hostname).on('error', () => {});
+    sockets.push(socket);
+    connected.push(new Promise((resolve) => socket.once('connect', resolve).once('close', resolve)));
+    for (const piece of typeof bytes === 'function' ? [bytes(connection)] : bytes) socket.write(piece);
+    socket.pause();
+    if (readInterval !== undefined) {
+      socket.resume().on('data', () => {
+        socket.pause();
+        setTimeout(() => socket.resume(), readInterval);
+      });
+    }
+    if (openInterval) await sleep(openInterval);
+  }
+  await Promise.all(connected);
+  return () => {
+    for (const socket of sockets) socket.destroy();
+  };
+}
+
+async function isServed(url: string): Promise<boolean> {
+  const response = await fetch(`${url}/v1/brandedPhoneNumbers?size=1`).catch(() => undefined);
+  await response?.arrayBuffer().catch(() => {});
+  return response?.status === 200;
+}
