@@ -44,5 +44,7 @@ it.each([
 );
 
 it('is applied by the next attempt, after the migrations that were', async () => {
-  expect(await migrate()).toMatchObject({ code: 0, stdout: 'applied 0004_guards\nthe database is up to date\n' });
+  const { code, stdout } = await migrate();
+  expect(stdout).toMatch(/^applied 0004_guards\n(applied \d{4}_\w+\n)*the database is up to date\n$/);
+  expect(code).toBe(0);
 });
