@@ -1,9 +1,9 @@
 /**
  * The rate limit's store in PostgreSQL: each client's sliding log is a row of an unlogged table, which an instance locks while
- * it tests and extends the log, by the database's clock. Requests that are received during one statement are counted together
- * by the next.
+ * it tests and extends the log, by the database's clock. Requests that are received during one statement, or in one turn of
+ * the event loop, are counted together by the next.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as endOfTurn, setTimeout as sleep } from 'node:timers/promises';
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
 import { type Database, openDatabase } from '../../database/connect.js';
 import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
@@ -139,6 +139,7 @@ class SlidingLog extends RateLimiterPostgres {
     if (this.#isCounting) return;
     this.#isCounting = true;
     while (this.#waiting.size > 0) {
+      await endOfTurn();
       const connection = this.#pool.take();
       if (!connection && this.#pool.isOpening) break;
       const batch = this.#takeWaiting();
