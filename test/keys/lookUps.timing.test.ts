@@ -197,6 +197,23 @@ it('rejects a request at its own deadline if its look-up waits for another one',
   await proxy.close();
 });
 
+it('rejects the look-ups that wait for one that fails', async () => {
+  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
+  const service = await listenOn(proxy.through(services.databaseUrl), { AUTH: 'api-key' });
+  const url = `${service.url}/v1/brandedPhoneNumbers`;
+  proxy.behave('refusing');
+  const running = statusOf(url, unknownKey());
+  await sleep(500);
+  const waiting = statusOf(url, unknownKey());
+  expect(await running).toBe(503);
+  const failedAt = performance.now();
+  expect(await waiting).toBe(503);
+  // Another look-up would take two seconds.
+  expect(performance.now() - failedAt).toBeLessThan(1000);
+  await service.close();
+  await proxy.close();
+});
+
 it('records the use of keys by one statement at a time, so that a locked table does not occupy all connections', async () => {
   const { created } = await createApiKey(services.database, 'unused');
   const sql = services.database.$client;
