@@ -321,7 +321,7 @@ function serviceIn(terminal: ChildProcess): number {
   return Number(readFileSync(`/proc/${terminal.pid}/task/${terminal.pid}/children`, 'utf8'));
 }
 
-/** Returns whether a process has ended, even if nobody has waited for it. */
+/** Returns whether a process has ended, even if it was not waited for. */
 function hasEnded(id: number): boolean {
   try {
     return readFileSync(`/proc/${id}/cmdline`, 'utf8') === '';

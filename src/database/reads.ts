@@ -71,7 +71,7 @@ class Read implements Signal {
     });
   }
 
-  /** Whether nobody waits for the result. */
+  /** Whether the result is no longer awaited. */
   get isAbandoned(): boolean {
     return this.#isSettled || !this.#isNeeded();
   }

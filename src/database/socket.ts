@@ -1,7 +1,7 @@
 /**
  * The socket of a connection: opens it, once, and destroys it if it is silent. postgres.js waits forever on a connection
- * that was cut silently. But PostgreSQL cancels a statement at its time limit, so while somebody waits for a response, a
- * socket that has been silent for longer is dead.
+ * that was cut silently. But PostgreSQL cancels a statement at its time limit, so while a response is awaited, a socket
+ * that has been silent for longer is dead.
  */
 import { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -26,7 +26,7 @@ export const SILENT = 'CONNECTION_SILENT';
 export class ConnectionSocket {
   /** Why the connection can't be used, if it can't: it could not be opened, or it is closed. */
   failure: Error | undefined;
-  /** The number of responses that somebody waits for. */
+  /** The number of responses that are awaited. */
   awaiting = 0;
   /** The number of responses, or errors, that have come. */
   responses = 0;
@@ -120,7 +120,7 @@ export class ConnectionSocket {
     this.destroy(this.#failure('CONNECTION_CLOSED', how));
   }
 
-  /** Destroys the socket if the server sends nothing for the time limit while it logs in, or somebody waits. */
+  /** Destroys the socket if the server sends nothing for the time limit while it logs in or a response is awaited. */
   #watchSilence(): void {
     this.quietSince = performance.now();
     this.#checkLater();

@@ -79,7 +79,7 @@ function documentFor(config: Shown, original: Contract): object {
   };
 }
 
-/** The extensions that are useful to clients; the service, its pages and mocks read the others. */
+/** The extensions that are useful to clients; the service, its pages and mocks read the rest. */
 const PUBLIC_EXTENSIONS = ['x-known-values', 'x-exact-pattern'];
 
 /**

@@ -13,7 +13,7 @@ export const READY_STATEMENT_TIMEOUT_MS = 700;
 
 interface Checks {
   reader: Reader;
-  /** Asked as well while `reader` has no connection. */
+  /** Used while `reader` has no connection. */
   fallback: Reader;
   /** Returns what is missing in the database's schema, if anything. */
   checkSchema(database: Database): Promise<Obstacle | undefined>;

@@ -31,7 +31,7 @@ const LONG = 'a'.repeat(127 * 1024);
 const HEALTH = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n';
 /** The longest file: 1.5 MB. */
 const FILE = 'GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n';
-/** Requests a page of numbers with `entries` carrier statuses each: 2.8 MB for 200. Each connection has an address of its own. */
+/** Requests a page of numbers with `entries` carrier statuses each: 2.8 MB for 200. Each connection has its own address. */
 const page = (entries: number, connection: number) =>
   `GET /v1/brandedPhoneNumbers?size=100&reportingGroup=${entries} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.1.1.${connection}\r\n\r\n`;
 

@@ -159,7 +159,7 @@ async function run(kind: string): Promise<void> {
     }
   }
 
-  /** Executes statements on a connection of their own, which is closed at the end, or after ten seconds. */
+  /** Executes statements on a new connection, which is closed at the end, or after ten seconds. */
   async function execute(statements: string): Promise<void> {
     const sql = connectTo(postgres.url);
     await Promise.race([sql.unsafe(statements), sleep(10_000)]).catch(() => {});

@@ -46,7 +46,7 @@ function reportFailure(error: unknown): void {
 function exitCodeOf(error: unknown): number {
   if (error instanceof Stopped) return error.exitCode;
   if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') return PIPE_CLOSED;
-  // Of the cause, since the embedded PostgreSQL has messages of its own for the same failures.
+  // Of the cause, since the embedded PostgreSQL has its own messages for the same failures.
   const failure = failureOf(causeOf(error));
   return isFailover(failure) || failure === 'temporary' ? TEMPORARY : 1;
 }

@@ -1,13 +1,13 @@
 /**
  * Transactions whose statements have no time limit, because they read all numbers, or wait for a lock or for input. So silence
- * alone does not tell that their connection was cut: PostgreSQL is asked, on another connection.
+ * alone does not tell that their connection was cut: it is looked for in PostgreSQL, on another connection.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../database/connect.js';
 import { codeOf, failureOf, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { type Isolation, openSession, type Session, type Transaction } from '../../database/transaction.js';
 
-/** Milliseconds of silence after which PostgreSQL is asked. */
+/** Milliseconds of silence after which the connection is looked for in PostgreSQL. */
 const SILENCE_MS = 5000;
 /** How often in a row PostgreSQL does not work for this command before the connection counts as cut. */
 const MAX_MISSES = 3;

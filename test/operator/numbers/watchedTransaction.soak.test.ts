@@ -29,7 +29,7 @@ beforeAll(async () => {
 /** Runs `use` with a database behind a proxy, and a function that cuts its open connections silently. */
 async function behindProxy<T>(use: (database: Database, cut: () => void) => Promise<T>): Promise<T> {
   const proxy = await openToxicProxy(Number(new URL(created.url).port));
-  // PostgreSQL is asked for sessions with this name, which no other test has.
+  // Sessions with this name are looked for in PostgreSQL, which no other test has.
   const database = openDatabase(`${proxy.through(created.url)}?application_name=${proxy.port}`);
   try {
     return await use(database, proxy.forgetConnections);
