@@ -116,6 +116,7 @@ export function createHttpServer(
       for (const other of paused) if (lastResponses.get(other)?.socket !== null) other.resume();
     });
   }
+
   function respond(request: IncomingMessage, response: ServerResponse) {
     const { socket } = request;
     const timeout = config.REQUEST_TIMEOUT_SECONDS * 1000 + RESPONSE_TIMEOUT_MS;
