@@ -13,6 +13,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
+import { connectTo } from '../support/connection.js';
 import { environmentOf, resource } from '../support/manifest.js';
 import { freePort, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
@@ -92,6 +93,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   let prometheusUrl: string;
   let haproxy: ChildProcess;
   let traffic: NodeJS.Timeout;
+  let key: string;
   /** The latest response that clients got from HAProxy. */
   let latest = '';
   const ports = { api: 0, metrics: 0, balancer: 0 };
@@ -112,7 +114,8 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
     ports.api = Number(new URL(server.url).port);
 
     const database = openDatabase(postgres.url);
-    const { key } = await createApiKey(database, 'traffic');
+    ({ key } = await createApiKey(database, 'traffic'));
+    await createApiKey(database, 'expires', { expiresAt: new Date(Date.now() + 13 * 86_400_000) });
     await closeDatabase(database);
     await writeFile(join(folder.path, 'haproxy.cfg'), haproxyConfiguration(ports));
     haproxy = spawn('haproxy', ['-db', '-f', join(folder.path, 'haproxy.cfg')], {
@@ -199,6 +202,23 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', undefined);
   });
 
+  it('fires while a key expires within 14 days', async () => {
+    await untilAlertIs('BrandedPhoneNumbersKeysExpiring', 'firing');
+  });
+
+  it('fires while pages take longer than 0.25 s', async () => {
+    await whilePages('PERFORM pg_sleep(0.26)', () => untilAlertIs('BrandedPhoneNumbersSlow', 'firing'));
+  });
+
+  it('fires after a page failed with a 500', async () => {
+    await whilePages(`RAISE 'a bug'`, async () => {
+      const headers = { Authorization: key };
+      const { status } = await fetch(`http://127.0.0.1:${ports.api}/v1/brandedPhoneNumbers`, { headers });
+      expect(status).toBe(500);
+    });
+    await untilAlertIs('BrandedPhoneNumbersInternalError', 'firing');
+  });
+
   it('fires after Redis went down, until it is up', async () => {
     await redis.kill();
     await untilAlertIs('BrandedPhoneNumbersLimitStoreDown', 'firing');
@@ -238,6 +258,19 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   async function alerts(): Promise<Record<string, string>> {
     const { alerts: found } = await request<{ alerts: { labels: { alertname: string }; state: string }[] }>('alerts');
     return Object.fromEntries(found.map(({ labels, state }) => [labels.alertname, state]));
+  }
+
+  /** Has PostgreSQL run `statement`, in PL/pgSQL, for each page until `use` ends. */
+  async function whilePages(statement: string, use: () => Promise<void>): Promise<void> {
+    const sql = connectTo(postgres.url);
+    // As STABLE, it also runs once if there are no rows.
+    await sql.unsafe(`
+      CREATE FUNCTION cause() RETURNS boolean STABLE LANGUAGE plpgsql AS $$ BEGIN ${statement}; RETURN true; END $$;
+      ALTER TABLE items RENAME TO all_items;
+      CREATE VIEW items AS SELECT * FROM all_items WHERE cause()`);
+    await use();
+    await sql.unsafe('DROP VIEW items; ALTER TABLE all_items RENAME TO items; DROP FUNCTION cause');
+    await sql.end();
   }
 
   async function untilAlertIs(alert: string, state: string | undefined): Promise<void> {
