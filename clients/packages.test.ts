@@ -246,6 +246,16 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
     expect(await readFile(join(folder, 'META-INF', 'LICENSE'), 'utf8')).toBe(license);
   });
 
+  it('is installed by the command of clients/README.md', async () => {
+    const readme = await readFile(join(root, 'clients', 'README.md'), 'utf8');
+    const [, command = ''] = /`(mvn install:install-file .*)`/.exec(readme) ?? [];
+    const repository = await temporaryFolder();
+    const typed = command.replace('<jar>', packed('.jar')).replace('<pom>', packed('.pom'));
+    await run('bash', ['-c', `${typed} -B -DlocalRepositoryPath=${repository}`]);
+    const files = await readdir(repository, { recursive: true });
+    expect(files).toContain(relative(join(packages, 'maven'), packed('.jar')));
+  });
+
   it('passes javadoc', async () => {
     const pages = await temporaryFolder();
     const packages = ['-sourcepath', sources, '-subpackages', 'example'];

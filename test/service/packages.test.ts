@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import express from 'express';
@@ -6,6 +7,7 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { contract } from '../../src/contract.js';
 import { docs } from '../../src/service/docs.js';
 import { readPackages } from '../../src/service/packages.js';
+import { run } from '../support/programs.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
 const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
@@ -36,14 +38,14 @@ const packages = () => join(folder.path, 'packages');
 let service: express.Express;
 
 beforeAll(async () => {
-  for (const [path] of files) await write(path);
+  for (const [path] of files) await write(path, packages());
   service = serviceWith();
 });
 
-async function write(path: string) {
-  const file = join(packages(), path);
+async function write(path: string, into: string, content = contentOf(path)) {
+  const file = join(into, path);
   await mkdir(dirname(file), { recursive: true });
-  await writeFile(file, contentOf(path));
+  await writeFile(file, content);
 }
 
 /** Returns a service behind a path prefix, with the packages that are there now. */
@@ -90,15 +92,24 @@ describe('GET /packages/', () => {
     await download(`${GO}/%40v/list`).expect(200);
   });
 
-  it('serves earlier versions that were copied there', async () => {
+  it('serves earlier versions that the command of docs/operations.md has copied there, and nothing else of theirs', async () => {
+    const [command = ''] =
+      /^cp .*CHECKOUT_OF_THE_NEW_VERSION.*$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
     const earlier = 'branded-phone-numbers-client-0.9.0.tgz';
-    await write(earlier);
-    await download(earlier, serviceWith()).expect(200);
+    const before = join(folder.path, 'before');
+    for (const path of [earlier, `${GO}/@v/list`]) await write(path, join(before, 'packages'), 'earlier\n');
+    const paths = { '/opt/branded-phone-numbers': before, CHECKOUT_OF_THE_NEW_VERSION: folder.path };
+    const typed = Object.entries(paths).reduce((text, [shown, path]) => text.replace(shown, path), command);
+    expect(await run('bash', ['-c', typed])).toEqual({ status: 0, output: '' });
+    const copied = serviceWith();
+    expect(String((await download(earlier, copied).expect(200)).body)).toBe('earlier\n');
+    expect(String((await download(`${GO}/@v/list`, copied)).body)).toBe(contentOf(`${GO}/@v/list`));
   });
 
   it('serves nothing but packages', async () => {
     await writeFile(join(folder.path, 'secret.tgz'), 'a secret');
-    for (const path of ['.npmrc', '.git/v1.0.0.tgz', 'index.html', 'notes.txt', 'page.js']) await write(path);
+    for (const path of ['.npmrc', '.git/v1.0.0.tgz', 'index.html', 'notes.txt', 'page.js'])
+      await write(path, packages());
     await symlink(join(packages(), TARBALL), join(packages(), 'link-1.0.0.tgz'));
     await symlink(folder.path, join(packages(), 'linked'));
     const app = serviceWith();
