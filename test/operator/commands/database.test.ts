@@ -1,6 +1,8 @@
 /** Which database a command uses, and what the command reports if it cannot use it. */
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { failureOf } from '../../../src/database/errors.js';
 import { OutputError } from '../../../src/operator/commands/output.js';
@@ -121,6 +123,18 @@ describe('the database in use', () => {
     expect(await finished).toMatchObject({ code: 75, stdout: '', stderr: expect.stringMatching(GONE) });
     await sql.end();
     await proxy.close();
+  });
+
+  it('makes the command exit with the reason if it is the embedded PostgreSQL, and is killed', async () => {
+    const folder = await mkdtemp(join(command.folder, 'killed-'));
+    const postmaster = () => readFileSync(join(folder, '.data/postgres/data/postmaster.pid'), 'utf8');
+    // The import reads its input once it is connected.
+    const input = new Readable({ read: () => void process.kill(Number.parseInt(postmaster(), 10), 'SIGKILL') });
+    const { code, stderr } = await command.run(['import', '-'], input, { environment: {}, folder });
+    expect({ code, stderr }).toEqual({
+      code: 75,
+      stderr: expect.stringMatching(/^The embedded PostgreSQL closed its connections; see .*\/log\n$/),
+    });
   });
 
   it('is not blamed if the reader of the output closes the pipe', () => {
