@@ -1,8 +1,8 @@
-/** What a long command says on standard error if that is no terminal. */
+/** What a long command says on standard error, with and without a terminal. */
 import { execFileSync } from 'node:child_process';
 import { open, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { it } from 'vitest';
+import { expect, it } from 'vitest';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
@@ -12,7 +12,7 @@ import { until } from '../../support/until.js';
 const command = useCommand();
 const HELD = '+14155550199';
 
-it('a command without a terminal says every ten seconds how far it is', async () => {
+it('a command says every ten seconds how far it is, and on a terminal shows a bar instead', async () => {
   await command.run(['import', join(packageFolder, 'demo', 'numbers.ndjson')]);
   await command.run(['import', '-'], JSON.stringify(numberWith({ phoneNumber: HELD })));
   const changed = numberWith({ phoneNumber: HELD, internalName: 'Changed' });
@@ -24,6 +24,7 @@ it('a command without a terminal says every ten seconds how far it is', async ()
   await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${HELD} FOR UPDATE`;
   execFileSync('mkfifo', ['input', 'output'], { cwd: command.folder });
   const pipes = await Promise.all(['input', 'output'].map((name) => open(join(command.folder, name), 'r+')));
+  const onTerminal = command.shell('script --quiet --command "$command import changed" /dev/null');
   const started = (
     [
       ['import input', /^read 0\.0 MB\n/m],
@@ -42,4 +43,7 @@ it('a command without a terminal says every ten seconds how far it is', async ()
   });
   await Promise.all(started);
   await Promise.all([...pipes.map((pipe) => pipe.close()), holder.end()]);
+  const { stdout } = await onTerminal;
+  expect(stdout).toMatch(/writing .*imported 1 number,/s);
+  expect(stdout).not.toContain('wrote 0 of 1 number');
 });
