@@ -112,6 +112,19 @@ describe('the embedded PostgreSQL', () => {
     expect(await postmasterPid()).toBeUndefined();
   });
 
+  it('is stopped by its last process even if another one started it again after it was killed', async () => {
+    await fill();
+    const first = await openEmbeddedPostgres(folder);
+    process.kill((await postmasterPid()) ?? 0, 'SIGKILL');
+    const second = await openEmbeddedPostgres(folder);
+    const sessions = `SELECT FROM pg_stat_activity WHERE application_name = 'branded-phone-numbers user'`;
+    await until(async () => (await query(second.url, sessions)).length === 2, 'the first process has joined it');
+    await second.close();
+    await query(first.url, 'select 1');
+    await first.close();
+    expect(await postmasterPid()).toBeUndefined();
+  });
+
   it('is stopped by its process, not by a Ctrl-C to their group', async () => {
     await fill();
     const { child, url } = await user({ ownGroup: true });
