@@ -11,10 +11,10 @@ import { connectTo } from '../test/support/connection.js';
 import { type OtherClients, useUpConnections } from '../test/support/otherClients.js';
 import { startPostgres } from '../test/support/postgresServer.js';
 import { hasRedis, startRedis } from '../test/support/redis.js';
-import { type Server, startServer } from '../test/support/serverProcess.js';
+import { SERVE, type Server, startServer } from '../test/support/serverProcess.js';
 import { openToxicProxy, type ToxicProxy } from '../test/support/toxicProxy.js';
 import { machine, table } from './document.js';
-import { MAIN, runCommand } from './program.js';
+import { runCommand } from './program.js';
 
 const PAGE = '/v1/brandedPhoneNumbers?size=5';
 const PROFILE = '6513270e-269e-4d37-b2a7-4de452e6b438';
@@ -184,7 +184,7 @@ async function measureFault({ name, begin, end, environment = {} }: Fault): Prom
 
 function serve(environment: Record<string, string> = {}): Promise<Server> {
   const settings = { DATABASE_URL: server.url, TRUST_PROXY: '1', DRAIN_SECONDS: '0' };
-  return startServer([MAIN, 'serve'], '/readyz', { ...settings, ...environment });
+  return startServer(SERVE, { ...settings, ...environment });
 }
 
 async function insertNumbers(url: string): Promise<void> {

@@ -94,7 +94,11 @@ export async function measureThroughput(url: string, contenders = CONTENDERS): P
 
 /** Starts a contender on the database at `url`, and waits until it is ready. */
 function startContender({ command, environment }: Contender, url: string): Promise<Server> {
-  return startServer(command, PATH, { DATABASE_URL: url, LOG_LEVEL: 'info', ...environment });
+  return startServer(
+    [process.execPath, ...command],
+    { DATABASE_URL: url, LOG_LEVEL: 'info', ...environment },
+    { path: PATH },
+  );
 }
 
 interface Load {

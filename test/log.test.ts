@@ -15,14 +15,13 @@ import { packageFolder } from '../src/packageFolder.js';
 import { copyCheckout } from './installation/checkout.js';
 import { runProgram } from './support/command.js';
 import { useDatabase } from './support/database.js';
-import { listeningUrlIn } from './support/listeningUrl.js';
 import { freePort } from './support/port.js';
 import { isInstalled } from './support/programs.js';
+import { MAIN } from './support/serverProcess.js';
 import { startServing } from './support/serving.js';
 import { useTemporaryFolder } from './support/temporaryFolder.js';
 import { until } from './support/until.js';
 
-const MAIN = join(packageFolder, 'dist/src/main.js');
 const LOG = pathToFileURL(join(packageFolder, 'dist/src/log.js'));
 const CTRL_C = '\x03';
 
@@ -331,8 +330,9 @@ function hasEnded(id: number): boolean {
 }
 
 async function listening(output: () => string): Promise<string> {
-  await until(() => listeningUrlIn(output()) !== undefined, 'the service listens', 30_000);
-  return listeningUrlIn(output()) ?? '';
+  const url = () => /listening on (http:\/\/[\d.:]+)/.exec(output())?.[1];
+  await until(() => url() !== undefined, 'the service listens', 30_000);
+  return url() ?? '';
 }
 
 async function requestList(url: string): Promise<void> {

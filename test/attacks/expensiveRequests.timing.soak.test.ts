@@ -4,15 +4,13 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { cpus, loadavg } from 'node:os';
-import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { packageFolder } from '../../src/packageFolder.js';
 import { useDatabase } from '../support/database.js';
 import { environmentOf, resource } from '../support/manifest.js';
 import { writeNumbers } from '../support/numbers.js';
-import { type Server, startServer } from '../support/serverProcess.js';
+import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { countByStatus, type TimedResponse } from '../support/timedResponses.js';
 import { until } from '../support/until.js';
 import { Client } from './client.js';
@@ -37,7 +35,7 @@ beforeAll(() => writeNumbers(database.url));
 beforeEach(async () => {
   const { NODE_OPTIONS = '' } = environmentOf('Deployment');
   const settings = { DATABASE_URL: database.url, TRUST_PROXY: '1', NODE_OPTIONS, METRICS_PORT: '0' };
-  instance = await startServer([join(packageFolder, 'dist/src/main.js'), 'serve'], '/readyz', settings);
+  instance = await startServer(SERVE, settings);
   clients = Array.from({ length: 5 }, (_, i) => new Client(`203.0.113.${i + 1}`));
 });
 afterEach(() => {

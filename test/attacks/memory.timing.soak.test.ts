@@ -4,16 +4,14 @@
  */
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
-import { packageFolder } from '../../src/packageFolder.js';
 import { useCommand } from '../support/command.js';
 import { metricOf } from '../support/listening.js';
 import { environmentOf, resource } from '../support/manifest.js';
 import { ndjson } from '../support/ndjson.js';
 import { freePort } from '../support/port.js';
-import { startServer } from '../support/serverProcess.js';
+import { SERVE, startServer } from '../support/serverProcess.js';
 import { until } from '../support/until.js';
 
 /** How long the instance is watched after the last connection of an attack was opened. */
@@ -116,11 +114,11 @@ it.each(Object.entries(attacks))(
   async (_name, attack) => {
     const metricsPort = await freePort();
     const { NODE_OPTIONS = '' } = environmentOf('Deployment');
-    const instance = await startServer([join(packageFolder, 'dist/src/main.js'), 'serve'], '/readyz', {
+    const instance = await startServer(SERVE, {
       ...{ DATABASE_URL: commands.databaseUrl, TRUST_PROXY: '1', LOG_LEVEL: 'fatal', NODE_OPTIONS },
       METRICS_PORT: String(metricsPort),
     });
-    onTestFinished(() => instance.stop());
+    onTestFinished(() => instance.stop('SIGKILL'));
     const metric = (name: string) => metricOf({ metricsUrl: `http://127.0.0.1:${metricsPort}` }, name);
     const end = await begin(attack, instance.url);
     await sleep(SECONDS * 1000);

@@ -8,7 +8,6 @@
  */
 import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { chmod, chown, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -19,6 +18,7 @@ import { connectTo } from '../support/connection.js';
 import { place, placeHaproxy } from '../support/placed.js';
 import { claimNetwork } from '../support/port.js';
 import { endProcess } from '../support/process.js';
+import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 
@@ -48,6 +48,7 @@ export async function startCluster() {
   const folder = await makeFolder('branded-phone-numbers-cluster-');
   await chmod(folder, 0o755);
   const running = new Map<string, ChildProcess>();
+  const instances = new Map<number, Server>();
   // Each server gets its own address and keeps the ports of the files.
   const network = await claimNetwork();
   const password = randomBytes(12).toString('hex');
@@ -132,20 +133,15 @@ export async function startCluster() {
 
   async function stop(): Promise<void> {
     const programs = [...running.keys()].filter((name) => !name.startsWith('db'));
+    await Promise.all([...instances.values()].map((instance) => instance.stop('SIGKILL')));
     await Promise.all([...servers.map((server) => server.remove()), ...programs.map((name) => end(name, 'SIGKILL'))]);
     await removeFolder(folder);
   }
 
   const address = (app: number) => `${network}.1.${app}`;
-  const isReady = (app: number) =>
-    fetch(`http://${address(app)}:9464/readyz`).then(
-      ({ ok }) => ok,
-      () => false,
-    );
-
   async function startInstance(app: number): Promise<void> {
     const place = ['', '5433', '5433', '6432', '5432'][app];
-    const child = run(`app${app}`, process.execPath, ['dist/src/main.js', 'serve'], {
+    const instance = await startServer(SERVE, {
       HOST: address(app),
       PORT: '3000',
       METRICS_HOST: address(app),
@@ -155,10 +151,7 @@ export async function startCluster() {
       ...(app < 4 ? { REDIS_URL: `redis://${network}.0.2:6379`, TRUST_PROXY: '1' } : {}),
       LOG_LEVEL: 'error',
     });
-    const ended = once(child, 'exit').then(([code]) => {
-      throw new Error(`app${app} ended with ${code}`);
-    });
-    await Promise.race([until(() => isReady(app), `app${app} is ready`, 60_000), ended]);
+    instances.set(app, instance);
   }
 
   /** Waits until Patroni has a primary and two replicas without lag, one of them synchronous. */
@@ -220,7 +213,7 @@ export async function startCluster() {
       /** Stops and starts the instances behind HAProxy, one after another. */
       async restartInstances() {
         for (const app of [1, 2, 3]) {
-          await end(`app${app}`);
+          await instances.get(app)?.stop();
           await startInstance(app);
         }
       },

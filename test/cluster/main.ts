@@ -1,10 +1,6 @@
 /** `make cluster`: runs the cluster with the demo data until it is interrupted. */
 import { once } from 'node:events';
-import { createReadStream } from 'node:fs';
-import { join } from 'node:path';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
-import { importNumbers } from '../../src/operator/numbers/import.js';
-import { packageFolder } from '../../src/packageFolder.js';
+import { importDemo } from '../support/demo.js';
 import { missingPackages, startCluster } from './cluster.js';
 
 if (missingPackages.length > 0) {
@@ -12,9 +8,7 @@ if (missingPackages.length > 0) {
   process.exit(1);
 }
 const cluster = await startCluster();
-const database = openDatabase(cluster.databaseUrl);
-await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
-await closeDatabase(database);
+await importDemo(cluster.databaseUrl);
 console.log(`HAProxy       ${cluster.url}/docs
 without Redis ${cluster.withoutRedis}
 PostgreSQL    ${cluster.databaseUrl}

@@ -6,9 +6,10 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { packageFolder } from '../../src/packageFolder.js';
-import { expectDemoPage, startIn } from '../support/installedService.js';
+import { expectDemoPage } from '../support/demo.js';
 import { resource } from '../support/manifest.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
 interface FileSystem {
@@ -58,8 +59,10 @@ describe.skipIf(process.getuid?.() !== 0)('serve --demo', () => {
       '! touch /etc/written 2>/dev/null || exit 9',
     ];
     const command = `${script.join('\n')}\nexec "${process.execPath}" /mnt/dist/src/main.js serve --demo`;
-    const environment = { PATH: process.env.PATH, AUTH: 'none', DATABASE_URL: postgres.url };
-    const service = await startIn(folder.path, ['unshare', '--mount', 'bash', '-c', command], environment);
+    const environment = { AUTH: 'none', DATABASE_URL: postgres.url };
+    const service = await startServer(['unshare', '--mount', 'bash', '-c', command], environment, {
+      folder: folder.path,
+    });
     await expectDemoPage(service.url);
     await service.stop();
   });

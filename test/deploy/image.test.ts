@@ -11,10 +11,11 @@ import { contract } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { copyCheckout } from '../installation/checkout.js';
 import { installNodeAndNpm } from '../installation/nodeAndNpm.js';
-import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
+import { expectDemoPage } from '../support/demo.js';
 import { freePort } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
+import { type Server, startServer } from '../support/serverProcess.js';
 import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 
 /** The build takes one minute on an idle machine. */
@@ -30,7 +31,7 @@ describe.skipIf(!canBuild)('the image', () => {
   let image: { Entrypoint: string[]; User: string; Labels: object; Healthcheck: { Test: string[] } };
   let postgres: PostgresServer;
   let settings: string[];
-  let service: StartedService;
+  let service: Server;
 
   beforeAll(async () => {
     folder = await makeFolder('branded-phone-numbers-image-');
@@ -61,9 +62,10 @@ describe.skipIf(!canBuild)('the image', () => {
     container = await buildah('from', '--pull-never', 'localhost/numbers');
     image = JSON.parse(await buildah('inspect', container)).Docker.config;
     postgres = await startPostgres();
-    settings = [`DATABASE_URL=${postgres.url}`, 'AUTH=none', 'HOST=127.0.0.1', `PORT=${await freePort()}`];
+    const PORT = String(await freePort());
+    settings = [`DATABASE_URL=${postgres.url}`, 'AUTH=none', 'HOST=127.0.0.1', `PORT=${PORT}`];
     const command = ['buildah', ...storage(), ...inContainer([...image.Entrypoint, 'serve', '--demo'])];
-    service = await startIn(folder, command, environment);
+    service = await startServer(command, { ...environment, PORT }, { folder });
   }, BUILD_TIMEOUT_MS);
   afterAll(async () => {
     await service?.stop();
@@ -72,14 +74,14 @@ describe.skipIf(!canBuild)('the image', () => {
     await removeFolder(folder);
   }, BUILD_TIMEOUT_MS);
 
-  const environment = { ...process.env, BUILDAH_ISOLATION: 'chroot' };
+  const environment = { BUILDAH_ISOLATION: 'chroot' };
   const storage = () => ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')];
 
   const buildah = (...args: string[]) => run('buildah', [...storage(), ...args]);
 
   /** Runs a program and returns its standard output. */
   async function run(program: string, args: string[]): Promise<string> {
-    const options = { cwd: folder, env: environment, maxBuffer: 2 ** 26 };
+    const options = { cwd: folder, env: { ...process.env, ...environment }, maxBuffer: 2 ** 26 };
     return (await promisify(execFile)(program, args, options)).stdout.trim();
   }
 

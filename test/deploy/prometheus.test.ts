@@ -21,7 +21,7 @@ import { endProcess } from '../support/process.js';
 import { isInstalled, run } from '../support/programs.js';
 import { leaveUnread } from '../support/rawHttp.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
-import { startServer } from '../support/serverProcess.js';
+import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 
@@ -88,7 +88,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   const folder = useTemporaryFolder('branded-phone-numbers-deploy-');
   let postgres: PostgresServer;
   let redis: TestRedis;
-  let instance: ChildProcess;
+  let instance: Server;
   let prometheus: ChildProcess;
   let prometheusUrl: string;
   let haproxy: ChildProcess;
@@ -101,7 +101,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   beforeAll(async () => {
     [postgres, redis] = await Promise.all([startPostgres(), startRedis()]);
     [ports.metrics, ports.balancer] = [await freePort(), await freePort()];
-    const server = await startServer(['--import', 'tsx', 'src/main.ts', 'serve'], '/readyz', {
+    instance = await startServer(SERVE, {
       ...environmentOf('Deployment'),
       HOST: '127.0.0.1',
       METRICS_HOST: '127.0.0.1',
@@ -110,8 +110,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
       DATABASE_URL: postgres.url,
       REDIS_URL: redis.url,
     });
-    instance = server.child;
-    ports.api = Number(new URL(server.url).port);
+    ports.api = Number(new URL(instance.url).port);
 
     const database = openDatabase(postgres.url);
     ({ key } = await createApiKey(database, 'traffic'));
@@ -152,7 +151,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
 
   afterAll(async () => {
     clearInterval(traffic);
-    await Promise.all([instance, haproxy, prometheus].map((child) => endProcess(child)));
+    await Promise.all([instance?.child, haproxy, prometheus].map((child) => endProcess(child)));
     await Promise.all([redis?.kill(), postgres?.remove()]);
   });
 
@@ -237,7 +236,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   });
 
   it('fires after an instance went down', async () => {
-    await endProcess(instance);
+    await instance.stop('SIGKILL');
     await untilAlertIs('BrandedPhoneNumbersNoInstanceReady', 'firing');
     await untilAlertIs('BrandedPhoneNumbersInstanceNotReady', 'firing');
   });

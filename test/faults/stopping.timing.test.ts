@@ -3,17 +3,14 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, get } from 'node:http';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo, untilLockIsAwaited, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
-import { startServer } from '../support/serverProcess.js';
+import { SERVE, startServer } from '../support/serverProcess.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
-const MAIN = join(packageFolder, 'dist/src/main.js');
 const PATH = '/v1/brandedPhoneNumbers';
 const database = useDatabase();
 let child: ChildProcess;
@@ -23,7 +20,7 @@ type Response = { status: number | undefined; closes: boolean };
 
 async function serve(environment: Record<string, string> = {}): Promise<string> {
   const settings = { DATABASE_URL: database.url, RATE_LIMIT_PER_SECOND: '0', ...environment };
-  const server = await startServer([MAIN, 'serve'], '/readyz', settings);
+  const server = await startServer(SERVE, settings);
   child = server.child;
   return server.url;
 }

@@ -2,7 +2,8 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { expectDemoPage, startIn } from '../support/installedService.js';
+import { expectDemoPage } from '../support/demo.js';
+import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
@@ -26,7 +27,7 @@ describe.each(PAIRS)('on Node $node with npm $npm', ({ node, npm }) => {
     expect((await run('node', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^v${node}\\.`));
     expect((await run('npm', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^${npm}\\.`));
     await copyCheckout(checkout.path);
-    const service = await startIn(checkout.path, ['make', 'start'], environment);
+    const service = await startServer(['make', 'start'], environment, { folder: checkout.path });
     try {
       await expectDemoPage(service.url);
     } finally {

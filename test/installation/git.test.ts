@@ -9,7 +9,8 @@ import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { expectDemoPage, startIn } from '../support/installedService.js';
+import { expectDemoPage } from '../support/demo.js';
+import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
 
@@ -34,7 +35,7 @@ it('npm install from a Git repository gives a command that serves the demo', asy
     env: environment,
   });
   const command = join(empty, 'node_modules', '.bin', 'branded-phone-numbers');
-  const service = await startIn(empty, [command, 'serve', '--demo'], environment);
+  const service = await startServer([command, 'serve', '--demo'], environment, { folder: empty });
   try {
     await expectDemoPage(service.url);
   } finally {

@@ -4,6 +4,7 @@ import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { packageFolder } from '../../src/packageFolder.js';
+import { withoutNpm } from '../support/process.js';
 
 const run = promisify(execFile);
 
@@ -32,9 +33,4 @@ async function installNode(node: number, npm: number): Promise<string> {
   await symlink(installed.node, join(bin, 'node'));
   for (const name of ['npm', 'npx']) await symlink(join(installed.npm, 'bin', `${name}-cli.js`), join(bin, name));
   return bin;
-}
-
-/** Returns the environment without the settings of the npm that runs this test. */
-function withoutNpm(): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
 }

@@ -9,7 +9,8 @@ import lock from '../../npm-shrinkwrap.json' with { type: 'json' };
 import { contract } from '../../src/contract.js';
 import { packageName } from '../../src/operator/embeddedPostgres/programs.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { expectDemoPage, type StartedService, startIn } from '../support/installedService.js';
+import { expectDemoPage } from '../support/demo.js';
+import { type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
 import { installPackage } from './package.js';
@@ -18,7 +19,7 @@ const run = promisify(execFile);
 
 const folder = useTemporaryFolder('branded-phone-numbers-package-');
 let files: string[];
-let service: StartedService;
+let service: Server;
 let command: string;
 let tarball: string;
 
@@ -32,7 +33,7 @@ beforeAll(async () => {
   await mkdir(join(source, 'packages'));
   await writeFile(join(source, TARBALL), 'a client');
   ({ command, files, tarball } = await installPackage(source, folder.path, ['--ignore-scripts']));
-  service = await startIn(folder.path, [command, 'serve', '--demo']);
+  service = await startServer([command, 'serve', '--demo'], {}, { folder: folder.path });
 });
 
 afterAll(() => service?.stop());

@@ -7,9 +7,9 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
-import { type StartedService, startIn } from '../support/installedService.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
+import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
 
@@ -17,12 +17,15 @@ const COPIES = 20;
 
 const folder = useTemporaryFolder('branded-phone-numbers-recipe-');
 let postgres: PostgresServer;
-let serving: StartedService;
+let serving: Server;
 const copy = (...path: string[]) => join(folder.path, 'next', ...path);
-const environment = () => ({ ...process.env, DATABASE_URL: postgres.url, RATE_LIMIT_PER_SECOND: '0' });
+const environment = () => ({ DATABASE_URL: postgres.url, RATE_LIMIT_PER_SECOND: '0' });
 
 const run = (program: string, args: string[]) =>
-  promisify(execFile)(program, args, { cwd: copy(), env: environment(), maxBuffer: 2 ** 26 });
+  promisify(execFile)(program, args, {
+    ...{ cwd: copy(), maxBuffer: 2 ** 26 },
+    env: { ...process.env, ...environment() },
+  });
 const command = async (main: string, ...args: string[]) =>
   (await run(process.execPath, [join(main, 'dist/src/main.js'), ...args])).stdout;
 
@@ -37,11 +40,7 @@ beforeAll(async () => {
   );
   await writeFile(copy('numbers.ndjson'), copies.join('\n'));
   await command(packageFolder, 'import', 'numbers.ndjson');
-  serving = await startIn(
-    join(folder.path, 'old'),
-    [process.execPath, join(packageFolder, 'dist/src/main.js'), 'serve'],
-    environment(),
-  );
+  serving = await startServer(SERVE, environment(), { folder: join(folder.path, 'old') });
 });
 afterAll(async () => {
   await serving?.stop();
@@ -208,9 +207,9 @@ it.skipIf(!isInstalled('java'))('the second release has the indexes and the para
       ...(drops ?? []).map((drop) => drop.replace('DROP INDEX', 'DROP INDEX CONCURRENTLY')),
     ].join('--> statement-breakpoint\n');
   });
-  let next: StartedService | undefined;
+  let next: Server | undefined;
   await besideTraffic(async () => {
-    next = await startIn(copy(), [process.execPath, 'dist/src/main.js', 'serve'], environment());
+    next = await startServer([process.execPath, 'dist/src/main.js', 'serve'], environment(), { folder: copy() });
     const { items } = (await (await fetch(`${next.url}/v1/brandedPhoneNumbers?size=100`)).json()) as {
       items: { brandingNameShort: string }[];
     };

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { startIn } from '../support/installedService.js';
+import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { copyCheckout } from './checkout.js';
@@ -49,7 +49,7 @@ it.each([
   ['Datadog', () => blocks[2], DATADOG],
 ])('%s: requests are traced, and their log lines name the trace', async (_name, script, ids) => {
   traces = '';
-  const service = await startIn(folder.path, ['bash', '-ec', script() ?? '']);
+  const service = await startServer(['bash', '-ec', script() ?? ''], {}, { folder: folder.path });
   try {
     // A new query, because the service remembers those that it has validated.
     const url = `${service.url}/v1/brandedPhoneNumbers?status=approved`;

@@ -16,11 +16,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import releases from '../database/releases.json' with { type: 'json' };
 import { connectTo } from '../support/connection.js';
-import { type StartedService, startIn } from '../support/installedService.js';
 import { placeHaproxy } from '../support/placed.js';
 import { claimNetwork } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
+import { type Server, startServer } from '../support/serverProcess.js';
 import { makeFolder, removeFolder, useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
@@ -59,7 +59,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
   let released: string;
   /** The same numbers, with different contents. */
   let files: string[];
-  const instances = new Map<number, StartedService>();
+  const instances = new Map<number, Server>();
   /** The loopback network that replaces 10.0.0.0/16 in the configuration of deploy/. */
   let network: string;
 
@@ -121,9 +121,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     return Object.keys(variants).map((name) => join(folder, name));
   }
 
-  function environment(settings: Record<string, string> = {}) {
-    return { cwd: folder, env: { ...process.env, DATABASE_URL: postgres.url, ...settings } };
-  }
+  const environment = () => ({ cwd: folder, env: { ...process.env, DATABASE_URL: postgres.url } });
 
   /** Replaces the instance at one of HAProxy's two addresses by an instance of `command`. */
   async function start(command: string, place: number): Promise<void> {
@@ -132,7 +130,10 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     const settings = { HOST: host, PORT: '3000', METRICS_HOST: host, METRICS_PORT: '9464', TRUST_PROXY: '1' };
     const home = join(folder, `instance${place}`);
     await mkdir(home, { recursive: true });
-    instances.set(place, await startIn(home, [command, 'serve'], environment(settings).env));
+    instances.set(
+      place,
+      await startServer([command, 'serve'], { ...settings, DATABASE_URL: postgres.url }, { folder: home }),
+    );
   }
 
   /** Migrates during a VACUUM that takes as long as that of a large table: clients must not wait for either. */

@@ -12,11 +12,9 @@ import { afterAll, beforeAll, vi } from 'vitest';
 import { runCommand } from '../../src/operator/commands/failure.js';
 import { createProgram } from '../../src/operator/commands/program.js';
 import type { Signals } from '../../src/operator/commands/signals.js';
-import { packageFolder } from '../../src/packageFolder.js';
 import { useDatabase } from './database.js';
+import { MAIN } from './serverProcess.js';
 import { useTemporaryFolder } from './temporaryFolder.js';
-
-const MAIN = join(packageFolder, 'dist/src/main.js');
 
 interface Finished {
   code: number | null;

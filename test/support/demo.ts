@@ -1,5 +1,7 @@
+/** The demo data. */
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
+import { expect } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -9,4 +11,11 @@ export async function importDemo(url: string): Promise<void> {
   const database = openDatabase(url);
   await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
   await closeDatabase(database);
+}
+
+/** Expects the first page of the demo data. */
+export async function expectDemoPage(url: string): Promise<void> {
+  const response = await fetch(`${url}/v1/brandedPhoneNumbers`);
+  expect(response.status).toBe(200);
+  expect(((await response.json()) as { items: object[] }).items).toHaveLength(25);
 }

@@ -13,16 +13,14 @@ import {
   Feature,
   type BrandedPhoneNumberPage as Page,
 } from '../../../generated/types/models/index.js';
-import { packageFolder } from '../../../src/packageFolder.js';
 import { connectTo } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { dice, phoneNumberAt, profileId } from '../../support/generatedNumbers.js';
 import { randomFilters } from '../../support/randomFilters.js';
 import { find, overallStatus, type Query, searchOf } from '../../support/reference.js';
-import { type Server, startServer } from '../../support/serverProcess.js';
+import { MAIN, SERVE, type Server, startServer } from '../../support/serverProcess.js';
 import { fakeOneRowStatistics } from '../../support/statistics.js';
 
-const MAIN = join(packageFolder, 'dist/src/main.js');
 const COUNT = 100_000;
 const TIME = '2026-02-03T16:49:02.748Z';
 /** The number that the program writes, which comes last in the list. */
@@ -69,7 +67,7 @@ async function operate(url: string, count: number, folder: string): Promise<Oper
   await writeFile(join(folder, 'third'), third.join(''));
 
   const environment = { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
-  const server = await startServer([MAIN, 'serve'], '/readyz', environment);
+  const server = await startServer(SERVE, environment);
   const sql = connectTo(url);
   const walk = walker(server);
   const [writes, pages] = [repeatedly(await writer(url)), repeatedly(walk)];

@@ -10,6 +10,7 @@ import { createDatabase } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
+import { SERVE, startServer } from '../../support/serverProcess.js';
 import { startServing } from '../../support/serving.js';
 import { openToxicProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
@@ -18,20 +19,14 @@ const command = useCommand();
 
 /** Starts `serve` with the embedded PostgreSQL of the command's folder, and waits until it is ready. */
 async function serve(...args: string[]) {
-  const port = await freePort();
-  const url = `http://127.0.0.1:${port}`;
-  const { child, finished } = command.start(['serve', ...args], { PORT: String(port), RATE_LIMIT_PER_SECOND: '0' });
-  const isReady = () =>
-    fetch(`${url}/readyz`).then(
-      ({ ok }) => ok,
-      () => false,
-    );
-  await until(isReady, `${url} is ready`, 30_000);
+  const { folder } = command;
+  const { url, child } = await startServer([...SERVE, ...args], { RATE_LIMIT_PER_SECOND: '0' }, { folder });
   const page = async (search: string) =>
     (await (await fetch(`${url}/v1/brandedPhoneNumbers?${search}`)).json()) as BrandedPhoneNumberPage;
   const end = async (signal: NodeJS.Signals) => {
     child.kill(signal);
-    return (await finished).code;
+    await once(child, 'exit');
+    return child.exitCode;
   };
   return { page, end };
 }
