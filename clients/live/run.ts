@@ -1,6 +1,6 @@
 /**
  * Tests the clients that the command line names against a running service, each installed from its package and tested
- * in its language; or runs Schemathesis. The service uses a temporary embedded PostgreSQL.
+ * in its language; or runs Schemathesis.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,16 +8,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
-import { readConfig } from '../../src/config/config.js';
 import { contract } from '../../src/contract.js';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { createApiKey } from '../../src/keys/keys.js';
-import { openLog } from '../../src/log.js';
-import { openEmbeddedPostgres } from '../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { startService } from '../../src/service/server.js';
+import { startPostgres } from '../../test/support/postgresServer.js';
+import { listenOn } from '../../test/support/service.js';
 import { startFailing } from './failing.js';
 import { startGrown } from './grown.js';
 import { malformedSteps } from './malformed.js';
@@ -156,19 +154,15 @@ async function run([program = '', ...options]: string[], folder: string, environ
 /** Runs `use` with the addresses of several services with the same numbers, in environment variables. */
 async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clients-'));
-  const postgres = await openEmbeddedPostgres(join(folder, 'postgres'));
+  const postgres = await startPostgres();
   try {
     await migrateDatabase(postgres.url, migrationsFolder);
     const database = openDatabase(postgres.url);
     await importNumbers(database, Readable.from([Buffer.from(lines.join('\n'))]));
     const { key } = await createApiKey(database, 'a partner');
     await closeDatabase(database);
-    const start = async (limit: string, auth = 'none') => {
-      const config = readConfig({ PORT: '0', LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND: limit, AUTH: auth });
-      const service = await startService(config, postgres.url, openLog(config));
-      await service.begin();
-      return service;
-    };
+    const start = (RATE_LIMIT_PER_SECOND: string, AUTH = 'none') =>
+      listenOn(postgres.url, { LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND, AUTH });
     const [service, limited] = [await start('0'), await start('10')];
     const [keyed, busy] = [await start('0', 'api-key'), await start('3', 'api-key')];
     const [grown, failing] = [await startGrown(service.url), await startFailing(service.url)];
@@ -193,7 +187,7 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
     untrusted.close();
     await Promise.all([service.close(), limited.close(), keyed.close(), busy.close()]);
   } finally {
-    await postgres.close();
+    await postgres.remove();
     rmSync(folder, { recursive: true, force: true });
   }
 }

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
-import { useListeningService } from '../support/listening.js';
+import { useService } from '../support/service.js';
 import { until } from '../support/until.js';
 
 const MAX_CONNECTIONS = 60;
-const service = useListeningService({ MAX_CONNECTIONS: String(MAX_CONNECTIONS), REQUEST_TIMEOUT_SECONDS: '60' });
+const service = useService({ MAX_CONNECTIONS: String(MAX_CONNECTIONS), REQUEST_TIMEOUT_SECONDS: '60' });
 const sockets: Socket[] = [];
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();

@@ -7,10 +7,10 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn, metricsOf } from '../support/listening.js';
 import { numberWith, write } from '../support/numbers.js';
 import { exchange } from '../support/rawHttp.js';
 import { freshSeed } from '../support/seed.js';
+import { listenOn, metricsOf } from '../support/service.js';
 import { until } from '../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';

@@ -7,11 +7,11 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, it, onTestFinished } from 'vitest';
 import { useCommand } from '../support/command.js';
-import { metricOf } from '../support/listening.js';
 import { environmentOf, resource } from '../support/manifest.js';
 import { ndjson } from '../support/ndjson.js';
 import { freePort } from '../support/port.js';
 import { SERVE, startServer } from '../support/serverProcess.js';
+import { metricOf } from '../support/service.js';
 import { until } from '../support/until.js';
 
 /** How long the instance is watched after the last connection of an attack was opened. */

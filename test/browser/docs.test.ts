@@ -2,13 +2,14 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import type { Locator, Request, Route } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
 import { parameters, resolve } from '../../src/contract.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { timesWords, valueWords } from '../../src/messages/parameterWords.js';
 import { packageFolder } from '../../src/packageFolder.js';
+import { hasNginx, startNginx } from '../service/http/nginx.js';
 import { freePort } from '../support/port.js';
 import { useService } from '../support/service.js';
 import { until } from '../support/until.js';
@@ -21,7 +22,6 @@ import {
   field,
   hold,
   ignorePageErrors,
-  listen,
   openDocs,
   openWithSwagger,
   page,
@@ -324,19 +324,20 @@ describe('the console of /docs', () => {
     ignorePageErrors('ERR_INTERNET_DISCONNECTED');
   });
 
-  test('reaches the service behind a path prefix, with Swagger UI and links to problems', async () => {
-    const behindPrefix = await listen('/telephony');
+  test.runIf(hasNginx)('reaches the service behind a path prefix, with Swagger UI and links to problems', async () => {
+    const prefixed = `http://127.0.0.1:${await freePort()}/numbers`;
+    const stop = await startNginx(Number(new URL(prefixed).port), url);
     try {
-      await page.goto(`${behindPrefix.url}/docs`);
+      await page.goto(`${prefixed}/docs`);
       await page.getByLabel('Query').fill('size=0');
       const sent = await sending(() => page.keyboard.press('Enter'));
-      expect(sent.url()).toBe(`${behindPrefix.url}${path}?size=0`);
+      expect(sent.url()).toBe(`${prefixed}${path}?size=0`);
       await swaggerIsShown();
-      expect((await execute()).url()).toBe(behindPrefix.url + path);
+      expect((await execute()).url()).toBe(prefixed + path);
       await panel().getByRole('link').click();
-      await page.waitForURL(`${behindPrefix.url}/problems/invalid-request`);
+      await page.waitForURL(`${prefixed}/problems/invalid-request`);
     } finally {
-      await behindPrefix.close();
+      await stop();
     }
   });
 });
@@ -346,71 +347,61 @@ describe('with AUTH=api-key, /docs', () => {
 
   test('asks for the key, sends the pressed request with it, and forgets it if it is rejected', async () => {
     const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
-    const listening = await listen('', withKeys);
-    try {
-      await page.goto(`${listening.url}/docs`);
-      expect(await page.locator('#programs pre:visible').textContent()).toContain(
-        '--header "Authorization: Bearer $KEY" ',
-      );
-      const inReview = page.locator('.requests').getByRole('button', { name: 'In review' });
-      await inReview.click();
-      expect(await keyField().getAttribute('type')).toBe('password');
-      expect(await keyField().evaluate((field) => field === field.ownerDocument.activeElement)).toBe(true);
-      await expectAccessible();
-      await page.keyboard.press('Escape');
-      expect(await keyField().isVisible()).toBe(false);
+    await page.goto(`${withKeys.url}/docs`);
+    expect(await page.locator('#programs pre:visible').textContent()).toContain(
+      '--header "Authorization: Bearer $KEY" ',
+    );
+    const inReview = page.locator('.requests').getByRole('button', { name: 'In review' });
+    await inReview.click();
+    expect(await keyField().getAttribute('type')).toBe('password');
+    expect(await keyField().evaluate((field) => field === field.ownerDocument.activeElement)).toBe(true);
+    await expectAccessible();
+    await page.keyboard.press('Escape');
+    expect(await keyField().isVisible()).toBe(false);
 
-      await inReview.click();
-      await page.keyboard.type('not-a-key');
-      await sending(() => page.keyboard.press('Enter'));
-      expect(await statusShown()).toBe('401 Unauthorized');
+    await inReview.click();
+    await page.keyboard.type('not-a-key');
+    await sending(() => page.keyboard.press('Enter'));
+    expect(await statusShown()).toBe('401 Unauthorized');
 
-      await inReview.click();
-      await page.keyboard.type(key);
-      const sent = await sending(() => page.keyboard.press('Enter'));
-      expect(sent.url()).toContain('?status=submitted+for+review');
-      expect(sent.headers().authorization).toBe(`Bearer ${key}`);
-      expect(await statusShown()).toBe('200 OK');
-      expect(await tabText('Headers')).toContain('\nAuthorization: Bearer $KEY\n');
-      expect((await send('One number')).headers().authorization).toBe(`Bearer ${key}`);
+    await inReview.click();
+    await page.keyboard.type(key);
+    const sent = await sending(() => page.keyboard.press('Enter'));
+    expect(sent.url()).toContain('?status=submitted+for+review');
+    expect(sent.headers().authorization).toBe(`Bearer ${key}`);
+    expect(await statusShown()).toBe('200 OK');
+    expect(await tabText('Headers')).toContain('\nAuthorization: Bearer $KEY\n');
+    expect((await send('One number')).headers().authorization).toBe(`Bearer ${key}`);
 
-      await swaggerIsShown();
-      expect(await page.locator('.btn.authorize').count()).toBe(0);
-      expect((await execute()).headers().authorization).toBe(`Bearer ${key}`);
-      expect(await page.locator('.curl').textContent()).toContain('--header "Authorization: Bearer $KEY" ');
-      expect(await page.content()).not.toContain(key);
+    await swaggerIsShown();
+    expect(await page.locator('.btn.authorize').count()).toBe(0);
+    expect((await execute()).headers().authorization).toBe(`Bearer ${key}`);
+    expect(await page.locator('.curl').textContent()).toContain('--header "Authorization: Bearer $KEY" ');
+    expect(await page.content()).not.toContain(key);
 
-      await page.reload();
-      await swaggerIsShown();
-      await page.locator('button.execute').click();
-      await keyField().fill(key);
-      expect((await sending(() => page.keyboard.press('Enter'))).headers().authorization).toBe(`Bearer ${key}`);
-    } finally {
-      await listening.close();
-    }
+    await page.reload();
+    await swaggerIsShown();
+    await page.locator('button.execute').click();
+    await keyField().fill(key);
+    expect((await sending(() => page.keyboard.press('Enter'))).headers().authorization).toBe(`Bearer ${key}`);
   });
 
   test('sends nothing if the reader cancels', async () => {
-    const listening = await listen('', withKeys);
     const sent: string[] = [];
     const note = (request: Request) => void sent.push(new URL(request.url()).pathname);
-    try {
-      await page.goto(`${listening.url}/docs`);
-      await swaggerIsShown();
-      page.on('request', note);
-      for (const button of [page.locator('button.execute'), page.locator('.ask button')]) {
-        await button.click();
-        await page.getByRole('button', { name: 'Cancel' }).click();
-        // The button can be pressed again: nothing is under way.
-        await button.click();
-        await page.keyboard.press('Escape');
-      }
-      await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
-      expect(sent.filter((name) => name === path)).toEqual([]);
-    } finally {
-      page.off('request', note);
-      await listening.close();
+    await page.goto(`${withKeys.url}/docs`);
+    await swaggerIsShown();
+    page.on('request', note);
+    onTestFinished(() => void page.off('request', note));
+    for (const button of [page.locator('button.execute'), page.locator('.ask button')]) {
+      await button.click();
+      await page.getByRole('button', { name: 'Cancel' }).click();
+      // The button can be pressed again: nothing is under way.
+      await button.click();
+      await page.keyboard.press('Escape');
     }
+    await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
+    expect(sent.filter((name) => name === path)).toEqual([]);
   });
 });
 

@@ -1,27 +1,16 @@
 /** The documentation page in a real browser. */
-import { createReadStream } from 'node:fs';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import axe, { type AxeResults } from 'axe-core';
 import type { Browser, Locator, Page, Request } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished } from 'vitest';
 import { parameters } from '../../src/contract.js';
-import { importNumbers } from '../../src/operator/numbers/import.js';
-import { packageFolder } from '../../src/packageFolder.js';
-import { type TestService, useService } from '../support/service.js';
+import { importDemo } from '../support/demo.js';
+import { useService } from '../support/service.js';
 import { openChromium } from './chromium.js';
 
 export const desktop = { width: 1440, height: 900 };
 export const path = '/v1/brandedPhoneNumbers';
 
-interface Listening {
-  url: string;
-  close(): Promise<void>;
-}
-
 let browser: Browser;
-let service: TestService;
 /** The service's URL. */
 export let url: string;
 export let page: Page;
@@ -34,13 +23,12 @@ let pageErrors: string[] = [];
  * test fails if its page has errors.
  */
 export function usePage(listed: string): void {
-  let listening: Listening;
-  service = useService({ RATE_LIMIT_PER_SECOND: '10', CORS_ORIGINS: listed });
+  const service = useService({ RATE_LIMIT_PER_SECOND: '10', CORS_ORIGINS: listed });
 
   beforeAll(async () => {
-    await importNumbers(service.database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
-    [browser, listening] = await Promise.all([openChromium(), listen()]);
-    url = listening.url;
+    await importDemo(service.databaseUrl);
+    browser = await openChromium();
+    url = service.url;
     // One page for all tests, which is faster: scripts are fetched and compiled once.
     page = await (
       await browser.newContext({ viewport: desktop, permissions: ['clipboard-read', 'clipboard-write'] })
@@ -58,10 +46,7 @@ export function usePage(listed: string): void {
     });
   });
 
-  afterAll(async () => {
-    await browser?.close();
-    await listening?.close();
-  });
+  afterAll(() => browser?.close());
 
   beforeEach(() => {
     requests = [];
@@ -79,25 +64,6 @@ export function usePage(listed: string): void {
 /** Removes the page errors that a test expects, by a part of their text. */
 export function ignorePageErrors(text: string): void {
   pageErrors = pageErrors.filter((error) => !error.includes(text));
-}
-
-/** Listens on a new port, and removes `prefix` from paths as a proxy does. */
-export async function listen(prefix = '', { app } = service): Promise<Listening> {
-  const server = createServer((request, response) => {
-    const { url = '' } = request;
-    if (!url.startsWith(prefix)) return void response.writeHead(404).end();
-    request.url = url.slice(prefix.length);
-    app.emit('request', request, response);
-  }).listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}${prefix}`,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
 }
 
 /** Opens /docs at its top, where Swagger UI is not loaded. */

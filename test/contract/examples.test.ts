@@ -56,7 +56,7 @@ const withKeys = useService({ AUTH: 'api-key' });
 
 beforeAll(() => importDemo(service.databaseUrl));
 
-const get = ({ app }: TestService, target: string) => request(app).get(target);
+const get = ({ url }: TestService, target: string) => request(url).get(target);
 const PAGE = '#/paths/~1v1~1brandedPhoneNumbers/get/responses/200';
 const exampleOfHeader = (name: string) => String(examplesOf(`#/components/headers/${name}`)[0]?.value);
 const cursor = new URLSearchParams(exampleOfHeader('Link').slice(1).split(/[?>]/)[1]).get('nextCursor');
@@ -67,7 +67,7 @@ const provoke: Record<ProblemName, () => Promise<unknown>> = {
   'invalid-cursor': async () => problemOf(await get(service, `${list}?status=approved&nextCursor=${cursor}`)),
   unauthorized: async () => problemOf(await get(withKeys, list)),
   'not-found': async () => problemOf(await get(service, list.toLowerCase())),
-  'method-not-allowed': async () => problemOf(await request(service.app).post(list)),
+  'method-not-allowed': async () => problemOf(await request(service.url).post(list)),
   'misdirected-request': async () => problemOf(await get(service, list).set('Host', 'numbers.example.com')),
   'rate-limit-exceeded': async () => {
     const burst: Response[] = await Promise.all(Array.from({ length: 30 }, () => get(withLimit, list)));
@@ -164,7 +164,7 @@ it('the example of RateLimit has no remaining requests for a 429, and some for a
 });
 
 /** Returns how many numbers match a query. */
-const countOf = async (query = '') => (await walk(service.app, `size=100&${query}`)).flat().length;
+const countOf = async (query = '') => (await walk(service.url, `size=100&${query}`)).flat().length;
 
 /** Fails unless a filter matches more than one page, but at most 90 % of the numbers. */
 async function expectMoreThanAPageButNotAll(query: URLSearchParams): Promise<void> {

@@ -6,9 +6,9 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import type { Service } from '../../src/service/server.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
-import { listenOn } from '../support/listening.js';
 import { PROFILES } from '../support/numbers.js';
 import { type PostgresServer, startPostgres, startReplica } from '../support/postgresServer.js';
+import { listenOn } from '../support/service.js';
 import { startServing } from '../support/serving.js';
 import { until } from '../support/until.js';
 

@@ -14,7 +14,7 @@ import { connectTo } from '../support/connection.js';
 import { createDatabase, useDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
-import { openOn } from '../support/service.js';
+import { listenOn } from '../support/service.js';
 import { startServing } from '../support/serving.js';
 
 const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.pid}` };
@@ -124,11 +124,10 @@ test('the role importer, which owns nothing, imports new and changed numbers', a
 
 test('the role server, which may only read numbers, serves pages and counts requests for the rate limit', async () => {
   await migrateDatabase(urlOf.server, migrationsFolder);
-  const { server, warmUp, close } = openOn(urlOf.server, { RATE_LIMIT_PER_SECOND: '2' });
-  await warmUp();
+  const { url, close } = await listenOn(urlOf.server, { RATE_LIMIT_PER_SECOND: '2' });
   try {
     const responses = [];
-    for (let i = 0; i < 3; i++) responses.push(await request(server).get('/v1/brandedPhoneNumbers?carrier=AT%26T'));
+    for (let i = 0; i < 3; i++) responses.push(await request(url).get('/v1/brandedPhoneNumbers?carrier=AT%26T'));
     expect(responses.map(({ status }) => status)).toEqual([200, 200, 429]);
     expect(responses[0]?.body.items).toHaveLength(1);
   } finally {
@@ -147,13 +146,12 @@ test('row-level security that would hide rows from a role is an error, in reques
     'api_keys',
   ];
   const hide = (table: string, verb: string) => owner.unsafe(`ALTER TABLE ${table} ${verb} ROW LEVEL SECURITY`);
-  const { server, operatorServer, warmUp, close } = openOn(urlOf.server, { AUTH: 'api-key' });
   const connection = openDatabase(database.url);
   const keys = [await createApiKey(connection, 'Known'), await createApiKey(connection, 'New')];
   await closeDatabase(connection);
-  await warmUp();
+  const { url, metricsUrl, close } = await listenOn(urlOf.server, { AUTH: 'api-key' });
   const list = (i = 0) =>
-    request(server)
+    request(url)
       .get('/v1/brandedPhoneNumbers')
       .set('Authorization', keys[i]?.key ?? '');
   const run = (role: keyof typeof ROLES, args: string[], input = '') =>
@@ -166,10 +164,10 @@ test('row-level security that would hide rows from a role is an error, in reques
     await hide('items', 'ENABLE');
     expect((await list()).status).toBe(503);
     for (const table of tables) await hide(table, 'ENABLE');
-    expect((await request(server).get('/readyz')).body.status).toBe(
+    expect((await request(url).get('/readyz')).body.status).toBe(
       'row-level security hides rows of the database from this service',
     );
-    const ready = await request(operatorServer ?? expect.fail()).get('/readyz');
+    const ready = await request(metricsUrl ?? expect.fail()).get('/readyz');
     expect([ready.status, ready.body.status]).toEqual([503, sentence]);
     expect(await run('server', ['export'])).toMatchObject({ code: 1, stdout: '', stderr: sentence });
     expect(await run('server', ['serve'])).toMatchObject({ code: 1, stderr: sentence });

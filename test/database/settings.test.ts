@@ -11,7 +11,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { createDatabase } from '../support/database.js';
-import { openOn } from '../support/service.js';
+import { listenOn } from '../support/service.js';
 
 /** All but default_transaction_read_only, with which an operator forbids writing. */
 const SETTINGS: Record<string, string> = {
@@ -86,10 +86,9 @@ async function outcome(settings: string[]) {
     await run(['keys', 'create', '--name', 'x', '--json', '--expires', '2127-01-31']),
     await run(['keys', 'list', '--json']),
   ];
-  const { server, warmUp, close } = openOn(url, { RATE_LIMIT_PER_SECOND: '10' });
-  await warmUp();
-  const { status, body } = await request(server).get('/v1/brandedPhoneNumbers?size=100&carrier=AT%26T');
-  await close();
+  const service = await listenOn(url, { RATE_LIMIT_PER_SECOND: '10' });
+  const { status, body } = await request(service.url).get('/v1/brandedPhoneNumbers?size=100&carrier=AT%26T');
+  await service.close();
   await drop();
   return { commands, status, numbers: body.items.length };
 }

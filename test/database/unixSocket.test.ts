@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn } from '../support/listening.js';
+import { listenOn } from '../support/service.js';
 
 let folder: string;
 let socketFile: string;

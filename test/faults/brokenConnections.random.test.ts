@@ -19,9 +19,9 @@ import type { Service } from '../../src/service/server.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn } from '../support/listening.js';
 import { numberWith, write } from '../support/numbers.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { listenOn } from '../support/service.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 

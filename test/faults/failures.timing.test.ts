@@ -7,10 +7,11 @@ import { TLSSocket } from 'node:tls';
 import { pino } from 'pino';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../src/config/config.js';
 import type { Log } from '../../src/log.js';
+import { openService } from '../../src/service/server.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { CLEAR_TEXT, errorResponse, failStatements, openImpostor, respondWith, SASL } from '../support/impostor.js';
-import { openOn } from '../support/service.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-failures-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -112,7 +113,8 @@ async function outcomeOf(serve: Serve, parameters = ''): Promise<Outcome> {
   const lines: Outcome['lines'] = [];
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
   const url = `postgres://someone:secret@127.0.0.1:${impostor.port}/x${parameters}`;
-  const { server, close } = openOn(url, { REQUEST_TIMEOUT_SECONDS: '20' }, log as Log);
+  const config = readConfig({ REQUEST_TIMEOUT_SECONDS: '20', RATE_LIMIT_PER_SECOND: '0' });
+  const { server, close } = openService(config, url, log as Log);
   const responses = await Promise.all([1, 2].map(() => request(server).get('/v1/brandedPhoneNumbers')));
   await close();
   impostor.close();

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
-import { useListeningService } from '../support/listening.js';
+import { useService } from '../support/service.js';
 
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
@@ -15,7 +15,7 @@ function longNames(n: number): string {
     .join('&');
 }
 
-const service = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+const service = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
 
 it('6,000 different requests leave less than 15 MB of heap in use', async () => {
   const heapMegabytes = () => {

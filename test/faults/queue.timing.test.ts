@@ -7,7 +7,7 @@ import { Reader, readsPerConnection, type Signal } from '../../src/database/read
 import { openLog } from '../../src/log.js';
 import { whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn } from '../support/listening.js';
+import { listenOn } from '../support/service.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 
 const TOO_MANY = 'Too many requests are being processed.';

@@ -18,7 +18,7 @@ const NUMBERS = ['+14155550101', '+14155550102', '+14155550103', '+14155550104']
 let address = 0;
 /** Sends a request, from a new address unless `from` is given. */
 const get = (authorization?: string, search = '', from = `198.51.100.${++address % 250}`) => {
-  const sent = request(service.app).get(`${PATH}${search}`).set('X-Forwarded-For', from);
+  const sent = request(service.url).get(`${PATH}${search}`).set('X-Forwarded-For', from);
   return authorization === undefined ? sent : sent.set('Authorization', authorization);
 };
 
@@ -63,7 +63,7 @@ describe('GET /v1/brandedPhoneNumbers with AUTH=api-key', () => {
 
   it('requires no key for health and the OpenAPI document', async () => {
     for (const path of ['/healthz', '/readyz', '/openapi.json']) {
-      expect((await request(service.app).get(path)).status).toBe(200);
+      expect((await request(service.url).get(path)).status).toBe(200);
     }
   });
 });

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request } from 'express';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished, vi } from 'vitest';
 import { openDatabase } from '../../src/database/connect.js';
 import type { Connect } from '../../src/database/pool.js';
 import { Reader } from '../../src/database/reads.js';
@@ -11,11 +11,12 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { openLog } from '../../src/log.js';
 import { whileLocked } from '../support/connection.js';
 import { useCountedServices } from '../support/countedService.js';
-import { listenOn } from '../support/listening.js';
+import { listenOn } from '../support/service.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
 const services = useCountedServices();
+const { database } = services;
 const ADDRESS = '192.0.2.1';
 const STATEMENTS_PER_SECOND = 100;
 /** Returns a well-formed key that does not exist. */
@@ -23,15 +24,23 @@ const unknownKey = () => `bpn_${randomBytes(32).toString('base64url')}`;
 
 /** Creates `count` keys. */
 const newKeys = (count: number) =>
-  Promise.all(Array.from({ length: count }, async () => (await createApiKey(services.database, 'new')).key));
+  Promise.all(Array.from({ length: count }, async () => (await createApiKey(database.drizzle, 'new')).key));
 
 /** Opens a reader on the database of this file, which is closed after the test. */
 function openReader(connections: number, readsEach: number, setQueries = (_count: number) => {}): Reader {
-  const connect: Connect = (onBroken) => openDatabase(services.databaseUrl, { onBroken });
+  const connect: Connect = (onBroken) => openDatabase(database.url, { onBroken });
   const log = openLog({ LOG_LEVEL: 'silent' });
   const reader = new Reader(connect, { connections, readsEach }, log, { setQueries });
   onTestFinished(() => reader.close(0));
   return reader;
+}
+
+/** Opens a reader that looks keys up by their hashes. */
+function openFinder(connections: number, readsEach: number) {
+  const reader = openReader(connections, readsEach);
+  const findKeys = prepareFindKeys();
+  const find = (...hashes: string[]) => reader.read((database) => findKeys(database, hashes), performance.now() + 5000);
+  return { reader, find };
 }
 
 async function statusOf(url: string, key: string, address = ADDRESS): Promise<number> {
@@ -41,8 +50,7 @@ async function statusOf(url: string, key: string, address = ADDRESS): Promise<nu
 }
 
 it('accepts ten new valid keys from an address that floods the service with unknown keys', async () => {
-  const { reader, listen } = await services.open({ AUTH: 'api-key' });
-  const url = await listen();
+  const { read, list: url } = await services.open({ AUTH: 'api-key' });
   const keys = await newKeys(10);
   const begin = performance.now();
   let isOver = false;
@@ -68,7 +76,7 @@ it('accepts ten new valid keys from an address that floods the service with unkn
   expect(Math.max(...good.map(({ overtaken }) => overtaken))).toBeLessThan(400);
   expect([...new Set(statuses)].sort()).toEqual([401, 429]);
   expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(10 * (1 + Math.ceil(seconds)));
-  const lookups = reader.reads - good.length;
+  const lookups = read.mock.calls.length - good.length;
   expect(lookups).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
   expect(lookups).toBeLessThan(statuses.length);
 });
@@ -77,19 +85,19 @@ it.each([
   ['an unknown key', async () => unknownKey(), 401, 1],
   ['a valid key', async () => (await newKeys(1))[0] ?? '', 200, 1 + 5],
 ])('looks %s up once for five requests', async (_name, newKey, status, reads) => {
-  const { reader, get } = await services.open({ AUTH: 'api-key' });
+  const { read, get } = await services.open({ AUTH: 'api-key' });
   const key = await newKey();
   const statuses: number[] = [];
   for (let i = 0; i < 5; i++) statuses.push((await get('192.0.2.2').set('Authorization', key)).status);
   // With a valid key, each request also reads a page.
-  expect([statuses, reader.reads]).toEqual([Array(5).fill(status), reads]);
+  expect([statuses, read.mock.calls.length]).toEqual([Array(5).fill(status), reads]);
 });
 
 it('accepts valid keys during a flood of unknown ones although PostgreSQL is 200 ms away', async () => {
   const [keys, others] = [await newKeys(12), await newKeys(12)];
-  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
+  const proxy = await openToxicProxy(Number(new URL(database.url).port));
   const settings = { AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' };
-  const service = await listenOn(proxy.through(services.databaseUrl), settings);
+  const service = await listenOn(proxy.through(database.url), settings);
   const url = `${service.url}/v1/brandedPhoneNumbers`;
   // Opens all connections, each of which would take a second later on.
   await Promise.all(others.map((key) => statusOf(url, key)));
@@ -117,7 +125,8 @@ it.each([
   ['at once', 100, 1],
   ['one after another', 1, 100],
 ])('looks up keys that arrive %s in few statements', async (_how, atOnce, times) => {
-  const { reader } = await services.open();
+  const reader = openReader(10, 3);
+  const read = vi.spyOn(reader, 'read');
   const identify = identifyByApiKey(reader, prepareFindKeys());
   const request = () => ({ headers: { authorization: unknownKey() } }) as Request;
   const begin = performance.now();
@@ -125,7 +134,7 @@ it.each([
     await Promise.all(Array.from({ length: atOnce }, () => identify(request(), begin + 10_000)));
   }
   const seconds = (performance.now() - begin) / 1000;
-  expect(reader.reads).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
+  expect(read.mock.calls.length).toBeLessThanOrEqual(STATEMENTS_PER_SECOND * seconds + 1);
 });
 
 it('looks keys up before the pages that wait', async () => {
@@ -155,8 +164,8 @@ it('looks keys up before the pages that wait', async () => {
 
 it('makes no request of a known key wait for a look-up, and uses none for more than 5 seconds', async () => {
   const [key = ''] = await newKeys(1);
-  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
-  const service = await listenOn(proxy.through(services.databaseUrl), { AUTH: 'api-key' });
+  const proxy = await openToxicProxy(Number(new URL(database.url).port));
+  const service = await listenOn(proxy.through(database.url), { AUTH: 'api-key' });
   // Of a request with a fault, only the key is read from the database.
   const url = `${service.url}/v1/brandedPhoneNumbers?size=0`;
   proxy.behave('slow', 700);
@@ -179,10 +188,10 @@ it('makes no request of a known key wait for a look-up, and uses none for more t
 it('rejects a request at its own deadline if its look-up waits for another one', async () => {
   const [used = '', first = '', second = ''] = await newKeys(3);
   // Otherwise their use would be recorded on the connection that looks them up.
-  await services.database.$client`UPDATE api_keys SET last_used_on = now()`;
-  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
+  await database.sql`UPDATE api_keys SET last_used_on = now()`;
+  const proxy = await openToxicProxy(Number(new URL(database.url).port));
   // A request has 1.5 s.
-  const service = await listenOn(proxy.through(services.databaseUrl), {
+  const service = await listenOn(proxy.through(database.url), {
     AUTH: 'api-key',
     REQUEST_TIMEOUT_SECONDS: '2',
   });
@@ -198,8 +207,8 @@ it('rejects a request at its own deadline if its look-up waits for another one',
 });
 
 it('rejects the look-ups that wait for one that fails', async () => {
-  const proxy = await openToxicProxy(Number(new URL(services.databaseUrl).port));
-  const service = await listenOn(proxy.through(services.databaseUrl), { AUTH: 'api-key' });
+  const proxy = await openToxicProxy(Number(new URL(database.url).port));
+  const service = await listenOn(proxy.through(database.url), { AUTH: 'api-key' });
   const url = `${service.url}/v1/brandedPhoneNumbers`;
   proxy.behave('refusing');
   const running = statusOf(url, unknownKey());
@@ -215,52 +224,46 @@ it('rejects the look-ups that wait for one that fails', async () => {
 });
 
 it('records the use of keys by one statement at a time, so that a locked table does not occupy all connections', async () => {
-  const { created } = await createApiKey(services.database, 'unused');
-  const sql = services.database.$client;
+  const { created } = await createApiKey(database.drizzle, 'unused');
+  const { sql } = database;
   const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
-  const reader = openReader(4, 1);
-  const findKeys = prepareFindKeys();
-  const find = () => reader.read((database) => findKeys(database, [key?.hash]), performance.now() + 5000);
+  const { find } = openFinder(4, 1);
   const waiting = () => sql`
     SELECT FROM pg_stat_activity
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'update "api_keys"%'`;
-  await whileLocked(services.databaseUrl, 'LOCK api_keys IN SHARE MODE', async () => {
-    for (let i = 0; i < 3; i++) expect((await find()).size).toBe(1);
+  await whileLocked(database.url, 'LOCK api_keys IN SHARE MODE', async () => {
+    for (let i = 0; i < 3; i++) expect((await find(key?.hash)).size).toBe(1);
     await until(async () => (await waiting()).length > 0, 'an update waits');
-    for (let i = 0; i < 3; i++) expect((await find()).size).toBe(1);
+    for (let i = 0; i < 3; i++) expect((await find(key?.hash)).size).toBe(1);
     expect(await waiting()).toHaveLength(1);
   });
 });
 
 it('does not wait for a lock on a key, and records its use after the lock is released', async () => {
-  const { created } = await createApiKey(services.database, 'locked');
-  const sql = services.database.$client;
+  const { created } = await createApiKey(database.drizzle, 'locked');
+  const { sql } = database;
   const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
-  const reader = openReader(1, 4);
-  const findKeys = prepareFindKeys();
-  const find = () => reader.read((database) => findKeys(database, [key?.hash]), performance.now() + 5000);
-  await whileLocked(services.databaseUrl, 'SELECT FROM api_keys FOR UPDATE', async () => {
-    for (let i = 0; i < 5; i++) expect((await find()).size).toBe(1);
+  const { find } = openFinder(1, 4);
+  await whileLocked(database.url, 'SELECT FROM api_keys FOR UPDATE', async () => {
+    for (let i = 0; i < 5; i++) expect((await find(key?.hash)).size).toBe(1);
   });
   await until(async () => {
-    await find();
+    await find(key?.hash);
     return (await sql`SELECT FROM api_keys WHERE id = ${created.id} AND last_used_on IS NOT NULL`).length === 1;
   });
 });
 
 it('does not record uses for a minute after a failure, as of a read-only server', async () => {
-  const sql = services.database.$client;
+  const { sql } = database;
   // A sequence also counts what is rolled back.
   await sql.unsafe(`
     INSERT INTO api_keys (hash, name, created_at) VALUES ('unrecorded', 'unrecorded', now());
     CREATE SEQUENCE attempts;
     CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'attempt %', nextval('attempts'); END $$;
     CREATE TRIGGER fail BEFORE UPDATE ON api_keys FOR EACH ROW EXECUTE FUNCTION fail()`);
-  const reader = openReader(1, 1);
-  const findKeys = prepareFindKeys();
-  const find = () => reader.read((database) => findKeys(database, ['unrecorded']), performance.now() + 5000);
+  const { reader, find } = openFinder(1, 1);
   for (let i = 0; i < 5; i++) {
-    expect((await find()).size).toBe(1);
+    expect((await find('unrecorded')).size).toBe(1);
     await reader.read(({ $client }) => $client.unsafe('SELECT'), performance.now() + 5000);
   }
   const [{ attempts } = {}] = await sql`SELECT last_value::int AS attempts FROM attempts`;
@@ -269,13 +272,11 @@ it('does not record uses for a minute after a failure, as of a read-only server'
 });
 
 it('does not record a use of a key that has expired', async () => {
-  const sql = services.database.$client;
+  const { sql } = database;
   await sql`
     INSERT INTO api_keys (hash, name, created_at, expires_at)
     VALUES ('expired', 'expired', '2020-01-01', '2020-01-02'), ('valid', 'valid', now(), NULL)`;
-  const reader = openReader(1, 4);
-  const findKeys = prepareFindKeys();
-  await reader.read((database) => findKeys(database, ['expired', 'valid']), performance.now() + 5000);
+  await openFinder(1, 4).find('expired', 'valid');
   const used = () => sql`SELECT hash FROM api_keys WHERE hash IN ('expired', 'valid') AND last_used_on IS NOT NULL`;
   await until(async () => (await used()).length > 0, 'the use is recorded');
   expect([...(await used())]).toEqual([{ hash: 'valid' }]);

@@ -7,11 +7,11 @@ import { withinASecond } from '../support/withinASecond.js';
 const PATH = '/v1/brandedPhoneNumbers';
 
 /** Sends a request with each `X-Forwarded-For` in turn; returns the client's remaining requests after each. */
-const remainingOf = ({ app }: TestService, ...forwarded: string[]) =>
+const remainingOf = ({ url }: TestService, ...forwarded: string[]) =>
   withinASecond(async () => {
     const remaining: number[] = [];
     for (const value of forwarded) {
-      const response = await request(app).get(PATH).set('X-Forwarded-For', value);
+      const response = await request(url).get(PATH).set('X-Forwarded-For', value);
       remaining.push(Number(/r=(\d+)/.exec(response.get('RateLimit') ?? '')?.[1]));
     }
     return remaining;

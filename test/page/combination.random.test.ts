@@ -15,7 +15,7 @@ import { walk } from '../support/walk.js';
 const service = useService();
 
 const itemsOf = async (query: Query, size: number) =>
-  (await walk(service.app, `${searchOf(query)}&size=${size}`)).flat();
+  (await walk(service.url, `${searchOf(query)}&size=${size}`)).flat();
 
 /** Reads all pages without HTTP, in small batches of candidates; returns the phone numbers. */
 async function walkInSmallBatches(query: Query, size: number): Promise<string[]> {

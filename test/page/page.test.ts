@@ -9,7 +9,7 @@ import { useService } from '../support/service.js';
 import { walk } from '../support/walk.js';
 
 const service = useService();
-const get = (search: string) => request(service.app).get(`/v1/brandedPhoneNumbers${search}`);
+const get = (search: string) => request(service.url).get(`/v1/brandedPhoneNumbers${search}`);
 
 const list = Array.from({ length: 60 }, (_, i) =>
   numberWith({
@@ -37,7 +37,7 @@ describe('a page of GET /v1/brandedPhoneNumbers', () => {
   });
 
   it.each([1, 7, 30, 60, 100])('leads to the next one until every number was returned, with size=%i', async (size) => {
-    const pages = await walk(service.app, `size=${size}`);
+    const pages = await walk(service.url, `size=${size}`);
     expect(pages.flat().map(({ phoneNumber }) => phoneNumber)).toEqual(ordered);
     // A full last page has no cursor, so no empty page follows.
     expect(pages).toHaveLength(Math.ceil(60 / size));

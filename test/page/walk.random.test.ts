@@ -36,7 +36,7 @@ it('a walk returns each number that matches throughout it exactly once, during r
         const seen: BrandedPhoneNumber[] = [];
         let search: string | null = query;
         for (let page = 0; search !== null; page++) {
-          const { items, nextCursor } = pageOf(await request(service.app).get(`/v1/brandedPhoneNumbers?${search}`));
+          const { items, nextCursor } = pageOf(await request(service.url).get(`/v1/brandedPhoneNumbers?${search}`));
           seen.push(...items);
           search = nextCursor === null ? null : `${query}&nextCursor=${nextCursor}`;
           for (const change of changes[page] ?? []) {

@@ -5,16 +5,15 @@ import { contract } from '../../src/contract.js';
 import type { Service } from '../../src/service/server.js';
 import { connectTo, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn, useListeningService } from '../support/listening.js';
 import { numberWith, write } from '../support/numbers.js';
 import { problemOf } from '../support/response.js';
-import { type TestService, useService } from '../support/service.js';
+import { listenOn, type TestService, useService } from '../support/service.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
-const statuses = async ({ app }: TestService) => ({
-  ready: await request(app).get('/readyz'),
-  list: await request(app).get('/v1/brandedPhoneNumbers'),
+const statuses = async ({ url }: TestService) => ({
+  ready: await request(url).get('/readyz'),
+  list: await request(url).get('/v1/brandedPhoneNumbers'),
 });
 
 describe('/readyz', () => {
@@ -40,18 +39,18 @@ describe('/readyz', () => {
     await service.database.execute(sql.raw(damage));
     const { ready, list } = await statuses(service);
     // HAProxy's `option httpchk` sends OPTIONS.
-    const probes = [request(service.app).options('/readyz'), request(service.app).head('/readyz')];
+    const probes = [request(service.url).options('/readyz'), request(service.url).head('/readyz')];
     for (const probe of probes) expect((await probe).status).toBe(ready.status);
     await service.database.execute(sql.raw(repair));
     expect([ready.status, ready.body.status]).toEqual(readiness);
     expect(list.status).toBe(listStatus);
     if (listStatus === 503) expect(problemOf(list).type).toBe('/problems/unavailable');
-    expect((await request(service.app).get('/readyz')).status).toBe(200);
+    expect((await request(service.url).get('/readyz')).status).toBe(200);
   });
 });
 
 describe('/readyz on either port', () => {
-  const service = useListeningService();
+  const service = useService();
 
   const get = async (url: string) => (await (await fetch(url)).json()) as { status: string; version?: string };
 

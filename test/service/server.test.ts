@@ -6,17 +6,17 @@ import request from 'supertest';
 import { expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
+import { openLog } from '../../src/log.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { startService } from '../../src/service/server.js';
+import { openService, startService } from '../../src/service/server.js';
 import { UserError } from '../../src/userError.js';
 import { createDatabase } from '../support/database.js';
-import { listenOn } from '../support/listening.js';
-import { useService } from '../support/service.js';
+import { listenOn, useService } from '../support/service.js';
 
 const service = useService();
 
 it('the server creates requests and responses with the prototypes of Express, so Express replaces none', async () => {
-  const { app: server } = service;
+  const { server, close } = openService(readConfig({}), service.databaseUrl, openLog({ LOG_LEVEL: 'silent' }));
   const [handle] = server.listeners('request') as [RequestListener];
   const prototypes: unknown[][] = [];
   server.removeAllListeners('request');
@@ -26,6 +26,7 @@ it('the server creates requests and responses with the prototypes of Express, so
     prototypes.push([...before, Object.getPrototypeOf(incoming), Object.getPrototypeOf(outgoing)]);
   });
   expect((await request(server).get('/v1/brandedPhoneNumbers')).status).toBe(200);
+  await close();
   const [[requestBefore, responseBefore, requestAfter, responseAfter] = []] = prototypes;
   expect(requestAfter).toBe(requestBefore);
   expect(responseAfter).toBe(responseBefore);

@@ -1,5 +1,7 @@
 /** New databases on the PostgreSQL of the test run. */
+import type { Sql } from 'postgres';
 import { afterAll, beforeAll, inject } from 'vitest';
+import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { connectTo } from './connection.js';
 
 let created = 0;
@@ -22,13 +24,26 @@ export async function createDatabase({
   return { url: url.href, drop: () => administer(`DROP DATABASE ${name} WITH (FORCE)`) };
 }
 
-/** Creates a database for all tests of a file or a suite; `url` is set before its first test. */
-export function useDatabase(): { url: string } {
-  const database = { url: '' };
+interface TestDatabase {
+  url: string;
+  /** One connection to it. */
+  sql: Sql;
+  /** A pool of connections, as the service and the commands have. */
+  drizzle: Database;
+}
+
+/** Creates a database for all tests of a file or a suite, and connects to it before its first test. */
+export function useDatabase(): TestDatabase {
+  const created = {} as TestDatabase;
   let drop: () => Promise<void>;
   beforeAll(async () => {
-    ({ url: database.url, drop } = await createDatabase());
+    const { url, drop: dropDatabase } = await createDatabase();
+    drop = dropDatabase;
+    Object.assign(created, { url, sql: connectTo(url), drizzle: openDatabase(url) });
   });
-  afterAll(() => drop?.());
-  return database;
+  afterAll(async () => {
+    await Promise.all([created.sql?.end(), created.drizzle && closeDatabase(created.drizzle)]);
+    await drop?.();
+  });
+  return created;
 }

@@ -2,7 +2,7 @@
 import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
-import { listenOn } from './listening.js';
+import { listenOn } from './service.js';
 import type { TimedResponse } from './timedResponses.js';
 import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
 import { until } from './until.js';

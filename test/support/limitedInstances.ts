@@ -2,7 +2,7 @@
 import { afterEach, beforeAll } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
-import { listenOn } from './listening.js';
+import { listenOn } from './service.js';
 import type { TimedResponse } from './timedResponses.js';
 
 const PATH = '/v1/brandedPhoneNumbers';

@@ -1,24 +1,24 @@
 import { createWriteStream } from 'node:fs';
-import type { Server } from 'node:http';
 import { eq } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { apiKeys } from '../../../src/database/schema.js';
 import { createApiKey, listApiKeys, revokeApiKey } from '../../../src/keys/keys.js';
+import type { Service } from '../../../src/service/server.js';
 import { useCommand } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
-import { openOn } from '../../support/service.js';
+import { listenOn, metricOf } from '../../support/service.js';
 import { until } from '../../support/until.js';
 
 const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
 const command = useCommand();
 let database: Database;
-let service: ReturnType<typeof openOn>;
+let service: Service;
 
-beforeAll(() => {
+beforeAll(async () => {
   database = openDatabase(command.databaseUrl);
-  service = openOn(command.databaseUrl, { AUTH: 'api-key' });
+  service = await listenOn(command.databaseUrl, { AUTH: 'api-key' });
 });
 afterAll(async () => {
   await service.close();
@@ -39,7 +39,7 @@ describe('keys create', () => {
       expect.stringMatching(/^created a key with the id [0-9a-f-]{36}; save it now, as it is never shown again\n$/),
     ]);
     const key = stdout.trim();
-    const response = await request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
+    const response = await request(service.url).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
     expect(response.status).toBe(200);
     expect(JSON.stringify(await listed())).not.toContain(key);
     expect((await command.run(['keys', 'list'])).stdout).not.toContain(key);
@@ -147,18 +147,15 @@ describe('keys list', () => {
     const day = 86_400_000;
     const expires = (name: string, days: number) =>
       createApiKey(database, name, { expiresAt: new Date(Date.now() + days * day) });
-    const metrics = async () => {
-      const response = await request(service.operatorServer as Server).get('/metrics');
-      return /^branded_phone_numbers_keys_expiring (\S+)$/m.exec(response.text)?.[1];
-    };
-    expect(await metrics()).toBe('0');
+    const expiring = () => metricOf(service, 'branded_phone_numbers_keys_expiring');
+    expect(await expiring()).toBe(0);
     const { id, expiresAt } = (await expires('soon', 13.9)).created;
     await expires('later', 14.1);
     await revokeApiKey(database, (await expires('revoked', 1)).created.id);
     expect((await command.run(['keys', 'list'])).stderr).toBe(
       `the key ${id} (soon) expires at ${expiresAt}; create another one and hand it over\n`,
     );
-    expect(await metrics()).toBe('1');
+    expect(await expiring()).toBe(1);
     await revokeApiKey(database, id);
     expect((await command.run(['keys', 'list'])).stderr).toBe('');
   });
@@ -170,7 +167,7 @@ describe('keys list', () => {
     const today = () => new Date().toISOString().slice(0, 10);
     const before = today();
     const shown = async () => (await listed()).find(({ id }) => id === created.id).lastUsedOn;
-    const use = () => request(service.server).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
+    const use = () => request(service.url).get('/v1/brandedPhoneNumbers').set('Authorization', `Bearer ${key}`);
     await use().expect(200);
     const isRecorded = async () => {
       // Again, because a use is not recorded while that of an earlier test is.

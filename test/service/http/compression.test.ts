@@ -1,11 +1,11 @@
 import { get } from 'node:http';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { useListeningService } from '../../support/listening.js';
 import { writeNumbers } from '../../support/numbers.js';
+import { useService } from '../../support/service.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
-const service = useListeningService();
+const service = useService();
 beforeAll(() => writeNumbers(service.databaseUrl));
 
 interface Outcome {

@@ -10,7 +10,7 @@ const corsHeaders = ({ headers }: request.Response) =>
 describe('with CORS_ORIGINS', () => {
   const service = useService({ CORS_ORIGINS: `${ORIGIN}, https://other.example.com`, RATE_LIMIT_PER_SECOND: '10' });
   const preflight = (origin: string, headers = 'authorization') =>
-    request(service.app).options(PATH).set({
+    request(service.url).options(PATH).set({
       Origin: origin,
       'Access-Control-Request-Method': 'GET',
       'Access-Control-Request-Headers': headers,
@@ -22,7 +22,7 @@ describe('with CORS_ORIGINS', () => {
   ])(
     'lets a page of a listed origin read %s and the headers that clients need',
     async (_name, search, status, vary) => {
-      const response = await request(service.app).get(`${PATH}${search}`).set('Origin', ORIGIN);
+      const response = await request(service.url).get(`${PATH}${search}`).set('Origin', ORIGIN);
       expect([response.status, response.get('Vary')]).toEqual([status, vary]);
       expect(corsHeaders(response)).toEqual({
         'access-control-allow-origin': ORIGIN,
@@ -54,21 +54,21 @@ describe('with CORS_ORIGINS', () => {
   });
 
   it('does not let a page of an unlisted origin read a response, and rejects its preflight', async () => {
-    const response = await request(service.app).get(PATH).set('Origin', 'https://evil.example.com');
+    const response = await request(service.url).get(PATH).set('Origin', 'https://evil.example.com');
     expect(corsHeaders(response)['access-control-allow-origin']).toBeUndefined();
     const rejected = await preflight('https://evil.example.com');
     expect([rejected.status, corsHeaders(rejected)]).toEqual([405, {}]);
   });
 
   it('rejects an OPTIONS that is not a preflight', async () => {
-    expect((await request(service.app).options(PATH).set('Origin', ORIGIN)).status).toBe(405);
+    expect((await request(service.url).options(PATH).set('Origin', ORIGIN)).status).toBe(405);
   });
 });
 
 describe('without CORS_ORIGINS', () => {
   const service = useService();
   it('does not let a page of another origin read a response', async () => {
-    const response = await request(service.app).get(PATH).set('Origin', ORIGIN);
+    const response = await request(service.url).get(PATH).set('Origin', ORIGIN);
     expect([corsHeaders(response), response.get('Vary')]).toEqual([{}, 'Authorization, Accept-Encoding']);
   });
 });

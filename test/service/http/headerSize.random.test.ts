@@ -2,9 +2,9 @@
 import { Agent, type IncomingMessage, request } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { useListeningService } from '../../support/listening.js';
 import { writeNumbers } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
+import { useService } from '../../support/service.js';
 import { hasNginx, startNginx } from './nginx.js';
 
 const MAX_BYTES = 3500;
@@ -19,9 +19,9 @@ const longest = { Origin: ORIGIN, 'X-Request-Id': 'x'.repeat(128), 'Accept-Encod
 
 const settings = { CORS_ORIGINS: ORIGIN, RATE_LIMIT_PER_SECOND: '1000000', KEEP_ALIVE_SECONDS: '86400' };
 const services = {
-  'without PUBLIC_URL': useListeningService(settings),
-  'with PUBLIC_URL': useListeningService({ ...settings, PUBLIC_URL: 'https://numbers.example/telephony' }),
-  'with keys': useListeningService({ ...settings, AUTH: 'api-key' }),
+  'without PUBLIC_URL': useService(settings),
+  'with PUBLIC_URL': useService({ ...settings, PUBLIC_URL: 'https://numbers.example/telephony' }),
+  'with keys': useService({ ...settings, AUTH: 'api-key' }),
 };
 const agent = new Agent({ keepAlive: true });
 

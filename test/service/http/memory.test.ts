@@ -11,8 +11,8 @@ import { createHttpServer, urlOf } from '../../../src/service/http/httpServer.js
 import type { Service } from '../../../src/service/server.js';
 import { whileLocked } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
-import { listenOn, metricOf } from '../../support/listening.js';
 import { exchange, leaveUnread } from '../../support/rawHttp.js';
+import { listenOn, metricOf } from '../../support/service.js';
 import { until } from '../../support/until.js';
 
 setFlagsFromString('--expose-gc');

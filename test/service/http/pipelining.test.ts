@@ -3,14 +3,14 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { importDemo } from '../../support/demo.js';
-import { metricOf, useListeningService } from '../../support/listening.js';
+import { metricOf, useService } from '../../support/service.js';
 import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
 const PAGE = '/v1/brandedPhoneNumbers?size=100';
 const FILE = '/docs/swagger-ui-bundle.js';
-const limited = useListeningService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
-const unlimited = useListeningService({ DATABASE_CONNECTIONS: '1' });
+const limited = useService({ RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' });
+const unlimited = useService({ DATABASE_CONNECTIONS: '1' });
 
 const sockets: Socket[] = [];
 afterEach(() => {

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { useListeningService } from '../../support/listening.js';
 import { exchange, problemIn } from '../../support/rawHttp.js';
+import { useService } from '../../support/service.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const GET = `GET ${PATH} HTTP/1.1`;
-const local = useListeningService();
+const local = useService();
 const junk = (count: number) => Array.from({ length: count }, (_, i) => `X-Junk-${i}: ${i}`);
 
 describe('a request that violates HTTP gets a problem', () => {
@@ -89,7 +89,7 @@ describe('X-Content-Type-Options: nosniff is sent', () => {
 });
 
 describe('an instance on a loopback address without API keys', () => {
-  const withPublicUrl = useListeningService({ PUBLIC_URL: 'https://Numbers.example:8443/api/' });
+  const withPublicUrl = useService({ PUBLIC_URL: 'https://Numbers.example:8443/api/' });
   const statusFor = async (url: string, host: string) => (await exchange(url, [GET, `Host: ${host}`])).status;
 
   it.each(['localhost', 'LOCALHOST:3000', '127.0.0.1', '127.9.8.7:1', '[::1]:3000', '[::ffff:127.0.0.1]'])(
@@ -126,7 +126,7 @@ describe.each<[Record<string, string>, number]>([
   [{ TRUST_PROXY: '1' }, 200],
   [{ HOST: '0.0.0.0', AUTH: 'none' }, 200],
 ])('an instance with %o', (environment, status) => {
-  const service = useListeningService(environment);
+  const service = useService(environment);
   it('serves any host', async () => {
     const url = service.url.replace('0.0.0.0', '127.0.0.1');
     expect((await exchange(url, [GET, 'Host: evil.example'])).status).toBe(status);

@@ -1,15 +1,15 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumberPage, Problem } from '../../../generated/types/models/index.js';
 import { importDemo } from '../../support/demo.js';
-import { useListeningService } from '../../support/listening.js';
 import { freePort } from '../../support/port.js';
 import { exchange, problemIn } from '../../support/rawHttp.js';
+import { useService } from '../../support/service.js';
 import { hasNginx, startNginx } from './nginx.js';
 
 const port = await freePort();
 const PUBLIC_URL = `http://127.0.0.1:${port}/numbers`;
 const LIST = '/v1/brandedPhoneNumbers';
-const service = useListeningService({ PUBLIC_URL: `${PUBLIC_URL}/` });
+const service = useService({ PUBLIC_URL: `${PUBLIC_URL}/` });
 
 beforeAll(() => importDemo(service.databaseUrl));
 

@@ -5,14 +5,14 @@ import express from 'express';
 import { describe, expect, it, test } from 'vitest';
 import { readConfig } from '../../../src/config/config.js';
 import { createHttpServer, urlOf } from '../../../src/service/http/httpServer.js';
-import { useListeningService } from '../../support/listening.js';
+import { useService } from '../../support/service.js';
 
-const service = useListeningService();
+const service = useService();
 /** In seconds: longer than the time limit for request headers. */
 const KEEP_ALIVE = 14;
-const longKeepAlive = useListeningService({ KEEP_ALIVE_SECONDS: String(KEEP_ALIVE) });
+const longKeepAlive = useService({ KEEP_ALIVE_SECONDS: String(KEEP_ALIVE) });
 const HEALTH = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n';
-const shortKeepAlive = useListeningService({ KEEP_ALIVE_SECONDS: '1' });
+const shortKeepAlive = useService({ KEEP_ALIVE_SECONDS: '1' });
 
 /** Sends `bytes`, and returns everything that the service sends until it closes the connection. */
 async function responseTo(bytes: string, { url } = service): Promise<string> {

@@ -4,9 +4,8 @@ import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../../../src/service/server.js';
 import { whileLocked } from '../../support/connection.js';
-import { listenOn } from '../../support/listening.js';
 import { expectDescribed } from '../../support/response.js';
-import { useService } from '../../support/service.js';
+import { listenOn, useService } from '../../support/service.js';
 import { withinASecond } from '../../support/withinASecond.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -28,9 +27,9 @@ function newClient() {
   const get = (target: Parameters<typeof request>[0], search: string) =>
     request(target).get(`${PATH}${search}`).set('X-Forwarded-For', address);
   return {
-    getFromFirst: (search = '') => get(first.app, search),
+    getFromFirst: (search = '') => get(first.url, search),
     getFromSecond: (search = '') => get(second.url, search),
-    postToFirst: () => request(first.app).post(PATH).set('X-Forwarded-For', address),
+    postToFirst: () => request(first.url).post(PATH).set('X-Forwarded-For', address),
   };
 }
 
@@ -38,7 +37,7 @@ describe('a 503', () => {
   const busy = useService({ RATE_LIMIT_PER_SECOND: '10', DATABASE_CONNECTIONS: '1' });
   it('counts towards the limit and has Retry-After if the service is overloaded', async () => {
     const responses = await whileLocked(busy.databaseUrl, 'LOCK items', () =>
-      Promise.all(Array.from({ length: 8 }, () => request(busy.app).get(PATH))),
+      Promise.all(Array.from({ length: 8 }, () => request(busy.url).get(PATH))),
     );
     const rejected = responses.filter(({ body }) => body.detail.startsWith('Too many requests'));
     expect(rejected.length).toBeGreaterThan(0);
@@ -53,7 +52,7 @@ describe('a 503', () => {
   const keyed = useService({ RATE_LIMIT_PER_SECOND: '10', AUTH: 'api-key' });
   it('has no remaining requests until Retry-After if the key could not be looked up', async () => {
     await keyed.database.execute(sql`ALTER TABLE api_keys RENAME TO hidden`);
-    const response = await request(keyed.app)
+    const response = await request(keyed.url)
       .get(PATH)
       .set('Authorization', `bpn_${'a'.repeat(43)}`);
     await keyed.database.execute(sql`ALTER TABLE hidden RENAME TO api_keys`);
@@ -144,7 +143,7 @@ describe('the rate limit', () => {
   it('does not count requests to other paths', async () => {
     const { getFromFirst } = newClient();
     for (const path of ['/healthz', '/nope', '/openapi.json']) {
-      await request(first.app).get(path).set('X-Forwarded-For', `203.0.113.${clients}`);
+      await request(first.url).get(path).set('X-Forwarded-For', `203.0.113.${clients}`);
     }
     expect((await getFromFirst()).get('RateLimit')).toBe('"default";r=9;t=1');
   });
@@ -153,7 +152,7 @@ describe('the rate limit', () => {
 describe('RATE_LIMIT_PER_SECOND=0', () => {
   const unlimited = useService({ RATE_LIMIT_PER_SECOND: '0' });
   it('refuses no requests and sends no RateLimit header', async () => {
-    const responses = await Promise.all(Array.from({ length: 30 }, () => request(unlimited.app).get(PATH)));
+    const responses = await Promise.all(Array.from({ length: 30 }, () => request(unlimited.url).get(PATH)));
     expect(responses.map(({ status }) => status)).toEqual(Array(30).fill(200));
     expect(responses[0]?.get('RateLimit')).toBeUndefined();
   });

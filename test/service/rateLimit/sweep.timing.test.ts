@@ -6,7 +6,7 @@ import { type Log, openLog } from '../../../src/log.js';
 import type { Service } from '../../../src/service/server.js';
 import { connectTo } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
-import { listenOn, metricOf } from '../../support/listening.js';
+import { listenOn, metricOf } from '../../support/service.js';
 import { until } from '../../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';

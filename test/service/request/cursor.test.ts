@@ -12,7 +12,7 @@ import { expectDescribed, pageOf, problemOf } from '../../support/response.js';
 import { useService } from '../../support/service.js';
 
 const service = useService();
-const get = (nextCursor: string) => request(service.app).get('/v1/brandedPhoneNumbers').query({ size: 1, nextCursor });
+const get = (nextCursor: string) => request(service.url).get('/v1/brandedPhoneNumbers').query({ size: 1, nextCursor });
 const NUMBERS = ['+14155550123', '+14155550124'];
 const noFilter = filterOf({});
 /** The text of that filter. A cursor of version 1 contains its digest. */
@@ -42,7 +42,7 @@ beforeAll(() =>
 
 describe('a cursor', () => {
   it('made by forge() is the one that the service returns and accepts', async () => {
-    const { nextCursor } = pageOf(await request(service.app).get('/v1/brandedPhoneNumbers?size=1'));
+    const { nextCursor } = pageOf(await request(service.url).get('/v1/brandedPhoneNumbers?size=1'));
     expect(nextCursor).toBe(forge(Buffer.from('14155550123')));
     expect(pageOf(await get(String(nextCursor))).items.map(({ phoneNumber }) => phoneNumber)).toEqual([NUMBERS[1]]);
   });

@@ -7,7 +7,7 @@ import { expectDescribed, pageOf, problemOf } from '../../support/response.js';
 import { useService } from '../../support/service.js';
 
 const service = useService();
-const get = (search: string) => request(service.app).get(`/v1/brandedPhoneNumbers${search}`);
+const get = (search: string) => request(service.url).get(`/v1/brandedPhoneNumbers${search}`);
 const repeat = (name: string, times: number, value = 'x') => Array(times).fill(`${name}=${value}`).join('&');
 const UUID = '6513270e-269e-4d37-b2a7-4de452e6b438';
 
@@ -263,7 +263,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
 describe('paths, methods and conditional requests', () => {
   const unknownPaths = ['/v1/brandedPhoneNumbers/', '/V1/brandedPhoneNumbers', '/v1', '/nowhere', '/v1/%ZZ'];
   it.each(unknownPaths)('responds to GET %s with 404', async (path) => {
-    const response = await request(service.app).get(path);
+    const response = await request(service.url).get(path);
     expect(problemOf(response)).toMatchObject({ status: 404, type: '/problems/not-found', message: 'Not Found' });
     expect(response.status).toBe(404);
   });
@@ -271,7 +271,7 @@ describe('paths, methods and conditional requests', () => {
   it.each(['+', '%2B', ''])(
     'responds with 404 and suggests the parameter if a number after "%s" is in the path',
     async (plus) => {
-      const response = await request(service.app).get(`/v1/brandedPhoneNumbers/${plus}14155550123`);
+      const response = await request(service.url).get(`/v1/brandedPhoneNumbers/${plus}14155550123`);
       expectDescribed(response);
       expect(problemOf(response)).toMatchObject({
         status: 404,
@@ -295,7 +295,7 @@ describe('paths, methods and conditional requests', () => {
   it.each(['post', 'put', 'patch', 'delete', 'options'] as const)(
     'responds to %s with 405 and the allowed methods',
     async (method) => {
-      const response = await request(service.app)[method]('/v1/brandedPhoneNumbers');
+      const response = await request(service.url)[method]('/v1/brandedPhoneNumbers');
       expectDescribed(response);
       expect([response.status, response.get('Allow')]).toEqual([405, 'GET, HEAD']);
       expect(problemOf(response).type).toBe('/problems/method-not-allowed');
@@ -329,7 +329,7 @@ describe('paths, methods and conditional requests', () => {
   });
 
   it('responds to a conditional HEAD with 304, as to GET', async () => {
-    const head = request(service.app).head('/v1/brandedPhoneNumbers');
+    const head = request(service.url).head('/v1/brandedPhoneNumbers');
     expect((await head.set('If-None-Match', (await get('')).get('ETag') ?? '')).status).toBe(304);
   });
 
