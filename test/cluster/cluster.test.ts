@@ -11,11 +11,12 @@ import { deriveAll } from '../../src/operator/numbers/check.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
+import type { PageResponse } from '../support/haproxy.js';
 import { mostInASecond } from '../support/timedResponses.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
 import { type Cluster, type DatabaseServer, missingPackages, startCluster } from './cluster.js';
-import { gapOf, type PageResponse, sendRequest, type TrafficResult, trafficOf } from './traffic.js';
+import { gapOf, sendRequest, type TrafficResult, trafficOf } from './traffic.js';
 
 if (missingPackages.length > 0 && process.env.SKIP_NOTHING) throw new Error(`not installed: ${missingPackages}`);
 if (missingPackages.length > 0) console.warn(`skipping the cluster: not installed: ${missingPackages.join(', ')}`);

@@ -15,9 +15,12 @@ import { promisify } from 'node:util';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
-import { place, placeHaproxy } from '../support/placed.js';
+import { startHaproxy } from '../support/haproxy.js';
+import { startPgbouncer } from '../support/pgbouncer.js';
+import { place } from '../support/placed.js';
 import { claimNetwork } from '../support/port.js';
 import { endProcess } from '../support/process.js';
+import { startRedisAt, type TestRedis } from '../support/redis.js';
 import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
@@ -40,15 +43,15 @@ export const missingPackages = PROGRAMS.filter(
 export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 export type DatabaseServer = Cluster['servers'][number];
 
-/** The host name in the certificate. */
-export const HOST = 'numbers.example.com';
-
 /** Starts the cluster, with a migrated database without numbers. */
 export async function startCluster() {
   const folder = await makeFolder('branded-phone-numbers-cluster-');
   await chmod(folder, 0o755);
   const running = new Map<string, ChildProcess>();
   const instances = new Map<number, Server>();
+  let haproxy: Awaited<ReturnType<typeof startHaproxy>> | undefined;
+  let redis: TestRedis | undefined;
+  let stopPgbouncer: (() => Promise<void>) | undefined;
   // Each server gets its own address and keeps the ports of the files.
   const network = await claimNetwork();
   const password = randomBytes(12).toString('hex');
@@ -134,6 +137,7 @@ export async function startCluster() {
   async function stop(): Promise<void> {
     const programs = [...running.keys()].filter((name) => !name.startsWith('db'));
     await Promise.all([...instances.values()].map((instance) => instance.stop('SIGKILL')));
+    await Promise.all([haproxy?.stop(), redis?.kill(), stopPgbouncer?.()]);
     await Promise.all([...servers.map((server) => server.remove()), ...programs.map((name) => end(name, 'SIGKILL'))]);
     await removeFolder(folder);
   }
@@ -173,17 +177,16 @@ export async function startCluster() {
       ...['--listen-client-urls', `${etcd}:2379`, '--advertise-client-urls', `${etcd}:2379`],
       ...['--listen-peer-urls', `${etcd}:2380`, '--initial-advertise-peer-urls', `${etcd}:2380`],
     ]);
-    run('redis', 'redis-server', ['--bind', `${network}.0.2`, '--save', '', '--dir', folder]);
+    redis = await startRedisAt(`${network}.0.2`, 6379);
     for (const server of servers) {
       await mkdir(server.home);
       await place('patroni/patroni.yml', network, server.home);
       if (nobody) await chown(server.home, ...nobody);
       server.startPatroni();
     }
-    const { args, ca } = await placeHaproxy(network, folder, HOST);
-    run('haproxy', 'haproxy', args);
+    haproxy = await startHaproxy(network, folder);
     await writeFile(join(folder, 'userlist.txt'), `"numbers" "${password}"\n`);
-    run('pgbouncer', 'pgbouncer', ['-q', await place('pgbouncer/pgbouncer.ini', network, folder)], {}, true);
+    stopPgbouncer = await startPgbouncer(await place('pgbouncer/pgbouncer.ini', network, folder));
 
     const superuser = `postgres://postgres:${password}@${network}.0.1:5432/postgres`;
     await hasTwoReplicas();
@@ -195,9 +198,7 @@ export async function startCluster() {
     await migrateDatabase(url, migrationsFolder);
     await Promise.all([1, 2, 3, 4].map(startInstance));
     return {
-      /** HAProxy's URL, and the authority of its certificate. */
-      url: `https://${network}.0.1:8443`,
-      authority: ca,
+      haproxy,
       /** The URL of the instance that keeps its limit in PostgreSQL. */
       withoutRedis: `http://${address(4)}:3000`,
       /** Leads to the primary through HAProxy. */

@@ -9,7 +9,7 @@ if (missingPackages.length > 0) {
 }
 const cluster = await startCluster();
 await importDemo(cluster.databaseUrl);
-console.log(`HAProxy       ${cluster.url}/docs
+console.log(`HAProxy       ${cluster.haproxy.url}/docs
 without Redis ${cluster.withoutRedis}
 PostgreSQL    ${cluster.databaseUrl}
 Ctrl-C stops the cluster.`);

@@ -1,26 +1,18 @@
 /** Clients, a writer and imports on a cluster, and checks of what each response may contain. */
-import { get as getPlain } from 'node:http';
-import { Agent, get } from 'node:https';
 import { Readable } from 'node:stream';
-import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { connectTo } from '../support/connection.js';
+import { requestFrom } from '../support/haproxy.js';
 import type { TimedResponse } from '../support/timedResponses.js';
-import { type Cluster, HOST } from './cluster.js';
+import type { Cluster } from './cluster.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 /** Each has its own address, so its own limit. */
 const CLIENTS = 30;
 const CLIENTS_WITHOUT_REDIS = 6;
-
-export interface PageResponse extends TimedResponse {
-  /** 0 if the connection failed. */
-  status: number;
-  body: string;
-}
 
 /** An operation: when it was sent, when it ended, and whether it succeeded. */
 interface Operation extends Omit<TimedResponse, 'status'> {
@@ -34,30 +26,9 @@ export interface TrafficResult {
 }
 
 /** Sends a request of a client, 0 to 249, through HAProxy, or to the instance that keeps its limit in PostgreSQL. */
-export function sendRequest(
-  cluster: Cluster,
-  search: string,
-  client = 0,
-  isWithoutRedis = false,
-): Promise<PageResponse> {
-  const sentAt = performance.now();
-  const options = { localAddress: `127.0.0.${client + 2}`, ca: cluster.authority, servername: HOST };
-  return new Promise((resolve) => {
-    const request = isWithoutRedis
-      ? getPlain(`${cluster.withoutRedis}${PATH}${search}`, { ...options, agent: undefined })
-      : get(`${cluster.url}${PATH}${search}`, { ...options, agent });
-    const end = (status: number, body: string) => resolve({ status, body, sentAt, endedAt: performance.now() });
-    request
-      .on('response', (response) =>
-        text(response).then(
-          (body) => end(response.statusCode ?? 0, body),
-          () => end(0, ''),
-        ),
-      )
-      .on('error', () => end(0, ''));
-  });
+export function sendRequest({ haproxy, withoutRedis }: Cluster, search: string, client = 0, isWithoutRedis = false) {
+  return isWithoutRedis ? requestFrom(client, `${withoutRedis}${PATH}${search}`) : haproxy.get(search, client);
 }
-const agent = new Agent({ keepAlive: true });
 
 /** Prepares traffic on a cluster with the numbers of `lines`, some of which imports change. */
 export async function trafficOf(cluster: Cluster, lines: string[]) {

@@ -1,36 +1,36 @@
 /** A PgBouncer with its defaults in front of PostgreSQL, as a provider may run it. */
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { inTransaction } from '../../src/database/transaction.js';
 import { runProgram } from '../support/command.js';
 import { useDatabase } from '../support/database.js';
-import { freePort, isListening } from '../support/port.js';
+import { startPgbouncer } from '../support/pgbouncer.js';
+import { freePort } from '../support/port.js';
 import { isInstalled } from '../support/programs.js';
+import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
 const IGNORED = /^ignore_startup_parameters = .*$/m.exec(readFileSync('deploy/pgbouncer/pgbouncer.ini', 'utf8'))?.[0];
 
 describe.runIf(isInstalled('pgbouncer'))('a command behind PgBouncer', () => {
   const database = useDatabase();
+  const parent = useTemporaryFolder('branded-phone-numbers-');
   const stops: (() => Promise<void>)[] = [];
   let url: string;
   let ignoring: string;
 
   beforeAll(async () => {
-    url = await startPgbouncer('auth_type = any');
-    ignoring = await startPgbouncer(`auth_type = scram-sha-256\nauth_file = users\n${IGNORED}`);
+    url = await start('auth_type = any');
+    ignoring = await start(`auth_type = scram-sha-256\nauth_file = users\n${IGNORED}`);
   });
   afterAll(() => Promise.all(stops.map((stop) => stop())));
 
   /** Starts a PgBouncer with these settings and otherwise its defaults; returns the URL of its only database. */
-  async function startPgbouncer(settings: string, connectQuery = 'SELECT 1'): Promise<string> {
+  async function start(settings: string, connectQuery = 'SELECT 1'): Promise<string> {
     const { hostname, port, username, password, pathname } = new URL(database.url);
-    const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-pgbouncer-'));
-    chmodSync(folder, 0o755);
+    const folder = await mkdtemp(join(parent.path, 'pgbouncer-'));
+    for (const path of [parent.path, folder]) chmodSync(path, 0o755);
     const listenPort = await freePort();
     writeFileSync(join(folder, 'users'), '"numbers" "right"');
     writeFileSync(
@@ -44,15 +44,7 @@ unix_socket_dir =
 ${settings.replace('users', join(folder, 'users'))}
 `,
     );
-    const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
-    const child = spawn('pgbouncer', ['-q', ...user, join(folder, 'pgbouncer.ini')], { stdio: 'ignore' });
-    stops.push(async () => {
-      const gone = once(child, 'exit');
-      // kill returns false if it has already exited.
-      if (child.kill('SIGKILL')) await gone;
-      await rm(folder, { recursive: true });
-    });
-    await isListening(listenPort);
+    stops.push(await startPgbouncer(join(folder, 'pgbouncer.ini')));
     return `postgres://numbers:right@127.0.0.1:${listenPort}/numbers`;
   }
 
@@ -71,7 +63,7 @@ ${settings.replace('users', join(folder, 'users'))}
 
   it('is not bound by the time limit that PgBouncer sets for pages', async () => {
     const settings = `auth_type = any\npool_mode = transaction\n${IGNORED}`;
-    const url = await startPgbouncer(settings, 'SET statement_timeout = 1000');
+    const url = await start(settings, 'SET statement_timeout = 1000');
     const show = inTransaction({ url: `${url}?prepare=false` }, 'READ COMMITTED', (sql) => sql`SHOW statement_timeout`);
     expect(await show).toEqual([{ statement_timeout: '0' }]);
   });

@@ -14,8 +14,9 @@ import { parse } from 'yaml';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { connectTo } from '../support/connection.js';
+import { startHaproxy } from '../support/haproxy.js';
 import { environmentOf, resource } from '../support/manifest.js';
-import { freePort, isListening } from '../support/port.js';
+import { claimNetwork, freePort, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { endProcess } from '../support/process.js';
 import { isInstalled, run } from '../support/programs.js';
@@ -91,48 +92,37 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   let instance: Server;
   let prometheus: ChildProcess;
   let prometheusUrl: string;
-  let haproxy: ChildProcess;
+  let haproxy: Awaited<ReturnType<typeof startHaproxy>>;
   let traffic: NodeJS.Timeout;
   let key: string;
   /** The latest response that clients got from HAProxy. */
   let latest = '';
-  const ports = { api: 0, metrics: 0, balancer: 0 };
+  let metricsUrl: string;
 
   beforeAll(async () => {
     [postgres, redis] = await Promise.all([startPostgres(), startRedis()]);
-    [ports.metrics, ports.balancer] = [await freePort(), await freePort()];
+    const network = await claimNetwork();
+    metricsUrl = `http://${network}.1.1:9464`;
     instance = await startServer(SERVE, {
       ...environmentOf('Deployment'),
-      HOST: '127.0.0.1',
-      METRICS_HOST: '127.0.0.1',
-      METRICS_PORT: String(ports.metrics),
+      ...{ HOST: `${network}.1.1`, PORT: '3000', METRICS_HOST: `${network}.1.1`, METRICS_PORT: '9464' },
       LOG_LEVEL: 'fatal',
       DATABASE_URL: postgres.url,
       REDIS_URL: redis.url,
     });
-    ports.api = Number(new URL(instance.url).port);
 
     const database = openDatabase(postgres.url);
     ({ key } = await createApiKey(database, 'traffic'));
     await createApiKey(database, 'expires', { expiresAt: new Date(Date.now() + 13 * 86_400_000) });
     await closeDatabase(database);
-    await writeFile(join(folder.path, 'haproxy.cfg'), haproxyConfiguration(ports));
-    haproxy = spawn('haproxy', ['-db', '-f', join(folder.path, 'haproxy.cfg')], {
-      stdio: ['ignore', 'ignore', 'inherit'],
-    });
-    await isListening(ports.balancer);
+    haproxy = await startHaproxy(network, folder.path);
     // Below the rate limit.
-    traffic = setInterval(() => {
-      fetch(`http://127.0.0.1:${ports.balancer}/v1/brandedPhoneNumbers`, { headers: { Authorization: key } }).then(
-        async (response) => {
-          latest = await response.text();
-        },
-        () => {},
-      );
+    traffic = setInterval(async () => {
+      ({ body: latest } = await haproxy.get('', 0, { Authorization: key }));
     }, 150);
 
     const configuration = read('prometheus/prometheus.yaml')
-      .replace('9464', String(ports.metrics))
+      .replace('127.0.0.1', `${network}.1.1`)
       .replace('scrape_interval: 15s', 'scrape_interval: 2s')
       .replace('evaluation_interval: 15s', 'evaluation_interval: 1s');
     await writeFile(join(folder.path, 'prometheus.yaml'), configuration);
@@ -146,19 +136,19 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
       '--log.level=error',
     ];
     prometheus = spawn('prometheus', options, { stdio: ['ignore', 'ignore', 'inherit'] });
-    await isListening(port, 30_000);
+    await isListening(port, { timeoutMs: 30_000 });
   });
 
   afterAll(async () => {
     clearInterval(traffic);
-    await Promise.all([instance?.child, haproxy, prometheus].map((child) => endProcess(child)));
+    await Promise.all([instance?.stop('SIGKILL'), haproxy?.stop(), endProcess(prometheus)]);
     await Promise.all([redis?.kill(), postgres?.remove()]);
   });
 
   it('has 200 as the response to each probe of the Kubernetes manifest', async () => {
     const [container] = resource('Deployment').spec.template.spec.containers;
     for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe']) {
-      const response = await fetch(`http://127.0.0.1:${ports.metrics}${container[probe].httpGet.path}`);
+      const response = await fetch(`${metricsUrl}${container[probe].httpGet.path}`);
       expect([probe, response.status]).toEqual([probe, 200]);
     }
   });
@@ -187,7 +177,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   });
 
   it('scrapes metrics that promtool accepts', async () => {
-    const input = await (await fetch(`http://127.0.0.1:${ports.metrics}/metrics`)).text();
+    const input = await (await fetch(`${metricsUrl}/metrics`)).text();
     expect(spawnSync('promtool', ['check', 'metrics'], { input, encoding: 'utf8' })).toMatchObject({
       status: 0,
       stderr: '',
@@ -195,7 +185,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   });
 
   it('fires after an instance cut off connections whose responses were not read', async () => {
-    const close = leaveUnread(`http://127.0.0.1:${ports.api}`);
+    const close = leaveUnread(instance.url);
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', 'firing');
     close();
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', undefined);
@@ -212,7 +202,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   it('fires after a page failed with a 500', async () => {
     await whilePages(`RAISE 'a bug'`, async () => {
       const headers = { Authorization: key };
-      const { status } = await fetch(`http://127.0.0.1:${ports.api}/v1/brandedPhoneNumbers`, { headers });
+      const { status } = await fetch(`${instance.url}/v1/brandedPhoneNumbers`, { headers });
       expect(status).toBe(500);
     });
     await untilAlertIs('BrandedPhoneNumbersInternalError', 'firing');
@@ -284,18 +274,6 @@ function accelerated(text: string): string {
     /\b(\d+)([hm])\b/g,
     (_all, count, unit) => `${(Number(count) * (unit === 'h' ? 3600 : 60)) / 20}s`,
   );
-}
-
-/** Returns the part of deploy/haproxy in front of the instances, for one instance and without TLS. */
-function haproxyConfiguration(ports: { api: number; metrics: number; balancer: number }): string {
-  const [, instances = ''] = /^# --- Clients .*?\n(.*?)^# ---/ms.exec(read('haproxy/haproxy.cfg')) ?? [];
-  const [defaults = ''] = /^defaults\n.*?\n\n/ms.exec(read('haproxy/haproxy.cfg')) ?? [];
-  return `${defaults}${instances}`
-    .replace(/^ *option (httplog|dontlog-normal)\n/gm, '')
-    .replace(/bind :::443 .*/, `bind 127.0.0.1:${ports.balancer}`)
-    .replace('check port 9464', `check port ${ports.metrics}`)
-    .replace('10.0.1.1:3000', `127.0.0.1:${ports.api}`)
-    .replace(/^ *server app[23] .*\n/gm, '');
 }
 
 /** Returns the metrics that an expression reads, with their labels: `up{job="…"}`. */

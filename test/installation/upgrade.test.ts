@@ -3,11 +3,9 @@
  * release and of this checkout share a database behind HAProxy. The commands of docs/operations.md build the last release from
  * its commit; older ones are built faster, without packages for development and without type checks.
  */
-import { type ChildProcess, execFile, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
+import { execFile, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
-import { Agent, get } from 'node:https';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
@@ -16,7 +14,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import releases from '../database/releases.json' with { type: 'json' };
 import { connectTo } from '../support/connection.js';
-import { placeHaproxy } from '../support/placed.js';
+import { type PageResponse, startHaproxy } from '../support/haproxy.js';
 import { claimNetwork } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
@@ -54,8 +52,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
   const canUpgrade = isInstalled('haproxy') && hasRelease(version, commit);
   let folder: string;
   let postgres: PostgresServer;
-  let haproxy: ChildProcess;
-  let ca: Buffer;
+  let haproxy: Awaited<ReturnType<typeof startHaproxy>>;
   let released: string;
   /** The same numbers, with different contents. */
   let files: string[];
@@ -72,14 +69,12 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     network = await claimNetwork();
     await run(released, ['migrate'], environment());
     for (const place of [1, 2]) await start(released, place);
-    const placed = await placeHaproxy(network, folder, 'localhost');
-    ca = placed.ca;
-    haproxy = spawn('haproxy', placed.args, { stdio: ['ignore', 'ignore', 'inherit'] });
-    await until(async () => (await request(new Agent({ ca }), '')).status === 200, 'HAProxy serves');
+    haproxy = await startHaproxy(network, folder);
+    await until(async () => (await haproxy.get()).status === 200, 'HAProxy serves');
   });
   afterAll(async () => {
     if (!canUpgrade) return;
-    haproxy?.kill();
+    await haproxy?.stop();
     await Promise.all([...instances.values()].map((instance) => instance.stop()));
     await postgres?.remove();
     await removeFolder(folder);
@@ -150,42 +145,23 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     await Promise.all([sql.end(), slow.end()]);
   }
 
-  interface Outcome {
-    status: number;
-    body: string;
-  }
-
-  async function request(agent: Agent, search: string): Promise<Outcome> {
-    const path = `/v1/brandedPhoneNumbers${search}`;
-    const sent = get({ agent, host: `${network}.0.1`, servername: 'localhost', port: 8443, path });
-    try {
-      const [response] = await once(sent, 'response');
-      return { status: response.statusCode, body: (await response.setEncoding('utf8').toArray()).join('') };
-    } catch (error) {
-      return { status: 0, body: String(error) };
-    }
-  }
-
   it.skipIf(!canUpgrade)('both versions serve correct pages while both import changes', async () => {
-    const agents = Array.from({ length: CLIENTS }, (_, i) => {
-      return new Agent({ keepAlive: true, ca, localAddress: `127.0.0.${i + 2}` });
-    });
-    const failures: Outcome[] = [];
-    const walkWith = (agent: Agent) => walkWithRetries((search) => request(agent, search), failures, 50);
+    const failures: PageResponse[] = [];
+    const walkWith = (client: number) => walkWithRetries((search) => haproxy.get(search, client), failures, 50);
     // The items of each file, without `updatedAt`, which depends on the order of the imports.
     const variants: string[][] = [];
     for (const file of files) {
       await run(released, ['import', file], environment());
-      variants.push((await walkWith(agents[0] as Agent)).map(withoutUpdatedAt));
+      variants.push((await walkWith(0)).map(withoutUpdatedAt));
     }
     expect(variants.map(({ length }) => length)).toEqual([NUMBERS.length, NUMBERS.length]);
     expect(variants[0]).not.toEqual(variants[1]);
 
     let isOver = false;
     const walks: object[][] = [];
-    const clients = agents.map(async (agent) => {
-      while (!isOver) walks.push(await walkWith(agent));
-      walks.push(await walkWith(agent));
+    const clients = Array.from({ length: CLIENTS }, async (_, client) => {
+      while (!isOver) walks.push(await walkWith(client));
+      walks.push(await walkWith(client));
     });
     async function upgrade() {
       await migrateBesideVacuum();
@@ -204,7 +180,6 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
       isOver = true;
     });
     await Promise.all(clients);
-    for (const agent of agents) agent.destroy();
 
     expect(failures).toEqual([]);
     expect(walks.length).toBeGreaterThan(2 * CLIENTS);

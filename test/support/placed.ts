@@ -1,9 +1,7 @@
 /** The files of deploy/, in which only addresses, ports and folders are replaced for this machine. */
-import { readFileSync, writeFileSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { packageFolder } from '../../src/packageFolder.js';
-import { makeAuthority } from './certificates.js';
 
 /** Copies a file of deploy/ into a folder, with `network` (such as `127.7`) instead of 10.0 and 127.0; returns its path. */
 export async function place(path: string, network: string, folder: string): Promise<string> {
@@ -17,14 +15,4 @@ export async function place(path: string, network: string, folder: string): Prom
   const file = join(folder, basename(path));
   await writeFile(file, text);
   return file;
-}
-
-/** Places HAProxy's file, with a certificate for `host`; HAProxy will listen on `${network}.0.1:8443`. */
-export async function placeHaproxy(network: string, folder: string, host: string) {
-  const { file, issue } = makeAuthority(folder);
-  issue('instances', host, `DNS:${host}`);
-  const pair = ['instances.pem', 'instances.key'].map((name) => readFileSync(file(name), 'utf8'));
-  writeFileSync(file('numbers.pem'), pair.join(''));
-  const configuration = await place('haproxy/haproxy.cfg', network, folder);
-  return { args: ['-f', configuration, '-db', '-q', '-dW'], ca: readFileSync(file('ca.pem')) };
 }

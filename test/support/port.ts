@@ -37,9 +37,9 @@ function listens(server: Server, port: number, address: string): Promise<boolean
 }
 
 /** Waits until something listens on the port. */
-export function isListening(port: number, timeoutMs = 10_000): Promise<void> {
+export function isListening(port: number, { host = '127.0.0.1', timeoutMs = 10_000 } = {}): Promise<void> {
   const connects = async () => {
-    const socket = connect(port, '127.0.0.1');
+    const socket = connect(port, host);
     const isThere = await new Promise<boolean>((resolve) => {
       socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
     });

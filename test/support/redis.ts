@@ -25,27 +25,28 @@ export interface TestRedis {
 }
 
 /** Starts a Redis on a free port of 127.0.0.1; by default it keeps nothing on disk. */
-export async function startRedis(...given: string[]): Promise<TestRedis> {
-  const port = await freePort();
+export const startRedis = async (...given: string[]) => startRedisAt('127.0.0.1', await freePort(), ...given);
+
+export async function startRedisAt(host: string, port: number, ...given: string[]): Promise<TestRedis> {
   let child: ChildProcess;
   async function start(...options: string[]): Promise<void> {
-    const settings = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
+    const settings = ['--port', String(port), '--bind', host, '--save', '', '--appendonly', 'no'];
     // A replica keeps the primary's data in memory: other servers in this folder would load a file.
     const replication = ['--repl-diskless-load', 'swapdb'];
     const args = [...settings, ...replication, ...given, ...options];
     child = spawn('redis-server', args, { stdio: 'ignore', cwd: '/tmp' });
     endWithThisProcess(child);
-    await isListening(port);
+    await isListening(port, { host });
   }
   async function call(...command: [string, ...string[]]): Promise<void> {
-    const client = new Redis(port, '127.0.0.1');
+    const client = new Redis(port, host);
     await client.call(...command);
     client.disconnect();
   }
   await start();
   return {
     port,
-    url: `redis://127.0.0.1:${port}`,
+    url: `redis://${host}:${port}`,
     kill: () => endProcess(child),
     start,
     configure: (setting, value) => call('CONFIG', 'SET', setting, value),
