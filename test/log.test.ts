@@ -13,12 +13,11 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { contract } from '../src/contract.js';
 import { packageFolder } from '../src/packageFolder.js';
 import { copyCheckout } from './installation/checkout.js';
-import { runProgram } from './support/command.js';
+import { runProgram, runServe } from './support/command.js';
 import { useDatabase } from './support/database.js';
 import { freePort } from './support/port.js';
 import { isInstalled } from './support/programs.js';
 import { MAIN } from './support/serverProcess.js';
-import { startServing } from './support/serving.js';
 import { useTemporaryFolder } from './support/temporaryFolder.js';
 import { until } from './support/until.js';
 
@@ -52,7 +51,7 @@ it('the log is readable on a terminal, with one line per event', async () => {
 });
 
 it('the log is JSON without a terminal, and omits successful health checks', async () => {
-  const service = await startServing([], { DATABASE_URL: database.url });
+  const service = await runServe([], { DATABASE_URL: database.url });
   await service.untilAlive();
   await service.untilReady();
   expect((await service.get('/v1/brandedPhoneNumbers'))?.status).toBe(200);

@@ -3,7 +3,6 @@ import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from '../support/database.js';
@@ -23,10 +22,8 @@ let goodKey: string;
 let goodId: string;
 
 beforeAll(async () => {
-  const database = openDatabase(created.url);
-  const { key, created: made } = await createApiKey(database, 'partner', { businessProfileIds: null, expiresAt: null });
+  const { key, created: made } = await createApiKey(created.drizzle, 'partner');
   [goodKey, goodId] = [key, made.id];
-  await closeDatabase(database);
   const stream = new Writable({
     write(chunk, _encoding, done) {
       log += chunk;
@@ -124,9 +121,9 @@ describe('the log and the metrics', () => {
 
   it('contain no values of a request that fails in the database, even if PostgreSQL quotes them', async () => {
     const secrets = ['14155550177', 'abcdefghijkl'];
-    const database = openDatabase(created.url);
-    await write(database, [numberWith({ phoneNumber: `+${secrets[0]}`, internalName: secrets[1] ?? '' })]);
-    const sql = database.$client;
+    const { drizzle } = created;
+    const { $client: sql } = drizzle;
+    await write(drizzle, [numberWith({ phoneNumber: `+${secrets[0]}`, internalName: secrets[1] ?? '' })]);
     // PostgreSQL then adds the parameters of a statement to its errors, which its clients get.
     await sql.unsafe(`ALTER DATABASE ${created.url.split('/').at(-1)} SET log_parameter_max_length_on_error = -1`);
     const columns = await sql`
@@ -145,7 +142,6 @@ describe('the log and the metrics', () => {
     ]);
     expect(status).toBe(500);
     await until(() => log.includes('request failed'), 'the failure is logged');
-    await closeDatabase(database);
     const [line = ''] = log.split('\n').filter((line) => line.includes('request failed'));
     expect(JSON.parse(line).err).toMatchObject({ code: '22P02', stack: expect.stringContaining('at ') });
     expect(secretsIn(log, secrets)).toEqual([]);

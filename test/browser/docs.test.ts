@@ -12,7 +12,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 import { hasNginx, startNginx } from '../service/http/nginx.js';
 import { freePort } from '../support/port.js';
 import { useService } from '../support/service.js';
-import { until } from '../support/until.js';
+import { repeat, until } from '../support/until.js';
 import {
   accessibilityProblems,
   choice,
@@ -301,16 +301,12 @@ describe('the console of /docs', () => {
 
   test('shows a 429, and how long to wait', async () => {
     await openDocs();
-    let isOver = false;
-    const flood = Array.from({ length: 4 }, async () => {
-      while (!isOver) await fetch(`${url}${path}?size=0`);
-    });
+    const stop = repeat(4, () => fetch(`${url}${path}?size=0`));
     await until(async () => {
       await send('One number');
       return (await statusShown()) === '429 Rate Limit Exceeded';
     }, 'the limit is reached');
-    isOver = true;
-    await Promise.all(flood);
+    await stop();
     expect(await panel().getByRole('status').textContent()).toContain('retry in 1 s');
     expect(await tabText('Headers')).toContain('Retry-After: 1');
   });

@@ -10,12 +10,10 @@ import { contract, parameters, resolve, responses } from '../../src/contract.js'
 import { createApiKey } from '../../src/keys/keys.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import type { ProblemName } from '../../src/service/problem/problem.js';
-import { createDatabase } from '../support/database.js';
 import { importDemo } from '../support/demo.js';
-import { service as failing, start } from '../support/failingDatabase.js';
 import { type ErrorBody, problemOf } from '../support/response.js';
-import { type TestService, useService } from '../support/service.js';
-import { openToxicProxy } from '../support/toxicProxy.js';
+import { type TestService, useService, useServiceOn } from '../support/service.js';
+import { useProxy } from '../support/toxicProxy.js';
 import { walk } from '../support/walk.js';
 
 interface Found {
@@ -83,15 +81,10 @@ const provoke: Record<ProblemName, () => Promise<unknown>> = {
     return problemOf(await get(withKeys, list).auth(key, { type: 'bearer' }));
   },
   unavailable: async () => {
-    const { url, drop } = await createDatabase();
-    const proxy = await openToxicProxy(Number(new URL(url).port));
-    await start(proxy.through(url));
+    const proxy = await useProxy(service.databaseUrl);
+    const { url } = await useServiceOn(proxy.through(service.databaseUrl), { REQUEST_TIMEOUT_SECONDS: '2' });
     proxy.behave('refusing');
-    const response = await fetch(`${failing.url}${list}`);
-    await failing.close();
-    await proxy.close();
-    await drop();
-    return response.json();
+    return (await fetch(`${url}${list}`)).json();
   },
 };
 

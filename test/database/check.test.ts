@@ -1,21 +1,13 @@
 /** `check` reports each difference between the read model and its sources, and repairs it with `--repair`. */
-import type { Sql } from 'postgres';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { useCommand } from '../support/command.js';
-import { connectTo } from '../support/connection.js';
+import { useConnection } from '../support/connection.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith, PROFILES, write } from '../support/numbers.js';
-import { until } from '../support/until.js';
+import { repeat, until } from '../support/until.js';
 
 const command = useCommand();
-let database: Database;
-const sql = () => database.$client as unknown as Sql;
-
-beforeAll(() => {
-  database = openDatabase(command.databaseUrl);
-});
-afterAll(() => closeDatabase(database));
+const sql = () => command.sql;
 /** +14155550101 to +14155550109. */
 const PHONE_NUMBERS = Array.from({ length: 9 }, (_, i) => `+1415555010${i + 1}`);
 const at = (digit: number) => `phone_number = '+1415555010${digit}'`;
@@ -23,7 +15,7 @@ const at = (digit: number) => `phone_number = '+1415555010${digit}'`;
 beforeEach(async () => {
   await sql()`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
   await write(
-    database,
+    command.drizzle,
     PHONE_NUMBERS.map((phoneNumber, i) =>
       numberWith({
         phoneNumber,
@@ -130,24 +122,20 @@ describe('check', () => {
     await sql()`
       INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
       SELECT '+1500' || 1000000 + i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, 4000) AS i`;
-    const writer = connectTo(command.databaseUrl);
-    let isOver = false;
-    const writing = (async () => {
-      while (!isOver) {
-        await writer`
-          UPDATE branded_phone_numbers SET internal_name = 'Name ' || random() WHERE phone_number = '+15001001500'`;
-      }
-    })();
+    const writer = useConnection(command.databaseUrl);
+    const stop = repeat(
+      1,
+      () =>
+        writer`UPDATE branded_phone_numbers SET internal_name = 'Name ' || random() WHERE phone_number = '+15001001500'`,
+    );
     for (let i = 0; i < 4; i++) {
       expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: OK, stderr: '' });
     }
-    isOver = true;
-    await writing;
-    await writer.end();
+    await stop();
   });
 
   it('does not report a number that other programs delete, and insert again while it is derived', async () => {
-    const [deleting, inserting] = [connectTo(command.databaseUrl), connectTo(command.databaseUrl)];
+    const [deleting, inserting] = [useConnection(command.databaseUrl), useConnection(command.databaseUrl)];
     const isAwaited = (table: string) => `
       SELECT FROM pg_locks WHERE relation = '${table}'::regclass AND NOT granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
@@ -168,7 +156,7 @@ describe('check', () => {
     await untilAwaited('terms');
     await deleting.unsafe('COMMIT');
     expect(await checking).toMatchObject({ code: 0, stdout: OK, stderr: '' });
-    await Promise.all([inserted, deleting.end(), inserting.end()]);
+    await inserted;
   });
 
   it('deletes stale postings in batches', async () => {

@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Sql } from 'postgres';
 import { expect, it } from 'vitest';
-import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 
 const database = useDatabase();
@@ -14,15 +13,11 @@ const definitions = (sql: Sql) => sql`
   ORDER BY text`;
 
 it('drizzle/current.sql has the functions and triggers of a migrated database', async () => {
-  const sql = connectTo(database.url);
-  try {
-    const migrated = await definitions(sql);
-    const names = sql`SELECT string_agg(oid::regprocedure::text, ', ') AS list FROM pg_proc WHERE pronamespace = 'public'::regnamespace`;
-    await sql.unsafe(`DROP FUNCTION ${(await names)[0]?.list} CASCADE`);
-    expect(await definitions(sql)).toEqual([]);
-    await sql.unsafe(await readFile('drizzle/current.sql', 'utf8'));
-    expect(await definitions(sql)).toEqual(migrated);
-  } finally {
-    await sql.end();
-  }
+  const { sql } = database;
+  const migrated = await definitions(sql);
+  const names = sql`SELECT string_agg(oid::regprocedure::text, ', ') AS list FROM pg_proc WHERE pronamespace = 'public'::regnamespace`;
+  await sql.unsafe(`DROP FUNCTION ${(await names)[0]?.list} CASCADE`);
+  expect(await definitions(sql)).toEqual([]);
+  await sql.unsafe(await readFile('drizzle/current.sql', 'utf8'));
+  expect(await definitions(sql)).toEqual(migrated);
 });

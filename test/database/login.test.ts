@@ -3,9 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { codeOf, failureOf, reasonOf } from '../../src/database/errors.js';
-import { connectTo } from '../support/connection.js';
+import { connectTo, useConnection } from '../support/connection.js';
+import { usePool } from '../support/database.js';
 import {
   authentication,
   CLEAR_TEXT,
@@ -22,14 +22,13 @@ import { type PostgresServer, startPostgres } from '../support/postgresServer.js
 
 const SECRET = 'not-for-impostors';
 
-/** Returns the error of a query to the server on `port`, with the password in its URL. */
-async function errorOf(port: number, parameters: string): Promise<unknown> {
-  const database = openDatabase(`postgres://someone:${SECRET}@127.0.0.1:${port}/some${parameters}`);
-  try {
-    return await database.$client`SELECT 1`.catch((error: unknown) => error);
-  } finally {
-    await closeDatabase(database, 0);
-  }
+/** Returns the error of a query to an impostor, with the password in its URL, and the bytes that the impostor received. */
+async function errorOf(serve: Parameters<typeof openImpostor>[1], parameters = '') {
+  const { port, received, close } = await openImpostor(0, serve);
+  const database = usePool(`postgres://someone:${SECRET}@127.0.0.1:${port}/some${parameters}`);
+  const error = await database.$client`SELECT 1`.catch((reason: unknown) => reason);
+  close();
+  return { error, received: received() };
 }
 
 describe('a password that SASLprep changes', () => {
@@ -54,16 +53,9 @@ describe('a password that SASLprep changes', () => {
     ['emoji, so that PostgreSQL uses it unchanged', '😀\ufe0fﬁ'],
     ['only invisible characters', '\u00ad'],
   ])('is accepted: %s', async (_what, password) => {
-    const owner = connectTo(server.url);
-    await owner.unsafe(`ALTER ROLE prepared PASSWORD '${password}'`);
-    await owner.end();
+    await useConnection(server.url).unsafe(`ALTER ROLE prepared PASSWORD '${password}'`);
     const url = Object.assign(new URL(`${server.url}?require_auth=scram-sha-256`), { username: 'prepared', password });
-    const database = openDatabase(url.href);
-    try {
-      expect(await database.$client`SELECT current_user::text AS name`).toEqual([{ name: 'prepared' }]);
-    } finally {
-      await closeDatabase(database, 0);
-    }
+    expect(await usePool(url.href).$client`SELECT current_user::text AS name`).toEqual([{ name: 'prepared' }]);
   });
 });
 
@@ -81,9 +73,7 @@ describe('a login', () => {
     ['the greeting of SSH', ['SSH-2.0-OpenSSH_9.2\r\n']],
     ['the greeting of MySQL', ['K\0\0\0\x0a8.4.3\0\x08\0\0\0salt']],
   ])('fails as if PostgreSQL could not be reached if the server sends %s', async (_what, messages) => {
-    const impostor = await openImpostor(0, respondWith(...messages));
-    const error = await errorOf(impostor.port, '');
-    impostor.close();
+    const { error } = await errorOf(respondWith(...messages));
     expect([failureOf(error), reasonOf(error)]).toEqual(['unreachable', expect.stringContaining('another program')]);
   });
 });
@@ -93,17 +83,13 @@ it.each([
   ['GSSAPI', 7],
   ['SSPI', 9],
 ])('a login is refused if the server asks for %s', async (_what, kind) => {
-  const impostor = await openImpostor(0, respondWith(authentication(kind)));
-  const error = await errorOf(impostor.port, '');
-  impostor.close();
+  const { error } = await errorOf(respondWith(authentication(kind)));
   expect([failureOf(error), reasonOf(error)]).toEqual(['refused', expect.stringContaining('asks for Kerberos')]);
 });
 
 it('a login is refused if the server does not prove that it knows the password', async () => {
   const proof = [SASL, authentication(11, 'r=x,s=c2FsdA==,i=1'), authentication(12, 'v=wrong')];
-  const impostor = await openImpostor(0, respondInTurn(...proof));
-  const error = await errorOf(impostor.port, '');
-  impostor.close();
+  const { error } = await errorOf(respondInTurn(...proof));
   expect([failureOf(error), reasonOf(error)]).toEqual(['refused', expect.stringContaining('correct signature')]);
 });
 
@@ -116,13 +102,9 @@ describe('require_auth=scram-sha-256', () => {
     ['SCRAM and then clear text, in one write', [Buffer.concat([SASL, CLEAR_TEXT])]],
     ['clear text, in two writes', [CLEAR_TEXT.subarray(0, 7), CLEAR_TEXT.subarray(7)]],
   ])('closes the connection if the server requests %s', async (_what, requests) => {
-    const impostor = await openImpostor(0, requests);
-    const error = await errorOf(impostor.port, '?require_auth=scram-sha-256');
+    const { error, received } = await errorOf(requests, '?require_auth=scram-sha-256');
     expect([codeOf(error), failureOf(error)]).toEqual(['SCRAM_NOT_OFFERED', 'refused']);
-    impostor.close();
-    expect(impostor.received()).not.toContain(SECRET);
-    expect(impostor.received()).not.toContain('md5');
-    expect(impostor.received()).not.toContain('SELECT');
+    for (const text of [SECRET, 'md5', 'SELECT']) expect(received).not.toContain(text);
   });
 
   it.each(['require_auth=md5', 'require_auth=scram-sha-256&sslmode=require'])(

@@ -5,14 +5,13 @@
  * earlier releases never change.
  */
 import { createHash } from 'node:crypto';
-import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { migrate } from 'drizzle-orm/postgres-js/migrator';
 import type { Sql } from 'postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Database } from '../../src/database/connect.js';
 import { failureOf } from '../../src/database/errors.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { prepareSchemaCheck } from '../../src/database/version.js';
@@ -21,10 +20,11 @@ import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { UserError } from '../../src/userError.js';
 import { runProgram } from '../support/command.js';
-import { connectTo, whileLocked } from '../support/connection.js';
-import { createDatabase } from '../support/database.js';
+import { useConnection, whileLocked } from '../support/connection.js';
+import { useNewDatabase, usePool } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
+import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import releases from './releases.json' with { type: 'json' };
 
@@ -35,27 +35,19 @@ interface Journal {
 const readJournal = async (folder: string): Promise<Journal> =>
   JSON.parse(await readFile(join(folder, 'meta', '_journal.json'), 'utf8'));
 
-let folder: string;
+const folder = useTemporaryFolder('migrations-');
 let database: Database;
 let url: string;
-let drop: () => Promise<void>;
 const sql = () => database.$client as unknown as Sql;
 
-beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'migrations-'));
-});
-afterAll(() => rm(folder, { recursive: true }));
 beforeEach(async () => {
-  ({ url, drop } = await createDatabase({ isEmpty: true }));
-});
-afterEach(async () => {
-  if (database) await closeDatabase(database);
-  await drop();
+  url = await useNewDatabase({ isEmpty: true });
+  database = usePool(url);
 });
 
 /** Makes a folder of the first `count` migrations and the `added` ones, each of a statement. */
 async function folderOf(name: string, count: number, added: string[] = []): Promise<string> {
-  const path = join(folder, name);
+  const path = join(folder.path, name);
   await cp(migrationsFolder, path, { recursive: true });
   const { entries, ...journal } = await readJournal(path);
   const kept = entries.slice(0, count);
@@ -106,7 +98,6 @@ describe.each(Object.entries(releases))('release %s', (version, { migrations }) 
 
   it('is upgraded, with its data', async () => {
     await migrateDatabase(url, await folderOf(version, Object.keys(migrations).length));
-    database = openDatabase(url);
     await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
     const before = await items(sql());
     await migrateDatabase(url, migrationsFolder);
@@ -133,17 +124,15 @@ describe('a migration whose lock another program holds', () => {
 
   /** Reads and writes as pages and other programs do, each statement within their time limit, for three seconds. */
   async function readAndWrite(): Promise<void> {
-    const other = connectTo(url, { connection: { statement_timeout: 1000 } });
+    const other = useConnection(url, { connection: { statement_timeout: 1000 } });
     for (const end = performance.now() + 3000; performance.now() < end; ) {
       await other`SELECT FROM items JOIN business_profiles ON business_profiles.id = business_profile_id`;
       await other`UPDATE carrier_statuses SET created_at = created_at`;
     }
-    await other.end();
   }
 
   it('waits for a VACUUM in an upgrade from 1.0.0, in which the list can be read and written', async () => {
     await migrateDatabase(url, await folderOf('before', Object.keys(releases['1.0.0'].migrations).length));
-    database = openDatabase(url);
     await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
     const migrating = await migrateBeside('SHARE UPDATE EXCLUSIVE', migrationsFolder, readAndWrite); // as VACUUM does
     expect(migrating).toMatchObject({ role: 'primary' });
@@ -151,7 +140,6 @@ describe('a migration whose lock another program holds', () => {
 
   it('keeps other programs waiting for half a second at a time, and names who is in the way', async () => {
     await migrateDatabase(url, migrationsFolder);
-    database = openDatabase(url);
     await importOne('+18');
     const next = await folderOf('locking', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
     let names: string[] = [];
@@ -165,7 +153,6 @@ describe('a migration whose lock another program holds', () => {
 
   it('is applied once although several instances wait', async () => {
     await migrateDatabase(url, migrationsFolder);
-    database = openDatabase(url);
     const next = await folderOf('once', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
     let rest: Promise<{ applied: string[] }[]> | undefined;
     const first = await migrateBeside('ROW EXCLUSIVE', next, async () => {
@@ -178,7 +165,6 @@ describe('a migration whose lock another program holds', () => {
 
 it('a migration of indexes is applied while others read and write', async () => {
   await migrateDatabase(url, migrationsFolder);
-  database = openDatabase(url);
   const next = await folderOf('concurrent', Number.POSITIVE_INFINITY, [
     'DROP INDEX CONCURRENTLY IF EXISTS next_index;--> statement-breakpoint\nCREATE INDEX CONCURRENTLY next_index ON items (id)',
   ]);
@@ -199,13 +185,11 @@ it('a migration may use a value that the previous one has added', async () => {
     'CREATE FUNCTION next_feature() RETURNS feature LANGUAGE sql RETURN CAST($$nextFeature$$ AS feature)',
   ]);
   await migrateDatabase(url, next);
-  database = openDatabase(url);
   expect((await sql()`SELECT next_feature() AS value`)[0]?.value).toBe('nextFeature');
 });
 
 it('a later version can change data and add columns', async () => {
   await migrateDatabase(url, migrationsFolder);
-  database = openDatabase(url);
   await importOne('+18');
   await migrateDatabase(url, await nextVersion());
   expect(await items(sql())).toMatchObject([{ reportingGroup: 'Next', status: 'rejected' }]);
@@ -218,7 +202,6 @@ it.each<[string, (next: string) => Promise<unknown>]>([
 ])('an older version that migrates %s a newer one leaves the newer schema, and can be used', async (_when, migrate) => {
   const next = await nextVersion();
   await migrate(next);
-  database = openDatabase(url);
   expect(await sql()`SELECT FROM drizzle.__drizzle_migrations`).toHaveLength((await readJournal(next)).entries.length);
   await importOne('+18');
   await expectAllToBeRight(['+18']);
@@ -229,7 +212,6 @@ describe('a database of which only one schema was restored', () => {
     'is not changed if the record of its migrations is missing, which is reported: %s',
     async (loss) => {
       await migrateDatabase(url, migrationsFolder);
-      database = openDatabase(url);
       await importOne('+18');
       await sql().unsafe(loss);
       const isMissing = async () => (await sql()`SELECT to_regnamespace('drizzle') IS NULL AS missing`)[0]?.missing;
@@ -246,7 +228,6 @@ describe('a database of which only one schema was restored', () => {
 
   it('can be migrated after the statement in the error message if its tables are missing', async () => {
     await migrateDatabase(url, migrationsFolder);
-    database = openDatabase(url);
     await recordAnother();
     await sql()`DROP SCHEMA public CASCADE`;
     await sql()`CREATE SCHEMA public`;
@@ -273,7 +254,6 @@ const recordAnother = (client: Pick<Sql, 'unsafe'> = sql()) =>
 
 describe('a database in which another program records its migrations in the same table', () => {
   it('is migrated if that program was first', async () => {
-    database = openDatabase(url);
     await sql().unsafe(`CREATE SCHEMA drizzle;
       CREATE TABLE drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`);
     await recordAnother();
@@ -285,7 +265,6 @@ describe('a database in which another program records its migrations in the same
 
   it('is upgraded, and outdated until then, although the newest record is of that program', async () => {
     await migrateDatabase(url, migrationsFolder);
-    database = openDatabase(url);
     await recordAnother();
     const next = await nextVersion();
     expect(await prepareSchemaCheck(next)(database)).toMatchObject({ reason: expect.stringContaining('older') });
@@ -297,7 +276,6 @@ describe('a database in which another program records its migrations in the same
 
   it('is upgraded while that program adds a record, which may take it long', async () => {
     await migrateDatabase(url, migrationsFolder);
-    database = openDatabase(url);
     await sql().begin(async (transaction) => {
       await recordAnother(transaction);
       await migrateDatabase(url, await nextVersion());
@@ -308,13 +286,12 @@ describe('a database in which another program records its migrations in the same
   it('lets that program apply older migrations if it records them in another table', async () => {
     const { entries, ...journal } = await readJournal(migrationsFolder);
     const [oldest = expect.fail()] = entries;
-    const other = join(folder, 'other');
+    const other = join(folder.path, 'other');
     await mkdir(join(other, 'meta'), { recursive: true });
     const entry = { ...oldest, tag: 'other', when: oldest.when - 1 };
     await writeFile(join(other, 'meta', '_journal.json'), JSON.stringify({ ...journal, entries: [entry] }));
     await writeFile(join(other, 'other.sql'), 'CREATE TABLE of_another_program ()');
     await migrateDatabase(url, migrationsFolder);
-    database = openDatabase(url);
     const find = async () => (await sql()`SELECT to_regclass('of_another_program') AS found`)[0]?.found;
     await migrate(database, { migrationsFolder: other });
     expect(await find()).toBeNull();
@@ -325,7 +302,6 @@ describe('a database in which another program records its migrations in the same
 
 it('is upgraded after logical replication, which copies no sequence', async () => {
   await migrateDatabase(url, migrationsFolder);
-  database = openDatabase(url);
   await sql()`SELECT setval('drizzle.__drizzle_migrations_id_seq', 1, false)`;
   await migrateDatabase(url, await nextVersion());
   await recordAnother();
@@ -344,7 +320,6 @@ describe('a migration that waits for that of another instance', () => {
     ['goes on', 60_000],
     ['ends with an error that serve waits for', 0],
   ])('%s if PostgreSQL ends its connection', async (_what, retryMs) => {
-    database = openDatabase(url);
     let migrating: Promise<unknown> | undefined;
     await whileLocked(url, MIGRATION_LOCK, async () => {
       migrating = migrateDatabase(url, migrationsFolder, { retryMs }).catch((error: unknown) => error);
@@ -360,7 +335,6 @@ describe('a migration that waits for that of another instance', () => {
   });
 
   it('outlasts a transaction_timeout of the database', async () => {
-    database = openDatabase(url);
     const [version] = await sql()`SELECT current_setting('server_version_num')::int AS version`;
     if (version?.version < 170_000) return;
     let migrating: Promise<unknown> | undefined;

@@ -4,12 +4,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import type { Service } from '../../src/service/server.js';
-import { runProgram } from '../support/command.js';
+import { runProgram, runServe } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { PROFILES } from '../support/numbers.js';
 import { type PostgresServer, startPostgres, startReplica } from '../support/postgresServer.js';
 import { listenOn } from '../support/service.js';
-import { startServing } from '../support/serving.js';
 import { until } from '../support/until.js';
 
 describe('a replica', () => {
@@ -46,7 +45,7 @@ describe('a replica', () => {
     await expect(migrateDatabase(url, migrationsFolder)).rejects.toThrow(
       /^DATABASE_URL is a replica, and only its primary can be migrated/,
     );
-    const service = await startServing([], { DATABASE_URL: url, REDIS_URL: 'redis://127.0.0.1:1' });
+    const service = await runServe([], { DATABASE_URL: url, REDIS_URL: 'redis://127.0.0.1:1' });
     await service.untilAlive();
     const isWaiting = async () =>
       (await service.get('/readyz'))?.body.includes('until the primary is migrated') ?? false;

@@ -3,19 +3,17 @@ import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
 import request from 'supertest';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { findForeignRoles, migrateDatabase } from '../../src/database/migrations.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { runProgram } from '../support/command.js';
-import { connectTo } from '../support/connection.js';
-import { createDatabase, useDatabase } from '../support/database.js';
+import { runProgram, runServe } from '../support/command.js';
+import { useConnection } from '../support/connection.js';
+import { useDatabase, useNewDatabase, usePool } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
-import { listenOn } from '../support/service.js';
-import { startServing } from '../support/serving.js';
+import { useServiceOn } from '../support/service.js';
 
 const ROLES = { server: `server_${process.pid}`, importer: `importer_${process.pid}` };
 const PASSWORD = 'few rights';
@@ -25,7 +23,7 @@ let owner: Sql;
 const urlOf = {} as Record<keyof typeof ROLES, string>;
 
 beforeAll(async () => {
-  owner = connectTo(database.url);
+  owner = database.sql;
   for (const [name, role] of Object.entries(ROLES) as [keyof typeof ROLES, string][]) {
     await owner.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'`);
     urlOf[name] = Object.assign(new URL(database.url), { username: role, password: PASSWORD }).href;
@@ -43,7 +41,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   for (const role of Object.values(ROLES)) await owner.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
-  await owner.end();
 });
 
 const numberOf = (detailedStatus: 'approved.optIn' | 'rejected.optIn') => {
@@ -59,8 +56,8 @@ test('migrate warns neither the owner nor these roles of the privileges in docs/
 });
 
 test('migrate and serve name every further role that has privileges, and what it may do', async () => {
-  const { url, drop: dropDatabase } = await createDatabase({ isEmpty: true });
-  const sql = connectTo(url);
+  const url = await useNewDatabase({ isEmpty: true });
+  const sql = useConnection(url);
   const visitors = `visitors_${process.pid}`;
   const anon = `"anon ${process.pid}"`;
   const member = `"member ${process.pid}"`; // of the owner, so that it has the owner's rights anyway
@@ -84,7 +81,7 @@ test('migrate and serve name every further role that has privileges, and what it
       await sql`SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'`;
     expect(names?.split(', ').sort()).toEqual([...tables.map(({ relname }) => relname), 'FUNCTION derive'].sort());
 
-    const service = await startServing([], { DATABASE_URL: url });
+    const service = await runServe([], { DATABASE_URL: url });
     await service.untilReady();
     service.stop();
     expect(await service.end()).toBe(0);
@@ -102,14 +99,12 @@ test('migrate and serve name every further role that has privileges, and what it
   } finally {
     await sql.unsafe(`DROP OWNED BY ${anon}, ${member}, ${visitors}`);
     await sql.unsafe(`DROP ROLE ${anon}, ${member}, ${visitors}`);
-    await sql.end();
-    await dropDatabase();
   }
 });
 
 test('the role importer, which owns nothing, imports new and changed numbers', async () => {
   await migrateDatabase(urlOf.importer, migrationsFolder);
-  const database = openDatabase(urlOf.importer);
+  const database = usePool(urlOf.importer);
   for (const detailedStatus of ['approved.optIn', 'rejected.optIn'] as const) {
     const line = JSON.stringify({ ...numberOf(detailedStatus), updatedAt: undefined });
     expect(await importNumbers(database, Readable.from([Buffer.from(line)]))).toEqual({
@@ -118,21 +113,16 @@ test('the role importer, which owns nothing, imports new and changed numbers', a
     });
     await expectDerivedToAgree(owner);
   }
-  await closeDatabase(database);
   expect(await owner`SELECT status FROM items`).toEqual([{ status: 'rejected' }]);
 });
 
 test('the role server, which may only read numbers, serves pages and counts requests for the rate limit', async () => {
   await migrateDatabase(urlOf.server, migrationsFolder);
-  const { url, close } = await listenOn(urlOf.server, { RATE_LIMIT_PER_SECOND: '2' });
-  try {
-    const responses = [];
-    for (let i = 0; i < 3; i++) responses.push(await request(url).get('/v1/brandedPhoneNumbers?carrier=AT%26T'));
-    expect(responses.map(({ status }) => status)).toEqual([200, 200, 429]);
-    expect(responses[0]?.body.items).toHaveLength(1);
-  } finally {
-    await close();
-  }
+  const { url } = await useServiceOn(urlOf.server, { RATE_LIMIT_PER_SECOND: '2' });
+  const responses = [];
+  for (let i = 0; i < 3; i++) responses.push(await request(url).get('/v1/brandedPhoneNumbers?carrier=AT%26T'));
+  expect(responses.map(({ status }) => status)).toEqual([200, 200, 429]);
+  expect(responses[0]?.body.items).toHaveLength(1);
 });
 
 test('row-level security that would hide rows from a role is an error, in requests and commands', async () => {
@@ -146,10 +136,8 @@ test('row-level security that would hide rows from a role is an error, in reques
     'api_keys',
   ];
   const hide = (table: string, verb: string) => owner.unsafe(`ALTER TABLE ${table} ${verb} ROW LEVEL SECURITY`);
-  const connection = openDatabase(database.url);
-  const keys = [await createApiKey(connection, 'Known'), await createApiKey(connection, 'New')];
-  await closeDatabase(connection);
-  const { url, metricsUrl, close } = await listenOn(urlOf.server, { AUTH: 'api-key' });
+  const keys = [await createApiKey(database.drizzle, 'Known'), await createApiKey(database.drizzle, 'New')];
+  const { url, metricsUrl } = await useServiceOn(urlOf.server, { AUTH: 'api-key' });
   const list = (i = 0) =>
     request(url)
       .get('/v1/brandedPhoneNumbers')
@@ -176,7 +164,6 @@ test('row-level security that would hide rows from a role is an error, in reques
     expect(await run('importer', ['import', '-'], line)).toMatchObject({ code: 1, stderr: sentence });
   } finally {
     for (const table of tables) await hide(table, 'DISABLE');
-    await close();
   }
 });
 
@@ -188,26 +175,22 @@ test.each([
   ],
   ['branded_phone_numbers', 'TRUNCATE carrier_statuses'],
 ])('row-level security of %s that would hide rows from the triggers is an error', async (table, statement) => {
-  const { url, drop } = await createDatabase({ isEmpty: true });
+  const role = `owner_${process.pid}`;
+  onTestFinished(async () => void (await owner.unsafe(`DROP ROLE IF EXISTS ${role}`)));
+  const url = await useNewDatabase({ isEmpty: true });
   const name = new URL(url).pathname.slice(1);
-  await owner.unsafe(`CREATE ROLE ${name} LOGIN PASSWORD '${PASSWORD}'; ALTER DATABASE ${name} OWNER TO ${name}`);
-  const ownerUrl = Object.assign(new URL(url), { username: name, password: PASSWORD }).href;
+  await owner.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'; ALTER DATABASE ${name} OWNER TO ${role}`);
+  const ownerUrl = Object.assign(new URL(url), { username: role, password: PASSWORD }).href;
   await migrateDatabase(ownerUrl, migrationsFolder);
-  const sql = connectTo(ownerUrl);
-  try {
-    await sql`INSERT INTO business_profiles VALUES ('00000000-0000-4000-8000-000000000001', 'Circle Bank', 'approved')`;
-    await sql`
-      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
-      VALUES ('+19', '00000000-0000-4000-8000-000000000001')`;
-    await sql.unsafe(`
-      ALTER TABLE ${table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
-      CREATE POLICY writing ON ${table} FOR INSERT WITH CHECK (true)`);
-    await expect(sql.unsafe(`BEGIN; ${statement}; COMMIT`)).rejects.toThrow('row-level security policy');
-  } finally {
-    await sql.end();
-    await drop();
-    await owner.unsafe(`DROP ROLE ${name}`);
-  }
+  const sql = useConnection(ownerUrl);
+  await sql`INSERT INTO business_profiles VALUES ('00000000-0000-4000-8000-000000000001', 'Circle Bank', 'approved')`;
+  await sql`
+    INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+    VALUES ('+19', '00000000-0000-4000-8000-000000000001')`;
+  await sql.unsafe(`
+    ALTER TABLE ${table} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+    CREATE POLICY writing ON ${table} FOR INSERT WITH CHECK (true)`);
+  await expect(sql.unsafe(`BEGIN; ${statement}; COMMIT`)).rejects.toThrow('row-level security policy');
 });
 
 test.each([
@@ -222,19 +205,13 @@ test.each([
   ['importer', 'DELETE FROM deferred'],
   ['importer', 'SELECT FROM api_keys'],
 ] as const)('the role %s may not: %s', async (role, statement) => {
-  const sql = connectTo(urlOf[role]);
-  try {
-    await expect(sql.unsafe(statement)).rejects.toThrow('permission denied');
-  } finally {
-    await sql.end();
-  }
+  await expect(useConnection(urlOf[role]).unsafe(statement)).rejects.toThrow('permission denied');
 });
 
 test('the triggers do not read a temporary table of the writer', async () => {
-  const sql = connectTo(urlOf.importer);
+  const sql = useConnection(urlOf.importer);
   await sql`CREATE TEMPORARY TABLE carrier_statuses (LIKE public.carrier_statuses)`;
   await sql`UPDATE branded_phone_numbers SET internal_name = 'New'`;
-  await sql.end();
   await expectDerivedToAgree(owner);
 });
 
@@ -246,10 +223,9 @@ test('the triggers do not call functions and operators in public that match bett
     CREATE FUNCTION unnest(text[]) RETURNS SETOF text LANGUAGE sql AS $$ SELECT public.trap('') $$;
     CREATE FUNCTION joined(text, feature) RETURNS text LANGUAGE sql AS $$ SELECT public.trap($1) $$;
     CREATE OPERATOR || (LEFTARG = text, RIGHTARG = feature, FUNCTION = joined)`);
-  const sql = connectTo(urlOf.importer);
+  const sql = useConnection(urlOf.importer);
   await sql`UPDATE branded_phone_numbers SET internal_name = 'Newer'`;
   await sql`UPDATE carrier_statuses SET detailed_status = 'approved.optIn'`;
-  await sql.end();
   await owner`DROP FUNCTION trap(text, text), to_json(text), cardinality(text[]), unnest(text[]), joined CASCADE`;
   await expectDerivedToAgree(owner);
 });

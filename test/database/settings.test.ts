@@ -5,12 +5,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import request from 'supertest';
 import { afterAll, expect, inject, test } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
-import { createDatabase } from '../support/database.js';
+import { createDatabase, useNewDatabase, usePool } from '../support/database.js';
 import { listenOn } from '../support/service.js';
 
 /** All but default_transaction_read_only, with which an operator forbids writing. */
@@ -103,17 +102,14 @@ test('the commands and the list behave the same with any defaults of a database'
 });
 
 test('a transaction of a command outlasts the transaction_timeout of its database', async () => {
-  const { url, drop } = await createDatabase();
+  const url = await useNewDatabase();
   const [server] = await admin`SELECT current_setting('server_version_num')::int AS version`;
   // PostgreSQL has this setting since version 17.
   if (server?.version >= 170_000)
     await admin.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '1s'`);
-  const database = openDatabase(url);
-  const outcome = await inTransaction(database, 'READ COMMITTED', async (sql) => {
+  const result = await inTransaction(usePool(url), 'READ COMMITTED', async (sql) => {
     await sleep(1100);
     return sql`SELECT 1 AS one`;
   });
-  expect(outcome).toEqual([{ one: 1 }]);
-  await closeDatabase(database);
-  await drop();
+  expect(result).toEqual([{ one: 1 }]);
 });

@@ -7,11 +7,12 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { openDatabase } from '../../src/database/connect.js';
 import { inTransaction } from '../../src/database/transaction.js';
 import { UserError } from '../../src/userError.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { runProgram } from '../support/command.js';
+import { usePool } from '../support/database.js';
 import { openImpostor, respondWith } from '../support/impostor.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { until } from '../support/until.js';
@@ -56,15 +57,11 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
 
   /** Returns the name in the client certificate that the server saw, 'TLS' without a certificate, or 'no TLS'. */
   async function connect(server: Server, host: string, query: string): Promise<string> {
-    const database = openDatabase(readConfig({ DATABASE_URL: urlOf(server, host, query) }).DATABASE_URL as string);
-    try {
-      return await inTransaction(database, 'READ COMMITTED', async (sql) => {
-        const [row] = await sql`SELECT ssl, client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()`;
-        return row?.ssl ? (row.client_dn ?? 'TLS') : 'no TLS';
-      });
-    } finally {
-      await closeDatabase(database, 0);
-    }
+    const database = usePool(readConfig({ DATABASE_URL: urlOf(server, host, query) }).DATABASE_URL as string);
+    return inTransaction(database, 'READ COMMITTED', async (sql) => {
+      const [row] = await sql`SELECT ssl, client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()`;
+      return row?.ssl ? (row.client_dn ?? 'TLS') : 'no TLS';
+    });
   }
 
   it.each([
@@ -117,7 +114,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
   });
 
   it('keeps an idle connection that is used at once after a stall of this process', async () => {
-    const database = openDatabase(urlOf('plain', '127.0.0.1', 'sslmode=disable'), { statementTimeout: 100 });
+    const database = usePool(urlOf('plain', '127.0.0.1', 'sslmode=disable'), { statementTimeout: 100 });
     const pid = async () => (await database.socket.awaited(database.$client`SELECT pg_backend_pid() AS pid`))[0]?.pid;
     const before = await pid();
     // The time limit and this timer both end during the stall.
@@ -125,11 +122,10 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     await sleep(400);
     for (const end = performance.now() + 400; performance.now() < end; );
     expect(await used).toBe(before);
-    await closeDatabase(database, 0);
   });
 
   it('keeps a connection whose first response arrived while this process was too busy to read it', async () => {
-    const database = openDatabase(urlOf('ip', '127.0.0.1', 'sslmode=require'), { statementTimeout: 2000 });
+    const database = usePool(urlOf('ip', '127.0.0.1', 'sslmode=require'), { statementTimeout: 2000 });
     const pid = async (seconds: number) => {
       const select = database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
       return (await database.socket.awaited(select))[0]?.pid;
@@ -140,7 +136,6 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     await sleep(50);
     for (const end = performance.now() + 2600; performance.now() < end; );
     expect(await Promise.all(responding)).toEqual([before, before]);
-    await closeDatabase(database, 0);
   });
 
   it('is advised by a command if the server requires it', async () => {

@@ -3,10 +3,8 @@
  * it could then choose an index that has phone numbers behind other columns, and read all of it.
  */
 import type { Sql } from 'postgres';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { deriveAll } from '../../src/operator/numbers/check.js';
-import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { PROFILE } from '../support/sessions.js';
 import { fakeOneRowStatistics } from '../support/statistics.js';
@@ -20,7 +18,7 @@ const database = useDatabase();
 let sql: Sql;
 
 beforeAll(async () => {
-  sql = connectTo(database.url);
+  sql = database.sql;
   // Autovacuum would read whole indexes meanwhile, and correct the statistics.
   for (const table of ['branded_phone_numbers', 'carrier_statuses', 'items', 'postings'])
     await sql`ALTER TABLE ${sql(table)} SET (autovacuum_enabled = false)`;
@@ -35,7 +33,6 @@ beforeAll(async () => {
   await sql`SELECT count(*) FROM derive(ARRAY(SELECT phone_number FROM branded_phone_numbers ORDER BY 1))`;
   await sql`RESET session_replication_role`;
 });
-afterAll(() => sql.end());
 
 const ALL_TABLES = 'sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read) FROM pg_statio_user_tables';
 /** The indexes of items and postings that are not their primary keys. */
@@ -65,9 +62,7 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, taken after %d o
     await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
     await fakeOneRowStatistics(sql, part);
     const before = await blocks(OTHER_INDEXES);
-    const opened = openDatabase(database.url);
-    const [found] = await deriveAll(opened, { keep: true });
-    await closeDatabase(opened);
+    const [found] = await deriveAll(database.drizzle, { keep: true });
     expect(found).toMatchObject({ what: 'have stale index entries', count: NUMBERS / 10 });
     // To find stale postings, all are read once, perhaps from one of these indexes.
     expect((await blocks(OTHER_INDEXES)) - before).toBeLessThan(2 * MAX_BLOCKS);

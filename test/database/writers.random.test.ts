@@ -8,7 +8,7 @@ import fc from 'fast-check';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import type { BrandedPhoneNumber } from '../../generated/types/models/index.js';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import type { Database } from '../../src/database/connect.js';
 import { causeOf, codeOf } from '../../src/database/errors.js';
 import { deriveAll } from '../../src/operator/numbers/check.js';
 import { deleteNumbers } from '../../src/operator/numbers/delete.js';
@@ -127,9 +127,8 @@ let observer: Sql;
 let writers: { session: Sql; pid: number }[];
 
 beforeAll(async () => {
-  database = openDatabase(created.url);
+  ({ drizzle: database, sql: observer } = created);
   const connect = () => connectTo(created.url);
-  observer = connect();
   writers = await Promise.all(
     [connect(), connect()].map(async (session) => {
       await session`SET deadlock_timeout = '20ms'`;
@@ -138,10 +137,7 @@ beforeAll(async () => {
     }),
   );
 });
-afterAll(async () => {
-  await Promise.all([observer, ...writers.map(({ session }) => session)].map((session) => session.end()));
-  await closeDatabase(database);
-});
+afterAll(() => Promise.all(writers.map(({ session }) => session.end())));
 
 /** Removes all rows, and adds the business profiles. */
 async function clear(): Promise<void> {

@@ -7,8 +7,9 @@ import { Reader, readsPerConnection, type Signal } from '../../src/database/read
 import { openLog } from '../../src/log.js';
 import { whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
-import { listenOn } from '../support/service.js';
-import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
+import { useServiceOn } from '../support/service.js';
+import { type ToxicProxy, useProxy } from '../support/toxicProxy.js';
+import { repeat } from '../support/until.js';
 
 const TOO_MANY = 'Too many requests are being processed.';
 const created = useDatabase();
@@ -22,7 +23,7 @@ let opened = 0;
 
 /** Opens a reader that sends `atOnce` reads for each connection. */
 async function open(connections: number, atOnce: number): Promise<void> {
-  proxy = await openToxicProxy(Number(new URL(created.url).port));
+  proxy = await useProxy(created.url);
   const url = proxy.through(created.url);
   const setQueries = (count: number) => {
     pending = count;
@@ -32,10 +33,7 @@ async function open(connections: number, atOnce: number): Promise<void> {
     return openDatabase(url, { statementTimeout: 4000, onBroken });
   };
   reader = new Reader(connect, { connections, readsEach: atOnce }, openLog({ LOG_LEVEL: 'silent' }), { setQueries });
-  onTestFinished(async () => {
-    await reader.close(0);
-    await proxy.close();
-  });
+  onTestFinished(() => reader.close(0));
   // All connections are open, so that later statements take no longer than they say.
   await Promise.all(Array.from({ length: connections }, () => read(0.2)));
   [sent, opened] = [[], 0];
@@ -222,11 +220,8 @@ describe('while more pages are requested than the database can serve', () => {
   const PAGE = '/v1/brandedPhoneNumbers';
 
   it('/readyz reports that the service is ready', async () => {
-    const service = await listenOn(created.url, { DATABASE_CONNECTIONS: '2' });
-    let isOver = false;
-    const clients = Array.from({ length: 12 }, async () => {
-      while (!isOver) await fetch(`${service.url}${PAGE}`);
-    });
+    const service = await useServiceOn(created.url, { DATABASE_CONNECTIONS: '2' });
+    const stop = repeat(12, () => fetch(`${service.url}${PAGE}`));
     const readiness: number[] = [];
     // Pages need this table, and the check does not.
     await whileLocked(created.url, 'LOCK business_profiles', async () => {
@@ -235,9 +230,7 @@ describe('while more pages are requested than the database can serve', () => {
         readiness.push((await fetch(`${service.url}/readyz`)).status);
       }
     });
-    isOver = true;
-    await Promise.all(clients);
-    await service.close();
+    await stop();
     // Behind pages, none would be ready. On a busy machine, some responses may be late.
     expect(readiness.filter((status) => status === 200).length).toBeGreaterThanOrEqual(7);
   });

@@ -1,14 +1,14 @@
 /** SIGTERM to the command `serve`: no request fails, and the process exits in time. */
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { Agent, get } from 'node:http';
+import { Agent, get, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { connectTo, untilLockIsAwaited, whileLocked } from '../support/connection.js';
+import { untilLockIsAwaited, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { SERVE, startServer } from '../support/serverProcess.js';
-import { openToxicProxy } from '../support/toxicProxy.js';
+import { useProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -26,14 +26,10 @@ async function serve(environment: Record<string, string> = {}): Promise<string> 
 }
 
 /** Sends a request; returns the response's status and whether it has `Connection: close`. */
-function send(url: string, agent?: Agent): Promise<Response> {
-  return new Promise((resolve, reject) => {
-    get(url, agent ? { agent } : {}, (response) => {
-      response.resume();
-      const closes = response.headers.connection === 'close';
-      response.once('end', () => resolve({ status: response.statusCode, closes }));
-    }).once('error', reject);
-  });
+async function send(url: string, agent?: Agent): Promise<Response> {
+  const [response] = (await once(get(url, agent ? { agent } : {}), 'response')) as [IncomingMessage];
+  await once(response.resume(), 'end');
+  return { status: response.statusCode, closes: response.headers.connection === 'close' };
 }
 
 /** Fails unless the service exits with 0 in time. */
@@ -69,24 +65,22 @@ describe('SIGTERM', () => {
   it('lets a running request finish', async () => {
     const url = await serve({ DRAIN_SECONDS: '0' });
     expect((await send(`${url}${PATH}`)).status).toBe(200);
-    const sql = connectTo(database.url);
     const [running] = await whileLocked(database.url, 'LOCK items', async () => {
       const running = send(`${url}${PATH}`);
-      await untilLockIsAwaited(sql, 'the request waits for the lock');
+      await untilLockIsAwaited(database.sql, 'the request waits for the lock');
       child.kill('SIGTERM');
       // PostgreSQL cancels a statement after a second.
       await sleep(500);
       expect(child.exitCode).toBe(null);
       return [running];
     });
-    await sql.end();
     expect((await running)?.status).toBe(200);
     // It does not wait until the idle connection of the client times out, after 5.5 s.
     await expectExit(4500);
   });
 
   it('makes the service exit in time although the database hangs and clients keep their connections open', async () => {
-    const proxy = await openToxicProxy(Number(new URL(database.url).port));
+    const proxy = await useProxy(database.url);
     const url = await serve({
       DATABASE_URL: proxy.through(database.url),
       RATE_LIMIT_PER_SECOND: '10',
@@ -104,6 +98,5 @@ describe('SIGTERM', () => {
     expect((await running).status).toBe(503);
     await expectExit();
     for (const socket of [idle, slow, deaf]) socket?.destroy();
-    await proxy.close();
   });
 });

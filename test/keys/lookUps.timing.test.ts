@@ -11,9 +11,9 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { openLog } from '../../src/log.js';
 import { whileLocked } from '../support/connection.js';
 import { useCountedServices } from '../support/countedService.js';
-import { listenOn } from '../support/service.js';
-import { openToxicProxy } from '../support/toxicProxy.js';
-import { until } from '../support/until.js';
+import { useServiceOn } from '../support/service.js';
+import { useProxy } from '../support/toxicProxy.js';
+import { repeat, until } from '../support/until.js';
 
 const services = useCountedServices();
 const { database } = services;
@@ -53,11 +53,8 @@ it('accepts ten new valid keys from an address that floods the service with unkn
   const { read, list: url } = await services.open({ AUTH: 'api-key' });
   const keys = await newKeys(10);
   const begin = performance.now();
-  let isOver = false;
   const statuses: number[] = [];
-  const flood = Array.from({ length: 40 }, async () => {
-    while (!isOver) statuses.push(await statusOf(url, unknownKey()));
-  });
+  const stop = repeat(40, async () => statuses.push(await statusOf(url, unknownKey())));
   await sleep(1000);
   const good = await Promise.all(
     keys.map(async (key, i) => {
@@ -67,8 +64,7 @@ it('accepts ten new valid keys from an address that floods the service with unkn
       return { status, overtaken: statuses.length - before };
     }),
   );
-  isOver = true;
-  await Promise.all(flood);
+  await stop();
   const seconds = (performance.now() - begin) / 1000;
 
   expect(good.map(({ status }) => status)).toEqual(Array(10).fill(200));
@@ -95,18 +91,15 @@ it.each([
 
 it('accepts valid keys during a flood of unknown ones although PostgreSQL is 200 ms away', async () => {
   const [keys, others] = [await newKeys(12), await newKeys(12)];
-  const proxy = await openToxicProxy(Number(new URL(database.url).port));
+  const proxy = await useProxy(database.url);
   const settings = { AUTH: 'api-key', RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' };
-  const service = await listenOn(proxy.through(database.url), settings);
+  const service = await useServiceOn(proxy.through(database.url), settings);
   const url = `${service.url}/v1/brandedPhoneNumbers`;
   // Opens all connections, each of which would take a second later on.
   await Promise.all(others.map((key) => statusOf(url, key)));
   proxy.behave('slow', 200);
-  let isOver = false;
   const flooded = new Set<number>();
-  const flood = Array.from({ length: 60 }, async (_, i) => {
-    while (!isOver) flooded.add(await statusOf(url, unknownKey(), `198.51.100.${i}`));
-  });
+  const stop = repeat(60, async (i) => flooded.add(await statusOf(url, unknownKey(), `198.51.100.${i}`)));
   await sleep(500);
   const good = keys.map(async (key) => {
     const statuses: number[] = [];
@@ -114,11 +107,8 @@ it('accepts valid keys during a flood of unknown ones although PostgreSQL is 200
     return statuses;
   });
   expect((await Promise.all(good)).flat()).toEqual(Array(48).fill(200));
-  isOver = true;
-  await Promise.all(flood);
+  await stop();
   expect([...flooded].filter((status) => status !== 401 && status !== 429)).toEqual([]);
-  await service.close();
-  await proxy.close();
 });
 
 it.each([
@@ -164,8 +154,8 @@ it('looks keys up before the pages that wait', async () => {
 
 it('makes no request of a known key wait for a look-up, and uses none for more than 5 seconds', async () => {
   const [key = ''] = await newKeys(1);
-  const proxy = await openToxicProxy(Number(new URL(database.url).port));
-  const service = await listenOn(proxy.through(database.url), { AUTH: 'api-key' });
+  const proxy = await useProxy(database.url);
+  const service = await useServiceOn(proxy.through(database.url), { AUTH: 'api-key' });
   // Of a request with a fault, only the key is read from the database.
   const url = `${service.url}/v1/brandedPhoneNumbers?size=0`;
   proxy.behave('slow', 700);
@@ -181,17 +171,15 @@ it('makes no request of a known key wait for a look-up, and uses none for more t
   // A look-up begins when the request is processed, which may take a moment. Its response takes 1.4 s.
   expect(lastAccepted).toBeGreaterThan(3500);
   expect(lastAccepted).toBeLessThan(5900);
-  await service.close();
-  await proxy.close();
 });
 
 it('rejects a request at its own deadline if its look-up waits for another one', async () => {
   const [used = '', first = '', second = ''] = await newKeys(3);
   // Otherwise their use would be recorded on the connection that looks them up.
   await database.sql`UPDATE api_keys SET last_used_on = now()`;
-  const proxy = await openToxicProxy(Number(new URL(database.url).port));
+  const proxy = await useProxy(database.url);
   // A request has 1.5 s.
-  const service = await listenOn(proxy.through(database.url), {
+  const service = await useServiceOn(proxy.through(database.url), {
     AUTH: 'api-key',
     REQUEST_TIMEOUT_SECONDS: '2',
   });
@@ -202,13 +190,11 @@ it('rejects a request at its own deadline if its look-up waits for another one',
   await sleep(100);
   expect(await statusOf(url, second)).toBe(503);
   await running;
-  await service.close();
-  await proxy.close();
 });
 
 it('rejects the look-ups that wait for one that fails', async () => {
-  const proxy = await openToxicProxy(Number(new URL(database.url).port));
-  const service = await listenOn(proxy.through(database.url), { AUTH: 'api-key' });
+  const proxy = await useProxy(database.url);
+  const service = await useServiceOn(proxy.through(database.url), { AUTH: 'api-key' });
   const url = `${service.url}/v1/brandedPhoneNumbers`;
   proxy.behave('refusing');
   const running = statusOf(url, unknownKey());
@@ -219,8 +205,6 @@ it('rejects the look-ups that wait for one that fails', async () => {
   expect(await waiting).toBe(503);
   // Another look-up would take two seconds.
   expect(performance.now() - failedAt).toBeLessThan(1000);
-  await service.close();
-  await proxy.close();
 });
 
 it('records the use of keys by one statement at a time, so that a locked table does not occupy all connections', async () => {

@@ -1,9 +1,8 @@
 /** A page reads a bounded number of buffers, whatever its filter and the planner's statistics. */
 import type postgres from 'postgres';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { beforeAll, describe, expect, inject, test } from 'vitest';
 import { filterOf } from '../../src/page/filter.js';
-import { connectTo } from '../support/connection.js';
-import { createDatabase } from '../support/database.js';
+import { useDatabase } from '../support/database.js';
 import { openExplainer, type PlanNode } from '../support/explain.js';
 import { shapesFor } from '../support/namedFilters.js';
 import { randomFilters } from '../support/randomFilters.js';
@@ -24,25 +23,18 @@ const seed = freshSeed();
 const MODES = ['force_generic_plan', 'force_custom_plan'] as const;
 const DEEP = `+1${2_000_000_000 + 3.5 * NUMBERS}`;
 
-let url: string;
-let drop: () => Promise<void>;
+const database = useDatabase();
 let sql: postgres.Sql;
 let requests: { kind: keyof typeof MAX_BUFFERS; request: Parameters<typeof filterOf>[0] }[];
 
 beforeAll(async () => {
-  ({ url, drop } = await createDatabase());
-  sql = connectTo(url);
+  sql = database.sql;
   const named = shapesFor(await fillSkewed(sql, NUMBERS)).map(({ request }) => ({ kind: 'named' as const, request }));
   const random = (['one attribute', 'several attributes'] as const)
     .flatMap((attributes) => randomFilters(attributes, FILTERS, seed))
     .map((request) => ({ kind: 'random' as const, request }));
   requests = [...named, ...random];
 }, 600_000);
-
-afterAll(async () => {
-  await sql.end();
-  await drop();
-});
 
 /** Statistics that the planner may have, and how to get each from the previous one. */
 const STATISTICS = {
@@ -65,7 +57,7 @@ describe.each(Object.entries(STATISTICS))('with %s', (statistics, apply) => {
   test.each(modes)(
     'no page reads more than MAX_BUFFERS or scans a whole table, under %s',
     async (mode) => {
-      const { explain, close } = openExplainer(url, mode);
+      const { explain, close } = openExplainer(database.url, mode);
       const excesses: string[] = [];
       for (const { kind, request } of requests) {
         for (const after of ['', DEEP]) {

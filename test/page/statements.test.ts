@@ -4,7 +4,6 @@ import { beforeAll, expect, expectTypeOf, test } from 'vitest';
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { filterOf } from '../../src/page/filter.js';
 import { type BatchParameters, fragment, parameter } from '../../src/page/fragment.js';
-import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { openExplainer, type PlanNode } from '../support/explain.js';
 import { fillSkewed } from './skewedNumbers.js';
@@ -23,10 +22,8 @@ const REQUESTS: Record<string, ListBrandedPhoneNumbersRequest> = {
 const database = useDatabase();
 
 beforeAll(async () => {
-  const sql = connectTo(database.url);
-  await fillSkewed(sql, 5_000);
-  await sql`ANALYZE`;
-  await sql.end();
+  await fillSkewed(database.sql, 5_000);
+  await database.sql`ANALYZE`;
 });
 
 test.each(Object.entries(REQUESTS))(

@@ -3,7 +3,7 @@ import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { contract } from '../../src/contract.js';
 import type { Service } from '../../src/service/server.js';
-import { connectTo, whileLocked } from '../support/connection.js';
+import { useConnection, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { numberWith, write } from '../support/numbers.js';
 import { problemOf } from '../support/response.js';
@@ -55,11 +55,10 @@ describe('/readyz on either port', () => {
   const get = async (url: string) => (await (await fetch(url)).json()) as { status: string; version?: string };
 
   it('shows the message from PostgreSQL, and the version, only on METRICS_PORT', async () => {
-    const sql = connectTo(service.databaseUrl);
+    const sql = useConnection(service.databaseUrl);
     await sql`ALTER TABLE items RENAME TO gone`;
     const [shown, hidden] = [await get(`${service.metricsUrl}/readyz`), await get(`${service.url}/readyz`)];
     await sql`ALTER TABLE gone RENAME TO items`;
-    await sql.end();
     expect(shown.status).toBe(`${hidden.status} (relation "items" does not exist)`);
     const { version } = contract.info;
     expect(await get(`${service.metricsUrl}/healthz`)).toEqual({ status: 'alive', version });
@@ -67,14 +66,13 @@ describe('/readyz on either port', () => {
   });
 
   it('agrees with branded_phone_numbers_ready, which each scrape computes', async () => {
-    const sql = connectTo(service.databaseUrl);
+    const sql = useConnection(service.databaseUrl);
     const scraped = async () => (await (await fetch(`${service.metricsUrl}/metrics`)).text()).match(/^branded.*$/gm);
     const build = `branded_phone_numbers_build_info{version="${contract.info.version}"} 1`;
     expect(await scraped()).toEqual([build, 'branded_phone_numbers_ready 1']);
     await sql`ALTER TABLE items RENAME TO gone`;
     expect(await scraped()).toEqual([build, 'branded_phone_numbers_ready 0']);
     await sql`ALTER TABLE gone RENAME TO items`;
-    await sql.end();
   });
 });
 
@@ -119,7 +117,7 @@ describe('/readyz while the database fails', () => {
 
   it('says on METRICS_PORT that PostgreSQL refuses the login', async () => {
     const role = `refused_${process.pid}`;
-    const owner = connectTo(database.url);
+    const { sql: owner } = database;
     await owner.unsafe(`CREATE ROLE ${role} LOGIN SUPERUSER`);
     const refused = await listenOn(Object.assign(new URL(database.url), { username: role }).href);
     const reason = async () => (await get(refused.metricsUrl)).reason;
@@ -130,7 +128,6 @@ describe('/readyz while the database fails', () => {
     await until(async () => (await reason()) === shown, 'it says so');
     await refused.close();
     await owner.unsafe(`DROP ROLE ${role}`);
-    await owner.end();
   });
 
   it('says on METRICS_PORT that nothing listens at the address of PostgreSQL', async () => {

@@ -8,13 +8,17 @@ import { symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable, type Writable } from 'node:stream';
 import { type Command, CommanderError } from 'commander';
-import { afterAll, beforeAll, vi } from 'vitest';
+import type { Sql } from 'postgres';
+import { afterAll, beforeAll, onTestFinished, vi } from 'vitest';
+import type { Database } from '../../src/database/connect.js';
 import { runCommand } from '../../src/operator/commands/failure.js';
 import { createProgram } from '../../src/operator/commands/program.js';
-import type { Signals } from '../../src/operator/commands/signals.js';
+import { type Signals, Stopped } from '../../src/operator/commands/signals.js';
 import { useDatabase } from './database.js';
+import { freePort } from './port.js';
 import { MAIN } from './serverProcess.js';
 import { useTemporaryFolder } from './temporaryFolder.js';
+import { until } from './until.js';
 
 interface Finished {
   code: number | null;
@@ -43,7 +47,7 @@ interface Around {
   out?: Output;
 }
 
-export interface Output {
+interface Output {
   stdout: string;
   stderr: string;
 }
@@ -52,6 +56,9 @@ export interface Commands {
   /** The working directory of the commands. */
   folder: string;
   databaseUrl: string;
+  /** One connection, and a pool, to this database. */
+  sql: Sql;
+  drizzle: Database;
   /** Runs the command in this process, with `input` as standard input; only one at a time. */
   run(args: string[], input?: string | Readable, around?: Around): Promise<Finished>;
   /** Starts a process with no variables but `environment`, so without DATABASE_URL. */
@@ -122,6 +129,42 @@ export async function runProgram(
   }
 }
 
+/** Runs `serve` in this process for the current test; no other command may run in it meanwhile. */
+export async function runServe(args: string[], environment: Record<string, string>) {
+  const [port, metricsPort] = [await freePort(), await freePort()];
+  const settings = { PORT: String(port), METRICS_PORT: String(metricsPort), DRAIN_SECONDS: '0', LOG_LEVEL: 'info' };
+  const stop = new AbortController();
+  const out: Output = { stdout: '', stderr: '' };
+  const finished = runProgram(['serve', ...args], '', {
+    environment: { ...settings, ...environment },
+    signals: { first: stop.signal, second: NEVER },
+    out,
+  });
+  onTestFinished(async () => {
+    stop.abort(new Stopped('SIGTERM'));
+    await finished;
+  });
+  const get = (from: number, path: string) =>
+    fetch(`http://127.0.0.1:${from}${path}`).then(
+      async (response) => ({ status: response.status, body: await response.text() }),
+      () => undefined,
+    );
+  const untilOk = (path: string) =>
+    until(async () => (await get(port, path))?.status === 200, `${path} is 200`, 30_000);
+  return {
+    /** Its output so far. */
+    out,
+    get: (path: string) => get(port, path),
+    getAsOperator: (path: string) => get(metricsPort, path),
+    untilAlive: () => untilOk('/healthz'),
+    untilReady: () => untilOk('/readyz'),
+    /** Waits until it has ended, and returns its exit status. */
+    end: async () => (await finished).code,
+    /** Does what SIGTERM does, or another signal. */
+    stop: (signal: NodeJS.Signals = 'SIGTERM') => stop.abort(new Stopped(signal)),
+  };
+}
+
 /** Returns the command on a migrated database without numbers, for all tests of a file. */
 export function useCommand(): Commands {
   const commands = {} as Commands;
@@ -160,6 +203,8 @@ export function useCommand(): Commands {
     Object.assign(commands, {
       folder,
       databaseUrl: database.url,
+      sql: database.sql,
+      drizzle: database.drizzle,
       run: (args: string[], input: string | Readable = '', around: Around = {}) =>
         runProgram(args, input, { environment: own, folder, ...around }),
       start: (args: string[], environment: Record<string, string> = {}) =>

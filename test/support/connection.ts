@@ -1,5 +1,6 @@
 /** Connections of tests to PostgreSQL. */
 import postgres from 'postgres';
+import { onTestFinished } from 'vitest';
 import { until } from './until.js';
 
 /**
@@ -8,6 +9,13 @@ import { until } from './until.js';
  */
 export function connectTo(url: string, options: postgres.Options<Record<string, never>> = {}): postgres.Sql {
   return postgres(url, { max: 1, fetch_types: false, onnotice: () => {}, ...options });
+}
+
+/** Connects for the current test. */
+export function useConnection(url: string, options?: postgres.Options<Record<string, never>>): postgres.Sql {
+  const sql = connectTo(url, options);
+  onTestFinished(() => sql.end({ timeout: 0 }));
+  return sql;
 }
 
 /** Waits until a session of this database waits for a lock. */

@@ -1,27 +1,21 @@
 /** Services that count their reads from the database. */
 import request from 'supertest';
-import { afterEach, vi } from 'vitest';
+import { vi } from 'vitest';
 import { Reader } from '../../src/database/reads.js';
 import type { Log } from '../../src/log.js';
 import { useDatabase } from './database.js';
-import { listenOn } from './service.js';
+import { useServiceOn } from './service.js';
 
-/** Opens services on one database, with a rate limit; each is closed after the test that opened it. */
+/** Opens services on one database, each for the current test, with a rate limit. */
 export function useCountedServices() {
-  const closing: (() => Promise<void>)[] = [];
   const database = useDatabase();
-  afterEach(async () => {
-    await Promise.all(closing.splice(0).map((close) => close()));
-  });
-
   async function open(environment: Record<string, string> = {}, log?: Log) {
     const readOfAny = vi.spyOn(Reader.prototype, 'read');
     const settings = { TRUST_PROXY: '1', RATE_LIMIT_PER_SECOND: '10', ...environment };
-    const { url, close } = await listenOn(database.url, settings, log);
+    const { url } = await useServiceOn(database.url, settings, log);
     // A service connects its reader of pages and keys first, and then the one of /readyz.
     const [reader] = readOfAny.mock.contexts as [Reader];
     readOfAny.mockRestore();
-    closing.push(close);
     const list = `${url}/v1/brandedPhoneNumbers`;
     return {
       /** The URL of the list. */

@@ -1,6 +1,6 @@
 /** New databases on the PostgreSQL of the test run. */
 import type { Sql } from 'postgres';
-import { afterAll, beforeAll, inject } from 'vitest';
+import { afterAll, beforeAll, inject, onTestFinished } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { connectTo } from './connection.js';
 
@@ -22,6 +22,20 @@ export async function createDatabase({
   await administer(`CREATE DATABASE ${name} TEMPLATE ${template}`);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => administer(`DROP DATABASE ${name} WITH (FORCE)`) };
+}
+
+/** Creates a database for the current test, and returns its URL. */
+export async function useNewDatabase(options?: Parameters<typeof createDatabase>[0]): Promise<string> {
+  const { url, drop } = await createDatabase(options);
+  onTestFinished(drop);
+  return url;
+}
+
+/** Opens a pool of connections for the current test. */
+export function usePool(...parameters: Parameters<typeof openDatabase>): Database {
+  const database = openDatabase(...parameters);
+  onTestFinished(() => closeDatabase(database, 0));
+  return database;
 }
 
 interface TestDatabase {

@@ -1,10 +1,10 @@
 /** A service with a proxy before its database that can fail like a network, and the responses it may send then. */
-import { afterEach, beforeAll, beforeEach, expect } from 'vitest';
+import { beforeAll, beforeEach, expect } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
-import { listenOn } from './service.js';
+import { useServiceOn } from './service.js';
 import type { TimedResponse } from './timedResponses.js';
-import { openToxicProxy, type ToxicProxy } from './toxicProxy.js';
+import { type ToxicProxy, useProxy } from './toxicProxy.js';
 import { until } from './until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -15,26 +15,23 @@ const SLACK_MS = 2500;
 
 export let databaseUrl: string;
 export let proxy: ToxicProxy;
-export let service: Service;
+let service: Service;
 
-/** Creates a database for all tests of a file and a proxy for each, and closes the service of each test. */
+/** Creates a database for all tests of a file, and a proxy for each. */
 export function useFailingDatabase(): void {
   const database = useDatabase();
   beforeAll(() => {
     databaseUrl = database.url;
   });
   beforeEach(async () => {
-    proxy = await openToxicProxy(Number(new URL(databaseUrl).port));
-  });
-  afterEach(async () => {
-    await service.close();
-    await proxy.close();
+    proxy = await useProxy(databaseUrl);
   });
 }
 
+/** Starts the service of a test. */
 export async function start(url: string, environment: Record<string, string> = {}): Promise<void> {
   const LOG_LEVEL = process.env.FAULT_LOG ?? 'silent';
-  service = await listenOn(url, { LOG_LEVEL, REQUEST_TIMEOUT_SECONDS: String(DEADLINE_MS / 1000), ...environment });
+  service = await useServiceOn(url, { LOG_LEVEL, REQUEST_TIMEOUT_SECONDS: String(DEADLINE_MS / 1000), ...environment });
   expect((await ask()).status).toBe(200);
 }
 

@@ -2,7 +2,7 @@
 import { afterEach, beforeAll } from 'vitest';
 import type { Service } from '../../src/service/server.js';
 import { useDatabase } from './database.js';
-import { listenOn } from './service.js';
+import { useServiceOn } from './service.js';
 import type { TimedResponse } from './timedResponses.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
@@ -11,15 +11,13 @@ export const instances: Service[] = [];
 let databaseUrl: string;
 let clients = 0;
 
-/** Creates a database for all tests of a file, and closes the instances of each test. */
+/** Creates a database for all tests of a file; each has its own instances. */
 export function useInstances(): void {
   const database = useDatabase();
   beforeAll(() => {
     databaseUrl = database.url;
   });
-  afterEach(async () => {
-    await Promise.all(instances.splice(0).map((instance) => instance.close()));
-  });
+  afterEach(() => void instances.splice(0));
 }
 
 /** Returns the address of a new client. */
@@ -27,7 +25,7 @@ export const newClient = () => `203.0.113.${++clients}`;
 
 export async function start(count: number, environment: Record<string, string>): Promise<void> {
   const settings = { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1', ...environment };
-  for (let i = 0; i < count; i++) instances.push(await listenOn(databaseUrl, settings));
+  for (let i = 0; i < count; i++) instances.push(await useServiceOn(databaseUrl, settings));
 }
 
 async function request(instance: Service | undefined, client: string): Promise<TimedResponse> {

@@ -1,5 +1,5 @@
 /** The service as in production, in this process, listening on free ports. */
-import { afterAll, beforeAll } from 'vitest';
+import { afterAll, beforeAll, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import type { Database } from '../../src/database/connect.js';
 import { type Log, openLog } from '../../src/log.js';
@@ -32,6 +32,13 @@ export async function listenOn(
       return service.close(delay);
     },
   };
+}
+
+/** Starts a service on a database for the current test. */
+export async function useServiceOn(...parameters: Parameters<typeof listenOn>): Promise<Service> {
+  const service = await listenOn(...parameters);
+  onTestFinished(() => service.close());
+  return service;
 }
 
 /** Starts one service on a new database for all tests of a file or a suite. */

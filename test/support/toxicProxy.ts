@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { onTestFinished } from 'vitest';
 import { errorResponse, READY } from './impostor.js';
 
 /**
@@ -146,6 +147,13 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
       await once(proxy, 'close');
     },
   };
+}
+
+/** Opens a proxy to the server of a URL for the current test. */
+export async function useProxy(url: string): Promise<ToxicProxy> {
+  const proxy = await openToxicProxy(Number(new URL(url).port));
+  onTestFinished(() => proxy.close());
+  return proxy;
 }
 
 /** Breaks a response of PostgreSQL. Returns whether it did: some responses have no rows. */

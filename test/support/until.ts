@@ -1,4 +1,4 @@
-/** Waiting for a condition. */
+/** Waiting for a condition, and repeating work meanwhile. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Waits until `condition` holds; throws with `what`, which describes the condition, after `timeoutMs`. */
@@ -10,4 +10,16 @@ export async function until(
   for (const deadline = Date.now() + timeoutMs; !(await condition()); await sleep(10)) {
     if (Date.now() > deadline) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);
   }
+}
+
+/** Repeats `work` in `count` loops at once. Returns a function that ends them, and waits until they have ended. */
+export function repeat(count: number, work: (loop: number) => Promise<unknown>): () => Promise<void> {
+  let isOver = false;
+  const loops = Array.from({ length: count }, async (_, loop) => {
+    while (!isOver) await work(loop);
+  });
+  return async () => {
+    isOver = true;
+    await Promise.all(loops);
+  };
 }

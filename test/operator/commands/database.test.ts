@@ -8,9 +8,9 @@ import { failureOf } from '../../../src/database/errors.js';
 import { OutputError } from '../../../src/operator/commands/output.js';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
-import { createDatabase } from '../../support/database.js';
-import { openToxicProxy } from '../../support/toxicProxy.js';
+import { useConnection } from '../../support/connection.js';
+import { useNewDatabase } from '../../support/database.js';
+import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 
 const command = useCommand();
@@ -38,31 +38,28 @@ describe('the database in use', () => {
   );
 
   it('is rejected by every command if its encoding is not UTF8', async () => {
-    const { url, drop } = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
+    const url = await useNewDatabase({ isEmpty: true, encoding: 'LATIN1' });
     for (const args of ['migrate', 'import -', 'export', 'delete', 'check', 'keys list', 'serve']) {
       const { code, stdout, stderr } = await run(url, ...args.split(' '));
       // serve also logs why it ends.
       expect([code, stdout], args).toEqual([1, args === 'serve' ? expect.stringContaining('must be UTF8') : '']);
       expect(stderr).toMatch(/^The encoding of the database test_\w+ is LATIN1, but it must be UTF8: .*\n$/);
     }
-    await drop();
   });
 
   it.each(['migrate', 'serve', 'import -'])('is rejected by %s if anyone may create functions', async (args) => {
-    const { url, drop } = await createDatabase({ isEmpty: true });
-    const sql = connectTo(url);
+    const url = await useNewDatabase({ isEmpty: true });
+    const sql = useConnection(url);
     await sql`GRANT CREATE ON SCHEMA public TO PUBLIC`;
     const { code, stderr } = await run(url, ...args.split(' '));
     expect([code, stderr]).toEqual([1, expect.stringMatching(/^Anyone may create .* Close it: REVOKE .*\n$/)]);
     await sql.unsafe(/REVOKE.*/.exec(stderr)?.[0] ?? '');
     expect(await run(url, 'migrate')).toMatchObject({ code: 0 });
-    await sql.end();
-    await drop();
   });
 
   it('is in the schema public, even if a schema is named after the role, and with any search_path', async () => {
-    const { url, drop } = await createDatabase({ isEmpty: true });
-    const sql = connectTo(url);
+    const url = await useNewDatabase({ isEmpty: true });
+    const sql = useConnection(url);
     await sql.unsafe(`CREATE SCHEMA AUTHORIZATION CURRENT_USER`);
     await sql.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET search_path = nowhere`);
     const demo = join(packageFolder, 'demo', 'numbers.ndjson');
@@ -70,8 +67,6 @@ describe('the database in use', () => {
       expect(await run(url, ...args)).toMatchObject({ code: 0 });
     }
     const tables = await sql`SELECT DISTINCT schemaname FROM pg_tables WHERE schemaname !~ '^(pg_|information_schema)'`;
-    await sql.end();
-    await drop();
     expect(tables.map(({ schemaname }) => schemaname).sort()).toEqual(['drizzle', 'public']);
   });
 
@@ -94,19 +89,18 @@ describe('the database in use', () => {
   });
 
   it('makes the command exit with the reason if it closes every connection', async () => {
-    const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
+    const proxy = await useProxy(command.databaseUrl);
     proxy.behave('refusing');
     const ended = await run(proxy.through(command.databaseUrl), 'keys', 'list');
     expect(ended).toMatchObject({ code: 75, stdout: '', stderr: expect.stringMatching(GONE) });
-    await proxy.close();
   });
 
   it.each([
     ['an import waits for input', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
     ['an export waits for a lock', '$command export', 'LOCK TABLE business_profiles'],
   ])('makes the command exit with the reason if it disappears while %s', async (_when, line, statement) => {
-    const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
-    const sql = connectTo(command.databaseUrl);
+    const proxy = await useProxy(command.databaseUrl);
+    const sql = useConnection(command.databaseUrl);
     await sql`BEGIN`;
     await sql`LOCK TABLE branded_phone_numbers, postings`;
     const finished = command.shell(`export DATABASE_URL=${proxy.through(command.databaseUrl)}; ${line}`);
@@ -121,8 +115,6 @@ describe('the database in use', () => {
     await until(isRunning, `the command runs ${statement}`, 30_000);
     proxy.behave('refusing');
     expect(await finished).toMatchObject({ code: 75, stdout: '', stderr: expect.stringMatching(GONE) });
-    await sql.end();
-    await proxy.close();
   });
 
   it('makes the command exit with the reason if it is the embedded PostgreSQL, and is killed', async () => {

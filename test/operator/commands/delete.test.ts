@@ -1,28 +1,22 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { useCommand } from '../../support/command.js';
 import { numberWith, write } from '../../support/numbers.js';
 
 const command = useCommand();
 const PHONE_NUMBERS = ['+14155550101', '+14155550102', '+14155550103'];
 
-let database: Database;
-beforeAll(() => {
-  database = openDatabase(command.databaseUrl);
-});
-afterAll(() => closeDatabase(database));
 beforeEach(async () => {
-  await database.$client`TRUNCATE branded_phone_numbers, carrier_statuses`;
+  await command.sql`TRUNCATE branded_phone_numbers, carrier_statuses`;
   await write(
-    database,
+    command.drizzle,
     PHONE_NUMBERS.map((phoneNumber) => numberWith({ phoneNumber })),
   );
 });
 
 async function numbersLeft(): Promise<string[]> {
-  const rows = await database.$client`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
+  const rows = await command.sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
   return rows.map(({ phone_number }) => phone_number);
 }
 

@@ -4,7 +4,6 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import type { BrandedPhoneNumber } from '../../../generated/types/models/index.js';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
 import { itemsOf } from '../../support/ndjson.js';
 import { AS_NOBODY, isRoot } from '../embeddedPostgres/asNobody.js';
 
@@ -137,8 +136,7 @@ describe('export', () => {
 
   it('leaves no temporary file after a signal', async () => {
     await mkdir(inFolder('stopped'));
-    const locking = connectTo(command.databaseUrl);
-    const { code, stderr } = await locking.begin(async (sql) => {
+    const { code, stderr } = await command.sql.begin(async (sql) => {
       // The export waits for this lock after it has opened its file.
       await sql`LOCK TABLE business_profiles`;
       return command.shell(`
@@ -147,7 +145,6 @@ describe('export', () => {
         [ -n "$(ls -A stopped)" ] || { kill $child; exit 99; }
         kill $child; wait $child`);
     });
-    await locking.end();
     expect(code, stderr).toBe(143);
     expect(await readdir(inFolder('stopped'))).toEqual([]);
   });

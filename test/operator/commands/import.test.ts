@@ -3,7 +3,6 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 
 const command = useCommand();
@@ -18,9 +17,7 @@ const lines = Array.from({ length: 4 }, (_, i) =>
 );
 
 async function stored(): Promise<string[]> {
-  const sql = connectTo(command.databaseUrl);
-  const rows = await sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
-  await sql.end();
+  const rows = await command.sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
   return rows.map(({ phone_number }) => phone_number);
 }
 

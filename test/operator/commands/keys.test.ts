@@ -2,12 +2,11 @@ import { createWriteStream } from 'node:fs';
 import { eq } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import type { Database } from '../../../src/database/connect.js';
 import { apiKeys } from '../../../src/database/schema.js';
 import { createApiKey, listApiKeys, revokeApiKey } from '../../../src/keys/keys.js';
 import type { Service } from '../../../src/service/server.js';
 import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
 import { listenOn, metricOf } from '../../support/service.js';
 import { until } from '../../support/until.js';
 
@@ -17,13 +16,10 @@ let database: Database;
 let service: Service;
 
 beforeAll(async () => {
-  database = openDatabase(command.databaseUrl);
+  database = command.drizzle;
   service = await listenOn(command.databaseUrl, { AUTH: 'api-key' });
 });
-afterAll(async () => {
-  await service.close();
-  await closeDatabase(database);
-});
+afterAll(() => service.close());
 
 const listed = async () =>
   (await command.run(['keys', 'list', '--json'])).stdout
@@ -128,7 +124,7 @@ describe('keys list', () => {
 
   it('shows with --all which role created and which one revoked a key', async () => {
     const role = `"key's creator"`;
-    const sql = connectTo(command.databaseUrl);
+    const { sql } = command;
     await sql.unsafe(`CREATE ROLE ${role} SUPERUSER LOGIN PASSWORD 'secret'`);
     const url = Object.assign(new URL(command.databaseUrl), { username: "key's creator", password: 'secret' }).href;
     const { stdout } = await command.run(['keys', 'create', '--name', 'handed over', '--json'], '', {
@@ -140,7 +136,6 @@ describe('keys list', () => {
     expect(table).toMatch(/^ID .* CREATED +CREATED BY +EXPIRES +REVOKED +REVOKED BY +LAST USED /);
     expect(table).toMatch(new RegExp(`^${id} +revoked +\\S+Z +key's creator +never +\\S+Z +postgres +never `, 'm'));
     await sql.unsafe(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
-    await sql.end();
   });
 
   it('warns of active keys that expire within 14 days, which a metric counts', async () => {

@@ -3,11 +3,10 @@ import { chmod, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
 import { ndjson } from '../../support/ndjson.js';
 import { numberWith } from '../../support/numbers.js';
 import { isInstalled } from '../../support/programs.js';
-import { openToxicProxy } from '../../support/toxicProxy.js';
+import { useProxy } from '../../support/toxicProxy.js';
 
 const command = useCommand();
 const inFolder = (name: string) => join(command.folder, name);
@@ -29,11 +28,7 @@ beforeAll(async () => {
   }
 });
 
-beforeEach(async () => {
-  const sql = connectTo(command.databaseUrl);
-  await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-  await sql.end();
-});
+beforeEach(() => command.sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`);
 
 const exported = async () =>
   (await type('branded-phone-numbers export | jq -r .phoneNumber')).stdout.trim().split('\n');
@@ -103,10 +98,9 @@ describe('a scheduled import', () => {
     await writeFile(inFolder('numbers.ndjson'), 'nonsense');
     const faulty = await scheduled();
     expect([faulty.code, faulty.stderr.match(/not a JSON object/g)]).toEqual([1, ['not a JSON object']]);
-    const proxy = await openToxicProxy(Number(new URL(command.databaseUrl).port));
+    const proxy = await useProxy(command.databaseUrl);
     proxy.behave('refusing');
     const away = await scheduled(`DATABASE_URL=${proxy.through(command.databaseUrl)}`);
-    await proxy.close();
     expect([away.code, away.stderr.match(/can't be reached/g)?.length]).toEqual([75, 3]);
   });
 

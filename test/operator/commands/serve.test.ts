@@ -4,14 +4,13 @@ import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, inject, it, onTestFinished } from 'vitest';
 import type { BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
-import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
-import { createDatabase } from '../../support/database.js';
+import { runServe, useCommand } from '../../support/command.js';
+import { useConnection } from '../../support/connection.js';
+import { useNewDatabase } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
 import { SERVE, startServer } from '../../support/serverProcess.js';
-import { startServing } from '../../support/serving.js';
 import { openToxicProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 
@@ -78,7 +77,7 @@ describe('serve, before it can use PostgreSQL,', () => {
   async function startTooEarly(args: string[], url: string) {
     const port = await freePort();
     const later = Object.assign(new URL(url), { host: `127.0.0.1:${port}` });
-    const service = await startServing(args, { DATABASE_URL: later.href, REDIS_URL: 'redis://127.0.0.1:1' });
+    const service = await runServe(args, { DATABASE_URL: later.href, REDIS_URL: 'redis://127.0.0.1:1' });
     await service.untilAlive();
     const connect = async () => {
       const proxy = await openToxicProxy(Number(new URL(url).port), port);
@@ -88,7 +87,7 @@ describe('serve, before it can use PostgreSQL,', () => {
   }
 
   it('waits, and is ready when PostgreSQL starts', async () => {
-    const { url, drop } = await createDatabase({ isEmpty: true });
+    const url = await useNewDatabase({ isEmpty: true });
     // Redis never starts: the limit is then counted per instance.
     const { service, port, connect } = await startTooEarly(['--demo'], url);
     const isWaiting = async () => (await service.get('/readyz'))?.body.includes('waiting') ?? false;
@@ -116,19 +115,18 @@ describe('serve, before it can use PostgreSQL,', () => {
       'PostgreSQL is available: starting',
       expect.stringMatching(/^listening on/),
     ]);
-    await drop();
   });
 
   it('waits for its database to be created, and serves from it', async () => {
-    const { url, drop } = await createDatabase({ isEmpty: true });
+    const url = await useNewDatabase({ isEmpty: true });
     const later = `${url}_later`;
-    const service = await startServing([], { DATABASE_URL: later });
+    const service = await runServe([], { DATABASE_URL: later });
     await service.untilAlive();
     const isNamed = async () => (await service.get('/readyz'))?.body.includes('until the database that') ?? false;
     await until(isNamed, '/readyz names the missing database');
     expect((await service.get('/readyz'))?.body).not.toContain('does not exist');
     expect((await service.getAsOperator('/readyz'))?.body).toContain('_later\\" does not exist');
-    const sql = connectTo(url);
+    const sql = useConnection(url);
     const name = new URL(later).pathname.slice(1);
     await sql.unsafe(`CREATE DATABASE ${name} TEMPLATE template0`);
     await service.untilReady();
@@ -136,12 +134,10 @@ describe('serve, before it can use PostgreSQL,', () => {
     service.stop();
     expect(await service.end()).toBe(0);
     await sql.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
-    await sql.end();
-    await drop();
   });
 
   it('exits at once after a signal', async () => {
-    const service = await startServing([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
+    const service = await runServe([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
     await service.untilAlive();
     service.stop();
     expect([await service.end(), service.out.stderr]).toEqual([
@@ -184,15 +180,13 @@ describe('serve reports in one line why it cannot start:', () => {
   });
 
   it('a role that may not migrate', async () => {
-    const { url, drop } = await createDatabase({ isEmpty: true });
-    const sql = connectTo(url);
+    const url = await useNewDatabase({ isEmpty: true });
+    const sql = useConnection(url);
     const role = new URL(url).pathname.slice(1);
     await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${role}'`);
     const DATABASE_URL = Object.assign(new URL(url), { username: role, password: role }).href;
     const { code, stderr } = await command.run(['serve'], '', { environment: { DATABASE_URL, PORT: '0' } });
     await sql.unsafe(`DROP ROLE ${role}`);
-    await sql.end();
-    await drop();
     expect([code, stderr]).toEqual([1, expect.stringMatching(/^permission denied for database \w+\n$/)]);
   });
 

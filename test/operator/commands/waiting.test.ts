@@ -5,9 +5,9 @@ import type { Sql } from 'postgres';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { BusinessProfile } from '../../../generated/types/models/index.js';
 import { useCommand } from '../../support/command.js';
-import { connectTo } from '../../support/connection.js';
+import { useConnection, whileLocked } from '../../support/connection.js';
 import { numberWith, PROFILES } from '../../support/numbers.js';
-import { until } from '../../support/until.js';
+import { repeat, until } from '../../support/until.js';
 
 const command = useCommand();
 const LINE = JSON.stringify(numberWith({ phoneNumber: '+19' }));
@@ -25,48 +25,34 @@ const untilSent = (sql: Sql, statement: string, waits = false) =>
     return rows.length > 0;
   }, statement);
 
-async function withSession(use: (sql: Sql) => Promise<void>): Promise<void> {
-  const sql = connectTo(command.databaseUrl);
-  await use(sql);
-  await sql.end();
-}
-
-beforeEach(() =>
-  withSession(async (sql) => {
-    await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-    for (const { id } of PROFILES) await sql`INSERT INTO business_profiles VALUES (${id}, 'Before', 'approved')`;
-    await sql`
-      INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
-      SELECT '+1' || i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, ${COUNT}) AS i`;
-    await sql`
-      INSERT INTO carrier_statuses
-      SELECT phone_number, 'AT&T', 'brandedCallerId', 'approved.optIn' FROM branded_phone_numbers`;
-  }),
-);
+beforeEach(async () => {
+  const { sql } = command;
+  await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+  for (const { id } of PROFILES) await sql`INSERT INTO business_profiles VALUES (${id}, 'Before', 'approved')`;
+  await sql`
+    INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
+    SELECT '+1' || i, ${PROFILES[0]?.id ?? ''} FROM generate_series(1, ${COUNT}) AS i`;
+  await sql`
+    INSERT INTO carrier_statuses
+    SELECT phone_number, 'AT&T', 'brandedCallerId', 'approved.optIn' FROM branded_phone_numbers`;
+});
 
 describe('a command', () => {
   it('starts beside many writers of short transactions', async () => {
-    let isOver = false;
-    const writers = Array.from({ length: COUNT }, (_, i) =>
-      withSession(async (sql) => {
-        while (!isOver) {
-          await sql.begin(async (transaction) => {
-            await transaction`SELECT FROM branded_phone_numbers WHERE phone_number = ${`+1${i + 1}`} FOR UPDATE`;
-            await transaction`UPDATE carrier_statuses SET carrier = 'AT&T' WHERE phone_number = ${`+1${i + 1}`}`;
-          });
-        }
+    const sessions = Array.from({ length: COUNT }, () => useConnection(command.databaseUrl));
+    const stop = repeat(COUNT, async (i) =>
+      sessions[i]?.begin(async (transaction) => {
+        await transaction`SELECT FROM branded_phone_numbers WHERE phone_number = ${`+1${i + 1}`} FOR UPDATE`;
+        await transaction`UPDATE carrier_statuses SET carrier = 'AT&T' WHERE phone_number = ${`+1${i + 1}`}`;
       }),
     );
     expect(await command.run(['import', '-'], LINE)).toMatchObject({ code: 0 });
-    isOver = true;
-    await Promise.all(writers);
+    await stop();
   });
 
   it("says PostgreSQL's reason if a table is locked when it starts", () =>
-    withSession(async (sql) => {
-      await sql.unsafe('BEGIN; LOCK TABLE items');
+    whileLocked(command.databaseUrl, 'LOCK TABLE items', async () => {
       const { code, stderr } = await command.run(['keys', 'list']);
-      await sql`ROLLBACK`;
       expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringMatching(/lock timeout/) });
     }));
 
@@ -77,24 +63,23 @@ describe('a command', () => {
   ] as const)('holds no locks after it has ended: %s, after %s while it writes', async (line, signal, statement) => {
     await writeFile(join(command.folder, 'line.ndjson'), LINE);
     await writeFile(join(command.folder, 'gone.txt'), '+11');
-    await withSession(async (sql) => {
-      await sql`BEGIN`;
-      // The command waits for this lock while it writes.
-      await sql`LOCK TABLE postings IN ACCESS EXCLUSIVE MODE`;
-      const { child, finished } = command.start(line.split(' '), { DATABASE_URL: command.databaseUrl });
-      await untilSent(sql, statement, true);
-      child.kill(signal);
-      await finished;
-      await until(async () => {
-        await sql`SELECT pg_stat_clear_snapshot()`;
-        const sessions = await sql`
-          SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ${`% ${child.pid}`}`;
-        return sessions.length === 0;
-      }, 'its sessions end');
-      await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE NOWAIT`;
-      await sql`COMMIT`;
-      expect(await sql`SELECT FROM items`).toHaveLength(COUNT);
-    });
+    const sql = useConnection(command.databaseUrl);
+    await sql`BEGIN`;
+    // The command waits for this lock while it writes.
+    await sql`LOCK TABLE postings IN ACCESS EXCLUSIVE MODE`;
+    const { child, finished } = command.start(line.split(' '), { DATABASE_URL: command.databaseUrl });
+    await untilSent(sql, statement, true);
+    child.kill(signal);
+    await finished;
+    await until(async () => {
+      await sql`SELECT pg_stat_clear_snapshot()`;
+      const sessions = await sql`
+        SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ${`% ${child.pid}`}`;
+      return sessions.length === 0;
+    }, 'its sessions end');
+    await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE NOWAIT`;
+    await sql`COMMIT`;
+    expect(await sql`SELECT FROM items`).toHaveLength(COUNT);
   });
 
   it.each([
@@ -116,27 +101,26 @@ describe('a command', () => {
       'ROLLBACK',
       'process \\d+, \\w+, a writer, idle in transaction',
     ],
-  ])('reports once what blocks it: %s', (_what, blocking, ending, blocker) =>
-    withSession(async (sql) => {
-      const [profile] = PROFILES;
-      const line = numberWith({
-        phoneNumber: '+11',
-        businessProfile: { ...profile, businessName: 'After' } as BusinessProfile,
-      });
-      await writeFile(join(command.folder, 'blocked.ndjson'), JSON.stringify(line));
-      await sql.unsafe(`SET application_name = 'a writer'; BEGIN; ${blocking}`);
-      const { child, finished } = command.start(['import', 'blocked.ndjson'], { DATABASE_URL: command.databaseUrl });
-      let printed = '';
-      child.stderr?.on('data', (text) => (printed += text));
-      await until(() => printed.includes('waiting'), 'it reports a blocker', 60_000);
-      await sql.unsafe(ending);
-      const { code, stderr } = await finished;
-      expect(code).toBe(0);
-      expect(stderr).toMatch(
-        new RegExp(
-          `^(?:wrote .*\\n)*waiting for transactions of other programs to end:\\n  ${blocker}, since [-0-9: +]+\\n(?:wrote .*\\n)*$`,
-        ),
-      );
-    }),
-  );
+  ])('reports once what blocks it: %s', async (_what, blocking, ending, blocker) => {
+    const sql = useConnection(command.databaseUrl);
+    const [profile] = PROFILES;
+    const line = numberWith({
+      phoneNumber: '+11',
+      businessProfile: { ...profile, businessName: 'After' } as BusinessProfile,
+    });
+    await writeFile(join(command.folder, 'blocked.ndjson'), JSON.stringify(line));
+    await sql.unsafe(`SET application_name = 'a writer'; BEGIN; ${blocking}`);
+    const { child, finished } = command.start(['import', 'blocked.ndjson'], { DATABASE_URL: command.databaseUrl });
+    let printed = '';
+    child.stderr?.on('data', (text) => (printed += text));
+    await until(() => printed.includes('waiting'), 'it reports a blocker', 60_000);
+    await sql.unsafe(ending);
+    const { code, stderr } = await finished;
+    expect(code).toBe(0);
+    expect(stderr).toMatch(
+      new RegExp(
+        `^(?:wrote .*\\n)*waiting for transactions of other programs to end:\\n  ${blocker}, since [-0-9: +]+\\n(?:wrote .*\\n)*$`,
+      ),
+    );
+  });
 });

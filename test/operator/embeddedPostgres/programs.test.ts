@@ -1,17 +1,18 @@
 /** PostgreSQL's programs after an installation without install scripts, which lacks the links to their libraries. */
 import { execFile } from 'node:child_process';
-import { cp, lstat, mkdir, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
+import { cp, lstat, mkdir, readdir, rename } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
 import { installedPrograms, packageName } from '../../../src/operator/embeddedPostgres/programs.js';
+import { useTemporaryFolder } from '../../support/temporaryFolder.js';
 
 const run = promisify(execFile);
+const folder = useTemporaryFolder('postgres-programs-');
 
 it('the links are made once in a given folder, also by concurrent calls, and again after the installation was moved', async () => {
-  const home = await mkdtemp(join(tmpdir(), 'postgres-programs-'));
+  const home = folder.path;
   const forLinks = join(home, 'links');
   const { from, libraries } = await installWithoutScripts(join(home, 'installed'));
   await expect(run(join(libraries, '..', 'bin', 'postgres'), ['--version'])).rejects.toThrow(/shared librar/);
@@ -26,7 +27,6 @@ it('the links are made once in a given folder, also by concurrent calls, and aga
 
   await rename(join(home, 'installed'), join(home, 'moved'));
   await expectToStart(await installedPrograms(forLinks, from.replace('installed', 'moved')));
-  await rm(home, { recursive: true, force: true });
 });
 
 /** Copies the platform's package to a module folder as npm unpacks it, without links. */

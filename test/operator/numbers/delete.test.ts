@@ -1,12 +1,11 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Database } from '../../../src/database/connect.js';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { InputError } from '../../../src/operator/numbers/lines.js';
 import { filterOf } from '../../../src/page/filter.js';
-import { connectTo } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { itemsOf } from '../../support/ndjson.js';
@@ -18,9 +17,8 @@ let database: Database;
 const created = useDatabase();
 
 beforeAll(() => {
-  database = openDatabase(created.url);
+  database = created.drizzle;
 });
-afterAll(() => closeDatabase(database));
 const clear = () => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
 beforeEach(clear);
 
@@ -82,13 +80,12 @@ describe('delete', () => {
       database,
       phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber })),
     );
-    const other = connectTo(created.url);
+    const { sql: other } = created;
     await other`BEGIN`;
     await other`DELETE FROM branded_phone_numbers WHERE phone_number > '+14155550105'`;
     const deleting = deleteLines(...phoneNumbers);
     await until(async () => (await remaining()).length === 4, 'all other numbers are deleted');
     await other`COMMIT`;
-    await other.end();
     expect(await deleting).toEqual({ lines: 10, deleted: 6 });
   });
 

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import type { Database } from '../../../src/database/connect.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { filterOf } from '../../../src/page/filter.js';
@@ -18,9 +18,8 @@ let other: Database;
 const [source, target] = [useDatabase(), useDatabase()];
 
 beforeAll(() => {
-  [database, other] = [openDatabase(source.url), openDatabase(target.url)];
+  [database, other] = [source.drizzle, target.drizzle];
 });
-afterAll(() => Promise.all([closeDatabase(database), closeDatabase(other)]));
 
 const clear = ({ $client: sql }: Database) => sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
 beforeEach(() => Promise.all([clear(database), clear(other)]));

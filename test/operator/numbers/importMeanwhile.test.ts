@@ -1,6 +1,6 @@
 /** Imports beside other imports, other writers and an operator's triggers. */
 import { describe, expect, test } from 'vitest';
-import { connectTo } from '../../support/connection.js';
+import { useConnection } from '../../support/connection.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { until } from '../../support/until.js';
 import { database, databaseUrl, manyNumbers, number, run, stored, useDatabase } from './importing.js';
@@ -45,7 +45,7 @@ describe('an import beside an open transaction', () => {
     ],
   ])('that %s writes all other numbers, then waits for the transaction', async (_what, statement) => {
     await run(items);
-    const writer = connectTo(databaseUrl);
+    const writer = useConnection(databaseUrl);
     await writer`BEGIN`;
     await writer.unsafe(statement);
     const importing = run(items.map((item) => ({ ...item, internalName: 'Imported' })));
@@ -66,7 +66,6 @@ describe('an import beside an open transaction', () => {
       `UPDATE carrier_statuses SET carrier = 'New' WHERE phone_number = ANY ('{${HELD}}') AND carrier <> 'Held'`,
     );
     await writer`COMMIT`;
-    await writer.end();
     await importing;
     expect(await notImported()).toEqual([]);
     expect((await stored()).flatMap(({ carrier_statuses: entries }) => entries)).toHaveLength(items.length);

@@ -1,8 +1,8 @@
 /** Imports into a database of the test file, and reads what they stored. */
 import { Readable } from 'node:stream';
-import { afterAll, beforeAll, beforeEach, expect } from 'vitest';
+import { beforeAll, beforeEach, expect } from 'vitest';
 import { DetailedStatus, Feature } from '../../../generated/types/models/index.js';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import type { Database } from '../../../src/database/connect.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { InputError, sentence } from '../../../src/operator/numbers/lines.js';
 import { useDatabase as useNewDatabase } from '../../support/database.js';
@@ -15,10 +15,8 @@ export let databaseUrl: string;
 export function useDatabase(): void {
   const created = useNewDatabase();
   beforeAll(() => {
-    databaseUrl = created.url;
-    database = openDatabase(databaseUrl);
+    ({ url: databaseUrl, drizzle: database } = created);
   });
-  afterAll(() => closeDatabase(database));
   beforeEach(() => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`);
 }
 

@@ -1,14 +1,15 @@
-import { mkdtemp, rm, truncate, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { openInputFiles } from '../../../src/operator/numbers/inputFiles.js';
 import { UserError } from '../../../src/userError.js';
+import { useTemporaryFolder } from '../../support/temporaryFolder.js';
+
+const folder = useTemporaryFolder('branded-phone-numbers-input-');
 
 test('an input file is read to its current end if it grows, and rejected if it is truncated', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-input-'));
-  const name = join(folder, 'numbers.ndjson');
+  const name = join(folder.path, 'numbers.ndjson');
   await writeFile(name, 'first\nsecond\n');
   const shorter = await openInputFiles([name]);
   await truncate(name, 6);
@@ -16,5 +17,4 @@ test('an input file is read to its current end if it grows, and rejected if it i
   const longer = await openInputFiles([name]);
   await writeFile(name, 'second\n', { flag: 'a' });
   expect(String(await buffer(longer.stream))).toBe('first\nsecond\n');
-  await rm(folder, { recursive: true });
 });

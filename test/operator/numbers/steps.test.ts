@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { Socket } from 'node:net';
 import type { Sql } from 'postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { Database } from '../../../src/database/connect.js';
 import { codeOf } from '../../../src/database/errors.js';
 import { inTransaction, type Transaction } from '../../../src/database/transaction.js';
 import { lockToWriteOrListBusy } from '../../../src/operator/numbers/numberLocks.js';
@@ -12,10 +12,10 @@ import { keyOf } from '../../../src/operator/numbers/rows.js';
 import { Spool } from '../../../src/operator/numbers/spool.js';
 import { runSteps, type Steps } from '../../../src/operator/numbers/steps.js';
 import { packageFolder } from '../../../src/packageFolder.js';
-import { connectTo, untilLockIsAwaited } from '../../support/connection.js';
-import { useDatabase } from '../../support/database.js';
+import { untilLockIsAwaited } from '../../support/connection.js';
+import { useDatabase, usePool } from '../../support/database.js';
 import { numberWith, write as writeNumbers } from '../../support/numbers.js';
-import { openToxicProxy } from '../../support/toxicProxy.js';
+import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 
 const created = useDatabase();
@@ -24,10 +24,8 @@ let other: Sql;
 let spool: Spool;
 
 beforeAll(() => {
-  database = openDatabase(created.url);
-  other = connectTo(created.url);
+  ({ drizzle: database, sql: other } = created);
 });
-afterAll(() => Promise.all([closeDatabase(database), other.end()]));
 beforeEach(async () => {
   spool = new Spool();
   await other`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
@@ -142,8 +140,8 @@ describe('a step', () => {
   });
 
   it.each(['', '?prepare=false'])('is not halved because PostgreSQL is far away%s', async (parameter) => {
-    const proxy = await openToxicProxy(Number(new URL(created.url).port));
-    const behind = openDatabase(proxy.through(created.url) + parameter);
+    const proxy = await useProxy(created.url);
+    const behind = usePool(proxy.through(created.url) + parameter);
     // Three round trips take longer than the time limit of a statement.
     proxy.behave('slow', 150);
     await waitDeferred(0.01);
@@ -151,8 +149,6 @@ describe('a step', () => {
     const sizes: number[] = [];
     await runSteps(behind, spool, { ...settingNames, onWritten: (count) => sizes.push(count) });
     expect([sizes, await written()]).toEqual([[4], 4]);
-    await closeDatabase(behind, 0);
-    await proxy.close();
   });
 
   it('waits for locks and runs a statement for half a second together', async () => {
@@ -285,8 +281,8 @@ describe('a step', () => {
   });
 
   it.each(['is retried', 'ends after a signal'])('%s if its connection is cut silently', async (outcome) => {
-    const proxy = await openToxicProxy(Number(new URL(created.url).port));
-    const behind = openDatabase(proxy.through(created.url));
+    const proxy = await useProxy(created.url);
+    const behind = usePool(proxy.through(created.url));
     add(['+11']);
     const stop = new AbortController();
     let attempts = 0;
@@ -315,8 +311,6 @@ describe('a step', () => {
       // Before the connection is found to be dead, which takes 15 seconds.
       expect(endedAt - cutAt).toBeLessThan(6000);
     }
-    await closeDatabase(behind, 0);
-    await proxy.close();
   });
 
   it.runIf(process.platform === 'linux')('lets the server probe its connection within 10 seconds', async () => {
@@ -341,23 +335,21 @@ describe('a step', () => {
   });
 
   it('needs no connection that was opened before', async () => {
-    const proxy = await openToxicProxy(Number(new URL(created.url).port));
-    const behind = openDatabase(proxy.through(created.url));
+    const proxy = await useProxy(created.url);
+    const behind = usePool(proxy.through(created.url));
     await behind.$client`SELECT`;
     proxy.forgetConnections();
     add(['+11']);
     await runSteps(behind, spool, settingNames);
     expect(await written()).toBe(1);
-    await closeDatabase(behind, 0);
-    await proxy.close();
   });
 
   it.each([
     ['is written once PostgreSQL can be reached', false],
     ['ends after a signal, although PostgreSQL can’t be reached', true],
   ])('%s', async (_outcome, endsBySignal) => {
-    const proxy = await openToxicProxy(Number(new URL(created.url).port));
-    const behind = openDatabase(proxy.through(created.url));
+    const proxy = await useProxy(created.url);
+    const behind = usePool(proxy.through(created.url));
     proxy.behave('refusing');
     add(['+11']);
     const stop = new AbortController();
@@ -366,8 +358,6 @@ describe('a step', () => {
     if (endsBySignal) await expect(running).rejects.toThrow('stopped');
     else await running;
     expect(await written()).toBe(endsBySignal ? 0 : 1);
-    await closeDatabase(behind, 0);
-    await proxy.close();
   });
 
   it.each(['a step was written', 'a lock was not free'])('is retried for a minute again after %s', async (between) => {

@@ -20,11 +20,7 @@ const ALL = filterOf({});
 /** Longer than a connection that was cut is kept. */
 const LONG_MS = 25_000;
 
-beforeAll(async () => {
-  const database = openDatabase(created.url);
-  await write(database, [NUMBER]);
-  await closeDatabase(database);
-});
+beforeAll(() => write(created.drizzle, [NUMBER]));
 
 /** Runs `use` with a database behind a proxy, and a function that cuts its open connections silently. */
 async function behindProxy<T>(use: (database: Database, cut: () => void) => Promise<T>): Promise<T> {

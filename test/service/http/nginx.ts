@@ -1,17 +1,17 @@
 /** An nginx with default settings that forwards `/numbers/` to a service. */
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isListening } from '../../support/port.js';
+import { endProcess } from '../../support/process.js';
 import { isInstalled } from '../../support/programs.js';
+import { makeFolder, removeFolder } from '../../support/temporaryFolder.js';
 
 export const hasNginx = isInstalled('nginx');
 
 /** Starts nginx on `port` of 127.0.0.1, in front of the service at `url`; returns a function that stops it. */
 export async function startNginx(port: number, url: string): Promise<() => Promise<void>> {
-  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-nginx-'));
+  const folder = await makeFolder('branded-phone-numbers-nginx-');
   // If root starts it, its workers run as another user.
   await chmod(folder, 0o755);
   const temporaryFolders = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
@@ -34,9 +34,7 @@ export async function startNginx(port: number, url: string): Promise<() => Promi
   const child = spawn('nginx', options, { stdio: ['ignore', 'ignore', 'inherit'] });
   await isListening(port);
   return async () => {
-    const ended = once(child, 'exit');
-    child.kill();
-    await ended;
-    await rm(folder, { recursive: true });
+    await endProcess(child, 'SIGTERM');
+    await removeFolder(folder);
   };
 }

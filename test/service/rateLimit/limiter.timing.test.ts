@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { openLog } from '../../../src/log.js';
 import { createMetrics } from '../../../src/metrics.js';
 import { RateLimiter } from '../../../src/service/rateLimit/limiter.js';
-import { openToxicProxy } from '../../support/toxicProxy.js';
+import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 import { watchStore, withinASecond } from '../../support/withinASecond.js';
 import { LIMIT, STORES, type StoreServer, startStoreServer } from './storeServer.js';
@@ -20,7 +20,7 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
 
   /** Opens a limiter behind a proxy. */
   async function open() {
-    const proxy = await openToxicProxy(server.port);
+    const proxy = await useProxy(server.url);
     const reasons: string[] = [];
     const returns: unknown[][] = [];
     const log = Object.assign(openLog({ LOG_LEVEL: 'silent' }), {
@@ -38,10 +38,7 @@ describe.each(STORES)('a limiter with its store in %s', (kind) => {
     };
     const metrics = createMetrics(1);
     const limiter = new RateLimiter(counting, LIMIT, log, metrics);
-    onTestFinished(async () => {
-      await limiter.close();
-      await proxy.close();
-    });
+    onTestFinished(() => limiter.close());
     await limiter.warmUp();
     /** Sends `count` requests at once; returns how many are allowed. */
     async function allowed(client: string, count: number): Promise<number> {

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { inArray, like, sql } from 'drizzle-orm';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import type { Database } from '../../../src/database/connect.js';
 import { codeOf } from '../../../src/database/errors.js';
 import { rateLimits } from '../../../src/database/schema.js';
 import { openLog } from '../../../src/log.js';
@@ -11,7 +11,7 @@ import { openPostgresStore } from '../../../src/service/rateLimit/postgresStore.
 import { createRateLimit } from '../../../src/service/rateLimit/rateLimit.js';
 import { whileLocked } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
-import { openToxicProxy } from '../../support/toxicProxy.js';
+import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';
 import { count as countIn } from './counting.js';
@@ -21,18 +21,25 @@ let database: Database;
 const postgres = useDatabase();
 
 beforeAll(async () => {
-  database = openDatabase(postgres.url);
+  database = postgres.drizzle;
   store = openPostgresStore(postgres.url, 10, failSweep);
-  await until(() => count('first').then(Boolean, () => false));
+  await untilItCounts(store);
 });
-afterAll(async () => {
-  await store.close();
-  await closeDatabase(database);
-});
+afterAll(() => store.close());
 
 const failSweep = (reason: Error) => {
   throw reason;
 };
+
+/** Opens a store for the current test. */
+function open(url = postgres.url, points = 10, onFailedSweep: (reason: Error) => void = failSweep): LimitStore {
+  const opened = openPostgresStore(url, points, onFailedSweep);
+  onTestFinished(() => opened.close());
+  return opened;
+}
+
+const untilItCounts = (counting: LimitStore, timeoutMs?: number) =>
+  until(() => counting.consume('first').then(Boolean, () => false), 'it counts', timeoutMs);
 
 const count = (client: string, counting = store) => countIn(counting, client);
 const isAllowed = async (client: string) => (await count(client)).allowed;
@@ -66,9 +73,9 @@ describe('the store in PostgreSQL', () => {
   );
 
   it('never sends a request whose caller has given up', async () => {
-    const proxy = await openToxicProxy(Number(new URL(postgres.url).port));
-    const slow = openPostgresStore(proxy.through(postgres.url), 10, failSweep);
-    await until(() => slow.consume('first').then(Boolean, () => false));
+    const proxy = await useProxy(postgres.url);
+    const slow = open(proxy.through(postgres.url));
+    await untilItCounts(slow);
     proxy.behave('slow', 2 * STORE_TIMEOUT_MS);
     const sent = slow.consume('sent');
     await nextTurn();
@@ -79,13 +86,11 @@ describe('the store in PostgreSQL', () => {
       .from(rateLimits)
       .where(inArray(rateLimits.client, ['sent', 'given up']));
     expect(found.map(({ client }) => client)).toEqual(['sent']);
-    await slow.close();
-    await proxy.close();
   });
 
   it('never deadlocks with an instance that counts the same clients in the opposite order', async () => {
-    const other = openPostgresStore(postgres.url, 10, failSweep);
-    await until(() => other.consume('first').then(Boolean, () => false));
+    const other = open();
+    await untilItCounts(other);
     const clients = Array.from({ length: 100 }, (_, i) => `crossing:${i}`);
     const counts: Promise<unknown>[] = [];
     for (let round = 0; round < 5; round++) {
@@ -94,7 +99,6 @@ describe('the store in PostgreSQL', () => {
       await sleep(1);
     }
     const ends = await Promise.allSettled(counts);
-    await other.close();
     // Those that time out before they are sent, as on a busy machine, have no code.
     const codes = ends.map((end) => (end.status === 'rejected' ? codeOf(end.reason) : ''));
     expect([...new Set(codes)]).toEqual(['']);
@@ -109,15 +113,14 @@ describe('the store in PostgreSQL', () => {
     }));
 
   it('shares its counts with an instance that has a higher limit, as while the setting is changed', async () => {
-    const other = openPostgresStore(postgres.url, 20, failSweep);
-    await until(() => other.consume('first').then(Boolean, () => false));
+    const other = open(postgres.url, 20);
+    await untilItCounts(other);
     await withinASecond(async () => {
       const client = `shared ${performance.now()}`;
       for (let i = 0; i < 15; i++) await other.consume(client);
       expect(await count(client)).toMatchObject({ allowed: false });
       expect(await other.consume(client)).toMatchObject({ remainingPoints: 4 });
     });
-    await other.close();
   });
 
   const set = (setting: string) =>
@@ -125,14 +128,13 @@ describe('the store in PostgreSQL', () => {
 
   it('counts for several instances at once although the database defaults to REPEATABLE READ', async () => {
     await set("SET default_transaction_isolation = 'repeatable read'");
-    const stores = [1, 2, 3].map(() => openPostgresStore(postgres.url, 1000, failSweep));
+    const stores = [1, 2, 3].map(() => open(postgres.url, 1000));
     const codes: Promise<string>[] = [];
     for (let round = 0; round < 60; round++) {
       codes.push(...stores.map((store) => store.consume('isolated').then(() => 'counted', codeOf)));
       await sleep(5);
     }
     const ends = new Set(await Promise.all(codes));
-    await Promise.all(stores.map((store) => store.close()));
     await set('RESET default_transaction_isolation');
     expect(ends).toContain('counted');
     expect(ends).not.toContain('40001');
@@ -140,7 +142,7 @@ describe('the store in PostgreSQL', () => {
 
   it('replaces read-only connections, such as those to a standby, until one can write', async () => {
     await set('SET default_transaction_read_only = on');
-    const store = openPostgresStore(postgres.url, 10, () => {});
+    const store = open(postgres.url, 10, () => {});
     await until(() =>
       store.consume('read-only').then(
         () => false,
@@ -148,8 +150,7 @@ describe('the store in PostgreSQL', () => {
       ),
     );
     await set('RESET default_transaction_read_only');
-    await until(() => store.consume('read-only').then(Boolean, () => false), 'it counts', 3000);
-    await store.close();
+    await untilItCounts(store, 3000);
   });
 
   const insertIdle = (...clients: string[]) =>
@@ -163,18 +164,17 @@ describe('the store in PostgreSQL', () => {
 
   it('removes idle clients without waiting for locked rows', async () => {
     await insertIdle('idle 1', 'idle 2');
-    const sweeping = openPostgresStore(postgres.url, 10, failSweep);
+    const sweeping = open();
     await whileLocked(postgres.url, "SELECT FROM rate_limits WHERE client = 'idle 1' FOR UPDATE", async () => {
       sweeping.startSweeping?.();
       await until(async () => (await idleClients()).join() === 'idle 1', 'the other client is removed');
     });
-    await sweeping.close();
   });
 
   it('reports no failed sweep while it is closed', async () => {
     const failures: Error[] = [];
     const sweeping = openPostgresStore(postgres.url, 10, (reason) => failures.push(reason));
-    await until(() => sweeping.consume('first').then(Boolean, () => false));
+    await untilItCounts(sweeping);
     await whileLocked(postgres.url, 'LOCK rate_limits', async () => {
       sweeping.startSweeping?.();
       await sweeping.close();
@@ -208,15 +208,13 @@ describe('the store in PostgreSQL', () => {
   });
 
   it('connects although a login takes almost a second', async () => {
-    const proxy = await openToxicProxy(Number(new URL(postgres.url).port));
+    const proxy = await useProxy(postgres.url);
     proxy.behave('slow', 900);
-    const slow = openPostgresStore(proxy.through(postgres.url), 10, failSweep);
+    const slow = open(proxy.through(postgres.url));
     slow.consume('slow').catch(() => {});
     await sleep(300);
     proxy.behave('passing');
-    await until(() => slow.consume('slow').then(Boolean, () => false), 'it counts', 5000);
+    await untilItCounts(slow, 5000);
     expect(proxy.accepted()).toBe(1);
-    await slow.close();
-    await proxy.close();
   });
 });

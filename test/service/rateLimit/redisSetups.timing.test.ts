@@ -1,12 +1,11 @@
 /** Redis configurations with which the service does not start, and those for which it waits. */
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { type AddressInfo, connect, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { openLog } from '../../../src/log.js';
 import { createMetrics } from '../../../src/metrics.js';
 import { packageFolder } from '../../../src/packageFolder.js';
@@ -16,9 +15,9 @@ import { makeAuthority } from '../../support/certificates.js';
 import { useCommand } from '../../support/command.js';
 import { freePort } from '../../support/port.js';
 import { hasRedis, startRedis, startSentinel, type TestRedis } from '../../support/redis.js';
+import { makeFolder, removeFolder } from '../../support/temporaryFolder.js';
 import { until } from '../../support/until.js';
 
-const closing: (() => unknown)[] = [];
 let folder: string;
 /** What Node warns of, such as listeners that pile up. */
 const warnings: string[] = [];
@@ -29,16 +28,13 @@ afterAll(() => {
   expect(warnings).toEqual([]);
 });
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-redis-'));
-});
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close();
-  await rm(folder, { recursive: true, force: true });
+  folder = await makeFolder('branded-phone-numbers-redis-');
+  onTestFinished(() => removeFolder(folder));
 });
 
 async function start(...options: string[]): Promise<TestRedis> {
   const redis = await startRedis('--dir', folder, ...options);
-  closing.push(() => redis.kill());
+  onTestFinished(() => redis.kill());
   return redis;
 }
 
@@ -63,7 +59,7 @@ function open(url: string) {
   log.error = (({ reason }: { reason: string }) => void reasons.push(reason)) as typeof log.error;
   const metrics = createMetrics(1);
   const rateLimit = createRateLimit({ RATE_LIMIT_PER_SECOND: 10, REDIS_URL: url }, '', log, metrics);
-  closing.push(() => rateLimit.close());
+  onTestFinished(() => rateLimit.close());
   const failures = async () => /^rate_limit_store_errors_total (\d+)$/m.exec(await metrics.text())?.[1];
   let clients = 0;
   /** Sends a request; returns whether Redis counted it. */
@@ -100,7 +96,7 @@ describe.skipIf(!hasRedis)('the service does not start, and says what to do,', (
   it('if the scheme of REDIS_URL does not match the server', async () => {
     const { port } = await start();
     const sentinel = await startSentinel(port, 1, 'requirepass watch');
-    closing.push(() => sentinel.kill());
+    onTestFinished(() => sentinel.kill());
     const wrong: [string, RegExp][] = [
       [`redis://:watch@127.0.0.1:${sentinel.port}`, /'eval'; .*for sentinels use redis\+sentinel:\/\/host,host\/name$/],
       [`redis+sentinel://127.0.0.1:${sentinel.port}/main`, /NOAUTH .*; set sentinelUsername and sentinelPassword/],
@@ -120,7 +116,7 @@ describe.skipIf(!hasRedis)('the service does not start, and says what to do,', (
       client.on('error', () => server.destroy());
       server.on('error', () => client.destroy());
     }).listen(0, '127.0.0.1');
-    closing.push(() => proxy.close());
+    onTestFinished(() => void proxy.close());
     await once(proxy, 'listening');
     const { port } = proxy.address() as AddressInfo;
     await expect(open(`redis://127.0.0.1:${port}`).rateLimit.warmUp()).rejects.toThrow(
@@ -169,7 +165,7 @@ describe.skipIf(!hasRedis)('the service does not start, and says what to do,', (
         const lines = [`tls-port ${tlsPort}`, 'tls-replication yes', 'tls-auth-clients no'];
         const files = [`tls-cert-file ${certificate}`, `tls-key-file ${key}`, `tls-ca-cert-file ${ca}`];
         const sentinel = await startSentinel(port, 1, ...lines, ...files);
-        closing.push(() => sentinel.kill());
+        onTestFinished(() => sentinel.kill());
         return `rediss+sentinel://127.0.0.1:${tlsPort}/main`;
       },
     };
@@ -283,7 +279,7 @@ describe.skipIf(!hasRedis)('the privileges that docs/operations.md lists', async
     const redis = await start();
     await call(redis.url, 'ACL', 'SETUSER', 'limiter', 'on', '>password', ...granted.split(' '));
     const store = openRedisStore(urlOf(redis, 'limiter:password@'), 3);
-    closing.push(() => store.close());
+    onTestFinished(() => store.close());
     await until(() => store.consume('client').then(Boolean, ({ message }) => !message.includes('not ready')));
     // Requests that are a second old are removed.
     await sleep(1001);

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { LimitStore } from '../../../src/service/rateLimit/limiter.js';
-import { openToxicProxy } from '../../support/toxicProxy.js';
+import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';
 import { count } from './counting.js';
@@ -66,13 +66,12 @@ describe.each(STORES)('the store in %s', (kind) => {
   });
 
   it('replaces connections that are half-open', async () => {
-    const proxy = await openToxicProxy(server.port);
+    const proxy = await useProxy(server.url);
     const behindProxy = server.open(proxy.port);
     await until(() => counts(behindProxy), 'it counts');
     proxy.forgetConnections();
     await until(async () => !(await counts(behindProxy)), 'a count fails', 5000);
     await until(() => counts(behindProxy), 'it counts again', 5000);
     await behindProxy.close();
-    await proxy.close();
   });
 });

@@ -1,13 +1,11 @@
 /** The sweep, which removes idle clients from the table `rate_limits`. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
-import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { type Log, openLog } from '../../../src/log.js';
-import type { Service } from '../../../src/service/server.js';
-import { connectTo } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
-import { listenOn, metricOf } from '../../support/service.js';
-import { until } from '../../support/until.js';
+import { metricOf, useServiceOn } from '../../support/service.js';
+import { repeat, until } from '../../support/until.js';
 
 const PATH = '/v1/brandedPhoneNumbers';
 const IDLE = 100_000;
@@ -18,7 +16,7 @@ const database = useDatabase();
 let sql: postgres.Sql;
 
 beforeAll(async () => {
-  sql = connectTo(database.url);
+  sql = database.sql;
   const add = (name: string, count: number, age: string) =>
     sql.unsafe(`
       INSERT INTO rate_limits SELECT 'address:${name} ' || i, array_fill(now() - interval '${age}', ARRAY[10]), 1
@@ -28,13 +26,8 @@ beforeAll(async () => {
   await add('ahead', 100, '-1 hour');
   await add('i active', ACTIVE, '-5 seconds');
 });
-afterAll(() => sql.end());
 
-async function start(log?: Log): Promise<Service> {
-  const service = await listenOn(database.url, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' }, log);
-  onTestFinished(() => service.close());
-  return service;
-}
+const start = (log?: Log) => useServiceOn(database.url, { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1' }, log);
 
 const countOf = async (pattern: string) => {
   const [row] = await sql`SELECT count(*)::integer AS count FROM rate_limits WHERE client LIKE ${pattern}`;
@@ -43,22 +36,16 @@ const countOf = async (pattern: string) => {
 
 it('the sweep removes 100,000 idle clients and keeps the active ones, while requests are counted', async () => {
   const service = await start();
-  let isOver = false;
   const served = new Set<string>();
-  const active = Array.from({ length: 4 }, async (_, i) => {
-    while (!isOver) {
-      const client = `203.0.113.${i}`;
-      const { status } = await fetch(`${service.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
-      expect([200, 429]).toContain(status);
-      if (status === 200) served.add(client);
-      await sleep(120);
-    }
+  const stop = repeat(4, async (i) => {
+    const client = `203.0.113.${i}`;
+    const { status } = await fetch(`${service.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
+    expect([200, 429]).toContain(status);
+    if (status === 200) served.add(client);
+    await sleep(120);
   });
   const areGone = until(async () => (await countOf('address:idle %')) === 0, 'the idle clients are gone', 60_000);
-  await areGone.finally(() => {
-    isOver = true;
-  });
-  await Promise.all(active);
+  await areGone.finally(stop);
   expect(await countOf('address:ahead %')).toBe(0);
   expect(served.size).toBe(4);
   expect(await countOf('address:i active %')).toBe(ACTIVE);
