@@ -16,6 +16,8 @@ it.skipIf(!isInstalled('ssh-keygen'))('a release that was signed is accepted, an
     /```sh\n( +ssh-keygen -Y sign .*?)```.*?```sh\n( +ssh-keygen -Y verify .*?)```/s.exec(recipe) ?? [];
   const [, makeKey = '', publish = ''] = /`(ssh-keygen -t ed25519 .*?)`.*?`(echo "releases .*?)`/s.exec(recipe) ?? [];
   const release = join(folder.path, 'release');
+  const writeSum = (content: string) =>
+    writeFile(join(release, 'SHA256SUMS'), `${createHash('sha256').update(content).digest('hex')}  client.tgz\n`);
   const shell = (script: string, cwd = folder.path) =>
     promisify(execFile)('bash', ['-euc', script], { cwd, env: { ...process.env, HOME: folder.path } });
 
@@ -23,19 +25,13 @@ it.skipIf(!isInstalled('ssh-keygen'))('a release that was signed is accepted, an
   await shell(makeKey.replaceAll('~', folder.path).replace('-t ed25519', "-t ed25519 -q -N ''"));
   await mkdir(release);
   await writeFile(join(release, 'client.tgz'), 'a client');
-  await writeFile(
-    join(release, 'SHA256SUMS'),
-    `${createHash('sha256').update('a client').digest('hex')}  client.tgz\n`,
-  );
+  await writeSum('a client');
   await shell(sign.replaceAll('~', folder.path));
   await shell(publish.replaceAll('~', folder.path), release);
 
   expect((await shell(verify, release)).stdout).toMatch(/^Good "file" signature for releases .*\nclient.tgz: OK\n$/);
   await writeFile(join(release, 'client.tgz'), 'another client');
   await expect(shell(verify, release)).rejects.toThrow('did NOT match');
-  await writeFile(
-    join(release, 'SHA256SUMS'),
-    `${createHash('sha256').update('another client').digest('hex')}  client.tgz\n`,
-  );
+  await writeSum('another client');
   await expect(shell(verify, release)).rejects.toThrow('Signature verification failed');
 });

@@ -104,13 +104,10 @@ const failures = [
   ...OURS.split(' ').map((code) => [code, 500] as const),
 ];
 
-/** The statuses of two requests with `Retry-After`, and the log of the service. */
-type Outcome = { responses: [number, string | undefined][]; lines: { msg: string; reason?: string }[] };
-
-/** Sends two requests to a service whose PostgreSQL is an impostor. */
-async function outcomeOf(serve: Serve, parameters = ''): Promise<Outcome> {
+/** Sends two requests to a service whose PostgreSQL is an impostor; returns their statuses with `Retry-After`, and the log. */
+async function outcomeOf(serve: Serve, parameters = '') {
   const impostor = await openImpostor(0, serve);
-  const lines: Outcome['lines'] = [];
+  const lines: object[] = [];
   const log = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line)) });
   const url = `postgres://someone:secret@127.0.0.1:${impostor.port}/x${parameters}`;
   const config = readConfig({ REQUEST_TIMEOUT_SECONDS: '20', RATE_LIMIT_PER_SECOND: '0' });
@@ -122,7 +119,7 @@ async function outcomeOf(serve: Serve, parameters = ''): Promise<Outcome> {
 }
 
 describe('a request', () => {
-  const outcomes = new Map<string, Promise<Outcome>>();
+  const outcomes = new Map<string, ReturnType<typeof outcomeOf>>();
   // All at once, because they mostly wait.
   beforeAll(() => {
     for (const [what, serve, parameters] of outages) outcomes.set(what, outcomeOf(serve, parameters));
@@ -131,7 +128,7 @@ describe('a request', () => {
   });
 
   it.each(outages)('is a 503 if PostgreSQL %s', async (what, _serve, _parameters, reason) => {
-    const { responses, lines } = (await outcomes.get(what)) as Outcome;
+    const { responses, lines } = (await outcomes.get(what)) ?? expect.fail();
     expect(responses).toEqual(Array(2).fill([503, '1']));
     expect(lines).toEqual([
       expect.objectContaining({ msg: 'the database does not respond', reason: expect.stringMatching(reason) }),
@@ -139,7 +136,7 @@ describe('a request', () => {
   });
 
   it.each(failures)('whose statement fails with %s is a %i', async (code, status) => {
-    const { responses, lines } = (await outcomes.get(code)) as Outcome;
+    const { responses, lines } = (await outcomes.get(code)) ?? expect.fail();
     expect(responses).toEqual(Array(2).fill([status, status === 503 ? '1' : undefined]));
     const line =
       status === 503

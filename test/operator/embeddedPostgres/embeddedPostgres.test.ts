@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { appendFile, chmod, chown, mkdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
 import { accountFor, run } from '../../../src/operator/embeddedPostgres/account.js';
 import { socketFolder } from '../../../src/operator/embeddedPostgres/cluster.js';
@@ -241,14 +241,19 @@ describe('an embedded PostgreSQL that cannot start', () => {
     await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/Stop the service or command of another version/);
   });
 
-  it('says that it does not run on Windows', async () => {
-    const platform = Object.getOwnPropertyDescriptor(process, 'platform') ?? {};
-    Object.defineProperty(process, 'platform', { ...platform, value: 'win32' });
-    try {
-      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/not run on Windows: set DATABASE_URL/);
-    } finally {
-      Object.defineProperty(process, 'platform', platform);
-    }
+  it.each([
+    ['does not run on Windows', 'platform', 'win32', /not run on Windows: set DATABASE_URL/],
+    [
+      'has no programs for this machine',
+      'arch',
+      's390x',
+      /^The embedded PostgreSQL has no programs for .*-s390x.*DATABASE_URL/s,
+    ],
+  ] as const)('says that it %s', async (_what, name, value, message) => {
+    const original = Object.getOwnPropertyDescriptor(process, name) ?? {};
+    Object.defineProperty(process, name, { ...original, value });
+    onTestFinished(() => void Object.defineProperty(process, name, original));
+    await expect(openEmbeddedPostgres(folder)).rejects.toThrow(message);
   });
 
   it('reports the end of its log, such as that the data is of another version', async () => {
@@ -277,17 +282,5 @@ describe('an embedded PostgreSQL that cannot start', () => {
     await expect(user({ command: AS_NOBODY })).rejects.toThrow(/cannot use .*EACCES.*writable.*DATABASE_URL/s);
     await mkdir(inside(''), { mode: 0o700 });
     await expect(user({ command: AS_NOBODY })).rejects.toThrow(/as its owner, the user with the id 0.*DATABASE_URL/s);
-  });
-
-  it('reports that there are no programs for this machine', async () => {
-    const arch = Object.getOwnPropertyDescriptor(process, 'arch') ?? {};
-    Object.defineProperty(process, 'arch', { ...arch, value: 's390x' });
-    try {
-      await expect(openEmbeddedPostgres(folder)).rejects.toThrow(
-        /^The embedded PostgreSQL has no programs for .*-s390x.*DATABASE_URL/s,
-      );
-    } finally {
-      Object.defineProperty(process, 'arch', arch);
-    }
   });
 });

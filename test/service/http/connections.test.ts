@@ -122,27 +122,19 @@ describe('of clients that hold more than 64 MB in all', () => {
   }
   /** Returns whether the server still has each of its connections, in the order in which they were opened. */
   const areOpen = () => sockets.map(({ destroyed }) => !destroyed);
-  const untilCutOff = () => until(() => cutOff.length > 0, 'a connection is cut off');
 
-  it('the one that has waited longest for its response to be read is cut off', async () => {
-    await hold(30);
-    await hold(30);
-    expect(cutOff).toEqual([]);
-    await hold(30);
-    await untilCutOff();
+  it.each([
+    ['the one that has waited longest for its response to be read is cut off', [30, 30, 30], [false, true, true]],
+    ['one that holds less than its share is not cut off', [20, 30, 40], [true, false, true]],
+  ])('%s', async (_what, held, open) => {
+    for (const megabytes of held) {
+      expect(cutOff).toEqual([]);
+      await hold(megabytes);
+    }
+    await until(() => cutOff.length > 0, 'a connection is cut off');
     for (const socket of sockets) socket.resume();
     await until(() => areOpen().includes(false), 'the client sees it');
-    expect([cutOff, areOpen()]).toEqual([[1], [false, true, true]]);
-  });
-
-  it('one that holds less than its share is not cut off', async () => {
-    await hold(20);
-    await hold(30);
-    await hold(40);
-    await untilCutOff();
-    for (const socket of sockets) socket.resume();
-    await until(() => areOpen().includes(false), 'the client sees it');
-    expect([cutOff, areOpen()]).toEqual([[1], [true, false, true]]);
+    expect([cutOff, areOpen()]).toEqual([[1], open]);
   });
 });
 

@@ -1,5 +1,6 @@
 /** The size of a response's headers: above 4 KB, nginx responds with 502. */
-import { Agent, type IncomingMessage, request } from 'node:http';
+import { once } from 'node:events';
+import { Agent, get, type IncomingMessage } from 'node:http';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { writeNumbers } from '../../support/numbers.js';
@@ -31,13 +32,9 @@ beforeAll(async () => {
 afterAll(() => agent.destroy());
 
 async function send(url: string, method = 'GET', headers: Record<string, string> = {}): Promise<IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    request(url, { method, headers, agent }, (response) => {
-      response.resume().once('end', () => resolve(response));
-    })
-      .once('error', reject)
-      .end();
-  });
+  const [response] = (await once(get(url, { method, headers, agent }), 'response')) as [IncomingMessage];
+  await once(response.resume(), 'end');
+  return response;
 }
 
 /** Bytes from the status line to the empty line. */
