@@ -5,7 +5,7 @@ SHELL := /bin/bash
 # Reinstall the packages when the lock file changes. No install scripts: npm 12 runs none unless package.json allows
 # them, and the service needs none (src/operator/embeddedPostgres/programs.ts).
 INSTALLED := node_modules/.installed
-$(INSTALLED): npm-shrinkwrap.json package.json
+$(INSTALLED): package-lock.json package.json
 	npm ci --ignore-scripts
 	@touch $@
 

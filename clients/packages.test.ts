@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import lock from '../npm-shrinkwrap.json' with { type: 'json' };
 import service from '../package.json' with { type: 'json' };
+import lock from '../package-lock.json' with { type: 'json' };
 import { sample } from './live/samples.js';
 
 const execute = promisify(execFile);

@@ -1,7 +1,7 @@
 /** The lock of the npm packages, which the service's own package contains. */
 import { expect, it } from 'vitest';
-import lock from '../npm-shrinkwrap.json' with { type: 'json' };
 import service from '../package.json' with { type: 'json' };
+import lock from '../package-lock.json' with { type: 'json' };
 import { packageName } from '../src/operator/embeddedPostgres/programs.js';
 
 type Locked = Record<

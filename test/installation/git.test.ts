@@ -48,3 +48,9 @@ it('npm ci --omit=dev succeeds in a checkout, without the tools for a build', as
   const { stdout } = await run('npm', ['ls', '--omit=dev', '--json'], { cwd: clone, env: environment });
   expect(Object.keys(JSON.parse(stdout).dependencies)).toContain('express');
 });
+
+it('npm 12 reads the lock of a checkout', async () => {
+  const env = await withNodeAndNpm(22, 12);
+  const { stdout } = await run('npm', ['ci', '--dry-run', '--ignore-scripts', '--prefer-offline'], { cwd: clone, env });
+  expect(stdout).toMatch(/^added \d+ packages/m);
+});

@@ -1,11 +1,11 @@
 /** The package that `npm pack` makes, installed into an empty folder and run there. */
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { cp, mkdir, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import lock from '../../npm-shrinkwrap.json' with { type: 'json' };
+import lock from '../../package-lock.json' with { type: 'json' };
 import { contract } from '../../src/contract.js';
 import { packageName } from '../../src/operator/embeddedPostgres/programs.js';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -32,7 +32,7 @@ beforeAll(async () => {
   // As after `make clients`.
   await mkdir(join(source, 'packages'));
   await writeFile(join(source, TARBALL), 'a client');
-  ({ command, files, tarball } = await installPackage(source, folder.path, ['--ignore-scripts']));
+  ({ command, files, tarball } = await installPackage(source, folder.path));
   service = await startServer([command, 'serve', '--demo'], {}, { folder: folder.path });
 });
 
@@ -77,6 +77,7 @@ describe('npm ci, in the folder that the package is unpacked into,', () => {
     await rm(unpacked, { recursive: true, force: true });
     await mkdir(unpacked);
     await run('tar', ['-xzf', tarball, '--strip-components', '1'], { cwd: unpacked });
+    await rename(join(unpacked, 'npm-shrinkwrap.json'), join(unpacked, 'package-lock.json'));
     await run('npm', ['ci', '--omit=dev', '--ignore-scripts', '--prefer-offline', ...options], { cwd: unpacked });
     const installed = JSON.parse(readFileSync(join(unpacked, 'node_modules', '.package-lock.json'), 'utf8')).packages;
     return Object.entries(installed as Locked).map(([path, { version }]) => [path, version]);

@@ -10,7 +10,9 @@ const run = promisify(execFile);
  * files.
  */
 export async function installPackage(source: string, folder: string, options: string[] = []) {
-  const pack = await run('npm', ['pack', ...options, '--json', '--pack-destination', folder], { cwd: source });
+  const pack = await run('npm', ['pack', ...options, '--silent', '--json', '--pack-destination', folder], {
+    cwd: source,
+  });
   // The output of `prepare` comes first.
   const packed = JSON.parse(pack.stdout.slice(pack.stdout.search(/^[[{]/m)));
   // npm 12 prints an object by package name, older versions an array.
