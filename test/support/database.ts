@@ -4,6 +4,14 @@ import { afterAll, beforeAll, inject, onTestFinished } from 'vitest';
 import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { connectTo } from './connection.js';
 
+declare module 'vitest' {
+  interface ProvidedContext {
+    postgresUrl: string;
+    /** The factor by which random tests try more inputs, or fewer, than in `make test` in CI. */
+    tries: number;
+  }
+}
+
 let created = 0;
 
 /** Creates a migrated database without numbers, or an empty one; `drop` also closes its connections. */

@@ -8,14 +8,6 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { connectTo } from './connection.js';
 import { startPostgres } from './postgresServer.js';
 
-declare module 'vitest' {
-  interface ProvidedContext {
-    postgresUrl: string;
-    /** The factor by which random tests try more inputs, or fewer, than in `make test` in CI. */
-    tries: number;
-  }
-}
-
 export default async function setup(project: TestProject) {
   const version = process.env.TEST_POSTGRES_VERSION;
   const { url, remove } = await startPostgres({ max_connections: '100', max_prepared_transactions: '2' });
