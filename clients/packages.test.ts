@@ -250,8 +250,8 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
     const readme = await readFile(join(root, 'clients', 'README.md'), 'utf8');
     const [, command = ''] = /`(mvn install:install-file .*)`/.exec(readme) ?? [];
     const repository = await temporaryFolder();
-    const typed = command.replace('<jar>', packed('.jar')).replace('<pom>', packed('.pom'));
-    await run('bash', ['-c', `${typed} -B -DlocalRepositoryPath=${repository}`]);
+    const typed = command.replace('<jar>', basename(packed('.jar'))).replace('<pom>', basename(packed('.pom')));
+    await run('bash', ['-c', `${typed} -B -DlocalRepositoryPath=${repository}`], dirname(packed('.jar')));
     const files = await readdir(repository, { recursive: true });
     expect(files).toContain(relative(join(packages, 'maven'), packed('.jar')));
   });
