@@ -10,11 +10,11 @@ const run = promisify(execFile);
  * files.
  */
 export async function installPackage(source: string, folder: string, options: string[] = []) {
+  // Silent, so that the package's scripts print nothing beside the JSON.
   const pack = await run('npm', ['pack', ...options, '--silent', '--json', '--pack-destination', folder], {
     cwd: source,
   });
-  // The output of `prepare` comes first.
-  const packed = JSON.parse(pack.stdout.slice(pack.stdout.search(/^[[{]/m)));
+  const packed = JSON.parse(pack.stdout);
   // npm 12 prints an object by package name, older versions an array.
   const [{ filename, files }] = Array.isArray(packed) ? packed : Object.values(packed);
   await run('npm', ['install', '--prefix', folder, '--ignore-scripts', '--prefer-offline', join(folder, filename)]);
