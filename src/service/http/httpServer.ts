@@ -93,9 +93,13 @@ export function createHttpServer(
     // Not at once, because Node resumes the socket when it has parsed this request to its end.
     process.nextTick(() => isWaiting && socket.pause());
     response.once('socket', () => {
-      isWaiting = false;
-      if (lastResponses.get(socket) === response && !refused.has(socket)) socket.resume();
-      respond(request, response);
+      // In the next turn of the event loop, so that requests that were sent ahead don't delay other connections.
+      setImmediate(() => {
+        isWaiting = false;
+        if (socket.destroyed) return;
+        if (lastResponses.get(socket) === response && !refused.has(socket)) socket.resume();
+        respond(request, response);
+      });
     });
     request.once('close', () => waitingRequests--);
     if (++waitingRequests > MAX_WAITING_REQUESTS && !socket.destroyed) {

@@ -58,6 +58,17 @@ it('more requests of a connection than may wait get their responses, since they 
   expect(statuses()).toEqual(Array(30 + COUNT).fill('200'));
 });
 
+it('pipelined requests do not delay other connections: each is processed in a turn of the event loop', async () => {
+  const pipelining = await Promise.all(Array.from({ length: 50 }, () => open(unlimited)));
+  const statuses = pipelining.map(watchStatuses);
+  const other = await open(unlimited);
+  for (const socket of pipelining) socket.write(request('/healthz').repeat(100));
+  other.write(request('/healthz'));
+  await once(other, 'data');
+  expect(statuses.flatMap((received) => received()).length).toBeLessThan(2000);
+  await until(() => statuses.every((received) => received().length === 100), 'all responses');
+});
+
 it('a connection is read again after the responses to pipelined requests', async () => {
   const socket = await open(unlimited);
   const statuses = watchStatuses(socket);
