@@ -239,25 +239,26 @@ const runs = names
     if (!prepareRun) throw new Error(`unknown client: ${name}`);
     return { name, ...prepareRun() };
   });
-await withService(async (environment) => {
-  if (names[0] === 'schemathesis') {
+if (names[0] === 'schemathesis') {
+  await withService(async (environment) => {
     const examples = process.env.RELEASE === '1' ? [] : ['--max-examples', '500'];
     const minPassed = process.env.RELEASE === '1' ? 1500 : 500;
     await test({ ...schemathesis('schemathesis', environment.SERVICE_URL, examples), minPassed }, environment);
     const withKey = ['--header', `Authorization: Bearer ${environment.API_KEY}`, '--max-examples', '100'];
     await test(schemathesis('schemathesis with a key', environment.KEYED_URL, withKey), environment);
-    return;
-  }
-  const packaged = names.filter((name) => name in clients).join(' ');
+  });
+}
+const ofPackages = runs.filter(({ name }) => name in clients);
+// Each with services of its own, because some tests count the requests that the limit allows within a second.
+await Promise.all(ofPackages.map((run) => withService((environment) => test(run, environment))));
+if (runs.length > 0) {
+  const CLIENTS = ofPackages.map(({ name }) => name).join(' ');
   const passed = /Tests .*?(\d+) passed/g;
-  const checks = [
-    { name: 'samples of the READMEs', command: vitest('samples'), passed },
-    { name: 'checks of the packages', command: vitest('packages'), passed },
-    { name: 'checks of the document', command: vitest('document'), passed },
-  ];
-  // One after the other: they share one rate limit, and some count requests within a second.
-  for (const clientRun of runs) await test(clientRun, environment);
-  // At the same time, because the samples mostly wait.
-  if (packaged) await Promise.all(checks.map((check) => test(check, { ...environment, CLIENTS: packaged })));
-});
+  const checks = ['samples', 'packages', 'document'].map((name) => ({ name, command: vitest(name), passed }));
+  await withService(async (environment) => {
+    const checked = CLIENTS ? checks.map((check) => test(check, { ...environment, CLIENTS })) : [];
+    for (const run of runs) if (!ofPackages.includes(run)) await test(run, environment);
+    await Promise.all(checked);
+  });
+}
 console.log(results.join('\n'));
