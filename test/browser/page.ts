@@ -150,12 +150,14 @@ export async function statusShown(): Promise<string> {
   return (await panel().locator('strong').textContent()) ?? '';
 }
 
-/** Returns all that axe-core finds, best practices included. */
-export async function accessibilityProblems(): Promise<string[]> {
+/** Returns all that axe-core finds in the elements that a selector matches, best practices included. */
+export async function accessibilityProblems(within: string): Promise<string[]> {
   await page.evaluate(axe.source);
   // By default, axe would describe everything that passed, too.
   const options = "{ resultTypes: ['violations', 'incomplete'] }";
-  const { violations, incomplete } = await page.evaluate<AxeResults>(`axe.run(${options})`);
+  const { violations, incomplete } = await page.evaluate<AxeResults>(
+    `axe.run(document.querySelectorAll('${within}'), ${options})`,
+  );
   // axe is not sure whether text in the color of its background is a fault.
   const invisible = incomplete.filter(({ nodes }) => JSON.stringify(nodes).includes('equalRatio'));
   return [...violations, ...invisible].flatMap(({ id, nodes }) =>
