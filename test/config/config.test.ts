@@ -11,7 +11,7 @@ import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { readSettings } from '../../src/operator/commands/database.js';
 import { UserError } from '../../src/userError.js';
 import { runProgram } from '../support/command.js';
-import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
+import { makeFolder } from '../support/temporaryFolder.js';
 
 describe('the settings', () => {
   it('treat an empty variable as unset', () => {
@@ -128,7 +128,6 @@ describe('the settings', () => {
       expect(() => readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` })).toThrow(
         `DATABASE_URL names certificates that can't be used: ${name} must be ${form}`,
       );
-      await removeFolder(folder);
     },
   );
 

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
 import request from 'supertest';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { findForeignRoles, migrateDatabase } from '../../src/database/migrations.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
@@ -175,10 +175,9 @@ test.each([
   ],
   ['branded_phone_numbers', 'TRUNCATE carrier_statuses'],
 ])('row-level security of %s that would hide rows from the triggers is an error', async (table, statement) => {
-  const role = `owner_${process.pid}`;
-  onTestFinished(async () => void (await owner.unsafe(`DROP ROLE IF EXISTS ${role}`)));
   const url = await useNewDatabase({ isEmpty: true });
   const name = new URL(url).pathname.slice(1);
+  const role = `owner_${name}`;
   await owner.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'; ALTER DATABASE ${name} OWNER TO ${role}`);
   const ownerUrl = Object.assign(new URL(url), { username: role, password: PASSWORD }).href;
   await migrateDatabase(ownerUrl, migrationsFolder);

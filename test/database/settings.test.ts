@@ -65,7 +65,7 @@ afterAll(() => admin.end());
 
 /** Returns what the commands and the list do on a new database with these settings. */
 async function outcome(settings: string[]) {
-  const { url, drop } = await createDatabase({ isEmpty: true });
+  const { url, close } = await createDatabase({ isEmpty: true });
   for (const name of settings) {
     const value = name === 'search_path' ? SETTINGS[name] : `'${SETTINGS[name]}'`;
     await admin.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET ${name} = ${value}`);
@@ -88,7 +88,7 @@ async function outcome(settings: string[]) {
   const service = await listenOn(url, { RATE_LIMIT_PER_SECOND: '10' });
   const { status, body } = await request(service.url).get('/v1/brandedPhoneNumbers?size=100&carrier=AT%26T');
   await service.close();
-  await drop();
+  await close();
   return { commands, status, numbers: body.items.length };
 }
 

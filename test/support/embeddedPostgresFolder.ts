@@ -5,10 +5,10 @@ import { mkdir, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { afterAll, afterEach, beforeEach, expect } from 'vitest';
+import { afterEach, beforeEach, expect } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { openEmbeddedPostgres } from '../../src/operator/embeddedPostgres/embeddedPostgres.js';
-import { makeFolder, removeFolder } from './temporaryFolder.js';
+import { makeFolder } from './temporaryFolder.js';
 import { until } from './until.js';
 
 const children: ChildProcess[] = [];
@@ -29,11 +29,6 @@ export function useFolder(): void {
     const pid = await postmasterPid();
     if (pid && pid !== process.pid && isAlive(pid)) process.kill(pid, 'SIGQUIT');
     await until(async () => !pid || !isAlive(pid) || pid === process.pid);
-    await removeFolder(home);
-  });
-  afterAll(async () => {
-    if (prepared) await removeFolder(prepared);
-    prepared = undefined;
   });
 }
 

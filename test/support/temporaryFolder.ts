@@ -1,4 +1,4 @@
-/** Temporary folders. */
+/** Temporary folders. Those of a test run are in one folder, which is removed at its end (postgres.ts). */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,9 +7,14 @@ import { afterAll, beforeAll } from 'vitest';
 /** Makes a new folder, with a name that begins with `prefix`. */
 export const makeFolder = (prefix: string) => mkdtemp(join(tmpdir(), prefix));
 
-/** Removes a folder, even if a process that was just killed is still writing there. */
-export const removeFolder = (folder: string) =>
-  rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+/**
+ * Removes a folder, even if a process that was just killed is still writing there. A test leaves it to the end of the run, because
+ * ext4 takes long to create files while many have just been deleted.
+ */
+export async function removeFolder(folder: string): Promise<void> {
+  if (process.env.VITEST_WORKER_ID) return;
+  await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 200 });
+}
 
 /** Makes a folder for all tests of a file or a suite; `path` is set before its first test. */
 export function useTemporaryFolder(prefix: string): { path: string } {
