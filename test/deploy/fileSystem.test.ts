@@ -59,7 +59,8 @@ describe.skipIf(process.getuid?.() !== 0)('serve --demo', () => {
       '! touch /etc/written 2>/dev/null || exit 9',
     ];
     const command = `${script.join('\n')}\nexec "${process.execPath}" /mnt/dist/src/main.js serve --demo`;
-    const environment = { AUTH: 'none', DATABASE_URL: postgres.url };
+    // The folder of this run is not in the containers.
+    const environment = { AUTH: 'none', DATABASE_URL: postgres.url, TMPDIR: undefined };
     const service = await startServer(['unshare', '--mount', 'bash', '-c', command], environment, {
       folder: folder.path,
     });
