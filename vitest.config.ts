@@ -11,14 +11,22 @@ const tries = process.env.CI && !process.env.TEST_POSTGRES_VERSION ? 1 : 0.5;
 /** Where `make test-clients` puts the clients. */
 const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
-/** Files that take longest, in no matter how few lines. Without an earlier run to learn from, Vitest begins with the largest. */
-const LONG =
-  /\/(operating|signals|manyRows|crashingStore|clockJumps|slowClients|redisSetups|slowDatabase|embeddedPostgres|browser\/\w+|serve|faults\/\w+|log|importUnfinished)\./;
+/** Files that take longest, beginning with the longest. Without an earlier run to learn from, Vitest begins with the largest. */
+const LONGEST = [
+  ...['browser/docs', 'embeddedPostgres/embeddedPostgres', 'steps', 'log', 'migrations', 'importUnfinished', 'waiting'],
+  ...['recipes', 'serve', 'progress', 'writers.random', 'brokenConnections.random'],
+  ...['redisSetups.timing', 'limiter.timing', 'queue.timing', 'lookUps.timing', 'slowClients.timing'],
+  ...['slowDatabase.timing', 'stopping.timing', 'operating.soak', 'signals.soak', 'migrations.soak', 'manyRows.soak'],
+  ...['memory.timing.soak', 'twoInstances.timing.soak'],
+].map((name) => `/${name}.test.ts`);
 
-class LongFirst extends BaseSequencer {
+class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = ({ moduleId }: TestSpecification) => Number(LONG.test(moduleId));
-    return (await super.sort(files)).toSorted((one, other) => isLong(other) - isLong(one));
+    const rank = ({ moduleId }: TestSpecification) => {
+      const index = LONGEST.findIndex((name) => moduleId.endsWith(name));
+      return index < 0 ? LONGEST.length : index;
+    };
+    return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other));
   }
 }
 
@@ -39,7 +47,7 @@ const projects = [
     provide: { tries },
     isolate: false,
     // They mostly wait; more at once would be in each other's way.
-    maxWorkers: 4,
+    maxWorkers: 6,
     retry,
   },
   {
@@ -47,7 +55,7 @@ const projects = [
     include: ['test/**/*.{random,soak}.test.ts'],
     exclude: ['test/**/*.timing.soak.test.ts'],
     provide: { tries: 3 },
-    maxWorkers: 4,
+    maxWorkers: 5,
     retry,
   },
   {
@@ -90,7 +98,7 @@ export default defineConfig({
   test: {
     // One PostgreSQL for the whole run.
     globalSetup: ['test/support/postgres.ts'],
-    sequence: { sequencer: LongFirst },
+    sequence: { sequencer: LongestFirst },
     // One project after the other.
     projects: projects.map((test, groupOrder) => ({
       test: { testTimeout: 60_000, hookTimeout: 120_000, ...test, sequence: { groupOrder } },
