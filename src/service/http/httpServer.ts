@@ -89,13 +89,11 @@ export function createHttpServer(
     const { socket } = request;
     lastResponses.set(socket, response);
     if (response.socket) return respond(request, response);
-    let isWaiting = true;
     // Not at once, because Node resumes the socket when it has parsed this request to its end.
-    process.nextTick(() => isWaiting && socket.pause());
+    process.nextTick(() => socket.pause());
     response.once('socket', () => {
       // In the next turn of the event loop, so that requests that were sent ahead don't delay other connections.
       setImmediate(() => {
-        isWaiting = false;
         if (socket.destroyed) return;
         if (lastResponses.get(socket) === response && !refused.has(socket)) socket.resume();
         respond(request, response);
