@@ -1,6 +1,6 @@
 /** The store's clock jumps forward by an hour. In test/service/rateLimit/stores.timing.test.ts, it is set back. */
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -22,7 +22,6 @@ if (!isRunnable && process.env.SKIP_NOTHING) throw new Error('faketime is not in
 /** Starts a server with a clock that `jump` sets forward by an hour, and with a steady monotonic clock. */
 async function startWithClock(kind: string, onTestFinished: TestContext['onTestFinished']) {
   const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-clock-'));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
   const file = join(folder, 'offset');
   writeFileSync(file, '+0\n');
   chmodSync(folder, 0o755);

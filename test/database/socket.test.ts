@@ -1,6 +1,6 @@
 /** The sockets of connections, with and without TLS: on real servers and certificates, and on impostors. */
 
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -44,7 +44,6 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
   });
   afterAll(async () => {
     await Promise.all(Object.values(servers).map((server) => server.remove()));
-    rmSync(folder, { recursive: true });
   });
 
   const urlOf = (server: Server, host: string, query: string) =>

@@ -16,7 +16,7 @@ import { freePort } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
 import { type Server, startServer } from '../support/serverProcess.js';
-import { makeFolder, removeFolder } from '../support/temporaryFolder.js';
+import { makeFolder } from '../support/temporaryFolder.js';
 
 /** The build takes one minute on an idle machine. */
 const BUILD_TIMEOUT_MS = 900_000;
@@ -71,7 +71,6 @@ describe.skipIf(!canBuild)('the image', () => {
     await service?.stop();
     await postgres?.remove();
     if (container) await buildah('rm', '--all');
-    await removeFolder(folder);
   }, BUILD_TIMEOUT_MS);
 
   const environment = { BUILDAH_ISOLATION: 'chroot' };

@@ -1,5 +1,5 @@
 /** Nothing of a connection that broke reaches the next statement, whatever it was, and wherever it is sent. */
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -147,7 +147,6 @@ async function startEncrypted(): Promise<PostgresServer> {
   authority.own('server');
   const [ssl_cert_file, ssl_key_file] = [authority.file('server.pem'), authority.file('server.key')];
   const server = await startPostgres({ ssl: 'on', ssl_cert_file, ssl_key_file });
-  rmSync(folder, { recursive: true });
   await migrateDatabase(server.url, migrationsFolder);
   return server;
 }

@@ -1,12 +1,12 @@
 /** Whatever keeps PostgreSQL from being reached or used is a 503, and the log says why; only our own errors are 500s. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { TLSSocket } from 'node:tls';
 import { pino } from 'pino';
 import request from 'supertest';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import type { Log } from '../../src/log.js';
 import { openService } from '../../src/service/server.js';
@@ -14,7 +14,6 @@ import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { CLEAR_TEXT, errorResponse, failStatements, openImpostor, respondWith, SASL } from '../support/impostor.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-failures-'));
-afterAll(() => rmSync(folder, { recursive: true }));
 if (hasOpenssl) {
   const authority = makeAuthority(folder);
   authority.issue('named', 'elsewhere', 'DNS:elsewhere');

@@ -1,5 +1,5 @@
 /** Reads on connections that respond late or not at all, with and without TLS. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -17,7 +17,6 @@ const TIME_LIMIT_MS = 1000;
 const CONNECTIONS = 10;
 
 const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-tls-'));
-afterAll(() => rmSync(folder, { recursive: true }));
 
 function startWithTls(): Promise<PostgresServer> {
   const authority = makeAuthority(folder);

@@ -19,7 +19,7 @@ import { claimNetwork } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
 import { type Server, startServer } from '../support/serverProcess.js';
-import { makeFolder, removeFolder, useTemporaryFolder } from '../support/temporaryFolder.js';
+import { makeFolder, useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
 import { installPackage } from './package.js';
@@ -77,7 +77,6 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     await haproxy?.stop();
     await Promise.all([...instances.values()].map((instance) => instance.stop()));
     await postgres?.remove();
-    await removeFolder(folder);
   });
 
   /** Runs the first commands of docs/operations.md, with another repository, folder and release; returns the command's path. */

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll } from 'vitest';
+import { beforeAll } from 'vitest';
 
 /** Makes a new folder, with a name that begins with `prefix`. */
 export const makeFolder = (prefix: string) => mkdtemp(join(tmpdir(), prefix));
@@ -22,6 +22,5 @@ export function useTemporaryFolder(prefix: string): { path: string } {
   beforeAll(async () => {
     folder.path = await makeFolder(prefix);
   });
-  afterAll(() => removeFolder(folder.path));
   return folder;
 }

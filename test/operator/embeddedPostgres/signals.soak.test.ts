@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { processesIn } from '../../support/process.js';
 import { MAIN, SERVE, startServer } from '../../support/serverProcess.js';
-import { makeFolder, removeFolder } from '../../support/temporaryFolder.js';
+import { makeFolder } from '../../support/temporaryFolder.js';
 import { until } from '../../support/until.js';
 
 const DEMO = [...SERVE, '--demo'];
@@ -25,7 +25,6 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   for (const pid of await processesIn(folder)) process.kill(pid, 'SIGKILL');
-  await removeFolder(folder);
 });
 
 describe('signals at random times', () => {

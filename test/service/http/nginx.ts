@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { isListening } from '../../support/port.js';
 import { endProcess } from '../../support/process.js';
 import { isInstalled } from '../../support/programs.js';
-import { makeFolder, removeFolder } from '../../support/temporaryFolder.js';
+import { makeFolder } from '../../support/temporaryFolder.js';
 
 export const hasNginx = isInstalled('nginx');
 
@@ -33,8 +33,5 @@ export async function startNginx(port: number, url: string): Promise<() => Promi
   const options = ['-p', folder, '-e', `${folder}/error.log`, '-c', join(folder, 'nginx.conf')];
   const child = spawn('nginx', options, { stdio: ['ignore', 'ignore', 'inherit'] });
   await isListening(port);
-  return async () => {
-    await endProcess(child, 'SIGTERM');
-    await removeFolder(folder);
-  };
+  return () => endProcess(child, 'SIGTERM');
 }

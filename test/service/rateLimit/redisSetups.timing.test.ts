@@ -15,7 +15,7 @@ import { makeAuthority } from '../../support/certificates.js';
 import { useCommand } from '../../support/command.js';
 import { freePort } from '../../support/port.js';
 import { hasRedis, startRedis, startSentinel, type TestRedis } from '../../support/redis.js';
-import { makeFolder, removeFolder } from '../../support/temporaryFolder.js';
+import { makeFolder } from '../../support/temporaryFolder.js';
 import { until } from '../../support/until.js';
 
 let folder: string;
@@ -29,7 +29,6 @@ afterAll(() => {
 });
 beforeEach(async () => {
   folder = await makeFolder('branded-phone-numbers-redis-');
-  onTestFinished(() => removeFolder(folder));
 });
 
 async function start(...options: string[]): Promise<TestRedis> {
