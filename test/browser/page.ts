@@ -150,11 +150,16 @@ export async function statusShown(): Promise<string> {
   return (await panel().locator('strong').textContent()) ?? '';
 }
 
-/** Returns all that axe-core finds in the elements that a selector matches, best practices included. */
-export async function accessibilityProblems(within: string): Promise<string[]> {
-  await page.evaluate(axe.source);
+/**
+ * Returns all that axe-core finds in the elements that a selector matches, by `rules`, or by default by all of its rules, best
+ * practices included.
+ */
+export async function accessibilityProblems(within: string, rules?: string[]): Promise<string[]> {
+  if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source);
+  // Colors may still be changing to those of another color scheme.
+  await page.evaluate('document.getAnimations().forEach((transition) => transition.finish())');
   // By default, axe would describe everything that passed, too.
-  const options = "{ resultTypes: ['violations', 'incomplete'] }";
+  const options = JSON.stringify({ resultTypes: ['violations', 'incomplete'], runOnly: rules });
   const { violations, incomplete } = await page.evaluate<AxeResults>(
     `axe.run(document.querySelectorAll('${within}'), ${options})`,
   );
