@@ -54,8 +54,10 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
         }, performance.now() + limitMs);
       const readTogether = (count: number, seconds = 0) =>
         Promise.all(Array.from({ length: count }, () => read(seconds)));
-      // All connections are open, and have prepared the statement.
-      await until(async () => new Set(await readTogether(CONNECTIONS, 0.3)).size === CONNECTIONS);
+      // All connections are open, and have prepared the statement. On a busy machine, reads are rejected that wait for the
+      // next connection for too long.
+      const opened = () => readTogether(CONNECTIONS, 0.3).catch(() => []);
+      await until(async () => new Set(await opened()).size === CONNECTIONS);
       return { proxy, read, readTogether };
     }
 
