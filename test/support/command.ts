@@ -23,7 +23,7 @@ import { until } from './until.js';
 interface Finished {
   code: number | null;
   stdout: string;
-  /** Without its first line, which names the database. */
+  /** Without its first line, which names the database, and without the progress that a busy machine adds. */
   stderr: string;
   /** The first line of standard error. */
   database: string;
@@ -67,9 +67,13 @@ export interface Commands {
   shell(line: string): Promise<Finished>;
 }
 
+/** Returns what a command printed, without its progress. */
+export const withoutProgress = (printed: string) =>
+  printed.replace(/^(read |wrote |looking |checked |exported \d+ numbers? so far).*\n/gm, '');
+
 const finishedWith = (code: number | null, stdout: string, stderr: string): Finished => {
   const [database = ''] = /^database: .*\n/.exec(stderr) ?? [];
-  return { code, stdout, stderr: stderr.slice(database.length), database };
+  return { code, stdout, stderr: withoutProgress(stderr.slice(database.length)), database };
 };
 
 const NEVER = new AbortController().signal;

@@ -13,8 +13,9 @@ import {
   Feature,
   type BrandedPhoneNumberPage as Page,
 } from '../../../generated/types/models/index.js';
+import { withoutProgress } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
-import { useNewDatabase } from '../../support/database.js';
+import { createDatabase } from '../../support/database.js';
 import { dice, phoneNumberAt, profileId } from '../../support/generatedNumbers.js';
 import { randomFilters } from '../../support/randomFilters.js';
 import { find, overallStatus, type Query, searchOf } from '../../support/reference.js';
@@ -40,7 +41,7 @@ interface Operation {
 
 test(`commands on ${COUNT} numbers use little memory, and delay neither pages nor writes`, async () => {
   // New for each try, so that CI's second one finds no numbers of the first.
-  const url = await useNewDatabase();
+  const url = await createDatabase();
   const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-operating-'));
   try {
     for (const { what, seconds, memory, write, unfinished } of await operate(url, COUNT, folder)) {
@@ -185,7 +186,7 @@ async function measured(args: string[], cwd: string, DATABASE_URL: string) {
     await Promise.race([close, sleep(50)]);
   }
   const [code] = await close;
-  const output = printed.replace(/^(database: |read |wrote |looking |checked |exported \d+ numbers? so far).*\n/gm, '');
+  const output = withoutProgress(printed.replace(/^database: .*\n/gm, ''));
   return { code, output, seconds: (performance.now() - start) / 1000, memory };
 }
 
