@@ -47,7 +47,7 @@ const projects = [
     provide: { tries },
     isolate: false,
     // They mostly wait; more at once would be in each other's way.
-    maxWorkers: 4,
+    maxWorkers: 5,
     retry,
   },
   {
