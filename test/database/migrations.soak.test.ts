@@ -8,7 +8,7 @@ import releases from './releases.json' with { type: 'json' };
 
 let url: string;
 beforeAll(async () => {
-  ({ url } = await createDatabase({ isEmpty: true }));
+  url = await createDatabase({ isEmpty: true });
   const sql = connectTo(url);
   for (const tag of Object.keys(releases['1.0.0'].migrations)) {
     await sql.unsafe(await readFile(`drizzle/${tag}.sql`, 'utf8'));

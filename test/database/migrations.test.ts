@@ -21,7 +21,7 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { UserError } from '../../src/userError.js';
 import { runProgram } from '../support/command.js';
 import { useConnection, whileLocked } from '../support/connection.js';
-import { useNewDatabase, usePool } from '../support/database.js';
+import { createDatabase, usePool } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
@@ -41,7 +41,7 @@ let url: string;
 const sql = () => database.$client as unknown as Sql;
 
 beforeEach(async () => {
-  url = await useNewDatabase({ isEmpty: true });
+  url = await createDatabase({ isEmpty: true });
   database = usePool(url);
 });
 

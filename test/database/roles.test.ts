@@ -10,7 +10,7 @@ import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { runProgram, runServe } from '../support/command.js';
 import { useConnection } from '../support/connection.js';
-import { useDatabase, useNewDatabase, usePool } from '../support/database.js';
+import { createDatabase, useDatabase, usePool } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
 import { useServiceOn } from '../support/service.js';
@@ -56,7 +56,7 @@ test('migrate warns neither the owner nor these roles of the privileges in docs/
 });
 
 test('migrate and serve name every further role that has privileges, and what it may do', async () => {
-  const url = await useNewDatabase({ isEmpty: true });
+  const url = await createDatabase({ isEmpty: true });
   const sql = useConnection(url);
   const visitors = `visitors_${process.pid}`;
   const anon = `"anon ${process.pid}"`;
@@ -175,7 +175,7 @@ test.each([
   ],
   ['branded_phone_numbers', 'TRUNCATE carrier_statuses'],
 ])('row-level security of %s that would hide rows from the triggers is an error', async (table, statement) => {
-  const url = await useNewDatabase({ isEmpty: true });
+  const url = await createDatabase({ isEmpty: true });
   const name = new URL(url).pathname.slice(1);
   const role = `owner_${name}`;
   await owner.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${PASSWORD}'; ALTER DATABASE ${name} OWNER TO ${role}`);

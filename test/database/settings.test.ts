@@ -9,7 +9,7 @@ import { inTransaction } from '../../src/database/transaction.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
-import { createDatabase, useNewDatabase, usePool } from '../support/database.js';
+import { createDatabase, usePool } from '../support/database.js';
 import { listenOn } from '../support/service.js';
 
 /** All but default_transaction_read_only, with which an operator forbids writing. */
@@ -65,7 +65,7 @@ afterAll(() => admin.end());
 
 /** Returns what the commands and the list do on a new database with these settings. */
 async function outcome(settings: string[]) {
-  const { url, close } = await createDatabase({ isEmpty: true });
+  const url = await createDatabase({ isEmpty: true });
   for (const name of settings) {
     const value = name === 'search_path' ? SETTINGS[name] : `'${SETTINGS[name]}'`;
     await admin.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET ${name} = ${value}`);
@@ -88,7 +88,6 @@ async function outcome(settings: string[]) {
   const service = await listenOn(url, { RATE_LIMIT_PER_SECOND: '10' });
   const { status, body } = await request(service.url).get('/v1/brandedPhoneNumbers?size=100&carrier=AT%26T');
   await service.close();
-  await close();
   return { commands, status, numbers: body.items.length };
 }
 
@@ -102,7 +101,7 @@ test('the commands and the list behave the same with any defaults of a database'
 });
 
 test('a transaction of a command outlasts the transaction_timeout of its database', async () => {
-  const url = await useNewDatabase();
+  const url = await createDatabase();
   const [server] = await admin`SELECT current_setting('server_version_num')::int AS version`;
   // PostgreSQL has this setting since version 17.
   if (server?.version >= 170_000)

@@ -43,7 +43,7 @@ it('the service does not start if METRICS_PORT is in use', async () => {
 });
 
 it('the list is a 503 until the start is finished, and does not use the store of the limit', async () => {
-  const { url, close } = await createDatabase({ isEmpty: true });
+  const url = await createDatabase({ isEmpty: true });
   const lines: string[] = [];
   const log = pino({ level: 'error' }, { write: (line: string) => void lines.push(JSON.parse(line).msg) });
   const service = await startService(readConfig({ DATABASE_URL: url, PORT: '0' }), url, log);
@@ -57,5 +57,4 @@ it('the list is a 503 until the start is finished, and does not use the store of
   await service.begin();
   expect((await list()).status).toBe(200);
   await service.close();
-  await close();
 });

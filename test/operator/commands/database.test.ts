@@ -9,7 +9,7 @@ import { OutputError } from '../../../src/operator/commands/output.js';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
 import { useConnection } from '../../support/connection.js';
-import { useNewDatabase } from '../../support/database.js';
+import { createDatabase } from '../../support/database.js';
 import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 
@@ -38,7 +38,7 @@ describe('the database in use', () => {
   );
 
   it('is rejected by every command if its encoding is not UTF8', async () => {
-    const url = await useNewDatabase({ isEmpty: true, encoding: 'LATIN1' });
+    const url = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
     for (const args of ['migrate', 'import -', 'export', 'delete', 'check', 'keys list', 'serve']) {
       const { code, stdout, stderr } = await run(url, ...args.split(' '));
       // serve also logs why it ends.
@@ -48,7 +48,7 @@ describe('the database in use', () => {
   });
 
   it.each(['migrate', 'serve', 'import -'])('is rejected by %s if anyone may create functions', async (args) => {
-    const url = await useNewDatabase({ isEmpty: true });
+    const url = await createDatabase({ isEmpty: true });
     const sql = useConnection(url);
     await sql`GRANT CREATE ON SCHEMA public TO PUBLIC`;
     const { code, stderr } = await run(url, ...args.split(' '));
@@ -58,7 +58,7 @@ describe('the database in use', () => {
   });
 
   it('is in the schema public, even if a schema is named after the role, and with any search_path', async () => {
-    const url = await useNewDatabase({ isEmpty: true });
+    const url = await createDatabase({ isEmpty: true });
     const sql = useConnection(url);
     await sql.unsafe(`CREATE SCHEMA AUTHORIZATION CURRENT_USER`);
     await sql.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET search_path = nowhere`);

@@ -6,7 +6,7 @@ import { describe, expect, inject, it, onTestFinished } from 'vitest';
 import type { BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
 import { runServe, useCommand } from '../../support/command.js';
 import { useConnection } from '../../support/connection.js';
-import { useNewDatabase } from '../../support/database.js';
+import { createDatabase } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
@@ -87,7 +87,7 @@ describe('serve, before it can use PostgreSQL,', () => {
   }
 
   it('waits, and is ready when PostgreSQL starts', async () => {
-    const url = await useNewDatabase({ isEmpty: true });
+    const url = await createDatabase({ isEmpty: true });
     // Redis never starts: the limit is then counted per instance.
     const { service, port, connect } = await startTooEarly(['--demo'], url);
     const isWaiting = async () => (await service.get('/readyz'))?.body.includes('waiting') ?? false;
@@ -118,7 +118,7 @@ describe('serve, before it can use PostgreSQL,', () => {
   });
 
   it('waits for its database to be created, and serves from it', async () => {
-    const url = await useNewDatabase({ isEmpty: true });
+    const url = await createDatabase({ isEmpty: true });
     const later = `${url}_later`;
     const service = await runServe([], { DATABASE_URL: later });
     await service.untilAlive();
@@ -180,7 +180,7 @@ describe('serve reports in one line why it cannot start:', () => {
   });
 
   it('a role that may not migrate', async () => {
-    const url = await useNewDatabase({ isEmpty: true });
+    const url = await createDatabase({ isEmpty: true });
     const sql = useConnection(url);
     const role = new URL(url).pathname.slice(1);
     await sql.unsafe(`CREATE ROLE ${role} LOGIN PASSWORD '${role}'`);

@@ -5,7 +5,7 @@ import { DetailedStatus, Feature } from '../../../generated/types/models/index.j
 import type { Database } from '../../../src/database/connect.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { InputError, sentence } from '../../../src/operator/numbers/lines.js';
-import { useDatabase as useNewDatabase } from '../../support/database.js';
+import { useDatabase as createDatabase } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 
 export let database: Database;
@@ -13,7 +13,7 @@ export let databaseUrl: string;
 
 /** Opens a database for all tests of a file, and empties it before each. */
 export function useDatabase(): void {
-  const created = useNewDatabase();
+  const created = createDatabase();
   beforeAll(() => {
     ({ url: databaseUrl, drizzle: database } = created);
   });
