@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** CI machines are shared, so a test that watches a clock, or kills and waits for long, is tried once more there. */
+/** CI machines are shared, so a test that kills and waits for long is tried once more there. */
 const retry = process.env.CI ? 1 : 0;
 
 /** Random tests of `make test` try half their cases on a developer's machine, and on a second version of PostgreSQL. */
@@ -13,11 +13,36 @@ const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 
 /** Files that take longest, beginning with the longest. Without an earlier run to learn from, Vitest begins with the largest. */
 const LONGEST = [
-  ...['browser/docs', 'embeddedPostgres/embeddedPostgres', 'steps', 'log', 'migrations', 'importUnfinished', 'waiting'],
-  ...['recipes', 'serve', 'progress', 'writers.random', 'brokenConnections.random'],
-  ...['redisSetups.timing', 'limiter.timing', 'queue.timing', 'lookUps.timing', 'slowClients.timing'],
-  ...['slowDatabase.timing', 'stopping.timing', 'operating.soak', 'signals.soak', 'migrations.soak', 'manyRows.soak'],
-  ...['memory.timing.soak', 'twoInstances.timing.soak'],
+  ...[
+    'browser/docs',
+    'steps',
+    'embeddedPostgres/embeddedPostgres',
+    'queue',
+    'limiter',
+    'redisSetups',
+    'log',
+    'migrations',
+  ],
+  ...[
+    'waiting',
+    'lookUps',
+    'slowClients',
+    'slowDatabase',
+    'serve',
+    'importUnfinished',
+    'failures',
+    'progress',
+    'stopping',
+  ],
+  ...['faults/database', 'rateLimit', 'recipes', 'brokenConnections.random', 'health', 'writers.random'],
+  ...[
+    'operating.soak',
+    'signals.soak',
+    'migrations.soak',
+    'manyRows.soak',
+    'memory.timing.soak',
+    'twoInstances.timing.soak',
+  ],
 ].map((name) => `/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
@@ -35,20 +60,12 @@ const projects = [
   {
     name: 'parallel',
     include: ['test/**/*.test.ts'],
-    exclude: ['test/**/*.{timing,soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
+    exclude: ['test/**/*.{soak,versions}.test.ts', 'test/{cluster,deploy,installation}/**'],
     // The service takes a second to load; no file leaves anything behind that another one could meet.
     isolate: false,
-    maxWorkers: 4,
-    provide: { tries },
-  },
-  {
-    name: 'timing',
-    include: ['test/**/*.timing.test.ts'],
-    provide: { tries },
-    isolate: false,
-    // They mostly wait; more at once would be in each other's way.
+    // Some mostly wait.
     maxWorkers: 5,
-    retry,
+    provide: { tries },
   },
   {
     name: 'soak',

@@ -1,4 +1,4 @@
-/** The store's clock jumps forward by an hour. In test/service/rateLimit/stores.timing.test.ts, it is set back. */
+/** The store's clock jumps forward by an hour. In test/service/rateLimit/stores.test.ts, it is set back. */
 import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
