@@ -89,10 +89,10 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       const { proxy, read } = await openReader(onTestFinished);
       proxy.forgetConnections();
       await expect(read(0, 200)).rejects.toThrow('in time');
-      await sleep(1800);
-      const begin = performance.now();
+      await sleep(TIME_LIMIT_MS + 1500);
+      const unanswered = proxy.unanswered();
       await read();
-      expect(performance.now() - begin).toBeLessThan(1000);
+      expect(proxy.unanswered()).toBe(unanswered);
     });
 
     it.for([
@@ -103,7 +103,8 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
       await readTogether(3, 0.1);
       proxy[cutOpen]();
       let isOver = false;
-      const cut = readTogether(3, 0.3).finally(() => {
+      // Short: of four reads that are sent again, one waits for these three, or for a second connection.
+      const cut = readTogether(3, 0.1).finally(() => {
         isOver = true;
       });
       while (!isOver) {
