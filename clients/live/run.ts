@@ -241,8 +241,8 @@ const runs = names
   });
 if (names[0] === 'schemathesis') {
   await withService(async (environment) => {
-    const examples = process.env.RELEASE === '1' ? [] : ['--max-examples', '500'];
-    const minPassed = process.env.RELEASE === '1' ? 1500 : 500;
+    const examples = process.env.RELEASE === '1' ? [] : ['--max-examples', '250'];
+    const minPassed = process.env.RELEASE === '1' ? 1500 : 250;
     await test({ ...schemathesis('schemathesis', environment.SERVICE_URL, examples), minPassed }, environment);
     const withKey = ['--header', `Authorization: Bearer ${environment.API_KEY}`, '--max-examples', '100'];
     await test(schemathesis('schemathesis with a key', environment.KEYED_URL, withKey), environment);
