@@ -13,7 +13,6 @@ import { expectDemoPage } from '../support/demo.js';
 import { type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
-import { installPackage } from './package.js';
 
 const run = promisify(execFile);
 
@@ -32,7 +31,15 @@ beforeAll(async () => {
   // As after `make clients`.
   await mkdir(join(source, 'packages'));
   await writeFile(join(source, TARBALL), 'a client');
-  ({ command, files, tarball } = await installPackage(source, folder.path));
+  // Silent, so that the package's scripts print nothing beside the JSON.
+  const pack = ['pack', '--silent', '--json', '--pack-destination', folder.path];
+  const packed = JSON.parse((await run('npm', pack, { cwd: source })).stdout);
+  // npm 12 prints an object by package name, older versions an array.
+  const [{ filename, files: held }] = Array.isArray(packed) ? packed : Object.values(packed);
+  tarball = join(folder.path, filename);
+  await run('npm', ['install', '--prefix', folder.path, '--ignore-scripts', '--prefer-offline', tarball]);
+  files = held.map(({ path }: { path: string }) => path);
+  command = join(folder.path, 'node_modules', '.bin', 'branded-phone-numbers');
   service = await startServer([command, 'serve', '--demo'], {}, { folder: folder.path });
 });
 

@@ -18,11 +18,10 @@ import { type PageResponse, startHaproxy } from '../support/haproxy.js';
 import { claimNetwork } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { isInstalled } from '../support/programs.js';
-import { type Server, startServer } from '../support/serverProcess.js';
-import { makeFolder, useTemporaryFolder } from '../support/temporaryFolder.js';
+import { MAIN, type Server, startServer } from '../support/serverProcess.js';
+import { makeFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
-import { installPackage } from './package.js';
 
 const run = promisify(execFile);
 const CLIENTS = 3;
@@ -37,13 +36,6 @@ function hasRelease(version: string, commit: string): boolean {
   if (!isHere) console.warn(`skipping the upgrade from ${version}: commit ${commit} is not in this clone`);
   return isHere;
 }
-
-const installation = useTemporaryFolder('branded-phone-numbers-current-');
-/** The command of this checkout's package, which is installed once for all releases. */
-let current: string;
-beforeAll(async () => {
-  current = (await installPackage(packageFolder, installation.path, ['--ignore-scripts'])).command;
-});
 
 const LAST = Object.keys(releases).at(-1);
 const tested = Object.entries(releases).filter(([version]) => process.env.RELEASE === '1' || version === LAST);
@@ -137,7 +129,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
     const vacuum = slow`VACUUM (DISABLE_PAGE_SKIPPING) items`;
     const isRunning = async () => (await sql`SELECT FROM pg_stat_progress_vacuum`).length > 0;
     await Promise.race([vacuum, until(isRunning, 'VACUUM runs')]);
-    const { stderr } = await run(current, ['migrate'], environment());
+    const { stderr } = await run(MAIN, ['migrate'], environment());
     if (version === '1.0.0')
       expect(stderr).toMatch(/^waiting for transactions of other programs to end:\n {2}process /m);
     await vacuum;
@@ -166,11 +158,11 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
       await migrateBesideVacuum();
       for (const place of [1, 2]) {
         await sleep(2500);
-        await start(current, place);
+        await start(MAIN, place);
         for (const [one = '', other = ''] of [files, files.toReversed()]) {
           await Promise.all([
             run(released, ['import', one], environment()),
-            run(current, ['import', other], environment()),
+            run(MAIN, ['import', other], environment()),
           ]);
         }
       }
@@ -187,7 +179,7 @@ describe.each(tested)('an upgrade from %s to this checkout', (version, { commit 
       const wrong = walked.map(withoutUpdatedAt).filter((item, i) => variants.every((items) => items[i] !== item));
       expect(wrong).toEqual([]);
     }
-    const { stdout } = await run(current, ['check'], environment());
+    const { stdout } = await run(MAIN, ['check'], environment());
     expect(stdout).toBe('OK: the read model matches its sources\n');
   });
 });
