@@ -30,23 +30,24 @@ beforeAll(async () => {
 
 beforeEach(() => command.sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`);
 
-const exported = async () =>
-  (await type('branded-phone-numbers export | jq -r .phoneNumber')).stdout.trim().split('\n');
+/** Returns the numbers that are exported. */
+const exported = async () => {
+  const { stdout } = await command.run(['export']);
+  const lines = stdout.trim().split('\n');
+  return lines.map((line) => JSON.parse(line));
+};
+const phoneNumbers = async () => (await exported()).map(({ phoneNumber }) => phoneNumber);
 
 describe.runIf(isInstalled('mlr'))('CSV to NDJSON', () => {
   it.each(['with a row for each entry', 'with a column for each entry'])('%s', async (form) => {
     const index = Number(form.includes('column'));
     await writeFile(inFolder('numbers.csv'), blocks('csv')[index] ?? '');
     expect(await type(blocks('sh')[index] ?? '')).toMatchObject({ code: 0, stderr: '' });
-    expect(await type('branded-phone-numbers import numbers.ndjson')).toMatchObject({
+    expect(await command.run(['import', 'numbers.ndjson'])).toMatchObject({
       code: 0,
       stdout: 'imported 2 numbers, 2 carrier statuses\n',
     });
-    const { stdout } = await type('branded-phone-numbers export');
-    const [first, second] = stdout
-      .trim()
-      .split('\n')
-      .map((line) => JSON.parse(line));
+    const [first, second] = await exported();
     expect(first).toMatchObject({
       phoneNumber: '+14155550123',
       businessProfile: { businessName: 'Circle Bank' },
@@ -76,15 +77,15 @@ describe.runIf(isInstalled('jq'))('a file that is everything', () => {
       code: 0,
       stdout: 'imported 2 numbers, 0 carrier statuses\ndeleted 2 numbers\n',
     });
-    expect(await exported()).toEqual(['+13', '+14']);
+    expect(await phoneNumbers()).toEqual(['+13', '+14']);
   });
 
   it.each(['', '{"phoneNumber":"+11"}\n'])('deletes nothing if it is faulty: %j', async (text) => {
     await writeFile(inFolder('before.ndjson'), ndjson(numbers));
-    await type('branded-phone-numbers import before.ndjson');
+    await command.run(['import', 'before.ndjson']);
     await writeFile(inFolder('faulty.ndjson'), text);
     expect((await type('replace-numbers faulty.ndjson')).code).toBe(1);
-    expect(await exported()).toEqual(['+11', '+12', '+13']);
+    expect(await phoneNumbers()).toEqual(['+11', '+12', '+13']);
   });
 });
 
