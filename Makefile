@@ -35,7 +35,7 @@ dev: $(INSTALLED) ## like make start, but run the sources and restart when a fil
 
 build: $(BUILT) ## build the command; run it with npx branded-phone-numbers
 
-test: $(BUILT) ## run the tests of every feature (four minutes on two cores)
+test: $(BUILT) ## run the tests of every feature (three minutes on two cores)
 	npm run -s test
 
 SOAK := --project soak --project 'timing soak'

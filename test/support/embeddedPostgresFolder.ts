@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, expect } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { openEmbeddedPostgres } from '../../src/operator/embeddedPostgres/embeddedPostgres.js';
-import { makeFolder } from './temporaryFolder.js';
+import { makeDataFolder } from './temporaryFolder.js';
 import { until } from './until.js';
 
 const children: ChildProcess[] = [];
@@ -21,7 +21,7 @@ let prepared: string | undefined;
 /** Makes an empty folder for each test of a file, and ends the processes that the test leaves in it. */
 export function useFolder(): void {
   beforeEach(async () => {
-    home = await makeFolder('embedded-postgres-');
+    home = await makeDataFolder('embedded-postgres-');
     folder = join(home, `"$(check)" 'out`, '.data');
   });
   afterEach(async () => {
@@ -35,7 +35,7 @@ export function useFolder(): void {
 /** Puts the data of an embedded PostgreSQL into a folder, by a copy, which takes a fifth of the CPU time of initdb. */
 export async function fill(at = folder): Promise<void> {
   if (!prepared) {
-    prepared = await makeFolder('embedded-postgres-prepared-');
+    prepared = await makeDataFolder('embedded-postgres-prepared-');
     await (await openEmbeddedPostgres(prepared)).close();
   }
   await mkdir(dirname(at), { recursive: true });

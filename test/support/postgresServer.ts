@@ -13,7 +13,7 @@ import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from './connection.js';
 import { freePort } from './port.js';
 import { endProcess, endWithThisProcess } from './process.js';
-import { makeFolder, removeFolder } from './temporaryFolder.js';
+import { makeDataFolder, removeFolder } from './temporaryFolder.js';
 import { until } from './until.js';
 
 export interface PostgresServer {
@@ -150,7 +150,7 @@ function untilReady(url: string, child: ChildProcess): Promise<void> {
 }
 
 async function newHome(): Promise<string> {
-  const home = await makeFolder('branded-phone-numbers-postgres-');
+  const home = await makeDataFolder('branded-phone-numbers-postgres-');
   own(home);
   return home;
 }

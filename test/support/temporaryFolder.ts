@@ -7,6 +7,9 @@ import { beforeAll } from 'vitest';
 /** Makes a new folder, with a name that begins with `prefix`. */
 export const makeFolder = (prefix: string) => mkdtemp(join(tmpdir(), prefix));
 
+/** The same, for the data of a PostgreSQL server (postgres.ts). */
+export const makeDataFolder = (prefix: string) => mkdtemp(join(process.env.TEST_POSTGRES_DATA ?? tmpdir(), prefix));
+
 /**
  * Removes a folder, even if a process that was just killed is still writing there. A test leaves it to the end of the run, because
  * ext4 takes long to create files while many have just been deleted.
