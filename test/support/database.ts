@@ -7,7 +7,7 @@ import { connectTo } from './connection.js';
 declare module 'vitest' {
   interface ProvidedContext {
     postgresUrl: string;
-    /** The factor by which random tests try more inputs, or fewer, than in `make test` in CI. */
+    /** The factor by which random tests try more inputs, or fewer, than in `make test` before a release. */
     tries: number;
   }
 }
