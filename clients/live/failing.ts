@@ -84,9 +84,7 @@ async function handle(
   if (step === 'silent') return;
   if (step === 'drip') {
     response.socket?.write('HTTP/1.1 200 OK\r\n');
-    const writing = setInterval(() => response.socket?.write('X-Slow: 1\r\n'), 100);
-    response.once('close', () => clearInterval(writing));
-    return;
+    return writeUntilClosed(response, () => response.socket?.write('X-Slow: 1\r\n'));
   }
   if (step === 'moved') return head(308, { Location: String(url) }).end();
   // Sends a few bytes: otherwise, the standard libraries of some languages would retry once.
@@ -132,7 +130,10 @@ async function handle(
   if (step === 'ok') return response.end(body);
   response.write(body.subarray(0, body.length / 2));
   if (step === 'half') setTimeout(() => response.destroy(), 50);
-  if (step !== 'trickle') return;
-  const writing = setInterval(() => response.write(' '), 100);
-  response.once('close', () => clearInterval(writing));
+  if (step === 'trickle') writeUntilClosed(response, () => response.write(' '));
+}
+
+/** Repeats `write` ten times a second until the client has left, as it may have before the first time. */
+function writeUntilClosed(response: ServerResponse, write: () => void): void {
+  const writing = setInterval(() => (response.destroyed ? clearInterval(writing) : write()), 100);
 }
