@@ -18,10 +18,10 @@ const MEMORY = '/dev/shm';
 const MIN_FREE_BYTES = 4e9;
 
 /**
- * Makes the folder for the data of servers: in memory, if there is room. For minutes after many files were deleted, as a test
+ * Makes the folder in which makeDataFolder makes those of servers: in memory, if there is room. For minutes after many files were deleted, as a test
  * run does at its end, ext4 takes long to create others: up to a seventh of the CPU time of the next run.
  */
-async function makeFolderForData(): Promise<string> {
+async function makeParentOfData(): Promise<string> {
   const space = await statfs(MEMORY).catch(() => ({ bavail: 0, bsize: 0 }));
   const isRoomy = Math.min(space.bavail * space.bsize, freemem()) > MIN_FREE_BYTES;
   return isRoomy ? mkdtemp(join(MEMORY, 'bpn-')) : makeFolder('data-');
@@ -32,7 +32,7 @@ export default async function setup(project: TestProject) {
   const folder = await makeFolder('bpn-'); // short, since the paths of sockets must be
   await chmod(folder, 0o1777);
   process.env.TMPDIR = folder;
-  const data = await makeFolderForData();
+  const data = await makeParentOfData();
   await chmod(data, 0o755);
   process.env.TEST_POSTGRES_DATA = data;
   const { url, stop } = await startPostgres({
