@@ -17,8 +17,8 @@ let admin: Sql | undefined;
 let created = 0;
 
 /**
- * Creates a migrated database without numbers, or an empty one, and returns its URL. It is removed with its server, because ext4
- * takes long to create files while many have just been deleted.
+ * Creates a migrated database without numbers, or an empty one, and returns its URL. It is removed with its server, since
+ * deleted files slow down the next ones (postgres.ts).
  */
 export async function createDatabase({ isEmpty = false, encoding = 'UTF8' } = {}): Promise<string> {
   const url = new URL(inject('postgresUrl'));

@@ -18,8 +18,9 @@ const MEMORY = '/dev/shm';
 const MIN_FREE_BYTES = 4e9;
 
 /**
- * Makes the folder in which makeDataFolder makes those of servers: in memory, if there is room. For minutes after many files were deleted, as a test
- * run does at its end, ext4 takes long to create others: up to a seventh of the CPU time of the next run.
+ * Makes the folder in which makeDataFolder makes those of servers: in memory, if there is room. For minutes after many files
+ * were deleted, as a test run does at its end, ext4 takes long to create others: up to a seventh of the CPU time of the next
+ * run.
  */
 async function makeParentOfData(): Promise<string> {
   const space = await statfs(MEMORY).catch(() => ({ bavail: 0, bsize: 0 }));

@@ -11,8 +11,8 @@ export const makeFolder = (prefix: string) => mkdtemp(join(tmpdir(), prefix));
 export const makeDataFolder = (prefix: string) => mkdtemp(join(process.env.TEST_POSTGRES_DATA ?? tmpdir(), prefix));
 
 /**
- * Removes a folder, even if a process that was just killed is still writing there. A test leaves it to the end of the run, because
- * ext4 takes long to create files while many have just been deleted.
+ * Removes a folder, even if a process that was just killed is still writing there. A test leaves it to the end of the run,
+ * since deleted files slow down the next ones (postgres.ts).
  */
 export async function removeFolder(folder: string): Promise<void> {
   if (process.env.VITEST_WORKER_ID) return;
