@@ -3,7 +3,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
-import { cpus, loadavg } from 'node:os';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
@@ -18,12 +17,9 @@ import { Client } from './client.js';
 const CLIENTS = 32;
 const NEVER_READING = 200;
 const SECONDS = 10;
-const MAX_MEDIAN_MS = 500;
+const MAX_MEDIAN_MS = 1000;
 const [container] = resource('Deployment').spec.template.spec.containers;
 const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memory)?.[1]);
-
-/** Whether no other program uses the cores, which the flood, the instance and its database share. */
-const isMachineIdle = (loadavg()[0] ?? 0) <= cpus().length;
 
 type Span = Omit<TimedResponse, 'status'>;
 
@@ -65,18 +61,13 @@ function medianOf(spans: readonly Span[]): number {
   return times[Math.floor(times.length / 2)] ?? Number.POSITIVE_INFINITY;
 }
 
-/**
- * Fails unless other clients are served in time. If other programs use the cores, the database may be too slow for the
- * limit (429) or a page (503), and the durations mean nothing.
- */
+/** Fails unless other clients are served in time. On a busy machine, the limit (429) or a page (503) may take too long for a few. */
 async function expectServedInTime(seconds: number): Promise<void> {
   const [responses, health] = await Promise.all([responsesTo5Clients(seconds), requestHealth(seconds)]);
   const counts = countByStatus(responses);
   const figures = { counts, median: medianOf(responses), health: medianOf(health), mebibytes: peakMemory() };
   console.info(JSON.stringify(figures, (_name, value) => (typeof value === 'number' ? Math.round(value) : value)));
   expect(Object.keys(counts).filter((status) => !['200', '429', '503'].includes(status))).toEqual([]);
-  expect(counts[200]).toBeGreaterThan(0);
-  if (!isMachineIdle) return;
   expect(counts[200]).toBeGreaterThan(0.7 * responses.length);
   expect(figures.median).toBeLessThan(MAX_MEDIAN_MS);
   expect(figures.health).toBeLessThan(MAX_MEDIAN_MS);
@@ -132,7 +123,7 @@ it.each([
   [`${CLIENTS} clients that send the most expensive requests`, flood],
   [`${NEVER_READING} connections that never read`, neverRead],
 ])(
-  '%s delay other clients by at most half a second, and an instance stays within its memory limit',
+  '%s delay other clients by at most a second, and an instance stays within its memory limit',
   async (_name, attack) => {
     await attack();
     expect(instance.child.exitCode).toBeNull();
