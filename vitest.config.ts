@@ -17,7 +17,7 @@ const LONGEST = [
   ...['migrations', 'waiting', 'lookUps', 'slowClients', 'slowDatabase', 'serve', 'importUnfinished', 'failures'],
   ...['progress', 'stopping', 'faults/database', 'rateLimit', 'recipes', 'brokenConnections.random', 'health'],
   ...['writers.random', 'operating.soak', 'signals.soak', 'migrations.soak', 'manyRows.soak', 'memory.timing.soak'],
-  'twoInstances.timing.soak',
+  ...['twoInstancesRedis.timing.soak', 'twoInstancesPostgres.timing.soak'],
 ].map((name) => `/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {

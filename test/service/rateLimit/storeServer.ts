@@ -30,6 +30,15 @@ export interface StoreServer {
   close(): Promise<void>;
 }
 
+/** Suspends a process; returns false if it has ended. */
+function suspend(pid: number): boolean {
+  try {
+    return process.kill(pid, 'SIGSTOP');
+  } catch {
+    return false;
+  }
+}
+
 export async function startStoreServer(kind: string): Promise<StoreServer> {
   if (kind === 'Redis') {
     const server = await startRedis();
@@ -63,8 +72,7 @@ export async function startStoreServer(kind: string): Promise<StoreServer> {
     async freeze() {
       const rows = await sql`
         SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`;
-      frozen = rows.map(({ pid }) => pid);
-      for (const pid of frozen) process.kill(pid, 'SIGSTOP');
+      frozen = rows.map(({ pid }) => pid).filter(suspend);
     },
     thaw() {
       for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT');

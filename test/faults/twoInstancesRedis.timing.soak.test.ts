@@ -1,0 +1,3 @@
+import { testTwoInstances } from './twoInstances.js';
+
+testTwoInstances('Redis');
