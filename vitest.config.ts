@@ -59,7 +59,7 @@ const projects = [
   },
   { name: 'versions', include: ['test/**/*.versions.test.ts'] },
   // One cluster at a time: two would compete for the CPU and miss the times that are promised.
-  { name: 'cluster', include: ['test/cluster/*.test.ts'], testTimeout: 300_000, maxWorkers: 1 },
+  { name: 'cluster', include: ['test/cluster/*.test.ts'], testTimeout: 600_000, maxWorkers: 1 },
   {
     name: 'installation',
     include: ['test/installation/*.test.ts'],
@@ -68,7 +68,7 @@ const projects = [
     // One after the other: each installs some four hundred packages.
     maxWorkers: 1,
   },
-  { name: 'deploy', include: ['test/deploy/*.test.ts'] },
+  { name: 'deploy', include: ['test/deploy/*.test.ts'], testTimeout: 300_000 },
   {
     name: 'clients',
     include: ['clients/**/*.test.ts'],

@@ -7,7 +7,7 @@ import { beforeAll } from 'vitest';
 /** Makes a new folder, with a name that begins with `prefix`. */
 export const makeFolder = (prefix: string) => mkdtemp(join(tmpdir(), prefix));
 
-/** The same, for the data of a PostgreSQL server (postgres.ts). */
+/** The same, for the data of a server: in memory, if there is room (postgres.ts). */
 export const makeDataFolder = (prefix: string) => mkdtemp(join(process.env.TEST_POSTGRES_DATA ?? tmpdir(), prefix));
 
 /**
