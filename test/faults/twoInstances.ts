@@ -36,7 +36,6 @@ const REVOKED_MS = 5000;
 /** How often PostgreSQL is asked for nothing, and when the machine counts as busy if that takes longer. */
 const PROBE_INTERVAL_MS = 100;
 const BUSY_MS = 250;
-const BUSY = 'busy machine';
 const MAX_BUSY_SHARE = 0.25;
 /** How long requests may fail after it was busy: reads that were kept waiting are refused within half a second. */
 const BUSY_RECOVERY_MS = 1000;
@@ -180,7 +179,7 @@ async function run(kind: string): Promise<void> {
     await sql.end({ timeout: 0 });
   }
 
-  /** When the database failed, or the machine was busy, and when the store lost its data. */
+  /** When the database failed, and when the store lost its data. */
   const outages: { from: number; to: number; what: string }[] = [];
   const losses: typeof outages = [];
   async function fail({
@@ -220,19 +219,21 @@ async function run(kind: string): Promise<void> {
     outage.to = performance.now();
     if (what === 'cleared' || what === 'killed') losses.push(outage);
   }
-  const endOf = ({ to, what }: (typeof outages)[0]) => to + (what === BUSY ? BUSY_RECOVERY_MS : RECOVERY_MS);
-  const isFailing = (from: number, to: number) => outages.some((outage) => outage.from <= to && endOf(outage) >= from);
 
-  /** Notes when PostgreSQL takes long without any fault: an instance replaces its connections then, as it should. */
+  /** When PostgreSQL took long without any fault: an instance replaces its connections then, as it should. */
+  const busy: { from: number; to: number }[] = [];
   async function watchMachine(): Promise<void> {
     while (!isOver) {
       const from = performance.now();
       await sleep(PROBE_INTERVAL_MS);
       await execute('SELECT');
       const to = performance.now();
-      if (to - from > PROBE_INTERVAL_MS + BUSY_MS) outages.push({ from, to, what: BUSY });
+      if (to - from > PROBE_INTERVAL_MS + BUSY_MS) busy.push({ from, to });
     }
   }
+  const isFailing = (from: number, to: number) =>
+    outages.some((outage) => outage.from <= to && outage.to + RECOVERY_MS >= from) ||
+    busy.some((moment) => moment.from <= to && moment.to + BUSY_RECOVERY_MS >= from);
 
   /** How many requests the instances had decided without the store, each read between two times. */
   const decidedAlone: { from: number; to: number; count: number }[] = [];
@@ -358,16 +359,9 @@ async function run(kind: string): Promise<void> {
     if (isShared) most = Math.max(most, count);
     if (count > (isShared ? 1 : instances.length) * LIMIT) report(first, `one of ${count} allowed in a second`);
   }
-  const busy = outages.filter(({ what }) => what === BUSY);
   const busyMs = busy.reduce((sum, { from, to }) => sum + to - from, 0);
   const busyShare = busyMs / (performance.now() - begin);
-  const figures = {
-    requests: exchanges.length,
-    statuses: seen,
-    outages: outages.length - busy.length,
-    busyShare,
-    most,
-  };
+  const figures = { requests: exchanges.length, statuses: seen, outages: outages.length, busyShare, most };
   console.log(kind, JSON.stringify({ ...figures, decidedAlone: decidedAlone.at(-1)?.count }));
   const faults = outages.map(({ from, to, what }) => `${secondsOf(from)}–${secondsOf(to)} ${what}`);
   // Of a try that is retried, Vitest prints only this.
