@@ -7,18 +7,16 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, it, type TestContext } from 'vitest';
 import { useCommand } from '../support/command.js';
-import { environmentOf, resource } from '../support/manifest.js';
+import { environmentOf, MEMORY_LIMIT_MIB } from '../support/manifest.js';
 import { ndjson } from '../support/ndjson.js';
 import { freePort } from '../support/port.js';
-import { SERVE, startServer } from '../support/serverProcess.js';
+import { peakMemoryOf, SERVE, startServer } from '../support/serverProcess.js';
 import { metricOf } from '../support/service.js';
 import { until } from '../support/until.js';
 
 /** How long the instance is watched after the last connection of an attack was opened. */
 const SECONDS = 4;
 const MEBIBYTE = 2 ** 20;
-const [container] = resource('Deployment').spec.template.spec.containers;
-const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memory)?.[1]);
 /** Three quarters of the heap that the image sets. */
 const MAX_HEAP_MIB = 192;
 const MAX_OPEN_FILES = Number(/^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1]);
@@ -123,8 +121,7 @@ async function expectMemoryKept(attack: Attack, { onTestFinished, expect }: Test
   const heap = (await metric('nodejs_heap_size_used_bytes')) / MEBIBYTE;
   end();
   await until(() => isServed(instance.url), 'another client is served', 30_000);
-  const status = readFileSync(`/proc/${instance.child.pid}/status`, 'utf8');
-  const peak = Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
+  const peak = peakMemoryOf(instance);
   console.info(JSON.stringify({ heap, peak, cutOff: await metric('http_connections_cut_off_total') }));
   expect(heap).toBeLessThan(MAX_HEAP_MIB);
   expect(peak).toBeLessThan(attack.mebibytes ?? MEMORY_LIMIT_MIB);

@@ -17,6 +17,10 @@ export function resource(kind: string): Resource {
   return found;
 }
 
+const [container] = resource('Deployment').spec.template.spec.containers;
+/** The memory that an instance may use. */
+export const MEMORY_LIMIT_MIB = Number(/^(\d+)Mi$/.exec(container.resources.limits.memory)?.[1]);
+
 const image = Object.fromEntries(
   [...readFileSync('Dockerfile', 'utf8').matchAll(/^ENV (\w+)=(.*)$/gm)].map(([, name = '', value = '']) => [
     name,

@@ -1,6 +1,7 @@
 /** Servers as processes: the service, built here or installed elsewhere, and those that it is compared with. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -78,4 +79,10 @@ export async function startServer(
       await until(async () => (await processesIn(folder)).length === 0, `nothing runs in ${folder}`, STOP_TIMEOUT_MS);
     },
   };
+}
+
+/** Returns the peak memory of a server, in MiB. */
+export function peakMemoryOf({ child }: Server): number {
+  const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
+  return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;
 }
