@@ -172,14 +172,18 @@ async function run(kind: string): Promise<void> {
     }
   }
 
-  /** Executes statements on a new connection, which is closed at the end, or after ten seconds. */
+  /**
+   * Executes statements on a new connection, which is closed at the end, or after ten seconds. They don't wait for locks that
+   * long: PostgreSQL would keep them waiting after that, and other statements behind them. A connection that was forgotten
+   * between Parse and Bind keeps its locks.
+   */
   async function execute(statements: string): Promise<void> {
-    const sql = connectTo(postgres.url);
+    const sql = connectTo(postgres.url, { connection: { lock_timeout: 1000 } });
     await Promise.race([sql.unsafe(statements), sleep(10_000)]).catch(() => {});
     await sql.end({ timeout: 0 });
   }
 
-  /** When the database failed, and when the store lost its data. */
+  /** When the database failed, and when the store lost its data, or counted requests only when it was thawed. */
   const outages: { from: number; to: number; what: string }[] = [];
   const losses: typeof outages = [];
   async function fail({
@@ -217,7 +221,7 @@ async function run(kind: string): Promise<void> {
       proxy.behave('passing');
     }
     outage.to = performance.now();
-    if (what === 'cleared' || what === 'killed') losses.push(outage);
+    if (['cleared', 'killed', 'frozen'].includes(what)) losses.push(outage);
   }
 
   /** When PostgreSQL took long without any fault: an instance replaces its connections then, as it should. */
