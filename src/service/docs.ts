@@ -23,35 +23,39 @@ const browserFolder = join(packageFolder, 'browser');
  * from `/`. It sets security headers for these paths only. Mount it at the root. All links are relative, so a proxy may prepend a path.
  */
 export function docs(config: Shown, packages: Packages = readPackages()): Router {
-  const document = documentFor(config, contract);
+  const document = () => documentFor(config, contract);
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
+  const servePage = (path: string, html: () => string) => serve(path, constantResponse('text/html', html));
   const withAddress = (text: string) => text.replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
   const read = (path: string) => withAddress(readFileSync(join(packageFolder, path), 'utf8'));
-  const page = (content: string) => constantResponse('text/html', content);
-  const json = (content: object) => constantResponse('application/json', JSON.stringify(content));
+  const json = (content: () => object) => constantResponse('application/json', () => JSON.stringify(content()));
   router.get('/', redirectTo('./docs'));
-  serve('/docs', page(withAddress(docsPage(config, packages))));
+  servePage('/docs', () => withAddress(docsPage(config, packages)));
   router.get('/docs/', redirectTo('../docs'));
   for (const [folder, name] of assets) serve(`/docs/${name}`, file(folder, name));
-  serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', dump(document, { lineWidth: -1 })));
+  const yaml = () => dump(document(), { lineWidth: -1 });
+  serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', yaml));
   serve('/openapi.json', allowAnyOrigin, json(document));
   // `npm run build` makes these documents: a checkout that is not built, such as that of `make dev`, has none.
   const documents = [OPENAPI_30, POSTMAN].filter((name) => existsSync(join(packageFolder, 'dist', name)));
   for (const name of documents) {
-    const document = JSON.parse(read(`dist/${name}`));
-    const response = json(name === OPENAPI_30 ? documentFor(config, document) : document);
+    const text = read(`dist/${name}`);
+    const response = json(() => (name === OPENAPI_30 ? documentFor(config, JSON.parse(text)) : JSON.parse(text)));
     for (const path of [name === OPENAPI_30 ? name : `clients/postman/${name}`, `packages/${name}`])
       serve(`/${path}`, allowAnyOrigin, response);
   }
-  serve('/problems', page(problemList()));
+  servePage('/problems', problemList);
   for (const name of Object.keys(contract['x-problems'])) {
-    const text = withLimit(problemPage(name, publicPath(config)), config.RATE_LIMIT_PER_SECOND);
-    serve(`/problems/${name}`, page(text));
+    const problem = () => withLimit(problemPage(name, publicPath(config)), config.RATE_LIMIT_PER_SECOND);
+    servePage(`/problems/${name}`, problem);
   }
-  for (const path of readmes) serve(`/${path}`, page(markdownPage(path, read(path), addresses)));
+  for (const path of readmes) {
+    const text = read(path);
+    servePage(`/${path}`, () => markdownPage(path, text, addresses));
+  }
   router.get('/packages', redirectTo('./packages/'));
-  serve('/packages/', page(packagesPage(packages, documents)));
+  servePage('/packages/', () => packagesPage(packages, documents));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
   router.get('/problems/', redirectTo('../problems'));
   return router;

@@ -13,18 +13,24 @@ interface Options {
 /**
  * Returns a handler that serves a constant text or file with an ETag, compressed unless it is an archive.
  * @param type a media type or a file name
+ * @param content it, or what makes it for the first request, so that an instance starts sooner
  */
 export function constantResponse(
   type: string,
-  content: string | Buffer,
+  content: Buffer | (() => string),
   { isImmutable = false, isArchive = false }: Options = {},
 ): RequestHandler {
-  const body = Buffer.from(content);
-  const encode = isArchive ? () => body : constantBody(body);
-  // A weak ETag, because it is the same for every encoding.
-  const etag = `W/"${createHash('sha256').update(body).digest('base64url')}"`;
   const caching = isImmutable ? 'public, max-age=31536000, immutable' : 'no-cache';
+  const prepare = () => {
+    const body = Buffer.from(typeof content === 'function' ? content() : content);
+    // A weak ETag, because it is the same for every encoding.
+    const etag = `W/"${createHash('sha256').update(body).digest('base64url')}"`;
+    return { etag, encode: isArchive ? () => body : constantBody(body) };
+  };
+  let prepared: ReturnType<typeof prepare> | undefined;
   return async (request, response) => {
+    prepared ??= prepare();
+    const { etag, encode } = prepared;
     response.set({ ETag: etag, 'Cache-Control': caching }).type(type);
     if (!isArchive) response.vary('Accept-Encoding');
     if (request.fresh) response.status(304).end();
