@@ -68,7 +68,8 @@ const projects = [
     // One after the other: each installs some four hundred packages.
     maxWorkers: 1,
   },
-  { name: 'deploy', include: ['test/deploy/*.test.ts'], testTimeout: 300_000 },
+  // Two at a time: they mostly wait.
+  { name: 'deploy', include: ['test/deploy/*.test.ts'], testTimeout: 300_000, maxWorkers: 2 },
   {
     name: 'clients',
     include: ['clients/**/*.test.ts'],

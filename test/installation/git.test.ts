@@ -7,7 +7,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
-import { beforeAll, expect, it } from 'vitest';
+import { it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDemoPage } from '../support/demo.js';
 import { startServer } from '../support/serverProcess.js';
@@ -17,17 +17,12 @@ import { withNodeAndNpm } from './nodeAndNpm.js';
 const run = promisify(execFile);
 
 const folder = useTemporaryFolder('branded-phone-numbers-git-');
-let clone: string;
-let environment: NodeJS.ProcessEnv;
-
-beforeAll(async () => {
-  // npm 12 does not install from Git by default.
-  environment = await withNodeAndNpm(22, 11);
-  clone = join(folder.path, 'ein Klon für uns'); // the path may have spaces and other letters than ASCII
-  await run('git', ['clone', '--quiet', pathToFileURL(packageFolder).href, clone]);
-});
 
 it('npm install from a Git repository gives a command that serves the demo', async () => {
+  // npm 12 does not install from Git by default.
+  const environment = await withNodeAndNpm(22, 11);
+  const clone = join(folder.path, 'ein Klon für uns'); // the path may have spaces and other letters than ASCII
+  await run('git', ['clone', '--quiet', pathToFileURL(packageFolder).href, clone]);
   const empty = join(folder.path, 'an empty folder');
   await mkdir(empty);
   await run('npm', ['install', '--prefer-offline', `git+${pathToFileURL(clone).href}`], {
@@ -41,16 +36,4 @@ it('npm install from a Git repository gives a command that serves the demo', asy
   } finally {
     await service.stop();
   }
-});
-
-it('npm ci --omit=dev succeeds in a checkout, without the tools for a build', async () => {
-  await run('npm', ['ci', '--omit=dev', '--prefer-offline'], { cwd: clone, env: environment });
-  const { stdout } = await run('npm', ['ls', '--omit=dev', '--json'], { cwd: clone, env: environment });
-  expect(Object.keys(JSON.parse(stdout).dependencies)).toContain('express');
-});
-
-it('npm 12 reads the lock of a checkout', async () => {
-  const env = await withNodeAndNpm(22, 12);
-  const { stdout } = await run('npm', ['ci', '--dry-run', '--ignore-scripts', '--prefer-offline'], { cwd: clone, env });
-  expect(stdout).toMatch(/^added \d+ packages/m);
 });
