@@ -30,12 +30,12 @@ export interface StoreServer {
   close(): Promise<void>;
 }
 
-/** Suspends a process; returns false if it has ended. */
-function suspend(pid: number): boolean {
+/** Sends a signal to a session's process, unless it has ended: one that was ending can't be suspended. */
+function signal(pid: number, name: NodeJS.Signals): void {
   try {
-    return process.kill(pid, 'SIGSTOP');
-  } catch {
-    return false;
+    process.kill(pid, name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
 }
 
@@ -72,10 +72,11 @@ export async function startStoreServer(kind: string): Promise<StoreServer> {
     async freeze() {
       const rows = await sql`
         SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`;
-      frozen = rows.map(({ pid }) => pid).filter(suspend);
+      frozen = rows.map(({ pid }) => pid);
+      for (const pid of frozen) signal(pid, 'SIGSTOP');
     },
     thaw() {
-      for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT');
+      for (const pid of frozen.splice(0)) signal(pid, 'SIGCONT');
     },
     clear: () => sql`DELETE FROM rate_limits`,
     kill: () => server.stop('SIGKILL'),
