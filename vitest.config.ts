@@ -79,7 +79,6 @@ const projects = [
       'reference-client': join(CLIENTS, 'reference/index.ts'),
       'openapi-fetch': join(CLIENTS, 'openapi-fetch/node_modules/openapi-fetch'),
     },
-    testTimeout: 120_000,
     // One after the other: they share one rate limit.
     maxWorkers: 1,
     // All programs of the READMEs at once: some wait for a minute.
@@ -94,7 +93,7 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     // One project after the other.
     projects: projects.map((test, groupOrder) => ({
-      test: { testTimeout: 60_000, hookTimeout: 120_000, ...test, sequence: { groupOrder } },
+      test: { testTimeout: 120_000, hookTimeout: 120_000, ...test, sequence: { groupOrder } },
     })),
   },
 });

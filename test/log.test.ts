@@ -201,7 +201,7 @@ it('the log has the reason for a failed start', async () => {
   expect(eventsIn(stdout)).toEqual([expect.objectContaining({ level: 60, msg: expect.stringContaining('192.0.2.1') })]);
 });
 
-describe('a log in a file that cannot be written', { timeout: 120_000 }, () => {
+describe('a log in a file that cannot be written', () => {
   // The soft limit of a file's size stands for a full disk: a write up to it is partial, and a further one fails.
   const LIMITED = `trap '' XFSZ; ulimit -S -f 16; exec "$0" "$@"`;
 

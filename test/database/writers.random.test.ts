@@ -207,7 +207,7 @@ test('two concurrent writers leave the read model right, and updatedAt moves for
   await fc.assert(property, { numRuns: RUNS - FEWEST_RUNS, interruptAfterTimeLimit: TIME_LIMIT_MS });
   // The run that the time limit interrupts continues; wait for it, or it would disturb the next test.
   await latest;
-}, 120_000);
+});
 
 /** To run more: WRITER_TRANSACTIONS=20000 npx vitest run --project soak test/database/writers.random.test.ts */
 const TRANSACTIONS = Number(process.env.WRITER_TRANSACTIONS ?? 200 * inject('tries'));
