@@ -54,10 +54,11 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   },
   python() {
     const project = emptyProject('python');
-    execFileSync('python3', ['-m', 'venv', project]);
+    execFileSync('python3', ['-m', 'venv', '--without-pip', project]);
     const python = join(project, 'bin', 'python');
     const requirements = join(root, 'clients', 'python', 'requirements-test.txt');
-    execFileSync(python, ['-m', 'pip', 'install', '--quiet', '-r', requirements, packed('.whl')]);
+    const pip = ['-m', 'pip', '--python', project, 'install', '--quiet', '--disable-pip-version-check'];
+    execFileSync('python3', [...pip, '-r', requirements, packed('.whl')]);
     return { command: [python, '-m', 'pytest', '-p', 'no:cacheprovider', 'clients/python'], passed: /(\d+) passed/g };
   },
   java() {
