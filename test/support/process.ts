@@ -12,6 +12,15 @@ export async function endProcess(child: ChildProcess | undefined, signal: NodeJS
   await exited;
 }
 
+/** Sends a signal to a process, or to the group of a negative id, unless it has ended. */
+export function sendSignal(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
 /** Sends `signal` to the process when this one exits, so that a test that fails leaves nothing running. */
 export function endWithThisProcess(child: ChildProcess, signal: NodeJS.Signals = 'SIGKILL'): void {
   const end = () => void child.kill(signal);

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../../src/packageFolder.js';
-import { processesIn } from '../../support/process.js';
+import { processesIn, sendSignal } from '../../support/process.js';
 import { MAIN, SERVE, startServer } from '../../support/serverProcess.js';
 import { makeFolder } from '../../support/temporaryFolder.js';
 import { until } from '../../support/until.js';
@@ -24,7 +24,7 @@ beforeEach(async () => {
   folder = await makeFolder('branded-phone-numbers-signals-');
 });
 afterEach(async () => {
-  for (const pid of await processesIn(folder)) process.kill(pid, 'SIGKILL');
+  for (const pid of await processesIn(folder)) sendSignal(pid, 'SIGKILL');
 });
 
 describe('signals at random times', () => {
@@ -107,11 +107,7 @@ async function startWithMake() {
 }
 
 function send(child: ChildProcess, signal: NodeJS.Signals, isForProcess: boolean): void {
-  try {
-    if (child.pid) process.kill(isForProcess ? child.pid : -child.pid, signal);
-  } catch {
-    // The process has ended.
-  }
+  if (child.pid) sendSignal(isForProcess ? child.pid : -child.pid, signal);
 }
 
 /** Waits, since make may exit before the other processes of a signalled group. */

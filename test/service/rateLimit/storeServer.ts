@@ -7,6 +7,7 @@ import { openPostgresStore } from '../../../src/service/rateLimit/postgresStore.
 import { openRedisStore } from '../../../src/service/rateLimit/redisStore.js';
 import { connectTo } from '../../support/connection.js';
 import { startPostgres } from '../../support/postgresServer.js';
+import { sendSignal } from '../../support/process.js';
 import { hasRedis, startRedis } from '../../support/redis.js';
 
 export const STORES = hasRedis ? ['Redis', 'PostgreSQL'] : ['PostgreSQL'];
@@ -28,15 +29,6 @@ export interface StoreServer {
   kill(): Promise<unknown>;
   start(): Promise<unknown>;
   close(): Promise<void>;
-}
-
-/** Sends a signal to a session's process, unless it has ended: one that was ending can't be suspended. */
-function signal(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }
 
 export async function startStoreServer(kind: string): Promise<StoreServer> {
@@ -73,10 +65,11 @@ export async function startStoreServer(kind: string): Promise<StoreServer> {
       const rows = await sql`
         SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`;
       frozen = rows.map(({ pid }) => pid);
-      for (const pid of frozen) signal(pid, 'SIGSTOP');
+      for (const pid of frozen) sendSignal(pid, 'SIGSTOP');
     },
     thaw() {
-      for (const pid of frozen.splice(0)) signal(pid, 'SIGCONT');
+      // A session that was ending can't be suspended.
+      for (const pid of frozen.splice(0)) sendSignal(pid, 'SIGCONT');
     },
     clear: () => sql`DELETE FROM rate_limits`,
     kill: () => server.stop('SIGKILL'),
