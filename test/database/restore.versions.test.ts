@@ -1,8 +1,7 @@
 /** Dumps of PostgreSQL 15, restored into 15 and 18 with the programs that operators use. */
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -11,6 +10,7 @@ import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { makeFolder } from '../support/temporaryFolder.js';
 
 const hasPrograms = spawnSync('pg_dump', ['--version']).status === 0;
 if (!hasPrograms && process.env.SKIP_NOTHING) throw new Error('pg_dump is not installed');
@@ -28,7 +28,7 @@ const servers: Record<number, PostgresServer> = {};
 
 describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
   beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-dump-'));
+    folder = await makeFolder('branded-phone-numbers-dump-');
     for (const major of [15, 18]) servers[major] = await startPostgres({}, programsOf(major));
     const source = urlOf(15);
     await migrateDatabase(source, migrationsFolder);
@@ -45,7 +45,6 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
   });
   afterAll(async () => {
     for (const server of Object.values(servers)) await server.remove();
-    await rm(folder, { recursive: true, force: true });
   });
 
   it.each([15, 18])('is restored from its whole dump into PostgreSQL %i, and exports the same bytes', async (major) => {

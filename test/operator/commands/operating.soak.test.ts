@@ -2,8 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
@@ -21,6 +20,7 @@ import { randomFilters } from '../../support/randomFilters.js';
 import { find, overallStatus, type Query, searchOf } from '../../support/reference.js';
 import { MAIN, SERVE, type Server, startServer } from '../../support/serverProcess.js';
 import { fakeOneRowStatistics } from '../../support/statistics.js';
+import { makeFolder } from '../../support/temporaryFolder.js';
 
 const COUNT = 100_000;
 const TIME = '2026-02-03T16:49:02.748Z';
@@ -42,17 +42,13 @@ interface Operation {
 test(`commands on ${COUNT} numbers use little memory, and delay neither pages nor writes`, async () => {
   // New for each try, so that CI's second one finds no numbers of the first.
   const url = await createDatabase();
-  const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-operating-'));
-  try {
-    for (const { what, seconds, memory, write, unfinished } of await operate(url, COUNT, folder)) {
-      expect([what, unfinished]).toEqual([what, 0]);
-      // docs/performance.md: at any number of numbers.
-      expect([what, memory]).toEqual([what, expect.toSatisfy((value: number) => value < 200)]);
-      // docs/operations.md: no writer waits for the end of a command.
-      expect([what, write]).toEqual([what, expect.toSatisfy((value: number) => value < 1000 + (seconds * 1000) / 3)]);
-    }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
+  const folder = await makeFolder('branded-phone-numbers-operating-');
+  for (const { what, seconds, memory, write, unfinished } of await operate(url, COUNT, folder)) {
+    expect([what, unfinished]).toEqual([what, 0]);
+    // docs/performance.md: at any number of numbers.
+    expect([what, memory]).toEqual([what, expect.toSatisfy((value: number) => value < 200)]);
+    // docs/operations.md: no writer waits for the end of a command.
+    expect([what, write]).toEqual([what, expect.toSatisfy((value: number) => value < 1000 + (seconds * 1000) / 3)]);
   }
 }, 3_600_000);
 
