@@ -1,7 +1,4 @@
 /** Nothing of a connection that broke reaches the next statement, whatever it was, and wherever it is sent. */
-import { chmodSync, mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import fc from 'fast-check';
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
@@ -16,11 +13,11 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import type { LimitStore } from '../../src/service/rateLimit/limiter.js';
 import { openPostgresStore } from '../../src/service/rateLimit/postgresStore.js';
 import type { Service } from '../../src/service/server.js';
-import { hasOpenssl, makeAuthority } from '../support/certificates.js';
+import { hasOpenssl, startPostgresWithTls } from '../support/certificates.js';
 import { connectTo } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { numberWith, write } from '../support/numbers.js';
-import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import type { PostgresServer } from '../support/postgresServer.js';
 import { listenOn } from '../support/service.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
@@ -140,13 +137,7 @@ async function close(): Promise<void> {
 
 /** Starts a server with TLS, and migrates its database. */
 async function startEncrypted(): Promise<PostgresServer> {
-  const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-tls-'));
-  chmodSync(folder, 0o755);
-  const authority = makeAuthority(folder);
-  authority.issue('server', '127.0.0.1');
-  authority.own('server');
-  const [ssl_cert_file, ssl_key_file] = [authority.file('server.pem'), authority.file('server.key')];
-  const server = await startPostgres({ ssl: 'on', ssl_cert_file, ssl_key_file });
+  const server = await startPostgresWithTls();
   await migrateDatabase(server.url, migrationsFolder);
   return server;
 }

@@ -1,14 +1,11 @@
 /** Reads on connections that respond late or not at all, with and without TLS. */
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, it, type TestContext } from 'vitest';
 import { openDatabase } from '../../src/database/connect.js';
 import type { Connect } from '../../src/database/pool.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
-import { hasOpenssl, makeAuthority } from '../support/certificates.js';
+import { hasOpenssl, startPostgresWithTls } from '../support/certificates.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
@@ -17,19 +14,9 @@ const TIME_LIMIT_MS = 1000;
 /** Few, because all of them are opened within the two seconds that a read waits, in several tests at once. */
 const CONNECTIONS = 4;
 
-const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-tls-'));
-
-function startWithTls(): Promise<PostgresServer> {
-  const authority = makeAuthority(folder);
-  authority.issue('server', '127.0.0.1');
-  authority.own('server');
-  const [certificate, key] = [authority.file('server.pem'), authority.file('server.key')];
-  return startPostgres({ ssl: 'on', ssl_cert_file: certificate, ssl_key_file: key });
-}
-
 let server: PostgresServer;
 beforeAll(async () => {
-  server = await (hasOpenssl ? startWithTls() : startPostgres());
+  server = await (hasOpenssl ? startPostgresWithTls() : startPostgres());
 });
 afterAll(() => server.remove());
 

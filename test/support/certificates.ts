@@ -2,6 +2,8 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type PostgresServer, startPostgres } from './postgresServer.js';
+import { makeFolder } from './temporaryFolder.js';
 
 export const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
 if (!hasOpenssl) console.warn('skipped: TLS to PostgreSQL needs openssl, which is not installed here');
@@ -33,4 +35,13 @@ export function makeAuthority(folder: string) {
       openssl(`x509 -req -days ${days} -CA ca.pem -CAkey ca.key -CAcreateserial ${files}`);
     },
   };
+}
+
+/** Starts a PostgreSQL with TLS, whose certificate is for 127.0.0.1. */
+export async function startPostgresWithTls(): Promise<PostgresServer> {
+  const authority = makeAuthority(await makeFolder('branded-phone-numbers-tls-'));
+  authority.issue('server', '127.0.0.1');
+  authority.own('server');
+  const [ssl_cert_file, ssl_key_file] = [authority.file('server.pem'), authority.file('server.key')];
+  return startPostgres({ ssl: 'on', ssl_cert_file, ssl_key_file });
 }
