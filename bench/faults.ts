@@ -5,9 +5,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
-import { closeDatabase, openDatabase } from '../src/database/connect.js';
 import { brandedPhoneNumbers, businessProfiles } from '../src/database/schema.js';
 import { connectTo } from '../test/support/connection.js';
+import { closeDatabase, openDatabase } from '../test/support/database.js';
 import { type OtherClients, useUpConnections } from '../test/support/otherClients.js';
 import { startPostgres } from '../test/support/postgresServer.js';
 import { hasRedis, startRedis } from '../test/support/redis.js';

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readConfig, settingNames } from '../src/config/config.js';
-import { openDatabase } from '../src/database/connect.js';
 import { createMetrics } from '../src/metrics.js';
 import releases from './database/releases.json' with { type: 'json' };
+import { openDatabase } from './support/database.js';
 
 const document = readFileSync('docs/operations.md', 'utf8');
 const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (?:`([^`]*)`|–) \|/gm)].map(([, name = '', value]) => ({

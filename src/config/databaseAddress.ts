@@ -20,6 +20,15 @@ const NO_EFFECT = `names a parameter that has no effect here; leave it out, or u
 
 export type DatabaseAddress = ReturnType<typeof parseDatabaseUrl>;
 
+const addresses = new Map<string, DatabaseAddress>();
+
+/** Returns an address, which is parsed once, since that reads files of certificates, which may be absent for a moment later. */
+export function addressOf(url: string): DatabaseAddress {
+  const address = addresses.get(url) ?? parseDatabaseUrl(url);
+  addresses.set(url, address);
+  return address;
+}
+
 /**
  * Parses the address of a database.
  * @throws {Error} with a message that continues the name of the setting ("DATABASE_URL must be …"), and repeats no part

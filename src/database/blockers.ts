@@ -1,7 +1,7 @@
 /** Finds the sessions that block this process, so that a command can name them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { escapeHidden } from '../messages/shown.js';
-import { openSession, type Session, type Transaction } from './transaction.js';
+import { Connection, type Transaction } from './connection.js';
 
 /** Milliseconds between attempts to find a blocker. An attempt fails if it comes between two waits of a command. */
 const RETRY_INTERVAL_MS = 200;
@@ -15,22 +15,22 @@ const STATEMENT_TIMEOUT_MS = 1000;
  * @throws when `signal` is aborted
  */
 export async function waitForBlockers(url: string, isBlocked: () => boolean, signal: AbortSignal): Promise<string[]> {
-  let session: Session | undefined;
+  let connection: Connection | undefined;
   try {
     for (;;) {
       await sleep(RETRY_INTERVAL_MS, undefined, { signal });
       if (!isBlocked()) continue;
       try {
-        session ??= await openSession({ url }, STATEMENT_TIMEOUT_MS);
-        const blockers = await session.transaction('READ COMMITTED', findBlockers);
+        connection ??= new Connection(url, { statementTimeout: STATEMENT_TIMEOUT_MS });
+        const blockers = await connection.transaction('READ COMMITTED', findBlockers);
         if (blockers.length > 0 && !signal.aborted) return blockers.map(({ blocker }) => escapeHidden(blocker));
       } catch {
         // Another attempt needs another connection: PostgreSQL may be restarting.
-        session = undefined;
+        connection = undefined;
       }
     }
   } finally {
-    await session?.close();
+    await connection?.close(0);
   }
 }
 

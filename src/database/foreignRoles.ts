@@ -6,7 +6,7 @@
  */
 import { getTableName, is } from 'drizzle-orm';
 import { PgTable } from 'drizzle-orm/pg-core';
-import type { Database } from './connect.js';
+import type { Database } from './connection.js';
 import * as schema from './schema.js';
 
 const TABLES = [

@@ -1,6 +1,41 @@
-/** The server's part of a login: https://www.postgresql.org/docs/current/protocol-message-formats.html */
+/** What precedes statements: TLS, and the login (https://www.postgresql.org/docs/current/protocol-message-formats.html). */
 import type { Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import type { DatabaseAddress } from '../config/databaseAddress.js';
 import { escapeHidden } from '../messages/shown.js';
+
+/** What is wrong with a server; the message continues "PostgreSQL at …". */
+export type Fault = [code: string, message: string];
+
+/**
+ * The message SSLRequest, and the server's responses
+ * (https://www.postgresql.org/docs/current/protocol-flow.html#PROTOCOL-FLOW-SSL).
+ */
+const TLS_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
+const [TLS_SUPPORTED, TLS_NOT_SUPPORTED] = ['S', 'N'];
+const NO_TLS: Fault = ['TLS_NOT_OFFERED', 'does not support TLS, but sslmode in DATABASE_URL requires it'];
+export const CLOSED: Fault = ['CONNECTION_CLOSED', 'closed the connection'];
+
+/**
+ * Starts TLS on a new socket, and returns the socket that encrypts; `socket` itself if TLS is neither supported nor required,
+ * or a fault. postgres.js could do this, but it keeps the encrypting socket to itself. If the socket below is destroyed
+ * during a write, Node emits `close` and then an error, which no listener handles, and the driver's queries hang.
+ */
+export async function startTls(
+  socket: Socket,
+  { isRequired, isDirect, options }: NonNullable<DatabaseAddress['tls']>,
+): Promise<Socket | Fault> {
+  if (isDirect) return connectTls({ ...options, socket });
+  socket.write(TLS_REQUEST);
+  const response = await new Promise<Buffer | undefined>((resolve, reject) => {
+    socket.once('data', resolve).once('error', reject);
+    socket.once('close', () => resolve(undefined));
+  });
+  if (response === undefined) return CLOSED;
+  if (String(response) === TLS_SUPPORTED) return connectTls({ ...options, socket });
+  if (String(response) === TLS_NOT_SUPPORTED) return isRequired ? NO_TLS : socket;
+  return notPostgres(response);
+}
 
 /**
  * The contents of the messages that a server sends before it is ready, by type, and by kind if they are about
@@ -32,8 +67,6 @@ const NO_KERBEROS =
 const HEADER_BYTES = 5;
 /** More than any of these messages has. */
 const MAX_BYTES = 10_000;
-
-type Fault = [code: string, message: string];
 
 /**
  * Watches what the server on a new connection sends until it is ready, and then calls `onReady`. Calls `fail` if the server
@@ -82,7 +115,7 @@ export function watchLogin(
 }
 
 /** Returns the code and the message of a response that is not PostgreSQL's, or that a server without resources sends. */
-export function notPostgres(response: Buffer): Fault {
+function notPostgres(response: Buffer): Fault {
   const shown = escapeHidden(response.toString('latin1', 0, 80));
   return ['CONNECTION_REFUSED', `sends "${shown}", which is not part of its protocol; is another program listening?`];
 }

@@ -7,11 +7,10 @@ import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { PgTable } from 'drizzle-orm/pg-core';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
-import { closeDatabase, type Database, openDatabase } from './connect.js';
+import { type Database, type Query, type Transaction, withConnection } from './connection.js';
 import { CANCELED, causeOf, codeOf, failureOf, isFailover, LOCK_FAILED, VERSION_NEEDED } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import * as schema from './schema.js';
-import { openSession, type Transaction } from './transaction.js';
 import { HIDDEN, type Obstacle, prepareSchemaCheck } from './version.js';
 
 /** The key of the advisory lock that a migration holds: any number that no other program on the database uses. */
@@ -141,13 +140,10 @@ function readMigrations(migrationsFolder: string): Migration[] {
 
 /** Applies the migrations whose hashes are not recorded, and adds the name of each to `applied` once it is committed. */
 async function applyMissing(url: string, migrations: Migration[], applied: string[]): Promise<void> {
-  const session = await openSession({ url });
-  try {
-    const applyNext = () => session.transaction('READ COMMITTED', (sql) => applyFirstMissing(sql, url, migrations));
+  await withConnection(url, async (connection) => {
+    const applyNext = () => connection.transaction('READ COMMITTED', (sql) => applyFirstMissing(sql, url, migrations));
     for (let name = await applyNext(); name !== undefined; name = await applyNext()) applied.push(name);
-  } finally {
-    await session.close();
-  }
+  });
 }
 
 /**
@@ -186,9 +182,10 @@ const isConcurrent = (statement: string) => /^\s*(CREATE( UNIQUE)?|DROP) INDEX C
 
 /** Runs statements that PostgreSQL rejects in a transaction. No reader or writer waits for them, or for their locks. */
 function runConcurrently(url: string, { statements }: Migration): Promise<void> {
-  return withConnection(url, async ({ $client: sql }) => {
+  const runAll: Query<void> = async ({ $client: sql }) => {
     for (const statement of statements) await sql.unsafe(statement);
-  });
+  };
+  return withConnection(url, (connection) => connection.run(runAll));
 }
 
 /** Runs statements again and again until they get their locks. In between, other programs' statements run. */
@@ -255,15 +252,6 @@ async function readRole(database: Database): Promise<Role> {
 }
 
 /** Runs a query on a new connection. */
-function query<T>(url: string, run: (database: Database) => Promise<T>): Promise<T> {
-  return withConnection(url, (database) => database.socket.awaited(run(database)), QUERY_LIMITS);
-}
-
-async function withConnection<T>(url: string, use: (database: Database) => Promise<T>, limits = {}): Promise<T> {
-  const database = openDatabase(url, limits);
-  try {
-    return await use(database);
-  } finally {
-    await closeDatabase(database, 0);
-  }
+function query<T>(url: string, run: Query<T>): Promise<T> {
+  return withConnection(url, (connection) => connection.run(run), QUERY_LIMITS);
 }

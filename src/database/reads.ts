@@ -14,9 +14,10 @@
  */
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import type { Database } from './connect.js';
+import type { Connection } from './connection.js';
 import { causeOf, codeOf, DatabaseUnavailable, failureOf, isOutage, reasonOf } from './errors.js';
 import { type Connect, Pool } from './pool.js';
+import { ABANDONED, type Query, Read } from './read.js';
 
 /** Milliseconds between checks for reads that can be sent, are late, are no longer needed, or have waited for too long. */
 const CHECK_INTERVAL_MS = 50;
@@ -41,78 +42,6 @@ export function readsPerConnection(requestMs: number, statementMs: number): numb
   return Math.min(MAX_READS_PER_CONNECTION, Math.max(1, fitting));
 }
 
-/** The members of an AbortSignal that queries use. */
-export type Signal = Pick<AbortSignal, 'throwIfAborted'>;
-
-/** Sends statements that only read; their result is not needed once the signal is aborted. */
-type Query<T> = (connection: Database, signal: Signal) => PromiseLike<T>;
-
-/** A read, which may be sent several times, and also its query's signal: an AbortSignal takes longer to create. */
-class Read implements Signal {
-  /** Since when it waits to be sent, by `performance.now()`. */
-  #waitingSince = performance.now();
-  /** By `performance.now()`. */
-  readonly deadline: number;
-  readonly result: Promise<unknown>;
-  readonly #query: Query<unknown>;
-  readonly #isNeeded: () => boolean;
-  #settle = { resolve: (_result: unknown) => {}, reject: (_reason: Error) => {} };
-  #isSettled = false;
-  #isSent = false;
-  /** Why its connection broke, if it did. */
-  failure: Error | undefined;
-
-  constructor(query: Query<unknown>, deadline: number, isNeeded: () => boolean) {
-    this.#query = query;
-    this.deadline = deadline;
-    this.#isNeeded = isNeeded;
-    this.result = new Promise((resolve, reject) => {
-      this.#settle = { resolve, reject };
-    });
-  }
-
-  /** Whether the result is no longer awaited. */
-  get isAbandoned(): boolean {
-    return this.#isSettled || !this.#isNeeded();
-  }
-
-  get isSent(): boolean {
-    return this.#isSent;
-  }
-
-  /** Returns whether it has waited to be sent for more than `limitMs` milliseconds since the time `from`. */
-  hasWaited(limitMs: number, now: number, from = 0): boolean {
-    return !this.#isSent && now - Math.max(this.#waitingSince, from) > limitMs;
-  }
-
-  /** Makes it wait to be sent again, after its connection broke. */
-  waitAgain(reason: Error): void {
-    this.failure = reason;
-    this.#isSent = false;
-    this.#waitingSince = performance.now();
-  }
-
-  /** Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves it pending. */
-  send(connection: Database): PromiseLike<void> {
-    this.#isSent = true;
-    return this.#query(connection, this).then((result) => {
-      this.#isSettled = true;
-      this.#settle.resolve(result);
-    });
-  }
-
-  reject(reason: Error): void {
-    this.#isSettled = true;
-    this.#settle.reject(reason);
-  }
-
-  throwIfAborted(): void {
-    if (this.isAbandoned) throw ABANDONED;
-  }
-}
-
-const ABANDONED = new DatabaseUnavailable('The request was abandoned.');
-
 /** Runs queries that only read, on a pool of connections. */
 export class Reader {
   readonly #pool: Pool;
@@ -127,15 +56,10 @@ export class Reader {
   /** Whether the outage is in the log. */
   #isOutageLogged = false;
 
-  /** Creates a reader on at most `connections` connections, on each of which it sends at most `readsEach` reads at once. */
-  constructor(
-    connect: Connect,
-    { connections: size, readsEach: queriesEach }: { connections: number; readsEach: number },
-    log: Log,
-    metrics: Pick<Metrics, 'setQueries'>,
-  ) {
+  /** Creates a reader on at most `size` connections. */
+  constructor(connect: Connect, size: number, log: Log, metrics: Pick<Metrics, 'setQueries'>) {
     const onChange = () => this.#sendWaiting();
-    this.#pool = new Pool(connect, { size, queriesEach, retryMs: ATTEMPT_INTERVAL_MS, onChange });
+    this.#pool = new Pool(connect, { size, retryMs: ATTEMPT_INTERVAL_MS, onChange });
     this.#log = log;
     this.#metrics = metrics;
     // After a stall of this process, responses that have arrived are read before setImmediate runs.
@@ -188,20 +112,15 @@ export class Reader {
   }
 
   /** Sends a read. Never rejects: a read whose connection breaks waits again. */
-  async #send(read: Read, connection: Database): Promise<void> {
+  async #send(read: Read, connection: Connection): Promise<void> {
     try {
-      await connection.socket.awaited(read.send(connection));
+      await connection.run((database) => read.send(database, connection));
       if (this.#isOutageLogged) this.#log.info('the database responds again');
       this.#isOutageLogged = false;
     } catch (error) {
       const reason = causeOf(error);
-      if (isOutage(failureOf(reason))) {
-        read.waitAgain(reason);
-        connection.socket.destroy(reason);
-      } else {
-        if (reason !== ABANDONED) this.#pool.retire(connection);
-        read.reject(this.#errorFor(reason));
-      }
+      if (isOutage(failureOf(reason))) read.waitAgain(reason);
+      else read.reject(this.#errorFor(reason));
     }
     this.#sendWaiting();
   }

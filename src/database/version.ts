@@ -1,7 +1,7 @@
 /** Checks that all migrations of this version are recorded. The schema may be newer, since migrations only add. */
 import { sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
-import type { Database } from './connect.js';
+import type { Database } from './connection.js';
 import { causeOf, failureOf, reasonOf } from './errors.js';
 import { items } from './schema.js';
 

@@ -17,7 +17,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { and, inArray, isNull, sql } from 'drizzle-orm';
 import type { Request } from 'express';
 import { LRUCache } from 'lru-cache';
-import type { Database } from '../database/connect.js';
+import type { Connection, Database } from '../database/connection.js';
 import type { Reader } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
 import { addressClient, type Client } from './client.js';
@@ -52,7 +52,9 @@ export const identifyByAddress: Identify = (request) => ({ client: addressClient
 export function identifyByApiKey(reader: Reader, findKeys: FindKeys): Identify {
   const lookUp = batchLookups((hashes, deadline) => {
     // Before the pages that wait, since one statement at a time can't delay those.
-    return reader.read((database) => findKeys(database, hashes), deadline, { isFirst: true });
+    return reader.read((database, _signal, connection) => findKeys(database, hashes, connection), deadline, {
+      isFirst: true,
+    });
   });
   const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: VALID_MS });
   const unknownKeys = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: FRESH_MS });
@@ -110,7 +112,7 @@ interface KnownKey {
 type KnownKeys = ReadonlyMap<string, KnownKey>;
 
 /** Returns the known keys with the given hashes, by their hash. */
-export type FindKeys = (database: Database, hashes: string[]) => Promise<KnownKeys>;
+export type FindKeys = (database: Database, hashes: string[], connection: Connection) => Promise<KnownKeys>;
 
 /** The keys that one statement looks up. */
 class Batch {
@@ -177,7 +179,7 @@ export function prepareFindKeys(): FindKeys {
   /** When the next uses may be recorded, by `performance.now()`. */
   let recordFrom = 0;
 
-  return async (database, hashes) => {
+  return async (database, hashes, connection) => {
     const lookedUpAt = performance.now();
     const rows = await selectKeys(database, hashes);
     const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
@@ -185,10 +187,12 @@ export function prepareFindKeys(): FindKeys {
     if (used.length > 0 && performance.now() >= recordFrom) {
       recordFrom = Number.POSITIVE_INFINITY;
       const ids = used.map(({ id }) => id);
-      void database.socket.awaited(touchLastUsed(database, ids)).then(
-        () => (recordFrom = 0),
-        () => (recordFrom = performance.now() + RECORDING_PAUSE_MS),
-      );
+      void connection
+        .run((later) => touchLastUsed(later, ids))
+        .then(
+          () => (recordFrom = 0),
+          () => (recordFrom = performance.now() + RECORDING_PAUSE_MS),
+        );
     }
     return new Map(
       rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [

@@ -5,7 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { and, asc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { contract } from '../contract.js';
-import type { Database } from '../database/connect.js';
+import type { Database } from '../database/connection.js';
 import { causeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
 import { UserError } from '../userError.js';

@@ -25,8 +25,8 @@
  */
 import { fillPlaceholders, type Query, type SQL, sql } from 'drizzle-orm';
 import { PgDialect } from 'drizzle-orm/pg-core';
-import type { Database } from '../database/connect.js';
-import type { Signal } from '../database/reads.js';
+import type { Database } from '../database/connection.js';
+import type { Signal } from '../database/read.js';
 import { type Filter, limitToProfiles } from './filter.js';
 import type { BatchParameters, PageParameters } from './fragment.js';
 import { attributesIn, type CandidateScan, maxTerms, nextStep, type Scan, type Step } from './plan.js';
@@ -144,7 +144,7 @@ function prepareStatements() {
     queries.set(name, query);
     const values = fillPlaceholders(query.params, parameters) as string[];
     let row: Row = [];
-    // With forEach, the result does not depend on the statement before it (Pool's `retire`).
+    // With forEach, the result does not depend on the statement before it that failed.
     await client
       .unsafe(query.sql, values, { prepare: true })
       .raw()

@@ -1,7 +1,7 @@
 /** Health: `/healthz` reports that the process is alive, `/readyz` whether it can serve requests. */
 import { type RequestHandler, Router } from 'express';
 import { contract } from '../contract.js';
-import type { Database } from '../database/connect.js';
+import type { Database } from '../database/connection.js';
 import { reasonOf } from '../database/errors.js';
 import type { Reader } from '../database/reads.js';
 import type { Obstacle } from '../database/version.js';

@@ -3,7 +3,7 @@ import { createServer, type RequestListener } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express from 'express';
 import type { Config } from '../config/config.js';
-import { type Database, openDatabase } from '../database/connect.js';
+import { Connection, type Database } from '../database/connection.js';
 import type { Connect } from '../database/pool.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
 import { type Obstacle, prepareSchemaCheck } from '../database/version.js';
@@ -41,11 +41,10 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   const connectWith =
     (statementTimeout: number): Connect =>
     (onBroken) =>
-      openDatabase(databaseUrl, { statementTimeout, onBroken });
-  const reader = new Reader(connectWith(STATEMENT_TIMEOUT_MS), { connections, readsEach }, log, metrics);
+      new Connection(databaseUrl, { statementTimeout, queriesAtOnce: readsEach, onBroken });
+  const reader = new Reader(connectWith(STATEMENT_TIMEOUT_MS), connections, log, metrics);
   // /readyz has its own connection, so that pages don't delay its check.
-  const healthConnections = { connections: 1, readsEach };
-  const healthReader = new Reader(connectWith(READY_STATEMENT_TIMEOUT_MS), healthConnections, log, { setQueries() {} });
+  const healthReader = new Reader(connectWith(READY_STATEMENT_TIMEOUT_MS), 1, log, { setQueries() {} });
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   const stop = new AbortController();
   const stopping = stop.signal;

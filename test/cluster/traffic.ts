@@ -1,10 +1,10 @@
 /** Clients, a writer and imports on a cluster, and checks of what each response may contain. */
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { createApiKey, listApiKeys } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { connectTo } from '../support/connection.js';
+import { closeDatabase, openDatabase } from '../support/database.js';
 import { requestFrom } from '../support/haproxy.js';
 import type { TimedResponse } from '../support/timedResponses.js';
 import type { Cluster } from './cluster.js';

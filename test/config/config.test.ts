@@ -7,10 +7,10 @@ import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { parseDatabaseUrl } from '../../src/config/databaseAddress.js';
 import { parseRedisUrl } from '../../src/config/redisAddress.js';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { readSettings } from '../../src/operator/commands/database.js';
 import { UserError } from '../../src/userError.js';
 import { runProgram } from '../support/command.js';
+import { closeDatabase, openDatabase } from '../support/database.js';
 import { makeFolder } from '../support/temporaryFolder.js';
 
 describe('the settings', () => {

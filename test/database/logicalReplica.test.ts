@@ -2,11 +2,11 @@
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
+import { closeDatabase, openDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith, write } from '../support/numbers.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';

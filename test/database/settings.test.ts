@@ -5,11 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import request from 'supertest';
 import { afterAll, expect, inject, test } from 'vitest';
-import { inTransaction } from '../../src/database/transaction.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
-import { createDatabase, usePool } from '../support/database.js';
+import { createDatabase, inTransaction, usePool } from '../support/database.js';
 import { listenOn } from '../support/service.js';
 
 /** All but default_transaction_read_only, with which an operator forbids writing. */

@@ -7,12 +7,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
-import { openDatabase } from '../../src/database/connect.js';
-import { inTransaction } from '../../src/database/transaction.js';
+import type { Database } from '../../src/database/connection.js';
 import { UserError } from '../../src/userError.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { runProgram } from '../support/command.js';
-import { usePool } from '../support/database.js';
+import { inTransaction, openDatabase, usePool } from '../support/database.js';
 import { openImpostor, respondWith } from '../support/impostor.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { until } from '../support/until.js';
@@ -107,14 +106,15 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     await select();
     const cut = select(seconds);
     await (ms > 0 ? sleep(ms) : new Promise<void>((resolve) => process.nextTick(resolve)));
-    database.socket.destroy();
+    database.connection.destroy();
     const outcomes = [...(await cut), ...(await select())] as PromiseRejectedResult[];
     expect(outcomes.map(({ reason }) => reason?.code)).toEqual(Array(20).fill('CONNECTION_ENDED'));
   });
 
   it('keeps an idle connection that is used at once after a stall of this process', async () => {
     const database = usePool(urlOf('plain', '127.0.0.1', 'sslmode=disable'), { statementTimeout: 100 });
-    const pid = async () => (await database.socket.awaited(database.$client`SELECT pg_backend_pid() AS pid`))[0]?.pid;
+    const pid = async () =>
+      (await database.connection.run(({ $client }) => $client`SELECT pg_backend_pid() AS pid`))[0]?.pid;
     const before = await pid();
     // The time limit and this timer both end during the stall.
     const used = sleep(650).then(pid);
@@ -126,8 +126,8 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
   it('keeps a connection whose first response arrived while this process was too busy to read it', async () => {
     const database = usePool(urlOf('ip', '127.0.0.1', 'sslmode=require'), { statementTimeout: 2000 });
     const pid = async (seconds: number) => {
-      const select = database.$client`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
-      return (await database.socket.awaited(select))[0]?.pid;
+      const select = ({ $client: sql }: Database) => sql`SELECT pg_backend_pid() AS pid, pg_sleep(${seconds})`;
+      return (await database.connection.run(select))[0]?.pid;
     };
     const before = await pid(0);
     // The second response arrives after the stall.

@@ -2,7 +2,6 @@
 import fc from 'fast-check';
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { failureOf } from '../../src/database/errors.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { hashOf } from '../../src/keys/keys.js';
@@ -15,7 +14,7 @@ import { openPostgresStore } from '../../src/service/rateLimit/postgresStore.js'
 import type { Service } from '../../src/service/server.js';
 import { hasOpenssl, startPostgresWithTls } from '../support/certificates.js';
 import { connectTo } from '../support/connection.js';
-import { useDatabase } from '../support/database.js';
+import { closeDatabase, openDatabase, useDatabase } from '../support/database.js';
 import { numberWith, write } from '../support/numbers.js';
 import type { PostgresServer } from '../support/postgresServer.js';
 import { listenOn } from '../support/service.js';

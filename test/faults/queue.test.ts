@@ -1,9 +1,10 @@
 /** The queue in front of PostgreSQL, with statements that take a known time. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { type Database, openDatabase } from '../../src/database/connect.js';
+import { Connection, type Database } from '../../src/database/connection.js';
 import type { Connect } from '../../src/database/pool.js';
-import { Reader, readsPerConnection, type Signal } from '../../src/database/reads.js';
+import type { Signal } from '../../src/database/read.js';
+import { Reader, readsPerConnection } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
 import { whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
@@ -30,9 +31,9 @@ async function open(connections: number, atOnce: number): Promise<void> {
   };
   const connect: Connect = (onBroken) => {
     opened++;
-    return openDatabase(url, { statementTimeout: 4000, onBroken });
+    return new Connection(url, { statementTimeout: 4000, queriesAtOnce: atOnce, onBroken });
   };
-  reader = new Reader(connect, { connections, readsEach: atOnce }, openLog({ LOG_LEVEL: 'silent' }), { setQueries });
+  reader = new Reader(connect, connections, openLog({ LOG_LEVEL: 'silent' }), { setQueries });
   onTestFinished(() => reader.close(0));
   // All connections are open, so that later statements take no longer than they say.
   await Promise.all(Array.from({ length: connections }, () => read(0.2)));

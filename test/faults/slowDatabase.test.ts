@@ -1,7 +1,7 @@
 /** Reads on connections that respond late or not at all, with and without TLS. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, it, type TestContext } from 'vitest';
-import { openDatabase } from '../../src/database/connect.js';
+import { Connection } from '../../src/database/connection.js';
 import type { Connect } from '../../src/database/pool.js';
 import { Reader } from '../../src/database/reads.js';
 import { openLog } from '../../src/log.js';
@@ -27,9 +27,10 @@ describe.concurrent.each(hasOpenssl ? ['disable', 'require'] : ['disable'])(
     async function openReader(onTestFinished: TestContext['onTestFinished']) {
       const proxy = await openToxicProxy(server.port);
       const url = `${proxy.through(server.url)}?sslmode=${sslmode}`;
-      const connect: Connect = (onBroken) => openDatabase(url, { statementTimeout: TIME_LIMIT_MS, onBroken });
+      const connect: Connect = (onBroken) =>
+        new Connection(url, { statementTimeout: TIME_LIMIT_MS, queriesAtOnce: 3, onBroken });
       const log = openLog({ LOG_LEVEL: 'silent' });
-      const reader = new Reader(connect, { connections: CONNECTIONS, readsEach: 3 }, log, { setQueries() {} });
+      const reader = new Reader(connect, CONNECTIONS, log, { setQueries() {} });
       onTestFinished(async () => {
         await reader.close(0);
         await proxy.close();

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request } from 'express';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { openDatabase } from '../../src/database/connect.js';
+import { Connection } from '../../src/database/connection.js';
 import type { Connect } from '../../src/database/pool.js';
 import { Reader } from '../../src/database/reads.js';
 import { identifyByApiKey, prepareFindKeys } from '../../src/keys/identify.js';
@@ -28,9 +28,9 @@ const newKeys = (count: number) =>
 
 /** Opens a reader on the database of this file, which is closed after the test. */
 function openReader(connections: number, readsEach: number, setQueries = (_count: number) => {}): Reader {
-  const connect: Connect = (onBroken) => openDatabase(database.url, { onBroken });
+  const connect: Connect = (onBroken) => new Connection(database.url, { queriesAtOnce: readsEach, onBroken });
   const log = openLog({ LOG_LEVEL: 'silent' });
-  const reader = new Reader(connect, { connections, readsEach }, log, { setQueries });
+  const reader = new Reader(connect, connections, log, { setQueries });
   onTestFinished(() => reader.close(0));
   return reader;
 }
@@ -39,7 +39,8 @@ function openReader(connections: number, readsEach: number, setQueries = (_count
 function openFinder(connections: number, readsEach: number) {
   const reader = openReader(connections, readsEach);
   const findKeys = prepareFindKeys();
-  const find = (...hashes: string[]) => reader.read((database) => findKeys(database, hashes), performance.now() + 5000);
+  const find = (...hashes: string[]) =>
+    reader.read((database, _signal, connection) => findKeys(database, hashes, connection), performance.now() + 5000);
   return { reader, find };
 }
 
@@ -138,9 +139,9 @@ it('looks keys up before the pages that wait', async () => {
   const reader = openReader(1, 1, setQueries);
   const sent: string[] = [];
   const find = prepareFindKeys();
-  const identify = identifyByApiKey(reader, (database, hashes) => {
+  const identify = identifyByApiKey(reader, (database, hashes, connection) => {
     sent.push('key');
-    return find(database, hashes);
+    return find(database, hashes, connection);
   });
   const deadline = performance.now() + 10_000;
   let end = () => {};

@@ -1,7 +1,14 @@
 /** New databases on the PostgreSQL of the test run. */
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, inject, onTestFinished } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
+import {
+  Connection,
+  type Database,
+  type Isolation,
+  type Located,
+  type Transaction,
+  withConnection,
+} from '../../src/database/connection.js';
 import { connectTo } from './connection.js';
 
 declare module 'vitest' {
@@ -30,8 +37,26 @@ export async function createDatabase({ isEmpty = false, encoding = 'UTF8' } = {}
   return url.href;
 }
 
-/** Opens a pool of connections for the current test. */
-export function usePool(...parameters: Parameters<typeof openDatabase>): Database {
+/** A connection whose statements tests may send as they like: nothing counts or watches them outside of `connection.run`. */
+export type TestConnection = Database & { url: string; connection: Connection };
+
+export function openDatabase(...[url, options]: ConstructorParameters<typeof Connection>): TestConnection {
+  const connection = new Connection(url, options);
+  let database: Database | undefined;
+  void connection.run(async (given) => {
+    database = given;
+  });
+  return Object.assign(database as unknown as Database, { url, connection });
+}
+
+export const closeDatabase = ({ connection }: Pick<TestConnection, 'connection'>, timeout = 5): Promise<void> =>
+  connection.close(timeout);
+
+export const inTransaction = <T>({ url }: Located, isolation: Isolation, work: (sql: Transaction) => Promise<T>) =>
+  withConnection(url, (connection) => connection.transaction(isolation, work));
+
+/** Opens a connection for the current test. */
+export function usePool(...parameters: Parameters<typeof openDatabase>): TestConnection {
   const database = openDatabase(...parameters);
   onTestFinished(() => closeDatabase(database, 0));
   return database;
@@ -41,8 +66,8 @@ interface TestDatabase {
   url: string;
   /** One connection to it. */
   sql: Sql;
-  /** A pool of connections, as the service and the commands have. */
-  drizzle: Database;
+  /** A connection as the service and the commands have. */
+  drizzle: TestConnection;
 }
 
 /** Creates a database for all tests of a file or a suite, and connects to it before its first test. */

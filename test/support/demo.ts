@@ -2,9 +2,9 @@
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
+import { closeDatabase, openDatabase } from './database.js';
 
 /** Imports the demo data into the database at `url`. */
 export async function importDemo(url: string): Promise<void> {

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, expect } from 'vitest';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
 import { openEmbeddedPostgres } from '../../src/operator/embeddedPostgres/embeddedPostgres.js';
+import { closeDatabase, openDatabase } from './database.js';
 import { makeDataFolder } from './temporaryFolder.js';
 import { until } from './until.js';
 
@@ -77,15 +77,13 @@ export async function user(spawning: Spawning = {}) {
 
 export function spawnUser({ command = [], ownGroup = false, at = folder }: Spawning = {}): ChildProcess {
   const program = `
-    const [{ openEmbeddedPostgres }, { closeDatabase, openDatabase }] =
-      await Promise.all([import(${resolved('../../dist/src/operator/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../dist/src/database/connect.js')})]);
+    const [{ openEmbeddedPostgres }, { withConnection }] =
+      await Promise.all([import(${resolved('../../dist/src/operator/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../dist/src/database/connection.js')})]);
     const { url, close } = await openEmbeddedPostgres(${JSON.stringify(at)});
     process.stdin.on('end', close).resume();
     process.once('SIGINT', async () => {
       await new Promise((resolve) => setTimeout(resolve, 300));
-      const database = openDatabase(url);
-      await database.execute('select 1');
-      await closeDatabase(database);
+      await withConnection(url, (connection) => connection.open());
       await close();
       process.exit();
     });

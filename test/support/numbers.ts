@@ -8,8 +8,8 @@ import {
   DetailedStatus,
   Feature,
 } from '../../generated/types/models/index.js';
-import { closeDatabase, type Database, openDatabase } from '../../src/database/connect.js';
 import { businessProfiles } from '../../src/database/schema.js';
+import { closeDatabase, type TestConnection as Database, openDatabase } from './database.js';
 import { byBytes, overallStatus } from './reference.js';
 
 export const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Été+1'];

@@ -1,10 +1,9 @@
 /** The service as in production, in this process, listening on free ports. */
 import { afterAll, beforeAll, onTestFinished } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
-import type { Database } from '../../src/database/connect.js';
 import { type Log, openLog } from '../../src/log.js';
 import { type Service, startService } from '../../src/service/server.js';
-import { useDatabase } from './database.js';
+import { type TestConnection as Database, useDatabase } from './database.js';
 import { watchStore } from './withinASecond.js';
 
 export interface TestService {

@@ -1,6 +1,6 @@
 /** `delete`: deletes numbers by their phone numbers. */
 import { existsSync } from 'node:fs';
-import type { Database } from '../../database/connect.js';
+import type { Located } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
 import { deleteNumbers } from '../numbers/delete.js';
@@ -34,7 +34,7 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
         const example = `echo ${phoneNumber} | branded-phone-numbers delete`;
         throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
       }
-      const deleteFrom = (database: Database) =>
+      const deleteFrom = (database: Located) =>
         changeFromFiles(fileNames.length > 0 ? fileNames : ['-'], {
           allowEmpty,
           noun: 'phone numbers',
@@ -44,6 +44,6 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
             return { lines, summary: `deleted ${countOf(deleted, 'number')}` };
           },
         });
-      await withDatabase(signals, ({ database }) => deleteFrom(database), { handlesFirstSignal: true });
+      await withDatabase(signals, ({ connection }) => deleteFrom(connection), { handlesFirstSignal: true });
     });
 }

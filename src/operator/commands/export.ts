@@ -1,5 +1,5 @@
 /** `export`: writes numbers as NDJSON that `import` reads. */
-import type { Database } from '../../database/connect.js';
+import type { Located } from '../../database/connection.js';
 import { countOf, countsOf } from '../../messages/count.js';
 import type { Filter } from '../../page/filter.js';
 import { exportNumbers } from '../numbers/export.js';
@@ -29,11 +29,11 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withDatabase(signals, ({ database }) => exportTo(file, database, filter), { isReader: true });
+      await withDatabase(signals, ({ connection }) => exportTo(file, connection, filter), { isReader: true });
     });
 }
 
-async function exportTo(file: string, database: Database, filter: Filter): Promise<void> {
+async function exportTo(file: string, database: Located, filter: Filter): Promise<void> {
   let exported = 0;
   const onWritten = (numbers: number) => (exported = numbers);
   const exportBy = (writeLines: (lines: string) => Promise<void>) =>

@@ -1,5 +1,5 @@
 /** `import`: writes numbers from NDJSON files into the database. */
-import type { Database } from '../../database/connect.js';
+import type { Located } from '../../database/connection.js';
 import { countsOf } from '../../messages/count.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
@@ -31,10 +31,14 @@ export function addImport(program: CommandWithExamples, signals: Signals): void 
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((fileNames: string[], options: Options) =>
-      withDatabase(signals, ({ database }) => importFiles(database, fileNames, { ...options, signal: signals.first }), {
-        handlesFirstSignal: true,
-        mayCreate: true,
-      }),
+      withDatabase(
+        signals,
+        ({ connection }) => importFiles(connection, fileNames, { ...options, signal: signals.first }),
+        {
+          handlesFirstSignal: true,
+          mayCreate: true,
+        },
+      ),
     );
 }
 
@@ -45,7 +49,7 @@ interface Options {
 
 /** Imports numbers from files. Reports on the standard streams, and sets the exit status. */
 export function importFiles(
-  database: Database,
+  database: Located,
   fileNames: string[],
   { allowEmpty = false, ...options }: Options & { signal: AbortSignal },
 ): Promise<void> {

@@ -1,6 +1,6 @@
 /** `keys`: creates, lists and revokes API keys. */
 import { InvalidArgumentError } from 'commander';
-import type { Database } from '../../database/connect.js';
+import type { Connection, Database } from '../../database/connection.js';
 import {
   type ApiKey,
   createApiKey,
@@ -37,7 +37,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
       "branded-phone-numbers keys create --name 'Circle Bank' --expires 90d",
       "branded-phone-numbers keys create --name 'Fjord Travel' --business-profile 5d9dc9f8-1818-4811-892f-902bd23f0824",
     )
-    .action((options: CreateOptions) => withDatabase(signals, ({ database }) => create(database, options)));
+    .action((options: CreateOptions) => withDatabase(signals, ({ connection }) => create(connection, options)));
 
   keys
     .command('list')
@@ -52,8 +52,8 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .action(({ all = false, json }: { all?: boolean; json?: true }) =>
       withDatabase(
         signals,
-        async ({ database }) => {
-          const [list, expiring] = await Promise.all([listApiKeys(database), listExpiringKeys(database)]);
+        async ({ connection }) => {
+          const [list, expiring] = await Promise.all([connection.run(listApiKeys), connection.run(listExpiringKeys)]);
           for (const { id, name, expiresAt } of list.filter((key) => expiring.includes(key.id))) {
             console.error(`the key ${id} (${name}) expires at ${expiresAt}; create another one and hand it over`);
           }
@@ -71,9 +71,9 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .argument('<id...>', 'ids shown by keys list', collectUuids)
     .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
     .action((ids: string[]) =>
-      withDatabase(signals, async ({ database }) => {
+      withDatabase(signals, async ({ connection }) => {
         for (const id of ids) {
-          if (await revokeApiKey(database, id)) await report(`revoked ${id}`);
+          if (await connection.run(revoke(id))) await report(`revoked ${id}`);
           else {
             console.error(`no active key has the id ${id}`);
             process.exitCode = 1;
@@ -83,6 +83,8 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     );
 }
 
+const revoke = (id: string) => (database: Database) => revokeApiKey(database, id);
+
 interface CreateOptions {
   name: string;
   businessProfile?: string[];
@@ -91,21 +93,19 @@ interface CreateOptions {
 }
 
 /** Creates a key and prints it. Revokes it if it can't be printed, because a key is shown only once. */
-async function create(database: Database, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
-  for (const id of await unknownProfiles(database, businessProfile ?? [])) {
+async function create(connection: Connection, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
+  for (const id of await connection.run((database) => unknownProfiles(database, businessProfile ?? []))) {
     // Not an error: the key may be created before the profile's first import.
     console.error(`business profile ${id} does not exist yet; the key will see its numbers once it does`);
   }
-  const { key, created } = await createApiKey(database, name, {
-    businessProfileIds: businessProfile ?? null,
-    expiresAt: expires ?? null,
-  });
+  const limits = { businessProfileIds: businessProfile ?? null, expiresAt: expires ?? null };
+  const { key, created } = await connection.run((database) => createApiKey(database, name, limits));
   const expiry = created.expiresAt === null ? '' : `, which expires at ${created.expiresAt}`;
   if (!json) console.error(`created a key with the id ${created.id}${expiry}; save it now, as it is never shown again`);
   try {
     await write(`${json ? JSON.stringify({ key, ...created }) : key}\n`);
   } catch (error) {
-    await revokeApiKey(database, created.id);
+    await connection.run(revoke(created.id));
     throw error;
   }
 }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Config } from '../../config/config.js';
 import { contract } from '../../contract.js';
-import { closeDatabase, openDatabase } from '../../database/connect.js';
+import { type Database, withConnection } from '../../database/connection.js';
 import { type Failure, failureOf, reasonOf } from '../../database/errors.js';
 import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../database/migrations.js';
 import { brandedPhoneNumbers } from '../../database/schema.js';
@@ -109,14 +109,9 @@ async function prepare(
       const { role } = await migrateDatabase(url, migrationsFolder, { onBlocked });
       if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
       if (demo) {
-        const database = openDatabase(url);
-        try {
-          // Checked only once, so that a retry continues an import that was cut off.
-          isEmpty ??= (await database.select().from(brandedPhoneNumbers).limit(1)).length === 0;
-          if (isEmpty) await importFiles(database, [DEMO], { signal: signals.first });
-        } finally {
-          await closeDatabase(database);
-        }
+        // Checked only once, so that a retry continues an import that was cut off.
+        isEmpty ??= await withConnection(url, (connection) => connection.run(hasNoNumbers));
+        if (isEmpty) await importFiles({ url }, [DEMO], { signal: signals.first });
       }
       return;
     } catch (error) {
@@ -126,6 +121,9 @@ async function prepare(
     }
   }
 }
+
+const hasNoNumbers = async (database: Database) =>
+  (await database.select().from(brandedPhoneNumbers).limit(1)).length === 0;
 
 /** Returns what to wait for after a failed start, or undefined if waiting can't help. */
 function obstacleOf(error: unknown): Obstacle | undefined {

@@ -5,10 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import postgres from 'postgres';
-import { parseDatabaseUrl } from '../../config/databaseAddress.js';
-import { ConnectionSocket } from '../../database/socket.js';
-import { withDeadline } from '../../deadline.js';
+import { Connection, type Transaction } from '../../database/connection.js';
 import { type Cluster, urlOf } from './cluster.js';
 import { unusable } from './programs.js';
 
@@ -19,6 +16,8 @@ const DATABASE = 'branded_phone_numbers';
 const USING = 'branded-phone-numbers user';
 const LEAVING = 'branded-phone-numbers leaving';
 const RESPONSE_TIMEOUT_MS = 5_000;
+/** Milliseconds until a connection that broke is followed by another one. */
+const REJOIN_MS = 200;
 
 export type Session = Awaited<ReturnType<typeof openSession>>;
 
@@ -29,38 +28,38 @@ export type Session = Awaited<ReturnType<typeof openSession>>;
  */
 export async function openSession(cluster: Cluster) {
   let isJoined = false;
-  const address = parseDatabaseUrl(urlOf(cluster, 'postgres'));
-  const sql = postgres({
-    ...(address.options as postgres.Options<Record<string, never>>),
-    socket: () => new ConnectionSocket(address, 0, () => {}).open(),
-    max: 1,
-    idle_timeout: 0,
-    max_lifetime: null,
-    connect_timeout: RESPONSE_TIMEOUT_MS / 1000,
-    backoff: () => 0.2,
-    fetch_types: false,
-    connection: { application_name: USING },
-    onnotice: () => {},
-    // Reconnects: if one of its processes crashes, PostgreSQL closes all sessions and continues.
-    onclose: () => isJoined && sql`SELECT`.catch(() => {}),
-  } as postgres.Options<Record<string, never>>);
-  const end = () => sql.end({ timeout: 0 });
-  const hasOther = async (name: string) =>
+  const url = urlOf(cluster, 'postgres');
+  const open = () => new Connection(url, { statementTimeout: RESPONSE_TIMEOUT_MS, name: USING, onBroken: rejoinSoon });
+  let connection = open();
+  /** Runs a query, on another connection if the last one broke. */
+  const run = <T>(query: (sql: Transaction) => Promise<T>): Promise<T> => {
+    if (connection.failure) connection = open();
+    return connection.run(({ $client }) => query($client));
+  };
+  // If one of its processes crashes, PostgreSQL closes all sessions and continues.
+  function rejoinSoon(): void {
+    setTimeout(() => isJoined && run(async (sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
+  }
+  const end = () => {
+    isJoined = false;
+    return connection.close(0);
+  };
+  const hasOther = async (sql: Transaction, name: string) =>
     (await sql`SELECT FROM pg_stat_activity WHERE application_name = ${name}`).length > 0;
   let pid = Number.NaN;
   // From the server itself, because the folder may be deleted, and another server may run in a new one. Again at the end:
   // if the server was killed, another process may have started a new one, and this session has joined it.
-  const readPid = async () => {
+  const readPid = async (sql: Transaction) => {
     const [file] = await sql`SELECT pg_read_file('postmaster.pid', true) AS content`;
     pid = Number.parseInt(file?.content, 10) || pid;
   };
-  const isLast = async () => {
+  const isLast = async (sql: Transaction) => {
     await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
-    await readPid();
-    return !(await hasOther(USING));
+    await readPid(sql);
+    return !(await hasOther(sql, USING));
   };
   // The setting data_directory would not do: another folder may have been put in the place of one that was moved.
-  const requireOurData = async () => {
+  const requireOurData = async (sql: Transaction) => {
     const name = `data-of-${randomUUID()}`;
     const file = join(cluster.home, 'data', name);
     await writeFile(file, '');
@@ -69,17 +68,17 @@ export async function openSession(cluster: Cluster) {
       throw unusable(`that runs for ${cluster.home} has other data, which was moved away. Stop what uses it`);
     }
   };
-  const createDatabase = async () => {
+  const createDatabase = async (sql: Transaction) => {
     const [existing] = await sql`SELECT FROM pg_database WHERE datname = ${DATABASE}`;
     if (!existing) await sql`CREATE DATABASE ${sql(DATABASE)}`;
   };
   try {
-    await withTimeout(requireOurData());
+    await run(requireOurData);
     // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So
     // at least one of the two sees the other.
-    if (await withTimeout(hasOther(LEAVING))) throw new Error('another process is stopping it');
-    await withTimeout(createDatabase());
-    await withTimeout(readPid());
+    if (await run((sql) => hasOther(sql, LEAVING))) throw new Error('another process is stopping it');
+    await run(createDatabase);
+    await run(readPid);
     isJoined = true;
   } catch (error) {
     await end();
@@ -92,17 +91,8 @@ export async function openSession(cluster: Cluster) {
     async leave(): Promise<number | undefined> {
       isJoined = false;
       // A server that does not respond is of no use to other processes either.
-      return (await withTimeout(isLast()).catch(() => true)) ? pid : undefined;
+      return (await run(isLast).catch(() => true)) ? pid : undefined;
     },
     end,
   };
-}
-
-/** Settles as `query` does, or rejects after `RESPONSE_TIMEOUT_MS`. */
-function withTimeout<T>(query: PromiseLike<T>): Promise<T> {
-  return withDeadline(
-    query,
-    RESPONSE_TIMEOUT_MS,
-    () => new Error(`no response within ${RESPONSE_TIMEOUT_MS / 1000} s`),
-  );
 }

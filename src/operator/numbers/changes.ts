@@ -1,5 +1,5 @@
 /** The two parts of an import: business profiles, then numbers with their entries. */
-import type { Transaction } from '../../database/transaction.js';
+import type { Transaction } from '../../database/connection.js';
 import { lockToWriteOrListBusy, skipLocked } from './numberLocks.js';
 import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
 import { NUMBER_COLUMNS } from './stagedNumbers.js';

@@ -2,8 +2,8 @@
  * Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request.
  */
 import type { PendingQuery } from 'postgres';
-import type { Database } from '../../database/connect.js';
-import { planForWholeTables, type Transaction } from '../../database/transaction.js';
+import type { Located, Transaction } from '../../database/connection.js';
+import { planForWholeTables } from '../../database/driver.js';
 import { lockToDeriveOrListBusy } from './numberLocks.js';
 import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
 import { Spool } from './spool.js';
@@ -40,7 +40,7 @@ interface Difference {
  * @returns the differences, empty if the read model matches its sources
  */
 export async function deriveAll(
-  database: Database,
+  database: Located,
   { keep, onProgress }: { keep: boolean; onProgress?: OnProgress },
 ): Promise<Difference[]> {
   const differences = [await examine(database, items(keep), onProgress), await examine(database, postings(keep))];
@@ -48,7 +48,7 @@ export async function deriveAll(
 }
 
 async function examine(
-  database: Database,
+  database: Located,
   { what, find, ...steps }: Examination,
   onProgress: OnProgress = () => {},
 ): Promise<Difference> {
@@ -69,7 +69,7 @@ async function examine(
   }
 }
 
-async function spoolOf(database: Database, find: Examination['find']): Promise<Spool> {
+async function spoolOf(database: Located, find: Examination['find']): Promise<Spool> {
   const spool = new Spool();
   try {
     await inWatchedTransaction(database, 'READ COMMITTED', async (sql) => {

@@ -2,8 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { Readable } from 'node:stream';
 import { contract } from '../../contract.js';
-import type { Database } from '../../database/connect.js';
-import type { Transaction } from '../../database/transaction.js';
+import type { Located, Transaction } from '../../database/connection.js';
 import { describeValue } from '../../messages/faults.js';
 import { InputError, LineError, type LineFault, MAX_FAULTS } from './lines.js';
 import { lockToWriteOrListBusy } from './numberLocks.js';
@@ -26,7 +25,7 @@ const PHONE_NUMBER = new RegExp(String(schema.pattern));
  * @throws {Unfinished} for any error while deleting
  */
 export async function deleteNumbers(
-  database: Database,
+  database: Located,
   input: Readable,
   { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
 ): Promise<{ lines: number; deleted: number }> {

@@ -1,5 +1,5 @@
 /** Exports numbers as NDJSON: the items of the list, in its order, from one snapshot, with one page in memory. */
-import type { Database } from '../../database/connect.js';
+import type { Located } from '../../database/connection.js';
 import type { Filter } from '../../page/filter.js';
 import { preparePages } from '../../page/page.js';
 import { inWatchedTransaction } from './watchedTransaction.js';
@@ -14,7 +14,7 @@ const PAGE_SIZE = 1000;
  * @returns the counts of written numbers and entries
  */
 export function exportNumbers(
-  database: Database,
+  database: Located,
   filter: Filter,
   write: (lines: string) => Promise<void>,
   onWritten: (numbers: number) => void = () => {},

@@ -1,6 +1,6 @@
 /** Imports numbers from NDJSON: checks all lines, then writes in short transactions, with few lines in memory. */
 import type { Readable } from 'node:stream';
-import type { Database } from '../../database/connect.js';
+import type { Located } from '../../database/connection.js';
 import { changedNumbers, changedProfiles } from './changes.js';
 import { readLine } from './line.js';
 import { InputError } from './lines.js';
@@ -20,7 +20,7 @@ const NOT_NDJSON =
  * @throws {Unfinished} for any error while writing; importing the same input again finishes it
  */
 export async function importNumbers(
-  database: Database,
+  database: Located,
   input: Readable,
   options: Options = {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {

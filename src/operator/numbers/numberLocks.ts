@@ -1,6 +1,6 @@
 /** The row locks of a step. */
 import type { PendingQuery, Row } from 'postgres';
-import type { Transaction } from '../../database/transaction.js';
+import type { Transaction } from '../../database/connection.js';
 import type { Steps } from './steps.js';
 
 type Lock = Steps['lockOrListBusy'];

@@ -1,6 +1,6 @@
 /** Rows to write, as lines of text: in spools, in memory, and as a parameter of a statement. */
 import type { Fragment } from 'postgres';
-import type { Transaction } from '../../database/transaction.js';
+import type { Transaction } from '../../database/connection.js';
 
 /**
  * A row as text: the number of entries that writing it concerns, then its columns, separated by tabs. The first column

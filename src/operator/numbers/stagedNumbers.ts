@@ -1,5 +1,5 @@
 /** The staged numbers of an import: their temporary table `staged`, and the checks on it. */
-import type { Transaction } from '../../database/transaction.js';
+import type { Transaction } from '../../database/connection.js';
 import type { GivenNumber } from './line.js';
 import { type LineFault, MAX_FAULTS } from './lines.js';
 import { listOf } from './rows.js';

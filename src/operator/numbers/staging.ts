@@ -7,8 +7,7 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { PendingQuery } from 'postgres';
-import type { Database } from '../../database/connect.js';
-import type { Transaction } from '../../database/transaction.js';
+import type { Located, Transaction } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import type { Row } from './rows.js';
@@ -81,7 +80,7 @@ export class Unfinished extends Error {}
  * @throws {Unfinished} for any error while writing
  */
 export async function changeByLines(
-  database: Database,
+  database: Located,
   input: Readable,
   change: Change,
   { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
@@ -120,7 +119,7 @@ export async function changeByLines(
 
 /** Stages and checks the lines, and fills the spools. @returns the number of lines that are not blank */
 async function stage(
-  database: Database,
+  database: Located,
   input: Readable,
   change: Change,
   parts: (Part & { spool: Spool })[],

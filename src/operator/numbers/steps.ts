@@ -17,7 +17,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { reportBlockers, waitForBlockers } from '../../database/blockers.js';
-import type { Database } from '../../database/connect.js';
+import { Connection, type Located, type Transaction } from '../../database/connection.js';
 import {
   CANCELED,
   causeOf,
@@ -27,7 +27,6 @@ import {
   LOCK_FAILED,
   TOO_MANY_CONNECTIONS,
 } from '../../database/errors.js';
-import { openSession, type Session, type Transaction } from '../../database/transaction.js';
 import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
 import { keyOf, type Row, workOf } from './rows.js';
@@ -85,7 +84,7 @@ const RECONNECT_DELAY_MS = 250;
 const MAX_CONFLICTS = 20;
 
 /** The pools of commands that have reported their blockers: once is enough. */
-const blocked = new WeakSet<Database>();
+const blocked = new WeakSet<Located>();
 
 /** Settings of a step's transaction: PostgreSQL ends it if the command is suspended, or its connection is dead. */
 const SETTINGS = [
@@ -118,13 +117,13 @@ const workOfAll = (rows: readonly Row[]) => rows.reduce((sum, row) => sum + work
  * @throws the first error that no retry helps against, or the reason of `signal`; written rows stay
  */
 export async function runSteps(
-  database: Database,
+  database: Located,
   spool: Spool,
   steps: Steps,
   { jobs = 1, signal }: Options = {},
 ): Promise<void> {
   const postponed: Step[] = [];
-  const open = new Set<Session>();
+  const open = new Set<Connection>();
   const end = new AbortController();
   let lastProgress = performance.now();
 
@@ -143,9 +142,9 @@ export async function runSteps(
    * @param wait whether to wait for rows that another transaction holds
    * @returns the rows that another transaction holds, which are not written
    */
-  async function write(session: Session, rows: Row[], overheadMs = 0, wait = false): Promise<Row[]> {
+  async function write(connection: Connection, rows: Row[], overheadMs = 0, wait = false): Promise<Row[]> {
     const maxMs = rows.length > 1 ? MAX_STEP_MS : STATEMENT_TIMEOUT_MS;
-    const { busy, changed } = await session.transaction('READ COMMITTED', async (sql) => {
+    const { busy, changed } = await connection.transaction('READ COMMITTED', async (sql) => {
       const [, list] = await Promise.all([
         sql.unsafe(`${SETTINGS}; SET LOCAL statement_timeout = ${maxMs}`),
         steps.lockOrListBusy(sql, rows.map(keyOf), wait),
@@ -171,20 +170,20 @@ export async function runSteps(
    * each while the step holds locks, and does not end a transaction that waits for them.
    * @returns what such a step takes, in milliseconds: its round trips, so most of a step's time if PostgreSQL is far away
    */
-  async function prepare(session: Session): Promise<number> {
-    for (const wait of [false, true]) await write(session, [], 0, wait);
+  async function prepare(connection: Connection): Promise<number> {
+    for (const wait of [false, true]) await write(connection, [], 0, wait);
     const start = performance.now();
-    await write(session, []);
+    await write(connection, []);
     return performance.now() - start;
   }
 
   /** Writes the rows that are free, or waits for one of them if none is. Returns the rows that are not written. */
-  async function writeStep(session: Session, rows: Row[], overheadMs: number): Promise<Row[]> {
-    const busy = await write(session, rows, overheadMs);
+  async function writeStep(connection: Connection, rows: Row[], overheadMs: number): Promise<Row[]> {
+    const busy = await write(connection, rows, overheadMs);
     if (busy.length < rows.length) return busy;
     // Waits in a transaction without other locks, so that it blocks no other program.
     const [first, ...rest] = busy as [Row, ...Row[]];
-    return [...rest, ...(await write(session, [first], overheadMs, true))];
+    return [...rest, ...(await write(connection, [first], overheadMs, true))];
   }
 
   /** Returns the steps that retry a failed one. @throws its error if no retry helps */
@@ -200,8 +199,8 @@ export async function runSteps(
   }
 
   /** Runs steps on one connection, which it replaces after an error, until none is left. */
-  async function runOn(opened: Session): Promise<void> {
-    let session: Session | undefined = opened;
+  async function runOn(opened: Connection): Promise<void> {
+    let connection: Connection | undefined = opened;
     let overheadMs: number | undefined;
     let maxWork = FIRST_WORK;
     const outage = new Outage();
@@ -209,17 +208,17 @@ export async function runSteps(
       for (let step = next(maxWork); step !== undefined; step = next(maxWork)) {
         let start = performance.now();
         try {
-          session ??= await openSession(database, STATEMENT_TIMEOUT_MS);
-          open.add(session);
-          overheadMs ??= await prepare(session);
+          connection ??= connect(database);
+          open.add(connection);
+          overheadMs ??= await prepare(connection);
           start = performance.now();
-          const rows = await writeStep(session, step.rows, overheadMs);
+          const rows = await writeStep(connection, step.rows, overheadMs);
           outage.end();
           if (rows.length > 0) postponed.push({ rows, conflicts: 0 });
           else maxWork = nextMaxWork(maxWork, workOfAll(step.rows), performance.now() - start - overheadMs);
         } catch (error) {
-          if (session) open.delete(session);
-          [session, overheadMs] = [undefined, undefined];
+          if (connection) open.delete(connection);
+          [connection, overheadMs] = [undefined, undefined];
           const retries = retriesOf(step, error);
           postponed.push(...retries);
           maxWork = Math.max(maxWork / retries.length, MIN_WORK);
@@ -232,11 +231,11 @@ export async function runSteps(
     } catch (error) {
       end.abort(error);
     } finally {
-      await session?.close();
+      await connection?.close(0);
     }
   }
 
-  const sessions = await retryInOutage(() => openSessions(database, jobs), signal);
+  const connections = await retryInOutage(() => openConnections(database, jobs), signal);
   const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
   if (!blocked.has(database)) {
     waitForBlockers(database.url, isBlocked, end.signal).then(
@@ -247,10 +246,10 @@ export async function runSteps(
       () => {},
     );
   }
-  const closeAll = () => open.forEach((session) => void session.close());
+  const closeAll = () => open.forEach((connection) => void connection.close(0));
   const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
   signal?.addEventListener('abort', onSignal);
-  await Promise.all(sessions.map(runOn));
+  await Promise.all(connections.map(runOn));
   signal?.removeEventListener('abort', onSignal);
   end.signal.throwIfAborted();
   end.abort();
@@ -293,13 +292,12 @@ export async function retryInOutage<T>(work: () => Promise<T>, signal?: AbortSig
 }
 
 /**
- * Opens the sessions of all jobs before any of them writes.
+ * Opens the connections of all jobs before any of them writes.
  * @throws {UserError} if PostgreSQL has fewer connections left; none is taken then, since other programs need them
  */
-async function openSessions(database: Database, jobs: number): Promise<Session[]> {
-  const open = () => openSession(database, STATEMENT_TIMEOUT_MS);
-  const first = await open();
-  const sessions = [first];
+async function openConnections(database: Located, jobs: number): Promise<Connection[]> {
+  const first = connect(database);
+  const opened = [first];
   try {
     const [{ free }] = await first.transaction(
       'READ COMMITTED',
@@ -309,15 +307,17 @@ async function openSessions(database: Database, jobs: number): Promise<Session[]
         FROM pg_stat_activity WHERE datid IS NOT NULL`,
     );
     if (jobs - 1 > free) throw tooManyJobs(jobs, free + 1);
-    const others = Array.from({ length: jobs - 1 }, async () => sessions.push(await open()));
-    for (const opened of await Promise.allSettled(others)) if (opened.status === 'rejected') throw opened.reason;
-    return sessions;
+    const others = Array.from({ length: jobs - 1 }, async () => opened.push(await connect(database).open()));
+    for (const other of await Promise.allSettled(others)) if (other.status === 'rejected') throw other.reason;
+    return opened;
   } catch (error) {
-    await Promise.all(sessions.map((session) => session.close()));
+    await Promise.all(opened.map((connection) => connection.close(0)));
     // The role may have its own limit.
-    throw codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS ? tooManyJobs(jobs, sessions.length) : error;
+    throw codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS ? tooManyJobs(jobs, opened.length) : error;
   }
 }
+
+const connect = ({ url }: Located) => new Connection(url, { statementTimeout: STATEMENT_TIMEOUT_MS });
 
 const tooManyJobs = (jobs: number, free: number) =>
   new UserError(

@@ -3,9 +3,14 @@
  * alone does not tell that their connection was cut: it is looked for in PostgreSQL, on another connection.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Database } from '../../database/connect.js';
+import {
+  Connection,
+  type Isolation,
+  type Located,
+  type Transaction,
+  withConnection,
+} from '../../database/connection.js';
 import { codeOf, failureOf, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
-import { type Isolation, openSession, type Session, type Transaction } from '../../database/transaction.js';
 
 /** Milliseconds of silence after which the connection is looked for in PostgreSQL. */
 const SILENCE_MS = 5000;
@@ -21,13 +26,13 @@ export type Unwatched = <T>(work: PromiseLike<T>) => Promise<T>;
  * @param signal ends the transaction at once; the driver's error is then thrown
  */
 export async function inWatchedTransaction<T>(
-  database: Database,
+  database: Located,
   isolation: Isolation,
   work: (sql: Transaction, unwatched: Unwatched) => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  const session = await openSession(database);
-  const onAbort = () => void session.close();
+  const connection = new Connection(database.url);
+  const onAbort = () => void connection.close(0);
   signal?.addEventListener('abort', onAbort);
   const ended = new AbortController();
   let isWatched = true;
@@ -42,46 +47,43 @@ export async function inWatchedTransaction<T>(
   try {
     signal?.throwIfAborted();
     return await Promise.race([
-      session.transaction(isolation, (sql) => work(sql, unwatched)),
-      untilCut(database, session, () => isWatched, ended.signal),
+      connection.transaction(isolation, (sql) => work(sql, unwatched)),
+      untilCut(database, connection, () => isWatched, ended.signal),
     ]);
   } finally {
     ended.abort();
     signal?.removeEventListener('abort', onAbort);
-    await session.close();
+    await connection.close(0);
   }
 }
 
-/** Rejects once the session's connection was cut silently, or with an AbortError when `signal` is aborted. */
+/** Rejects once the connection was cut silently, or with an AbortError when `signal` is aborted. */
 async function untilCut(
-  database: Database,
-  session: Session,
+  database: Located,
+  connection: Connection,
   isWatched: () => boolean,
   signal: AbortSignal,
 ): Promise<never> {
-  let received = session.bytesRead;
+  let received = connection.bytesRead;
   for (let misses = 0; misses < MAX_MISSES; ) {
     await sleep(SILENCE_MS, undefined, { signal });
-    const isSilent = () => isWatched() && session.bytesRead === received;
+    const isSilent = () => isWatched() && connection.bytesRead === received;
     const isMissed = isSilent() && !(await isWorking(database)) && isSilent();
     misses = isMissed ? misses + 1 : 0;
-    received = session.bytesRead;
+    received = connection.bytesRead;
   }
   throw Object.assign(new Error('the connection was cut silently'), { code: 'CONNECTION_CLOSED' });
 }
 
 /** Returns whether PostgreSQL runs a statement of this command, other than to exchange data with it. */
-async function isWorking(database: Database): Promise<boolean> {
+async function isWorking(database: Located): Promise<boolean> {
   try {
-    const session = await openSession(database, QUESTION_TIMEOUT_MS);
-    const working = session.transaction(
-      'READ COMMITTED',
-      (sql) => sql`
+    const find = (sql: Transaction) => sql`
         SELECT FROM pg_stat_activity
         WHERE application_name = current_setting('application_name') AND pid <> pg_backend_pid()
-          AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'`,
-    );
-    return (await working.finally(() => session.close())).length > 0;
+          AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'`;
+    const ask = (connection: Connection) => connection.transaction('READ COMMITTED', find);
+    return (await withConnection(database.url, ask, { statementTimeout: QUESTION_TIMEOUT_MS })).length > 0;
   } catch (error) {
     // Any other response, such as that there are too many connections, says nothing.
     return failureOf(error) !== 'unreachable' || codeOf(error) === TOO_MANY_CONNECTIONS;

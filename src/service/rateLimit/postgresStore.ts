@@ -5,7 +5,7 @@
  */
 import { setImmediate as endOfTurn, setTimeout as sleep } from 'node:timers/promises';
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
-import { type Database, openDatabase } from '../../database/connect.js';
+import { Connection } from '../../database/connection.js';
 import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
 import { Pool } from '../../database/pool.js';
 import { UserError } from '../../userError.js';
@@ -25,9 +25,8 @@ const CLOSE_TIMEOUT_SECONDS = 1;
 /** Opens the store for a limit of `points` requests in a window, in a migrated database. */
 export function openPostgresStore(url: string, points: number, onSweepFailure: (reason: Error) => void): LimitStore {
   // Counts follow each other on one connection; not in the pages' pool, since a page must not wait for a client's locked row.
-  const pool = new Pool((onBroken) => openDatabase(url, { statementTimeout: STORE_TIMEOUT_MS, onBroken }), {
+  const pool = new Pool((onBroken) => new Connection(url, { statementTimeout: STORE_TIMEOUT_MS, onBroken }), {
     size: 1,
-    queriesEach: Number.POSITIVE_INFINITY,
     retryMs: RETRY_MS,
     onChange: () => void limiter.countAll(),
   });
@@ -150,16 +149,18 @@ class SlidingLog extends RateLimiterPostgres {
   }
 
   /** Counts requests in one statement, and settles them. Never rejects. */
-  async #count(connection: Database, batch: Batch): Promise<void> {
+  async #count(connection: Connection, batch: Batch): Promise<void> {
     // In the same order on all instances, so that there are no deadlocks.
     const clients = [...batch.keys()].sort();
     const asked = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.points));
     try {
-      const { $client, socket } = connection;
-      const count = $client.unsafe<CountedRow[]>(COUNT, [clients, asked, this.points], { prepare: true });
       const rows: CountedRow[] = [];
-      // With forEach, a result does not depend on an error before it (Pool's `retire`).
-      await socket.awaited(count.forEach((row) => void rows.push(row)));
+      // With forEach, a result does not depend on a statement before it that failed (`run`).
+      await connection.run(({ $client }) =>
+        $client
+          .unsafe<CountedRow[]>(COUNT, [clients, asked, this.points], { prepare: true })
+          .forEach((row) => void rows.push(row)),
+      );
       for (const { client, granted, total, waitMs } of rows) {
         for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
           resolve({ consumed: i < granted ? total - granted + i + 1 : this.points + 1, waitMs });
@@ -219,10 +220,11 @@ async function sweepAll(pool: Pool): Promise<void> {
       if (!pool.isOpening) throw pool.failure;
       await sleep(SWEEP_PAUSE_MS);
     }
-    const { $client, socket } = connection;
-    const sweep = $client.unsafe<Swept[]>(SWEEP, [last, SWEEP_BATCH], { prepare: true });
+    const values = [last, SWEEP_BATCH];
     const next: (string | null)[] = [];
-    await socket.awaited(sweep.forEach((row) => void next.push(row.last)));
+    await connection.run(({ $client }) =>
+      $client.unsafe<Swept[]>(SWEEP, values, { prepare: true }).forEach((row) => void next.push(row.last)),
+    );
     last = next[0] ?? null;
   }
 }

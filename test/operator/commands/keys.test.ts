@@ -2,11 +2,11 @@ import { createWriteStream } from 'node:fs';
 import { eq } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Database } from '../../../src/database/connect.js';
 import { apiKeys } from '../../../src/database/schema.js';
 import { createApiKey, listApiKeys, revokeApiKey } from '../../../src/keys/keys.js';
 import type { Service } from '../../../src/service/server.js';
 import { useCommand } from '../../support/command.js';
+import type { TestConnection as Database } from '../../support/database.js';
 import { listenOn, metricOf } from '../../support/service.js';
 import { until } from '../../support/until.js';
 

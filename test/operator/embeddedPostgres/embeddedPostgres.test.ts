@@ -4,11 +4,11 @@ import { appendFile, chmod, chown, mkdir, readFile, rename, rm, stat, symlink, w
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
-import { closeDatabase, openDatabase } from '../../../src/database/connect.js';
 import { accountFor, run } from '../../../src/operator/embeddedPostgres/account.js';
 import { socketFolder } from '../../../src/operator/embeddedPostgres/cluster.js';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import { installedPrograms } from '../../../src/operator/embeddedPostgres/programs.js';
+import { closeDatabase, openDatabase } from '../../support/database.js';
 import {
   fill,
   folder,

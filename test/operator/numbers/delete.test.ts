@@ -1,12 +1,11 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Database } from '../../../src/database/connect.js';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { InputError } from '../../../src/operator/numbers/lines.js';
 import { filterOf } from '../../../src/page/filter.js';
-import { useDatabase } from '../../support/database.js';
+import { type TestConnection as Database, useDatabase } from '../../support/database.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { itemsOf } from '../../support/ndjson.js';
 import { numbers, numberWith, write } from '../../support/numbers.js';

@@ -1,11 +1,10 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import type { Database } from '../../../src/database/connect.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { filterOf } from '../../../src/page/filter.js';
-import { useDatabase } from '../../support/database.js';
+import { type TestConnection as Database, useDatabase } from '../../support/database.js';
 import { itemsOf, ndjson } from '../../support/ndjson.js';
 import { entryWith, numbers, numberWith, write } from '../../support/numbers.js';
 import { byBytes } from '../../support/reference.js';

@@ -2,10 +2,9 @@
 import { Readable } from 'node:stream';
 import { beforeAll, beforeEach, expect } from 'vitest';
 import { DetailedStatus, Feature } from '../../../generated/types/models/index.js';
-import type { Database } from '../../../src/database/connect.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { InputError, sentence } from '../../../src/operator/numbers/lines.js';
-import { useDatabase as createDatabase } from '../../support/database.js';
+import { useDatabase as createDatabase, type TestConnection as Database } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 
 export let database: Database;

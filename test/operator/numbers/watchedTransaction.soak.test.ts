@@ -2,14 +2,13 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { closeDatabase, type Database, openDatabase } from '../../../src/database/connect.js';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { inWatchedTransaction } from '../../../src/operator/numbers/watchedTransaction.js';
 import { filterOf } from '../../../src/page/filter.js';
 import { connectTo } from '../../support/connection.js';
-import { useDatabase } from '../../support/database.js';
+import { closeDatabase, type TestConnection as Database, openDatabase, useDatabase } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 import { numberWith, write } from '../../support/numbers.js';
 import { openToxicProxy } from '../../support/toxicProxy.js';

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { inArray, like, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import type { Database } from '../../../src/database/connect.js';
 import { codeOf } from '../../../src/database/errors.js';
 import { rateLimits } from '../../../src/database/schema.js';
 import { openLog } from '../../../src/log.js';
@@ -10,7 +9,7 @@ import { type LimitStore, STORE_TIMEOUT_MS } from '../../../src/service/rateLimi
 import { openPostgresStore } from '../../../src/service/rateLimit/postgresStore.js';
 import { createRateLimit } from '../../../src/service/rateLimit/rateLimit.js';
 import { whileLocked } from '../../support/connection.js';
-import { useDatabase } from '../../support/database.js';
+import { type TestConnection as Database, useDatabase } from '../../support/database.js';
 import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 import { withinASecond } from '../../support/withinASecond.js';

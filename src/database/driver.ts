@@ -1,11 +1,17 @@
-/** Opens and closes connections. */
-import { drizzle } from 'drizzle-orm/postgres-js';
+/** The driver of a connection, postgres.js, and the settings of its session. */
+import type { Socket } from 'node:net';
 import postgres from 'postgres';
-import { parseDatabaseUrl } from '../config/databaseAddress.js';
-import * as schema from './schema.js';
-import { ConnectionSocket } from './socket.js';
+import type { DatabaseAddress } from '../config/databaseAddress.js';
 
-export type Database = ReturnType<typeof openDatabase>;
+/** Sends statements on one connection. */
+export type Driver = ReturnType<typeof createDriver>;
+
+/** Time limits of each statement, in milliseconds, at which PostgreSQL cancels it; 0 for none. */
+export interface Limits {
+  statementTimeout?: number;
+  /** Of each of its waits for a lock. */
+  lockTimeout?: number;
+}
 
 /** The array types of parameters, with their OIDs, which are built into PostgreSQL and never change. */
 const arrayTypes = Object.fromEntries(
@@ -43,26 +49,17 @@ export const planningOptions = {
   jit: 'off',
 } as const;
 
-/**
- * Returns a connection to `url`; nothing is sent before its first statement. It is a driver with a single socket, and is not
- * opened again: once the socket breaks, all statements reject, since postgres.js would keep what it knew of a broken
- * connection. `onBroken` is called in the event that breaks it. PostgreSQL cancels a statement after `statementTimeout`
- * milliseconds, or if it waits for a lock for `lockTimeout`, and a connection that stays silent for longer than a statement may
- * take is considered dead; 0 turns a limit off.
- */
-export function openDatabase(
-  url: string,
-  { statementTimeout = 0, lockTimeout = 0, onBroken = (_reason: Error) => {} } = {},
+/** Creates a driver with one socket, which is opened at its first statement. `name` is shown in `pg_stat_activity`. */
+export function createDriver(
+  address: DatabaseAddress,
+  { statementTimeout = 0, lockTimeout = 0 }: Limits,
+  name: string,
+  openSocket: () => Promise<Socket>,
 ) {
-  const address = parseDatabaseUrl(url);
-  const socket = new ConnectionSocket(address, statementTimeout, (reason) => {
-    void client.end({ timeout: 0 });
-    onBroken(reason);
-  });
   const { connection, ...options } = address.options as postgres.Options<typeof arrayTypes>;
   // Every option is given, so that PG* variables and the driver's defaults have no effect. The exception is
   // target_session_attrs, which can't be unset here: commands remove PG* variables at startup.
-  const client = postgres({
+  return postgres({
     ...options,
     max: 1,
     max_pipeline: 100,
@@ -76,12 +73,12 @@ export function openDatabase(
     // postgres.js would query each new connection for the array types, and end the process if it breaks meanwhile.
     fetch_types: false,
     types: arrayTypes,
-    // The socket watches how long a login takes.
+    // The connection watches how long a login takes.
     connect_timeout: 0,
     // A command's transaction may take longer than the driver's default lifetime of a connection.
     max_lifetime: null,
     backoff: () => 0,
-    socket: () => socket.open(),
+    socket: openSocket,
     connection: {
       // With PostgreSQL's default, "$user", public, a schema with the role's name would hide the tables, or receive
       // them.
@@ -103,17 +100,27 @@ export function openDatabase(
       TimeZone: 'UTC',
       ...planningOptions,
       ...connection,
-      application_name: `${address.applicationName} ${process.pid}`,
+      application_name: name,
     },
   } as postgres.Options<typeof arrayTypes>);
-  return Object.assign(drizzle(client, { schema }), { url, socket });
 }
 
-/** Closes the connection. Statements that are still running after `timeout` seconds are cut off. */
-export async function closeDatabase(
-  { $client, socket }: Pick<Database, '$client' | 'socket'>,
-  timeout = 5,
-): Promise<void> {
-  await $client.end({ timeout });
-  socket.destroy();
+/** Returns settings for each transaction, since a pooler may set the limits of pages for all (docs/operations.md). */
+export async function settingsOfTransactions(sql: Driver, { statementTimeout = 0 }: Limits): Promise<string> {
+  const [server] = await sql<[{ version: number; isWindows: boolean }]>`
+    SELECT current_setting('server_version_num')::int AS version,
+      current_setting('dynamic_shared_memory_type') = 'windows' AS "isWindows"`;
+  return [
+    `SET LOCAL statement_timeout = ${statementTimeout}`,
+    // PostgreSQL has this setting since version 17.
+    ...(server.version >= 170_000 ? ['SET LOCAL transaction_timeout = 0'] : []),
+    // Ends a statement soon after its client exits. PostgreSQL on Windows does not support the setting.
+    ...(server.isWindows ? [] : [`SET LOCAL client_connection_check_interval = '100ms'`]),
+  ].join(';');
+}
+
+/** Lets the planner scan and sort whole tables until the transaction ends; `planningOptions` prevents it for pages. */
+export async function planForWholeTables(sql: Driver): Promise<void> {
+  for (const name of ['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) await sql`SET LOCAL ${sql(name)} = on`;
+  await sql`SET LOCAL plan_cache_mode = auto`;
 }

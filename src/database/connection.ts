@@ -1,0 +1,219 @@
+/**
+ * A connection to PostgreSQL: a driver with one socket, which is opened by its first statement, and once. When it breaks, it is
+ * thrown away, since postgres.js would keep what it knew of a broken connection.
+ *
+ * postgres.js waits forever on a connection that was cut silently. But PostgreSQL cancels a statement at its time limit, so
+ * while a response is awaited, a connection that has been silent for longer is dead.
+ */
+import { Socket } from 'node:net';
+import { drizzle } from 'drizzle-orm/postgres-js';
+import postgres from 'postgres';
+import { addressOf, type DatabaseAddress } from '../config/databaseAddress.js';
+import { createDriver, type Driver, type Limits, settingsOfTransactions } from './driver.js';
+import { causeOf, failureOf, isOutage, noteSocketError } from './errors.js';
+import { CLOSED, type Fault, startTls, watchLogin } from './login.js';
+import * as schema from './schema.js';
+
+/** Sends statements on a connection, built by Drizzle or written out (`$client`), while `run` or `transaction` waits for them. */
+export type Database = ReturnType<typeof drizzle<typeof schema, Driver>>;
+export type Query<T> = (database: Database) => PromiseLike<T>;
+/** Where connections are opened. */
+export type Located = Pick<Connection, 'url'>;
+/** The isolation of a transaction: each statement has its own snapshot, or all share one. */
+export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ' | 'REPEATABLE READ READ ONLY';
+/** Sends statements of one transaction. */
+export type Transaction = Driver;
+
+/** The delay that the server and the network may add to a statement's time limit. */
+const RESPONSE_MARGIN_MS = 500;
+/** The longest silence of the server until it has accepted the login. */
+const LOGIN_SILENCE_MS = 1500;
+/** The code of the error if the server did not respond. */
+export const SILENT = 'CONNECTION_SILENT';
+
+const empty: Query<unknown> = ({ $client }) => $client.unsafe('SELECT');
+
+interface Options extends Limits {
+  /** How many queries it is given at once, until it is idle again: PostgreSQL reads several at once faster than one by one. */
+  queriesAtOnce?: number;
+  /** Its name in `pg_stat_activity`. */
+  name?: string;
+  /** Called once, in the event that makes it unusable. */
+  onBroken?(reason: Error): void;
+}
+
+export class Connection {
+  readonly url: string;
+  /** Why it can't be used, if it can't: it could not be opened, has broken, or was closed. */
+  failure: Error | undefined;
+  /** The number of queries that run. */
+  running = 0;
+  /** The number of queries that have ended, by a result or PostgreSQL's error. */
+  ended = 0;
+  /** Whether it may get another query; see `queriesAtOnce`. */
+  hasRoom = true;
+  /** When the server last sent something, or was asked for something while nothing was awaited, by `performance.now()`. */
+  quietSince = 0;
+  readonly #address: DatabaseAddress;
+  readonly #options: Options;
+  readonly #database: Database;
+  #socket: Socket | undefined;
+  #isLoggedIn = false;
+  #silenceTimer: NodeJS.Timeout | undefined;
+  /** The settings that each transaction begins with, once they are known. */
+  #settings: string | undefined;
+
+  /** @throws if the address can't be used, such as for a certificate that is not there */
+  constructor(url: string, options: Options = {}) {
+    this.url = url;
+    this.#address = addressOf(url);
+    this.#options = options;
+    const name = options.name ?? `${this.#address.applicationName} ${process.pid}`;
+    const driver = createDriver(this.#address, options, name, () => this.#openSocket());
+    this.#database = drizzle(driver, { schema });
+  }
+
+  /** The number of bytes that have arrived. */
+  get bytesRead(): number {
+    return this.#socket?.bytesRead ?? 0;
+  }
+
+  /** Opens it, unless it is open. @throws if that fails */
+  async open(): Promise<this> {
+    await this.#run(empty, false);
+    if (this.failure) throw this.failure;
+    return this;
+  }
+
+  /** Runs `query`, which must wait for its statements. If one fails, the connection can still be used, unless it is broken. */
+  run<T>(query: Query<T>): Promise<T> {
+    return this.#run(query, true);
+  }
+
+  /**
+   * Runs `work` in a transaction. If it fails, closes the connection, which rolls back: a ROLLBACK might wait for a statement
+   * that is still running, or for a connection that is dead.
+   */
+  transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
+    return this.#run(async ({ $client: sql }) => {
+      this.#settings ??= await settingsOfTransactions(sql, this.#options);
+      // SET takes no snapshot: the first query of `work` does.
+      await sql.unsafe(`BEGIN ISOLATION LEVEL ${isolation};${this.#settings}`);
+      const result = await work(sql);
+      await sql`COMMIT`;
+      return result;
+    }, false);
+  }
+
+  /** Closes it. Statements that are still running after `timeout` seconds are cut off. */
+  async close(timeout: number): Promise<void> {
+    await this.#database.$client.end({ timeout });
+    this.destroy();
+  }
+
+  /** Closes it at once. Its statements reject with `reason`. */
+  destroy(reason: Error = this.#error('CONNECTION_ENDED', 'is not connected to any more')): void {
+    clearTimeout(this.#silenceTimer);
+    if (!this.failure) {
+      this.failure = reason;
+      noteSocketError(reason);
+      void this.#database.$client.end({ timeout: 0 });
+      this.#options.onBroken?.(reason);
+    }
+    this.#socket?.destroy(reason);
+  }
+
+  /** Counts a query and watches the server meanwhile. If it fails, the connection is kept only if `isKept`. */
+  async #run<T>(query: Query<T>, isKept: boolean): Promise<T> {
+    if (this.running++ === 0 && this.#socket) this.#watchSilence();
+    if (this.running >= (this.#options.queriesAtOnce ?? Number.POSITIVE_INFINITY)) this.hasRoom = false;
+    try {
+      return await query(this.#database);
+    } catch (error) {
+      // Not the error of a statement that followed the end of the connection.
+      const reason = this.failure ?? error;
+      const cause = causeOf(error);
+      if (isOutage(failureOf(cause))) this.destroy(cause);
+      else if (!isKept) await this.close(0);
+      // postgres.js counts the rows before an error with those of the next result, unless a statement without rows is between.
+      else if (cause instanceof postgres.PostgresError) this.#run(empty, false).catch(() => {});
+      throw reason;
+    } finally {
+      if (!this.failure) this.ended++;
+      if (--this.running === 0) this.hasRoom = true;
+    }
+  }
+
+  /** Opens the socket, as the option `socket` of postgres.js requires. @throws if it can't be opened, or was before */
+  async #openSocket(): Promise<Socket> {
+    if (this.failure) throw this.failure;
+    const { endpoint, hostname, options, requiresScram, tls } = this.#address;
+    try {
+      this.#socket = new Socket().setNoDelay(true).connect(endpoint);
+      this.#watchSilence();
+      const socket = tls ? await startTls(this.#socket, tls) : this.#socket;
+      if (!(socket instanceof Socket)) throw this.#error(...socket);
+      this.#socket = socket;
+      this.quietSince = performance.now();
+      // Before the driver's listeners, since it would still send statements between these events.
+      socket.once('error', (reason) => this.destroy(reason));
+      socket.on('data', () => (this.quietSince = performance.now()));
+      const onEnd = (during = '') => this.destroy(this.#error(CLOSED[0], CLOSED[1] + during));
+      socket.once('close', () => onEnd());
+      // Later, since TLS has its own error for an end before it is established.
+      socket.once('end', () => process.nextTick(onEnd, this.#isLoggedIn ? '' : ' during the login'));
+      watchLogin(socket, requiresScram, {
+        onReady: () => {
+          this.#isLoggedIn = true;
+          clearTimeout(this.#silenceTimer);
+          this.#silenceTimer = undefined;
+          this.#watchSilence();
+        },
+        fail: (...fault) => this.destroy(this.#error(...fault)),
+      });
+      return Object.assign(socket, { host: hostname, port: options.port });
+    } catch (error) {
+      this.destroy(error as Error);
+      throw error;
+    }
+  }
+
+  /** Destroys the socket if the server sends nothing for the time limit while it logs in or a response is awaited. */
+  #watchSilence(): void {
+    this.quietSince = performance.now();
+    this.#checkSilenceLater();
+  }
+
+  #checkSilenceLater(): void {
+    const { statementTimeout = 0 } = this.#options;
+    if (this.#isLoggedIn && statementTimeout === 0) return;
+    const limitMs = () => (this.#isLoggedIn ? statementTimeout + RESPONSE_MARGIN_MS : LOGIN_SILENCE_MS);
+    const leftMs = () => this.quietSince + limitMs() - performance.now();
+    const check = () => {
+      this.#silenceTimer = undefined;
+      if (this.#isLoggedIn && this.running === 0) return;
+      if (leftMs() > 0) this.#checkSilenceLater();
+      else this.destroy(this.#error(this.#isLoggedIn ? SILENT : 'CONNECT_TIMEOUT', 'does not respond'));
+    };
+    // After a stall of this process, a response may have arrived that has not been read yet.
+    this.#silenceTimer ??= setTimeout(() => setImmediate(check), leftMs());
+  }
+
+  #error(...[code, message]: Fault): Error {
+    return Object.assign(new Error(`PostgreSQL at ${this.#address.hostname} ${message}`), { code });
+  }
+}
+
+/** Runs `use` with a connection, which is then closed. */
+export async function withConnection<T>(
+  url: string,
+  use: (connection: Connection) => Promise<T>,
+  limits: Limits = {},
+): Promise<T> {
+  const connection = new Connection(url, limits);
+  try {
+    return await use(connection);
+  } finally {
+    await connection.close(0);
+  }
+}

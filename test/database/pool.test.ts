@@ -1,0 +1,260 @@
+/** The pool, on a server that the test plays: it answers, holds, refuses and breaks what the test tells it to. */
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { Connection } from '../../src/database/connection.js';
+import { Pool } from '../../src/database/pool.js';
+import { errorResponse, message, OK, openImpostor, READY } from '../support/impostor.js';
+import { until } from '../support/until.js';
+
+const RETRY_MS = 300;
+const TIME_LIMIT_MS = 100;
+/** After its time limit and this margin, a connection is silent for too long. */
+const SILENT_MS = TIME_LIMIT_MS + 500;
+const ROW = Buffer.concat([message('T', Buffer.from([0, 0])), message('D', Buffer.from([0, 0]))]);
+const COMPLETE = Buffer.concat([message('C', 'SELECT 1\0'), READY]);
+const FAILED = Buffer.concat([errorResponse('22012', 'division by zero'), READY]);
+
+/** What the server does with a new connection, and with each statement but the empty one of `open`. */
+let onLogin: 'accept' | 'hold' | 'refuse';
+let onStatement: 'answer' | 'hold' | 'break' | 'fail';
+let clients: Socket[];
+let accepted: () => number;
+let port: number;
+let pool: Pool;
+let changes: number;
+
+beforeEach(async () => {
+  [onLogin, onStatement, clients, changes] = ['accept', 'answer', [], 0];
+  const server = await openImpostor(0, serve);
+  ({ accepted, port } = server);
+  onTestFinished(() => server.close());
+});
+
+function serve(client: Socket): void {
+  clients.push(client);
+  client.once('data', () => {
+    if (onLogin === 'refuse') client.destroy();
+    if (onLogin === 'accept') client.write(Buffer.concat([OK, READY]));
+    let unread = Buffer.alloc(0);
+    client.on('data', (bytes) => {
+      unread = Buffer.concat([unread, bytes]);
+      while (unread.length > 4 && unread.length > unread.readUInt32BE(1)) {
+        const length = 1 + unread.readUInt32BE(1);
+        respond(client, unread.toString('latin1', 5, length - 1));
+        unread = unread.subarray(length);
+      }
+    });
+  });
+}
+
+function respond(client: Socket, statement: string): void {
+  if (statement === 'SELECT') client.write(COMPLETE);
+  else if (onStatement === 'answer') client.write(Buffer.concat([ROW, COMPLETE]));
+  else if (onStatement === 'fail') client.write(Buffer.concat([ROW, FAILED]));
+  else if (onStatement === 'break') client.destroy();
+}
+
+/** Opens a pool; `connect` throws if `isUnusable` says so. */
+function open({ size = 3, queriesAtOnce = 4, isUnusable = (): boolean => false } = {}): void {
+  const connect = (onBroken: (reason: Error) => void) => {
+    if (isUnusable()) throw new Error('unusable');
+    const url = `postgres://someone@127.0.0.1:${port}/some?sslmode=disable`;
+    return new Connection(url, { statementTimeout: TIME_LIMIT_MS, queriesAtOnce, onBroken });
+  };
+  pool = new Pool(connect, { size, retryMs: RETRY_MS, onChange: () => changes++ });
+  onTestFinished(() => pool.close(0));
+}
+
+const query = (connection: Connection | undefined) =>
+  connection?.run(({ $client }) => $client.unsafe('SELECT 1')).then(String, String);
+
+/** Takes a connection and runs a query on it, if there is one. */
+const use = () => query(pool.take());
+
+/** Opens as many connections as the pool may have, and returns them. */
+async function fill(size: number): Promise<Connection[]> {
+  const before = accepted();
+  onStatement = 'hold';
+  pool.take();
+  const connections: Connection[] = [];
+  for (let count = 1; count <= size; count++) {
+    await until(() => accepted() === before + count && !pool.isOpening, 'another one is open');
+    const connection = pool.take() ?? expect.fail();
+    connections.push(connection);
+    void query(connection);
+    if (count < size) pool.take();
+  }
+  answer();
+  await until(() => connections.every(({ running }) => running === 0), 'all are idle');
+  onStatement = 'answer';
+  return connections;
+}
+
+/** Answers a statement that was held on each connection. */
+function answer(): void {
+  for (const client of clients) if (!client.destroyed) client.write(Buffer.concat([ROW, COMPLETE]));
+}
+
+describe('a pool', () => {
+  it('opens no other connection while one is idle', async () => {
+    open();
+    await fill(1);
+    for (let i = 0; i < 5; i++) await use();
+    await sleep(50);
+    expect(accepted()).toBe(1);
+  });
+
+  it('opens another connection while none is idle, and uses one with room meanwhile', async () => {
+    open();
+    const [first] = await fill(1);
+    [onStatement, onLogin] = ['hold', 'hold'];
+    void use();
+    expect(pool.take()).toBe(first);
+    await until(() => accepted() === 2, 'another one is being opened');
+  });
+
+  it('has at most its size of connections, and uses the one with the fewest queries', async () => {
+    open({ size: 2 });
+    const [first, second] = await fill(2);
+    onStatement = 'hold';
+    const taken = [0, 1, 2, 3].map(() => {
+      const connection = pool.take();
+      void query(connection);
+      return connection;
+    });
+    expect(taken).toEqual([first, second, first, second]);
+    await sleep(50);
+    expect(accepted()).toBe(2);
+  });
+
+  it('sends a connection no further query until it is idle, once it has as many as it may have', async () => {
+    open({ size: 1, queriesAtOnce: 2 });
+    await fill(1);
+    onStatement = 'hold';
+    void use();
+    void use();
+    expect(pool.take()).toBeUndefined();
+    answer();
+    await sleep(50);
+    expect(pool.take()).toBeUndefined();
+    answer();
+    await until(() => pool.take() !== undefined, 'it is idle');
+  });
+
+  it('makes one attempt at a time in an outage, and none before its wait has ended', async () => {
+    open();
+    onLogin = 'refuse';
+    pool.take();
+    await until(() => changes === 1, 'the first attempt has failed');
+    onLogin = 'hold';
+    for (const end = performance.now() + RETRY_MS - 100; performance.now() < end; await sleep(5)) pool.take();
+    expect(accepted()).toBe(1);
+    for (const end = performance.now() + RETRY_MS; performance.now() < end; await sleep(5)) pool.take();
+    expect(accepted()).toBe(2);
+    expect(pool.isConnected).toBe(false);
+    expect(pool.failure).toBeInstanceOf(Error);
+  });
+
+  it('makes several attempts at once before and after an outage', async () => {
+    open();
+    onLogin = 'hold';
+    for (let i = 0; i < 5; i++) pool.take();
+    await until(() => accepted() === 3, 'three attempts run');
+    for (const client of clients) client.destroy();
+    await until(() => changes === 3, 'they have failed');
+    onLogin = 'accept';
+    await sleep(RETRY_MS);
+    await fill(1);
+    [onLogin, onStatement] = ['hold', 'hold'];
+    for (let i = 0; i < 5; i++) void use();
+    await until(() => accepted() === 6, 'two attempts run');
+  });
+
+  it('waits after a query that breaks each connection', async () => {
+    open();
+    onStatement = 'break';
+    for (const end = performance.now() + 2 * RETRY_MS; performance.now() < end; await sleep(5)) await use();
+    expect(accepted()).toBeGreaterThan(1);
+    expect(accepted()).toBeLessThan(5);
+  });
+
+  it('opens another connection at once after one that has been of use', async () => {
+    open();
+    await fill(1);
+    onStatement = 'break';
+    expect(await use()).toContain('closed the connection');
+    expect(pool.isConnected).toBe(false);
+    onStatement = 'answer';
+    await until(() => (pool.take(), pool.isConnected), 'another one is open', RETRY_MS - 100);
+  });
+
+  it('closes with a silent connection those that have been quiet for as long, but none that is busy with answers', async () => {
+    open();
+    const [silent, busy, quiet] = (await fill(3)) as [Connection, Connection, Connection];
+    onStatement = 'hold';
+    const cut = query(silent);
+    await sleep(50);
+    onStatement = 'answer';
+    for (const end = performance.now() + SILENT_MS + 200; performance.now() < end; await sleep(20)) await query(busy);
+    expect(await cut).toContain('does not respond');
+    expect([silent.failure, busy.failure, quiet.failure]).toEqual([
+      expect.objectContaining({ code: 'CONNECTION_SILENT' }),
+      undefined,
+      expect.objectContaining({ code: 'CONNECTION_SILENT' }),
+    ]);
+    expect(pool.take()).toBe(busy);
+  });
+
+  it('waits after a connection that can’t even be created', async () => {
+    let tries = 0;
+    open({ isUnusable: () => ++tries > 0 });
+    for (const end = performance.now() + RETRY_MS - 100; performance.now() < end; await sleep(5)) pool.take();
+    expect(tries).toBe(1);
+    expect(pool.isOpening).toBe(false);
+    expect(String(pool.failure)).toContain('unusable');
+  });
+
+  it('opens nothing once it is closed', async () => {
+    open();
+    await fill(1);
+    await pool.close(0);
+    for (let i = 0; i < 5; i++) pool.take();
+    await sleep(50);
+    expect(accepted()).toBe(1);
+  });
+
+  it('ends its attempts when it is closed', async () => {
+    open();
+    onLogin = 'hold';
+    pool.take();
+    await until(() => accepted() === 1, 'an attempt runs');
+    await pool.close(0);
+    expect(pool.isOpening).toBe(false);
+    await until(() => clients.every(({ destroyed }) => destroyed), 'its connection is closed');
+  });
+});
+
+describe('a connection', () => {
+  it('is kept after statements that failed, and their rows are not counted with those of the next one', async () => {
+    open({ size: 1 });
+    const [connection] = await fill(1);
+    for (let i = 0; i < 5; i++) {
+      onStatement = 'fail';
+      expect(await use()).toContain('division by zero');
+      onStatement = 'answer';
+      const rows = await connection?.run(({ $client }) => $client.unsafe('SELECT 1'));
+      expect([rows?.length, rows?.[0]]).toEqual([1, {}]);
+    }
+    expect(accepted()).toBe(1);
+  });
+
+  it('is closed after a statement that failed in a transaction', async () => {
+    const connection = new Connection(`postgres://someone@127.0.0.1:${port}/some?sslmode=disable`);
+    await connection.open();
+    onStatement = 'fail';
+    const reason = await connection.transaction('READ COMMITTED', async () => {}).catch(String);
+    expect(reason).toContain('division by zero');
+    expect(connection.failure).toBeDefined();
+  });
+});
