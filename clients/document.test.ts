@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import express from 'express';
 import request from 'supertest';
 import { expect, it } from 'vitest';
-import { docs } from '../src/service/docs.js';
+import { docs } from '../src/service/docs/docs.js';
 
 const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
 const EVERYTHING = {

@@ -8,7 +8,7 @@ import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/id
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { preparePages } from '../page/page.js';
-import { docs } from './docs.js';
+import { docs } from './docs/docs.js';
 import { allowOrigins } from './http/cors.js';
 import { notFound, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';

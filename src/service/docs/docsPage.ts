@@ -5,8 +5,8 @@ import { listBrandedPhoneNumbers as operation } from '../../../generated/types/a
 import type { Config } from '../../config/config.js';
 import { contract, parameters } from '../../contract.js';
 import { packageFolder } from '../../packageFolder.js';
-import { type Client, clients, offersClient, type Packages } from '../packages.js';
 import { escaped, html, markdown, prose } from './layout.js';
+import { type Client, clients, offersClient, type Packages } from './packages.js';
 import { exampleOf, memberRows, parameterRows, responseRows } from './reference.js';
 
 /** The settings that the page shows. */

@@ -1,7 +1,7 @@
 /** Serves texts and files that do not change while the service runs. */
 import { createHash } from 'node:crypto';
 import type { RequestHandler } from 'express';
-import { constantBody } from './compression.js';
+import { constantBody } from '../http/compression.js';
 
 interface Options {
   /** Whether the address will never have another content, so that caches need not ask for it again. */

@@ -4,11 +4,11 @@ import { dirname, join } from 'node:path';
 import express from 'express';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { contract } from '../../src/contract.js';
-import { docs } from '../../src/service/docs.js';
-import { readPackages } from '../../src/service/packages.js';
-import { run } from '../support/programs.js';
-import { useTemporaryFolder } from '../support/temporaryFolder.js';
+import { contract } from '../../../src/contract.js';
+import { docs } from '../../../src/service/docs/docs.js';
+import { readPackages } from '../../../src/service/docs/packages.js';
+import { run } from '../../support/programs.js';
+import { useTemporaryFolder } from '../../support/temporaryFolder.js';
 
 const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
 const { version } = contract.info;

@@ -6,15 +6,15 @@ import helmet from 'helmet';
 import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
-import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
-import { publicPath } from '../config/config.js';
-import { type Contract, contract } from '../contract.js';
-import { packageFolder } from '../packageFolder.js';
-import { constantResponse } from './http/constantResponse.js';
+import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
+import { publicPath } from '../../config/config.js';
+import { type Contract, contract } from '../../contract.js';
+import { packageFolder } from '../../packageFolder.js';
+import { constantResponse } from './constantResponse.js';
+import { docsPage, EXAMPLE_ADDRESS, type Shown, withLimit } from './docsPage.js';
+import { markdownPage } from './layout.js';
 import { type Packages, packagesPage, readPackages, servePackages } from './packages.js';
-import { docsPage, EXAMPLE_ADDRESS, type Shown, withLimit } from './pages/docsPage.js';
-import { markdownPage } from './pages/layout.js';
-import { problemList, problemPage } from './problem/pages.js';
+import { problemList, problemPage } from './problemPages.js';
 
 const browserFolder = join(packageFolder, 'browser');
 

@@ -4,10 +4,10 @@ import express from 'express';
 import request from 'supertest';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { contract, parameters, resolve, responses } from '../../src/contract.js';
-import { packageFolder } from '../../src/packageFolder.js';
-import { docs } from '../../src/service/docs.js';
-import { markdownPage } from '../../src/service/pages/layout.js';
+import { contract, parameters, resolve, responses } from '../../../src/contract.js';
+import { packageFolder } from '../../../src/packageFolder.js';
+import { docs } from '../../../src/service/docs/docs.js';
+import { markdownPage } from '../../../src/service/docs/layout.js';
 
 const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
 const app = express()

@@ -5,10 +5,10 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import type { RequestHandler } from 'express';
-import { contract } from '../contract.js';
-import { packageFolder } from '../packageFolder.js';
-import { constantResponse } from './http/constantResponse.js';
-import { escaped, html } from './pages/layout.js';
+import { contract } from '../../contract.js';
+import { packageFolder } from '../../packageFolder.js';
+import { constantResponse } from './constantResponse.js';
+import { escaped, html } from './layout.js';
 
 /** Handlers that serve the files, by their paths below `/packages/`. */
 export type Packages = ReadonlyMap<string, RequestHandler>;

@@ -1,7 +1,7 @@
 /** HTML pages for people: what a problem's `type` means and what to do about it. */
 import type { Problem } from '../../../generated/types/models/index.js';
 import { contract, type ProblemType, responses } from '../../contract.js';
-import { escaped, html, prose } from '../pages/layout.js';
+import { escaped, html, prose } from './layout.js';
 
 /** Returns the page at `/problems`: a list of all problem types. */
 export function problemList(): string {
