@@ -1,7 +1,7 @@
 /** Serves texts and files that do not change while the service runs. */
 import { createHash } from 'node:crypto';
 import type { RequestHandler } from 'express';
-import { constantBody } from '../http/compression.js';
+import { encodeBody } from '../http/compression.js';
 
 interface Options {
   /** Whether the address will never have another content, so that caches need not ask for it again. */
@@ -25,15 +25,15 @@ export function constantResponse(
     const body = Buffer.from(typeof content === 'function' ? content() : content);
     // A weak ETag, because it is the same for every encoding.
     const etag = `W/"${createHash('sha256').update(body).digest('base64url')}"`;
-    return { etag, encode: isArchive ? () => body : constantBody(body) };
+    return { body, etag, kept: new Map<string, Promise<Buffer>>() };
   };
   let prepared: ReturnType<typeof prepare> | undefined;
   return async (request, response) => {
     prepared ??= prepare();
-    const { etag, encode } = prepared;
+    const { body, etag, kept } = prepared;
     response.set({ ETag: etag, 'Cache-Control': caching }).type(type);
     if (!isArchive) response.vary('Accept-Encoding');
     if (request.fresh) response.status(304).end();
-    else response.send(await encode(request, response));
+    else response.send(isArchive ? body : await encodeBody(request, response, body, kept));
   };
 }

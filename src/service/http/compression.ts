@@ -23,30 +23,22 @@ function compress(body: Buffer, encoding: 'br' | 'gzip', { br, gzip }: typeof LE
   return brotliAsync(body, { params: { [constants.BROTLI_PARAM_QUALITY]: br } });
 }
 
-/** Chooses an encoding that the client accepts, and sets its headers. Returns undefined if `body` is sent unencoded. */
-function chooseEncoding(request: Request, response: Response, body: Buffer): 'br' | 'gzip' | undefined {
-  if (body.length < MIN_COMPRESSED_BYTES) return undefined;
+/**
+ * Returns `body` in an encoding that the client accepts, and sets the headers that name it. Each encoding of a body that never
+ * changes is taken from `kept`, and is put there at the first request.
+ */
+export async function encodeBody(
+  request: Request,
+  response: Response,
+  body: Buffer,
+  kept?: Map<string, Promise<Buffer>>,
+): Promise<Buffer> {
+  if (body.length < MIN_COMPRESSED_BYTES) return body;
   response.vary('Accept-Encoding');
   const encoding = request.acceptsEncodings('br', 'gzip', 'identity');
-  if (encoding !== 'br' && encoding !== 'gzip') return undefined;
+  if (encoding !== 'br' && encoding !== 'gzip') return body;
   response.setHeader('Content-Encoding', encoding);
-  return encoding;
-}
-
-/** Returns `body` in an encoding that the client accepts, and sets the headers that name it. */
-export async function encodeBody(request: Request, response: Response, body: Buffer): Promise<Buffer> {
-  const encoding = chooseEncoding(request, response, body);
-  return encoding ? compress(body, encoding, LEVELS) : body;
-}
-
-/** Returns `encodeBody` for a body that never changes: each encoding of it is kept from the first request on. */
-export function constantBody(body: Buffer): (request: Request, response: Response) => Promise<Buffer> {
-  const encodedBodies = new Map<string, Promise<Buffer>>();
-  return async (request, response) => {
-    const encoding = chooseEncoding(request, response, body);
-    if (!encoding) return body;
-    const encoded = encodedBodies.get(encoding) ?? compress(body, encoding, LEVELS_OF_CONSTANT_BODIES);
-    encodedBodies.set(encoding, encoded);
-    return encoded;
-  };
+  const encoded = kept?.get(encoding) ?? compress(body, encoding, kept ? LEVELS_OF_CONSTANT_BODIES : LEVELS);
+  kept?.set(encoding, encoded);
+  return encoded;
 }
