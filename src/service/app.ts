@@ -9,6 +9,7 @@ import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
 import { preparePages } from '../page/page.js';
 import { docs } from './docs/docs.js';
+import { readPackages } from './docs/packages.js';
 import { allowOrigins } from './http/cors.js';
 import { notFound, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';
@@ -78,7 +79,7 @@ export function createApp(dependencies: Dependencies) {
   if (config.CORS_ORIGINS) app.use(operation.path, allowOrigins(config.CORS_ORIGINS));
   app.all(operation.path, listNumbers);
   app.use(health);
-  app.use(docs(config));
+  app.use(docs(config, readPackages(log)));
 
   app.use(notFound);
   app.use(problemHandler(failureLog(log), publicPath(config)));

@@ -6,6 +6,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import type { RequestHandler } from 'express';
 import { contract } from '../../contract.js';
+import type { Log } from '../../log.js';
 import { packageFolder } from '../../packageFolder.js';
 import { constantResponse } from './constantResponse.js';
 import { escaped, html } from './layout.js';
@@ -44,19 +45,31 @@ const VERSION = /\d+\.\d+\.\d+/;
 
 /**
  * Reads the packages in a folder, which may be missing. Requests reach only what is read here: files of the types above, not
- * hidden files and not symbolic links.
+ * hidden files and not symbolic links. What can't be read is left out, with a line in the log.
  */
-export function readPackages(folder = join(packageFolder, 'packages')): Packages {
+export function readPackages(log: Pick<Log, 'warn'>, folder = join(packageFolder, 'packages')): Packages {
   const packages = new Map<string, RequestHandler>();
-  if (!existsSync(folder)) return packages;
-  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
-    const file = join(entry.parentPath, entry.name);
+  const readFile = (file: string) => {
     const path = relative(folder, file).replaceAll(sep, '/');
     const [, type] = TYPES.find(([ending]) => ending.test(path)) ?? [];
-    if (!entry.isFile() || /(^|\/)\./.test(path) || !type) continue;
+    if (!type) return;
     const options = { isArchive: ARCHIVE.test(type), isImmutable: VERSION.test(path) };
     packages.set(path, constantResponse(type, readFileSync(file), options));
-  }
+  };
+  const readFolder = (path: string) => {
+    for (const entry of readdirSync(path, { withFileTypes: true })) {
+      const read = entry.isDirectory() ? readFolder : entry.isFile() ? readFile : undefined;
+      if (read && !entry.name.startsWith('.')) readOrWarn(read, join(path, entry.name));
+    }
+  };
+  const readOrWarn = (read: (path: string) => void, path: string) => {
+    try {
+      read(path);
+    } catch (error) {
+      log.warn({ reason: (error as Error).message }, 'left out of /packages/, because it cannot be read');
+    }
+  };
+  if (existsSync(folder)) readOrWarn(readFolder, folder);
   return packages;
 }
 

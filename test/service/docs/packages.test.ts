@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { mkdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import express from 'express';
 import request from 'supertest';
@@ -48,13 +48,26 @@ async function write(path: string, into: string, content = contentOf(path)) {
   await writeFile(file, content);
 }
 
+const NO_WARNINGS = { warn: (details: object): void => expect.unreachable(JSON.stringify(details)) };
+
 /** Returns a service behind a path prefix, with the packages that are there now. */
-const serviceWith = (settings: object = {}) =>
+const serviceWith = (settings: object = {}, log = NO_WARNINGS) =>
   express()
-    .use('/numbers', docs({ ...SETTINGS, ...settings }, readPackages(packages())))
+    .use('/numbers', docs({ ...SETTINGS, ...settings }, readPackages(log, packages())))
     .use((_request, response) => {
       response.status(404).json({ from: 'the API' });
     });
+
+/** Runs `work`, which must be synchronous, as a user without rights: root may read everything. */
+function asNobody<T>(work: () => T): T {
+  if (process.geteuid?.() !== 0) return work();
+  process.seteuid?.(65534);
+  try {
+    return work();
+  } finally {
+    process.seteuid?.(0);
+  }
+}
 
 /** Requests bytes, whatever their type is. */
 const download = (path: string, app = service) =>
@@ -123,6 +136,26 @@ describe('GET /packages/', () => {
       expect([path, status, body]).toEqual([path, 404, { from: 'the API' }]);
     }
     await request(service).post(`/numbers/packages/${TARBALL}`).expect(404);
+  });
+
+  it('leaves out the files and folders that the service may not read, and names them in the log', async () => {
+    const unreadable = [join(packages(), TARBALL), join(packages(), 'go')];
+    await Promise.all(unreadable.map((path) => chmod(path, 0)));
+    await chmod(folder.path, 0o755);
+    const warnings: object[] = [];
+    const app = asNobody(() => serviceWith({}, { warn: (details) => void warnings.push(details) }));
+    await Promise.all(unreadable.map((path) => chmod(path, 0o755)));
+    expect(JSON.stringify(warnings)).toMatch(
+      new RegExp(
+        unreadable
+          .map((path) => `"reason":"EACCES: [^"]*'${path}'"`)
+          .toSorted()
+          .join('.*'),
+      ),
+    );
+    await download(TARBALL, app).expect(404);
+    await download(`${GO}/@v/list`, app).expect(404);
+    await download(`${MAVEN}/maven-metadata.xml`, app).expect(200);
   });
 
   it('lists what is there, with links', async () => {
