@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { contract, parameters } from '../../src/contract.js';
+import { contract, parameters, resolve, type Schema } from '../../src/contract.js';
 
 const { version } = contract.info;
 const read = (path: string) => readFileSync(path, 'utf8');
@@ -49,6 +49,21 @@ describe('the clients', () => {
     expect(Object.keys(made.paths)).toEqual(Object.keys(contract.paths));
     expect(made.components.schemas).toMatchObject(contract.components.schemas);
     expect(Object.keys(made.components.parameters)).toEqual(Object.keys(contract.components.parameters));
+  });
+
+  it('show no description that is about URLs, in which they encode values themselves', () => {
+    const { parameters, schemas } = contract.components;
+    const descriptions = JSON.stringify([parameters, schemas]).match(/"description":"(\\.|[^"\\])*"/g) ?? [];
+    expect(descriptions.length).toBeGreaterThan(40);
+    expect(descriptions.filter((text) => /%[0-9A-F]{2}|\bURLs?\b/.test(text))).toEqual([]);
+  });
+
+  it('have a description for each time', () => {
+    const members = Object.values(contract.components.schemas).flatMap(({ properties }) =>
+      Object.values(properties ?? {}),
+    );
+    const times = members.map((member) => resolve<Schema>(member)).filter(({ format }) => format === 'date-time');
+    expect(new Set(times.map(({ description }) => description)).size).toBe(3);
   });
 
   it('have the same sample in README.md as in the README of TypeScript, which is run by its tests', () => {

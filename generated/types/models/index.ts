@@ -47,11 +47,14 @@ export interface BrandedPhoneNumber {
      */
     carrierStatuses: Array<CarrierStatus>;
     /**
-     * A time in UTC, RFC 3339, with milliseconds.
+     * When the number was added, unless its writer gave another time. In UTC, RFC 3339, with milliseconds.
+     * 
      */
     createdAt: string;
     /**
-     * A time in UTC, RFC 3339, with milliseconds.
+     * When anything in this item last changed, except in `businessProfile`: a change there does not count, nor does a write
+     * that changes nothing. It only moves forward; a writer may set a later time. In UTC, RFC 3339, with milliseconds.
+     * 
      */
     updatedAt: string;
 }
@@ -104,20 +107,24 @@ export interface CarrierStatus {
      */
     feature: string;
     /**
-     * The status for this carrier and feature. `pending.initialOptIn` is a first registration, `pending.optIn` a
-     * later one; `submitted.*` awaits the carrier's decision; `approved.*` and `rejected.*` are that decision. New
+     * The status for this carrier and feature. `optIn` is the number's registration with the carrier, `optOut` its
+     * removal. `pending.initialOptIn` is a first registration, or one after an opt-out, and `pending.optIn` a later
+     * change; `submitted.*` awaits the carrier's decision; `approved.*` and `rejected.*` are that decision. New
      * values may be added.
      * 
      */
     detailedStatus: string;
     /**
-     * A time in UTC, RFC 3339, with milliseconds.
+     * When the entry was added, unless its writer gave another time. A new `detailedStatus` leaves it unchanged.
+     * In UTC, RFC 3339, with milliseconds.
+     * 
      */
     createdAt: string;
 }
 
 /**
- * A detailed status that requests and imports may use.
+ * A detailed status that requests and imports may use. `optIn` is a registration with the carrier, `optOut` its removal.
+ * 
  * @export
  */
 export const DetailedStatus = {
