@@ -307,8 +307,6 @@ describe.runIf(CLIENTS.includes('go'))('The Go module', () => {
 
   it('documents each parameter and its bounds for editors', async () => {
     const doc = await run('go', ['doc', 'ApiListBrandedPhoneNumbersRequest.Size'], made);
-    expect(doc.replace(/\s+/g, ' ')).toContain(
-      'The most numbers in a page. Page size, 1 to 100',
-    );
+    expect(doc.replace(/\s+/g, ' ')).toContain('The most numbers in a page. Page size, 1 to 100');
   });
 });

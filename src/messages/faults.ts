@@ -151,7 +151,9 @@ export function describeNumber({ title, minimum, maximum }: Schema, text: string
 
 function adviseIfEncodedTwice(text: string): string | undefined {
   const decoded = decodeAgain(text);
-  return decoded === undefined ? undefined : `seems to be encoded twice; encode the plain value, ${quote(decoded)}, once`;
+  return decoded === undefined
+    ? undefined
+    : `seems to be encoded twice; encode the plain value, ${quote(decoded)}, once`;
 }
 
 /** Counts code points: one outside the Basic Multilingual Plane is a pair of surrogates. */
