@@ -137,8 +137,18 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
     ['a size encoded twice', '?size=%2531%2530', 'size', /encoded twice; encode the plain value, "10", once/],
     ['a UUID encoded twice', `?businessProfileId=%2536${UUID.slice(1)}`, 'businessProfileId', /the plain value, "6513/],
     ['a feature encoded twice', '?feature=%2562rand', 'feature', /the plain value, "brand", once/],
-    ['a number encoded twice', '?phoneNumber=%252B14155550123', 'phoneNumber', /the plain value, "\+14155550123", once/],
-    ['a status encoded twice', '?status=submitted%2520for%2520review', 'status', /the plain value, "submitted for review", once/],
+    [
+      'a number encoded twice',
+      '?phoneNumber=%252B14155550123',
+      'phoneNumber',
+      /the plain value, "\+14155550123", once/,
+    ],
+    [
+      'a status encoded twice',
+      '?status=submitted%2520for%2520review',
+      'status',
+      /the plain value, "submitted for review", once/,
+    ],
     ...['cursor', 'page', 'page_token', 'pageToken', 'next_cursor', 'offset', 'after'].map(
       (name): Row => [`${name} for nextCursor`, `?${name}=1`, name, /not a parameter.* did you mean nextCursor/],
     ),
