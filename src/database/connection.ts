@@ -17,8 +17,6 @@ import * as schema from './schema.js';
 /** Sends statements on a connection, built by Drizzle or written out (`$client`), while `run` or `transaction` waits for them. */
 export type Database = ReturnType<typeof drizzle<typeof schema, Driver>>;
 export type Query<T> = (database: Database) => PromiseLike<T>;
-/** Where connections are opened. */
-export type Located = Pick<Connection, 'url'>;
 /** The isolation of a transaction: each statement has its own snapshot, or all share one. */
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ' | 'REPEATABLE READ READ ONLY';
 /** Sends statements of one transaction. */
@@ -43,7 +41,6 @@ interface Options extends Limits {
 }
 
 export class Connection {
-  readonly url: string;
   /** Why it can't be used, if it can't: it could not be opened, has broken, or was closed. */
   failure: Error | undefined;
   /** The number of queries that run. */
@@ -65,7 +62,6 @@ export class Connection {
 
   /** @throws if the address can't be used, such as for a certificate that is not there */
   constructor(url: string, options: Options = {}) {
-    this.url = url;
     this.#address = addressOf(url);
     this.#options = options;
     const name = options.name ?? `${this.#address.applicationName} ${process.pid}`;

@@ -8,8 +8,9 @@ import { PgTable } from 'drizzle-orm/pg-core';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
 import { type Database, type Query, type Transaction, withConnection } from './connection.js';
-import { CANCELED, causeOf, codeOf, failureOf, isFailover, LOCK_FAILED, VERSION_NEEDED } from './errors.js';
+import { CANCELED, causeOf, codeOf, LOCK_FAILED } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
+import { retryInOutage } from './outage.js';
 import * as schema from './schema.js';
 import { HIDDEN, type Obstacle, prepareSchemaCheck } from './version.js';
 
@@ -89,15 +90,9 @@ export async function migrateDatabase(
     blockers = found;
   });
   try {
-    for (let brokenSince: number | undefined; ; await sleep(RETRY_INTERVAL_MS)) {
-      try {
-        await applyMissing(url, migrations, applied);
-        return { role, applied };
-      } catch (error) {
-        brokenSince ??= performance.now();
-        if (!isFailover(failureOf(error)) || performance.now() - brokenSince >= retryMs) throw error;
-      }
-    }
+    const retry = { forMs: retryMs, everyMs: RETRY_INTERVAL_MS };
+    await retryInOutage(() => applyMissing(url, migrations, applied), retry);
+    return { role, applied };
   } catch (error) {
     const code = codeOf(causeOf(error));
     const isBlocked = (code === CANCELED || LOCK_FAILED.test(code)) && blockers.length > 0;
@@ -235,7 +230,8 @@ async function readRole(database: Database): Promise<Role> {
     SELECT pg_is_in_recovery() AS "isReplica", current_setting('server_encoding') AS encoding, current_database() AS name,
       current_setting('server_version') AS version, current_setting('server_version_num')::int >= 150000 AS "isSupported",
       has_schema_privilege('public', to_regnamespace('public'), 'CREATE') AS "isOpen"`;
-  if (!row.isSupported) throw new UserError(`The server is PostgreSQL ${row.version}. ${VERSION_NEEDED}`);
+  if (!row.isSupported)
+    throw new UserError(`The server is PostgreSQL ${row.version}. PostgreSQL 15 or later is needed`);
   if (row.encoding !== 'UTF8') {
     throw new UserError(
       `The encoding of the database ${row.name} is ${row.encoding}, but it must be UTF8: create a database with ` +

@@ -43,7 +43,7 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
     lines = (await readFile(join(packageFolder, 'demo', 'numbers.ndjson'), 'utf8')).trimEnd().split('\n');
     numbers = lines.map((line) => JSON.parse(line).phoneNumber).sort();
     const database = openDatabase(cluster.databaseUrl);
-    await importNumbers(database, Readable.from(lines.map((line) => `${line}\n`)));
+    await importNumbers(database.url, Readable.from(lines.map((line) => `${line}\n`)));
     await closeDatabase(database);
     await until(
       async () => (await sendRequest(cluster, '?size=1', 249)).body.includes(numbers[0] ?? '-'),
@@ -236,7 +236,7 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
 
     it('has a read model that `check` finds consistent afterwards', async () => {
       const database = openDatabase(cluster.databaseUrl);
-      expect(await deriveAll(database, { keep: false })).toEqual([]);
+      expect(await deriveAll(database.url, { keep: false })).toEqual([]);
       await closeDatabase(database);
     });
   });

@@ -49,7 +49,7 @@ export async function trafficOf(cluster: Cluster, lines: string[]) {
       const brandingNameShort = String(++imports.tried);
       const tried = imports.tried;
       await importNumbers(
-        database,
+        database.url,
         Readable.from(imported.map((item) => `${JSON.stringify({ ...item, brandingNameShort })}\n`)),
       );
       imports.acknowledged = tried;

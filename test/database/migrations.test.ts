@@ -67,13 +67,13 @@ const nextVersion = () =>
 
 const importOne = (phoneNumber: string) => {
   const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'rejected.optIn')];
-  return importNumbers(database, Readable.from([JSON.stringify(numberWith({ phoneNumber, carrierStatuses }))]));
+  return importNumbers(database.url, Readable.from([JSON.stringify(numberWith({ phoneNumber, carrierStatuses }))]));
 };
 
 async function expectAllToBeRight(phoneNumbers: string[]): Promise<void> {
   expect((await items(sql())).map(({ phoneNumber }) => phoneNumber)).toEqual(phoneNumbers);
   await expectDerivedToAgree(sql());
-  expect(await deriveAll(database, { keep: false })).toEqual([]);
+  expect(await deriveAll(database.url, { keep: false })).toEqual([]);
 }
 
 it('each migration is newer than the previous one: versions up to 1.1.0 skip any other', async () => {

@@ -63,7 +63,7 @@ ${settings.replace('users', join(folder, 'users'))}
   it('is not bound by the time limit that PgBouncer sets for pages', async () => {
     const settings = `auth_type = any\npool_mode = transaction\n${IGNORED}`;
     const url = await start(settings, 'SET statement_timeout = 1000');
-    const show = inTransaction({ url: `${url}?prepare=false` }, 'READ COMMITTED', (sql) => sql`SHOW statement_timeout`);
+    const show = inTransaction(`${url}?prepare=false`, 'READ COMMITTED', (sql) => sql`SHOW statement_timeout`);
     expect(await show).toEqual([{ statement_timeout: '0' }]);
   });
 });

@@ -107,7 +107,7 @@ test('the role importer, which owns nothing, imports new and changed numbers', a
   const database = usePool(urlOf.importer);
   for (const detailedStatus of ['approved.optIn', 'rejected.optIn'] as const) {
     const line = JSON.stringify({ ...numberOf(detailedStatus), updatedAt: undefined });
-    expect(await importNumbers(database, Readable.from([Buffer.from(line)]))).toEqual({
+    expect(await importNumbers(database.url, Readable.from([Buffer.from(line)]))).toEqual({
       numbers: 1,
       carrierStatuses: 2,
     });

@@ -8,7 +8,7 @@ import { afterAll, expect, inject, test } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
-import { createDatabase, inTransaction, usePool } from '../support/database.js';
+import { createDatabase, inTransaction } from '../support/database.js';
 import { listenOn } from '../support/service.js';
 
 /** All but default_transaction_read_only, with which an operator forbids writing. */
@@ -105,7 +105,7 @@ test('a transaction of a command outlasts the transaction_timeout of its databas
   // PostgreSQL has this setting since version 17.
   if (server?.version >= 170_000)
     await admin.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '1s'`);
-  const result = await inTransaction(usePool(url), 'READ COMMITTED', async (sql) => {
+  const result = await inTransaction(url, 'READ COMMITTED', async (sql) => {
     await sleep(1100);
     return sql`SELECT 1 AS one`;
   });

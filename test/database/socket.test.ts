@@ -56,7 +56,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
   /** Returns the name in the client certificate that the server saw, 'TLS' without a certificate, or 'no TLS'. */
   async function connect(server: Server, host: string, query: string): Promise<string> {
     const database = usePool(readConfig({ DATABASE_URL: urlOf(server, host, query) }).DATABASE_URL as string);
-    return inTransaction(database, 'READ COMMITTED', async (sql) => {
+    return inTransaction(database.url, 'READ COMMITTED', async (sql) => {
       const [row] = await sql`SELECT ssl, client_dn FROM pg_stat_ssl WHERE pid = pg_backend_pid()`;
       return row?.ssl ? (row.client_dn ?? 'TLS') : 'no TLS';
     });

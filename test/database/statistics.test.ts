@@ -62,7 +62,7 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, taken after %d o
     await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
     await fakeOneRowStatistics(sql, part);
     const before = await blocks(OTHER_INDEXES);
-    const [found] = await deriveAll(database.drizzle, { keep: true });
+    const [found] = await deriveAll(database.url, { keep: true });
     expect(found).toMatchObject({ what: 'have stale index entries', count: NUMBERS / 10 });
     // To find stale postings, all are read once, perhaps from one of these indexes.
     expect((await blocks(OTHER_INDEXES)) - before).toBeLessThan(2 * MAX_BLOCKS);

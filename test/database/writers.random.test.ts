@@ -298,7 +298,7 @@ async function writeBesideCommands(scenario: Scenario): Promise<Record<string, n
 }
 
 const bytes = (text: string) => Readable.from([Buffer.from(text)]);
-const check = async (keep: boolean) => expect(await deriveAll(database, { keep })).toEqual([]);
+const check = async (keep: boolean) => expect(await deriveAll(database.url, { keep })).toEqual([]);
 
 test('writers of the same numbers, imports, deletes and checks leave the read model right, although some are killed', async () => {
   const line = fc.record({
@@ -322,8 +322,8 @@ test('writers of the same numbers, imports, deletes and checks leave the read mo
     deadlockTimeout: '20ms',
     statementOf: () => statement,
     commands: {
-      imported: (i) => importNumbers(database, bytes(ndjson(lines[i % 1000] ?? []))),
-      deleted: (i) => deleteNumbers(database, bytes(`${deleted[i % 1000]}`)),
+      imported: (i) => importNumbers(database.url, bytes(ndjson(lines[i % 1000] ?? []))),
+      deleted: (i) => deleteNumbers(database.url, bytes(`${deleted[i % 1000]}`)),
       checked: (i) => check(i % 2 === 0),
     },
     mayFail(error) {
@@ -342,7 +342,7 @@ test('imports, deletes and checks cause no deadlock or lock timeout of writers t
   const numbers = manyNumbers(60);
   const named = (name: string) => bytes(ndjson(numbers.map((item) => ({ ...item, reportingGroup: name }))));
   await clear();
-  await importNumbers(database, named('Before'));
+  await importNumbers(database.url, named('Before'));
   // Writers that add terms in several statements may deadlock with each other (docs/operations.md).
   await observer`
     INSERT INTO terms
@@ -369,11 +369,11 @@ test('imports, deletes and checks cause no deadlock or lock timeout of writers t
             UPDATE ${table} SET ${set} WHERE phone_number = '+1${2_000_000_000 + index * WRITERS + writer}'`;
         }),
     commands: {
-      imported: (i) => importNumbers(database, named(`First ${i}`)),
-      importedToo: (i) => importNumbers(database, named(`Second ${i}`)),
+      imported: (i) => importNumbers(database.url, named(`First ${i}`)),
+      importedToo: (i) => importNumbers(database.url, named(`Second ${i}`)),
       deleted(i) {
         const phoneNumbers = numbers.slice(i % 50, (i % 50) + 10).map(({ phoneNumber }) => `${phoneNumber}\n`);
-        return deleteNumbers(database, bytes(phoneNumbers.join('')), { ifExists: true });
+        return deleteNumbers(database.url, bytes(phoneNumbers.join('')), { ifExists: true });
       },
       checked: () => check(true),
     },

@@ -75,7 +75,7 @@ const uses: Record<string, Use> = {
     for (const key of keys) spool.add(`1\t${key}`);
     let isBroken = false;
     try {
-      await runSteps(database, spool, {
+      await runSteps(database.url, spool, {
         lockOrListBusy: (sql, found) =>
           sql<{ key: string }[]>`SELECT key FROM unnest(${found}::text[]) AS key WHERE false`,
         async write(sql, rows) {

@@ -5,7 +5,6 @@ import {
   Connection,
   type Database,
   type Isolation,
-  type Located,
   type Transaction,
   withConnection,
 } from '../../src/database/connection.js';
@@ -52,7 +51,7 @@ export function openDatabase(...[url, options]: ConstructorParameters<typeof Con
 export const closeDatabase = ({ connection }: Pick<TestConnection, 'connection'>, timeout = 5): Promise<void> =>
   connection.close(timeout);
 
-export const inTransaction = <T>({ url }: Located, isolation: Isolation, work: (sql: Transaction) => Promise<T>) =>
+export const inTransaction = <T>(url: string, isolation: Isolation, work: (sql: Transaction) => Promise<T>) =>
   withConnection(url, (connection) => connection.transaction(isolation, work));
 
 /** Opens a connection for the current test. */

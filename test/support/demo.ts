@@ -9,7 +9,7 @@ import { closeDatabase, openDatabase } from './database.js';
 /** Imports the demo data into the database at `url`. */
 export async function importDemo(url: string): Promise<void> {
   const database = openDatabase(url);
-  await importNumbers(database, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
+  await importNumbers(database.url, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
   await closeDatabase(database);
 }
 

@@ -1,5 +1,4 @@
 /** `check`: compares the read model with its sources. */
-import type { Located } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { deriveAll } from '../numbers/check.js';
 import type { CommandWithExamples } from './command.js';
@@ -15,17 +14,17 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
     .option('--repair', 'repair the numbers that differ')
     .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
     .action(({ repair = false }: { repair?: boolean }) =>
-      withDatabase(signals, ({ connection }) => checkDatabase(connection, repair)),
+      withDatabase(signals, ({ url }) => checkDatabase(url, repair)),
     );
 }
 
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
-async function checkDatabase(database: Located, repair: boolean): Promise<void> {
+async function checkDatabase(url: string, repair: boolean): Promise<void> {
   let progress = 'looking for the numbers to check';
   const differences = await withProgressLines(
     () => progress,
     () =>
-      deriveAll(database, {
+      deriveAll(url, {
         keep: repair,
         onProgress: (done, total) => (progress = `checked ${done} of ${countOf(total, 'number')}`),
       }),

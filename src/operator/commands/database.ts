@@ -3,7 +3,6 @@ import { resolve } from 'node:path';
 import { type Config, readConfig } from '../../config/config.js';
 import { parseDatabaseUrl } from '../../config/databaseAddress.js';
 import { reportBlockers } from '../../database/blockers.js';
-import { type Connection, withConnection } from '../../database/connection.js';
 import { failureOf } from '../../database/errors.js';
 import { migrateDatabase } from '../../database/migrations.js';
 import { escapeHidden } from '../../messages/shown.js';
@@ -71,15 +70,13 @@ const MIGRATION_RETRY_MS = 60_000;
 const READ_ONLY = 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)';
 
 interface Opened {
-  /** Opened by its first query. */
-  connection: Connection;
   url: string;
   /** The names of the migrations that have just been applied. */
   applied: string[];
 }
 
 /**
- * Migrates the configured database, runs `use` with a connection to it, and closes that. The first signal abandons
+ * Migrates the configured database, runs `use` with its URL. The first signal abandons
  * `use`; if `handlesFirstSignal` is set, `use` handles the first signal itself, and the second one abandons it.
  * @throws {UserError} if DATABASE_URL is a replica, unless `isReader` is set
  */
@@ -99,8 +96,7 @@ export function withDatabase(
     });
     const { role, applied } = await abortable(signals.first, migrating);
     if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);
-    const using = withConnection(url, (connection) => use({ connection, url, applied }));
-    await abortable(handlesFirstSignal ? signals.second : signals.first, using);
+    await abortable(handlesFirstSignal ? signals.second : signals.first, use({ url, applied }));
   };
   return withDatabaseUrl(readSettings(), signals, migrateAndUse, access);
 }

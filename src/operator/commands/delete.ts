@@ -1,6 +1,5 @@
 /** `delete`: deletes numbers by their phone numbers. */
 import { existsSync } from 'node:fs';
-import type { Located } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
 import { deleteNumbers } from '../numbers/delete.js';
@@ -34,16 +33,16 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
         const example = `echo ${phoneNumber} | branded-phone-numbers delete`;
         throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
       }
-      const deleteFrom = (database: Located) =>
+      const deleteFrom = (url: string) =>
         changeFromFiles(fileNames.length > 0 ? fileNames : ['-'], {
           allowEmpty,
           noun: 'phone numbers',
           async run({ stream }, onProgress) {
             const given = { ...options, signal: signals.first, onProgress };
-            const { deleted, lines } = await deleteNumbers(database, stream, given);
+            const { deleted, lines } = await deleteNumbers(url, stream, given);
             return { lines, summary: `deleted ${countOf(deleted, 'number')}` };
           },
         });
-      await withDatabase(signals, ({ connection }) => deleteFrom(connection), { handlesFirstSignal: true });
+      await withDatabase(signals, ({ url }) => deleteFrom(url), { handlesFirstSignal: true });
     });
 }

@@ -1,5 +1,4 @@
 /** `export`: writes numbers as NDJSON that `import` reads. */
-import type { Located } from '../../database/connection.js';
 import { countOf, countsOf } from '../../messages/count.js';
 import type { Filter } from '../../page/filter.js';
 import { exportNumbers } from '../numbers/export.js';
@@ -29,15 +28,14 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withDatabase(signals, ({ connection }) => exportTo(file, connection, filter), { isReader: true });
+      await withDatabase(signals, ({ url }) => exportTo(file, url, filter), { isReader: true });
     });
 }
 
-async function exportTo(file: string, database: Located, filter: Filter): Promise<void> {
+async function exportTo(file: string, url: string, filter: Filter): Promise<void> {
   let exported = 0;
   const onWritten = (numbers: number) => (exported = numbers);
-  const exportBy = (writeLines: (lines: string) => Promise<void>) =>
-    exportNumbers(database, filter, writeLines, onWritten);
+  const exportBy = (writeLines: (lines: string) => Promise<void>) => exportNumbers(url, filter, writeLines, onWritten);
   const counts = await withProgressLines(
     () => `exported ${countOf(exported, 'number')} so far`,
     () => (file === '-' ? exportBy(write) : writeWhole(file, exportBy)),

@@ -1,5 +1,4 @@
 /** `import`: writes numbers from NDJSON files into the database. */
-import type { Located } from '../../database/connection.js';
 import { countsOf } from '../../messages/count.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
@@ -31,14 +30,10 @@ export function addImport(program: CommandWithExamples, signals: Signals): void 
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((fileNames: string[], options: Options) =>
-      withDatabase(
-        signals,
-        ({ connection }) => importFiles(connection, fileNames, { ...options, signal: signals.first }),
-        {
-          handlesFirstSignal: true,
-          mayCreate: true,
-        },
-      ),
+      withDatabase(signals, ({ url }) => importFiles(url, fileNames, { ...options, signal: signals.first }), {
+        handlesFirstSignal: true,
+        mayCreate: true,
+      }),
     );
 }
 
@@ -49,7 +44,7 @@ interface Options {
 
 /** Imports numbers from files. Reports on the standard streams, and sets the exit status. */
 export function importFiles(
-  database: Located,
+  url: string,
   fileNames: string[],
   { allowEmpty = false, ...options }: Options & { signal: AbortSignal },
 ): Promise<void> {
@@ -59,7 +54,7 @@ export function importFiles(
     async run({ stream }, onProgress) {
       // Loaded here, since other commands start faster without the validator.
       const { importNumbers } = await import('../numbers/import.js');
-      const counts = await importNumbers(database, stream, { ...options, onProgress });
+      const counts = await importNumbers(url, stream, { ...options, onProgress });
       return { lines: counts.numbers, summary: `imported ${countsOf(counts)}` };
     },
   });

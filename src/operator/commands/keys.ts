@@ -1,6 +1,6 @@
 /** `keys`: creates, lists and revokes API keys. */
 import { InvalidArgumentError } from 'commander';
-import type { Connection, Database } from '../../database/connection.js';
+import { type Connection, type Database, withConnection } from '../../database/connection.js';
 import {
   type ApiKey,
   createApiKey,
@@ -17,6 +17,8 @@ import type { Signals } from './signals.js';
 
 export function addKeys(program: CommandWithExamples, signals: Signals): void {
   const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key requires');
+  const withKeys = (use: (connection: Connection) => Promise<void>, access = {}) =>
+    withDatabase(signals, ({ url }) => withConnection(url, use), access);
 
   keys
     .command('create')
@@ -37,7 +39,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
       "branded-phone-numbers keys create --name 'Circle Bank' --expires 90d",
       "branded-phone-numbers keys create --name 'Fjord Travel' --business-profile 5d9dc9f8-1818-4811-892f-902bd23f0824",
     )
-    .action((options: CreateOptions) => withDatabase(signals, ({ connection }) => create(connection, options)));
+    .action((options: CreateOptions) => withKeys((connection) => create(connection, options)));
 
   keys
     .command('list')
@@ -50,9 +52,8 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
       `branded-phone-numbers keys list --json | jq -r 'select(.state == "active") | .name'`,
     )
     .action(({ all = false, json }: { all?: boolean; json?: true }) =>
-      withDatabase(
-        signals,
-        async ({ connection }) => {
+      withKeys(
+        async (connection) => {
           const [list, expiring] = await Promise.all([connection.run(listApiKeys), connection.run(listExpiringKeys)]);
           for (const { id, name, expiresAt } of list.filter((key) => expiring.includes(key.id))) {
             console.error(`the key ${id} (${name}) expires at ${expiresAt}; create another one and hand it over`);
@@ -71,7 +72,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .argument('<id...>', 'ids shown by keys list', collectUuids)
     .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
     .action((ids: string[]) =>
-      withDatabase(signals, async ({ connection }) => {
+      withKeys(async (connection) => {
         for (const id of ids) {
           if (await connection.run(revoke(id))) await report(`revoked ${id}`);
           else {

@@ -1,13 +1,13 @@
 /** `serve`: runs the service until a signal stops it. */
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Config } from '../../config/config.js';
 import { contract } from '../../contract.js';
 import { type Database, withConnection } from '../../database/connection.js';
 import { type Failure, failureOf, reasonOf } from '../../database/errors.js';
 import { findForeignRoles, migrateDatabase, OutdatedReplica } from '../../database/migrations.js';
+import { retryInOutage } from '../../database/outage.js';
 import { brandedPhoneNumbers } from '../../database/schema.js';
 import type { Obstacle } from '../../database/version.js';
 import type { Log } from '../../log.js';
@@ -104,22 +104,21 @@ async function prepare(
     lastReason = obstacle.reason;
   };
   const onBlocked = (blockers: string[]) => report({ reason: BLOCKED, detail: blockers.join('; ') });
-  for (; ; await sleep(RETRY_INTERVAL_MS, undefined, { signal: signals.first })) {
-    try {
-      const { role } = await migrateDatabase(url, migrationsFolder, { onBlocked });
-      if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
-      if (demo) {
-        // Checked only once, so that a retry continues an import that was cut off.
-        isEmpty ??= await withConnection(url, (connection) => connection.run(hasNoNumbers));
-        if (isEmpty) await importFiles({ url }, [DEMO], { signal: signals.first });
-      }
-      return;
-    } catch (error) {
-      const obstacle = config.DATABASE_URL === undefined ? undefined : obstacleOf(error);
-      if (!obstacle) throw error;
-      report(obstacle);
-    }
-  }
+  const attempt = async () => {
+    const { role } = await migrateDatabase(url, migrationsFolder, { onBlocked });
+    if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
+    if (!demo) return;
+    // Checked only once, so that a retry continues an import that was cut off.
+    isEmpty ??= await withConnection(url, (connection) => connection.run(hasNoNumbers));
+    if (isEmpty) await importFiles(url, [DEMO], { signal: signals.first });
+  };
+  const mayPass = (error: unknown) => {
+    const obstacle = config.DATABASE_URL === undefined ? undefined : obstacleOf(error);
+    if (obstacle) report(obstacle);
+    return obstacle !== undefined;
+  };
+  const forMs = Number.POSITIVE_INFINITY;
+  await retryInOutage(attempt, { forMs, everyMs: RETRY_INTERVAL_MS, signal: signals.first, mayPass });
 }
 
 const hasNoNumbers = async (database: Database) =>

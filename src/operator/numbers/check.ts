@@ -2,12 +2,13 @@
  * Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request.
  */
 import type { PendingQuery } from 'postgres';
-import type { Located, Transaction } from '../../database/connection.js';
+import type { Transaction } from '../../database/connection.js';
 import { planForWholeTables } from '../../database/driver.js';
+import { retryInOutage } from '../../database/outage.js';
 import { lockToDeriveOrListBusy } from './numberLocks.js';
 import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
 import { Spool } from './spool.js';
-import { retryInOutage, runSteps, type Steps } from './steps.js';
+import { OUTAGE_MS, RETRY_INTERVAL_MS, runSteps, type Steps } from './steps.js';
 import { inWatchedTransaction } from './watchedTransaction.js';
 
 const MAX_EXAMPLES = 5;
@@ -40,15 +41,15 @@ interface Difference {
  * @returns the differences, empty if the read model matches its sources
  */
 export async function deriveAll(
-  database: Located,
+  url: string,
   { keep, onProgress }: { keep: boolean; onProgress?: OnProgress },
 ): Promise<Difference[]> {
-  const differences = [await examine(database, items(keep), onProgress), await examine(database, postings(keep))];
+  const differences = [await examine(url, items(keep), onProgress), await examine(url, postings(keep))];
   return differences.filter(({ count }) => count > 0);
 }
 
 async function examine(
-  database: Located,
+  url: string,
   { what, find, ...steps }: Examination,
   onProgress: OnProgress = () => {},
 ): Promise<Difference> {
@@ -60,19 +61,19 @@ async function examine(
     found.count += differing.length;
     found.examples = [...found.examples, ...differing].sort().slice(0, MAX_EXAMPLES);
   };
-  const spool = await retryInOutage(() => spoolOf(database, find));
+  const spool = await retryInOutage(() => spoolOf(url, find), { forMs: OUTAGE_MS, everyMs: RETRY_INTERVAL_MS });
   try {
-    await runSteps(database, spool, { ...steps, onWritten });
+    await runSteps(url, spool, { ...steps, onWritten });
     return { ...found, what: found.count === 1 ? what.one : what.many };
   } finally {
     spool.close();
   }
 }
 
-async function spoolOf(database: Located, find: Examination['find']): Promise<Spool> {
+async function spoolOf(url: string, find: Examination['find']): Promise<Spool> {
   const spool = new Spool();
   try {
-    await inWatchedTransaction(database, 'READ COMMITTED', async (sql) => {
+    await inWatchedTransaction(url, 'READ COMMITTED', async (sql) => {
       await planForWholeTables(sql);
       // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each row
       // with all others.

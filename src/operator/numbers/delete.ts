@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { Readable } from 'node:stream';
 import { contract } from '../../contract.js';
-import type { Located, Transaction } from '../../database/connection.js';
+import type { Transaction } from '../../database/connection.js';
 import { describeValue } from '../../messages/faults.js';
 import { InputError, LineError, type LineFault, MAX_FAULTS } from './lines.js';
 import { lockToWriteOrListBusy } from './numberLocks.js';
@@ -25,7 +25,7 @@ const PHONE_NUMBER = new RegExp(String(schema.pattern));
  * @throws {Unfinished} for any error while deleting
  */
 export async function deleteNumbers(
-  database: Located,
+  url: string,
   input: Readable,
   { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
 ): Promise<{ lines: number; deleted: number }> {
@@ -50,7 +50,7 @@ export async function deleteNumbers(
     verb: 'deleted',
     remedy: 'run the same delete again with --if-exists to finish it',
   };
-  counts.deleted = await changeByLines(database, input, change, options);
+  counts.deleted = await changeByLines(url, input, change, options);
   return counts;
 }
 

@@ -1,5 +1,4 @@
 /** Exports numbers as NDJSON: the items of the list, in its order, from one snapshot, with one page in memory. */
-import type { Located } from '../../database/connection.js';
 import type { Filter } from '../../page/filter.js';
 import { preparePages } from '../../page/page.js';
 import { inWatchedTransaction } from './watchedTransaction.js';
@@ -14,14 +13,16 @@ const PAGE_SIZE = 1000;
  * @returns the counts of written numbers and entries
  */
 export function exportNumbers(
-  database: Located,
+  url: string,
   filter: Filter,
   write: (lines: string) => Promise<void>,
   onWritten: (numbers: number) => void = () => {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
-  return inWatchedTransaction(database, 'REPEATABLE READ READ ONLY', async (sql, unwatched) => {
+  return inWatchedTransaction(url, 'REPEATABLE READ READ ONLY', async (sql, unwatched) => {
     // Before the snapshot is taken: a table that is truncated or replaced after that would read as empty.
     await sql`LOCK TABLE business_profiles, items, postings, terms IN ACCESS SHARE MODE`;
+    // It is idle while `write` waits.
+    await sql`SET LOCAL idle_in_transaction_session_timeout = 0`;
     const readPage = preparePages();
     const counts = { numbers: 0, carrierStatuses: 0 };
     for (let after: string | null = ''; after !== null; ) {

@@ -1,6 +1,5 @@
 /** Imports numbers from NDJSON: checks all lines, then writes in short transactions, with few lines in memory. */
 import type { Readable } from 'node:stream';
-import type { Located } from '../../database/connection.js';
 import { changedNumbers, changedProfiles } from './changes.js';
 import { readLine } from './line.js';
 import { InputError } from './lines.js';
@@ -20,7 +19,7 @@ const NOT_NDJSON =
  * @throws {Unfinished} for any error while writing; importing the same input again finishes it
  */
 export async function importNumbers(
-  database: Located,
+  url: string,
   input: Readable,
   options: Options = {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
@@ -44,6 +43,6 @@ export async function importNumbers(
     verb: 'imported',
     remedy: 'run the same import again to finish it',
   };
-  await changeByLines(database, input, change, options);
+  await changeByLines(url, input, change, options);
   return counts;
 }

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { PendingQuery } from 'postgres';
-import type { Located, Transaction } from '../../database/connection.js';
+import type { Transaction } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import type { Row } from './rows.js';
@@ -80,7 +80,7 @@ export class Unfinished extends Error {}
  * @throws {Unfinished} for any error while writing
  */
 export async function changeByLines(
-  database: Located,
+  url: string,
   input: Readable,
   change: Change,
   { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
@@ -91,7 +91,7 @@ export async function changeByLines(
   const [numbers, ...others] = parts.toReversed() as [(typeof parts)[number], ...typeof parts];
   try {
     const onRead = (length: number) => report({ bytes: progress.bytes + length });
-    const total = await stage(database, input, change, parts, { signal, onRead });
+    const total = await stage(url, input, change, parts, { signal, onRead });
     const toWrite = numbers.spool.length;
     report({ toWrite });
     try {
@@ -101,7 +101,7 @@ export async function changeByLines(
           part.changed += changed.length;
           report({ written: numbers.written });
         };
-        if (part.spool.length > 0) await runSteps(database, part.spool, { ...part, onWritten }, { jobs, signal });
+        if (part.spool.length > 0) await runSteps(url, part.spool, { ...part, onWritten }, { jobs, signal });
       }
     } catch (cause) {
       const unwritten = others
@@ -119,7 +119,7 @@ export async function changeByLines(
 
 /** Stages and checks the lines, and fills the spools. @returns the number of lines that are not blank */
 async function stage(
-  database: Located,
+  url: string,
   input: Readable,
   change: Change,
   parts: (Part & { spool: Spool })[],
@@ -164,7 +164,7 @@ async function stage(
     }
   };
   try {
-    await inWatchedTransaction(database, 'READ COMMITTED', work, signal);
+    await inWatchedTransaction(url, 'READ COMMITTED', work, signal);
     return count;
   } catch (error) {
     signal?.throwIfAborted();

@@ -17,7 +17,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { reportBlockers, waitForBlockers } from '../../database/blockers.js';
-import { Connection, type Located, type Transaction } from '../../database/connection.js';
+import { Connection, type Transaction } from '../../database/connection.js';
 import {
   CANCELED,
   causeOf,
@@ -27,6 +27,7 @@ import {
   LOCK_FAILED,
   TOO_MANY_CONNECTIONS,
 } from '../../database/errors.js';
+import { retryInOutage } from '../../database/outage.js';
 import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
 import { keyOf, type Row, workOf } from './rows.js';
@@ -78,23 +79,16 @@ const STOP_MS = 2000;
  * How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or
  * more).
  */
-const RECONNECT_MS = 60_000;
-const RECONNECT_DELAY_MS = 250;
+export const OUTAGE_MS = 60_000;
+export const RETRY_INTERVAL_MS = 250;
 /** The most conflicts of the same rows with concurrent writes of other programs. */
 const MAX_CONFLICTS = 20;
 
-/** The pools of commands that have reported their blockers: once is enough. */
-const blocked = new WeakSet<Located>();
+/** The databases of commands that have reported their blockers: once is enough. */
+const blocked = new Set<string>();
 
 /** Settings of a step's transaction: PostgreSQL ends it if the command is suspended, or its connection is dead. */
-const SETTINGS = [
-  `lock_timeout = ${LOCK_TIMEOUT_MS}`,
-  'idle_in_transaction_session_timeout = 5000',
-  // A dead connection is found after 10 + 3 * 5 seconds.
-  'tcp_keepalives_idle = 10',
-  'tcp_keepalives_interval = 5',
-  'tcp_keepalives_count = 3',
-]
+const SETTINGS = [`lock_timeout = ${LOCK_TIMEOUT_MS}`, 'idle_in_transaction_session_timeout = 5000']
   .map((setting) => `SET LOCAL ${setting}`)
   .join(';');
 
@@ -117,7 +111,7 @@ const workOfAll = (rows: readonly Row[]) => rows.reduce((sum, row) => sum + work
  * @throws the first error that no retry helps against, or the reason of `signal`; written rows stay
  */
 export async function runSteps(
-  database: Located,
+  url: string,
   spool: Spool,
   steps: Steps,
   { jobs = 1, signal }: Options = {},
@@ -208,7 +202,7 @@ export async function runSteps(
       for (let step = next(maxWork); step !== undefined; step = next(maxWork)) {
         let start = performance.now();
         try {
-          connection ??= connect(database);
+          connection ??= connect(url);
           open.add(connection);
           overheadMs ??= await prepare(connection);
           start = performance.now();
@@ -235,12 +229,16 @@ export async function runSteps(
     }
   }
 
-  const connections = await retryInOutage(() => openConnections(database, jobs), signal);
+  const connections = await retryInOutage(() => openConnections(url, jobs), {
+    forMs: OUTAGE_MS,
+    everyMs: RETRY_INTERVAL_MS,
+    signal,
+  });
   const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
-  if (!blocked.has(database)) {
-    waitForBlockers(database.url, isBlocked, end.signal).then(
+  if (!blocked.has(url)) {
+    waitForBlockers(url, isBlocked, end.signal).then(
       (blockers) => {
-        blocked.add(database);
+        blocked.add(url);
         reportBlockers(blockers);
       },
       () => {},
@@ -270,8 +268,8 @@ class Outage {
    */
   async wait(error: unknown, start: number): Promise<void> {
     this.#since ??= start;
-    if (performance.now() - this.#since > RECONNECT_MS) throw error;
-    await sleep(RECONNECT_DELAY_MS);
+    if (performance.now() - this.#since > OUTAGE_MS) throw error;
+    await sleep(RETRY_INTERVAL_MS);
   }
 
   end(): void {
@@ -279,24 +277,12 @@ class Outage {
   }
 }
 
-/** Runs work that changes nothing, again if PostgreSQL restarts or fails over meanwhile, until `signal` is aborted. */
-export async function retryInOutage<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-  for (const outage = new Outage(); ; signal?.throwIfAborted()) {
-    try {
-      return await work();
-    } catch (error) {
-      if (!isFailover(failureOf(error))) throw error;
-      await outage.wait(error, performance.now());
-    }
-  }
-}
-
 /**
  * Opens the connections of all jobs before any of them writes.
  * @throws {UserError} if PostgreSQL has fewer connections left; none is taken then, since other programs need them
  */
-async function openConnections(database: Located, jobs: number): Promise<Connection[]> {
-  const first = connect(database);
+async function openConnections(url: string, jobs: number): Promise<Connection[]> {
+  const first = connect(url);
   const opened = [first];
   try {
     const [{ free }] = await first.transaction(
@@ -307,7 +293,7 @@ async function openConnections(database: Located, jobs: number): Promise<Connect
         FROM pg_stat_activity WHERE datid IS NOT NULL`,
     );
     if (jobs - 1 > free) throw tooManyJobs(jobs, free + 1);
-    const others = Array.from({ length: jobs - 1 }, async () => opened.push(await connect(database).open()));
+    const others = Array.from({ length: jobs - 1 }, async () => opened.push(await connect(url).open()));
     for (const other of await Promise.allSettled(others)) if (other.status === 'rejected') throw other.reason;
     return opened;
   } catch (error) {
@@ -317,7 +303,7 @@ async function openConnections(database: Located, jobs: number): Promise<Connect
   }
 }
 
-const connect = ({ url }: Located) => new Connection(url, { statementTimeout: STATEMENT_TIMEOUT_MS });
+const connect = (url: string) => new Connection(url, { statementTimeout: STATEMENT_TIMEOUT_MS });
 
 const tooManyJobs = (jobs: number, free: number) =>
   new UserError(

@@ -3,13 +3,7 @@
  * alone does not tell that their connection was cut: it is looked for in PostgreSQL, on another connection.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  Connection,
-  type Isolation,
-  type Located,
-  type Transaction,
-  withConnection,
-} from '../../database/connection.js';
+import { Connection, type Isolation, type Transaction, withConnection } from '../../database/connection.js';
 import { codeOf, failureOf, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 
 /** Milliseconds of silence after which the connection is looked for in PostgreSQL. */
@@ -26,12 +20,12 @@ export type Unwatched = <T>(work: PromiseLike<T>) => Promise<T>;
  * @param signal ends the transaction at once; the driver's error is then thrown
  */
 export async function inWatchedTransaction<T>(
-  database: Located,
+  url: string,
   isolation: Isolation,
   work: (sql: Transaction, unwatched: Unwatched) => Promise<T>,
   signal?: AbortSignal,
 ): Promise<T> {
-  const connection = new Connection(database.url);
+  const connection = new Connection(url);
   const onAbort = () => void connection.close(0);
   signal?.addEventListener('abort', onAbort);
   const ended = new AbortController();
@@ -48,7 +42,7 @@ export async function inWatchedTransaction<T>(
     signal?.throwIfAborted();
     return await Promise.race([
       connection.transaction(isolation, (sql) => work(sql, unwatched)),
-      untilCut(database, connection, () => isWatched, ended.signal),
+      untilCut(url, connection, () => isWatched, ended.signal),
     ]);
   } finally {
     ended.abort();
@@ -59,7 +53,7 @@ export async function inWatchedTransaction<T>(
 
 /** Rejects once the connection was cut silently, or with an AbortError when `signal` is aborted. */
 async function untilCut(
-  database: Located,
+  url: string,
   connection: Connection,
   isWatched: () => boolean,
   signal: AbortSignal,
@@ -68,7 +62,7 @@ async function untilCut(
   for (let misses = 0; misses < MAX_MISSES; ) {
     await sleep(SILENCE_MS, undefined, { signal });
     const isSilent = () => isWatched() && connection.bytesRead === received;
-    const isMissed = isSilent() && !(await isWorking(database)) && isSilent();
+    const isMissed = isSilent() && !(await isWorking(url)) && isSilent();
     misses = isMissed ? misses + 1 : 0;
     received = connection.bytesRead;
   }
@@ -76,14 +70,14 @@ async function untilCut(
 }
 
 /** Returns whether PostgreSQL runs a statement of this command, other than to exchange data with it. */
-async function isWorking(database: Located): Promise<boolean> {
+async function isWorking(url: string): Promise<boolean> {
   try {
     const find = (sql: Transaction) => sql`
         SELECT FROM pg_stat_activity
         WHERE application_name = current_setting('application_name') AND pid <> pg_backend_pid()
           AND state IN ('active', 'disabled') AND wait_event_type IS DISTINCT FROM 'Client'`;
     const ask = (connection: Connection) => connection.transaction('READ COMMITTED', find);
-    return (await withConnection(database.url, ask, { statementTimeout: QUESTION_TIMEOUT_MS })).length > 0;
+    return (await withConnection(url, ask, { statementTimeout: QUESTION_TIMEOUT_MS })).length > 0;
   } catch (error) {
     // Any other response, such as that there are too many connections, says nothing.
     return failureOf(error) !== 'unreachable' || codeOf(error) === TOO_MANY_CONNECTIONS;

@@ -21,12 +21,12 @@ beforeAll(() => {
 const clear = () => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
 beforeEach(clear);
 
-const deleteLines = (...lines: string[]) => deleteNumbers(database, Readable.from([lines.join('\n')]));
+const deleteLines = (...lines: string[]) => deleteNumbers(database.url, Readable.from([lines.join('\n')]));
 
 /** Returns all numbers, as an export has them. */
 async function remaining() {
   let text = '';
-  await exportNumbers(database, filterOf({}), async (lines) => {
+  await exportNumbers(database.url, filterOf({}), async (lines) => {
     text += lines;
   });
   return itemsOf(text);
@@ -68,7 +68,7 @@ describe('delete', () => {
     'reports once that a list is not UTF-8: %s',
     async (encoding) => {
       const text = `${encoding === 'utf16le' ? '\ufeff' : ''}+14155550101\r\n+14155550102\r\n+14155550103\r\n`;
-      const deleting = deleteNumbers(database, Readable.from([Buffer.from(text, 'utf16le')]));
+      const deleting = deleteNumbers(database.url, Readable.from([Buffer.from(text, 'utf16le')]));
       await expect(deleting).rejects.toThrow(/^line 1: is not text in UTF-8; [^\n]*iconv -f UTF-16 [^\n]*$/);
     },
   );

@@ -25,7 +25,7 @@ beforeEach(() => Promise.all([clear(database), clear(other)]));
 
 async function exported(from: Database): Promise<{ text: string; counts: object }> {
   let text = '';
-  const counts = await exportNumbers(from, ALL, async (lines) => {
+  const counts = await exportNumbers(from.url, ALL, async (lines) => {
     text += lines;
   });
   return { text, counts };
@@ -41,7 +41,7 @@ describe('export', () => {
         expect(itemsOf(text)).toEqual([...list].sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber)));
         const carrierStatuses = list.flatMap((number) => number.carrierStatuses).length;
         expect(counts).toEqual({ numbers: list.length, carrierStatuses });
-        expect(await importNumbers(other, Readable.from([text]))).toEqual(counts);
+        expect(await importNumbers(other.url, Readable.from([text]))).toEqual(counts);
         expect((await exported(other)).text).toBe(text);
       }),
       { numRuns: 15 },
@@ -72,18 +72,18 @@ describe('export', () => {
     const phoneNumbers = Array.from({ length: 3500 }, (_, i) => `+1${2_000_000_000 + i}`);
     const lines = (list: string[]) =>
       Readable.from([ndjson(list.map((phoneNumber) => ({ ...numberWith({ phoneNumber }), id: undefined })))]);
-    await importNumbers(database, lines(phoneNumbers));
+    await importNumbers(database.url, lines(phoneNumbers));
     const { text: before } = await exported(database);
     let writes = 0;
     let during = '';
     let isWriting = false;
-    await exportNumbers(database, ALL, async (text) => {
+    await exportNumbers(database.url, ALL, async (text) => {
       expect(isWriting).toBe(false);
       isWriting = true;
       if (++writes === 1) {
         await database.$client`DELETE FROM branded_phone_numbers WHERE phone_number > '+12000003000'`;
         await database.$client`UPDATE branded_phone_numbers SET internal_name = 'Another' WHERE phone_number > '+12000002000'`;
-        await importNumbers(database, lines(['+12000002500', '+12000009999']));
+        await importNumbers(database.url, lines(['+12000002500', '+12000009999']));
       }
       during += text;
       isWriting = false;

@@ -239,7 +239,7 @@ test('an import reads no further after a hundred faulty lines', async () => {
   const endless = (function* () {
     for (; lines < 1_000_000; lines++) yield Buffer.from('{}\n');
   })();
-  await expect(importNumbers(database, Readable.from(endless))).rejects.toThrow(InputError);
+  await expect(importNumbers(database.url, Readable.from(endless))).rejects.toThrow(InputError);
   expect(lines).toBeLessThan(10_000);
 });
 

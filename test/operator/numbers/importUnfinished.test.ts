@@ -42,7 +42,7 @@ afterAll(() => server.remove());
 beforeEach(async () => {
   sql = connectTo(server.url);
   await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-  await withDatabase((database) => importNumbers(database, bytes(before)));
+  await withDatabase((database) => importNumbers(database.url, bytes(before)));
 });
 afterEach(() => sql.end());
 
@@ -89,7 +89,7 @@ describe('an import whose input fails', () => {
       yield Buffer.from(ndjson(file.slice(0, COUNT / 2)));
       throw new Error('the disk is gone');
     }
-    const importing = withDatabase((database) => importNumbers(database, Readable.from(failing())));
+    const importing = withDatabase((database) => importNumbers(database.url, Readable.from(failing())));
     await expect(importing).rejects.toThrow('the disk is gone');
     expect(await countWritten()).toBe(0);
   });
@@ -138,7 +138,7 @@ describe('an import that ends while writing', () => {
       await holder`SELECT FROM business_profiles WHERE id::text < '00000000-0000-4000-8000-000000000004' FOR UPDATE`;
     const stop = new AbortController();
     const importing = withDatabase((database) =>
-      importNumbers(database, bytes(renamed), { signal: stop.signal }).catch((error) => error),
+      importNumbers(database.url, bytes(renamed), { signal: stop.signal }).catch((error) => error),
     );
     const left = () => sql`SELECT FROM business_profiles WHERE business_name <> 'New'`;
     await until(async () => (await left()).length === held.length, 'all other profiles are written');
@@ -214,7 +214,7 @@ describe('a delete that ends while writing', () => {
     const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
     const stop = new AbortController();
     const deleting = withDatabase((database) =>
-      deleteNumbers(database, Readable.from([Buffer.from(lines)]), {
+      deleteNumbers(database.url, Readable.from([Buffer.from(lines)]), {
         jobs: 1,
         signal: stop.signal,
         onProgress: ({ written }) => written > 0 && stop.abort(new Error('stopped')),

@@ -68,7 +68,7 @@ export const run = (file: string | Buffer | object[], options = {}, chunkLength 
   const chunks = Array.from({ length: Math.ceil(bytes.length / chunkLength) }, (_, i) =>
     bytes.subarray(i * chunkLength, (i + 1) * chunkLength),
   );
-  return importNumbers(database, Readable.from(chunks), options);
+  return importNumbers(database.url, Readable.from(chunks), options);
 };
 
 /** Returns the faults of a file, each after its line's number; fails if the import stores anything. */

@@ -80,7 +80,7 @@ describe('a lock of a number', () => {
   it('waits for the entries first, in the order of a program that changes an entry', async () => {
     await other`INSERT INTO carrier_statuses VALUES ('+11', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
     await other`BEGIN; SELECT FROM carrier_statuses WHERE phone_number = '+11' FOR UPDATE`.simple();
-    const locking = inTransaction(database, 'READ COMMITTED', (sql) => lockToWriteOrListBusy(sql, ['+11'], true));
+    const locking = inTransaction(database.url, 'READ COMMITTED', (sql) => lockToWriteOrListBusy(sql, ['+11'], true));
     await untilLockIsAwaited(other, 'the lock waits');
     await other`SELECT FROM branded_phone_numbers WHERE phone_number = '+11' FOR UPDATE NOWAIT`;
     await other`COMMIT`;
@@ -100,7 +100,7 @@ describe('a step', () => {
   it('is halved, down to one row, whenever it takes too long', async () => {
     add(['+11', '+12', '+13', '+14']);
     const sizes: number[] = [];
-    await runSteps(database, spool, { ...settingNamesSlowly(0.25), onWritten: (count) => sizes.push(count) });
+    await runSteps(database.url, spool, { ...settingNamesSlowly(0.25), onWritten: (count) => sizes.push(count) });
     expect(sizes).toEqual([1, 1, 1, 1]);
     expect(await written()).toBe(4);
   });
@@ -112,7 +112,7 @@ describe('a step', () => {
     );
     const steps = settingNamesSlowly(0.005);
     const write = vi.spyOn(steps, 'write');
-    await runSteps(database, spool, steps);
+    await runSteps(database.url, spool, steps);
     expect(write.mock.calls.filter(([, rows]) => rows.length > 60)).toHaveLength(1);
   });
 
@@ -123,7 +123,7 @@ describe('a step', () => {
       20,
     );
     const sizes: number[] = [];
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async write(_sql, rows) {
         // As if PostgreSQL were far away: every transaction takes that much longer.
@@ -146,14 +146,14 @@ describe('a step', () => {
     await waitDeferred(0.01);
     add(['+11', '+12', '+13', '+14']);
     const sizes: number[] = [];
-    await runSteps(behind, spool, { ...settingNames, onWritten: (count) => sizes.push(count) });
+    await runSteps(behind.url, spool, { ...settingNames, onWritten: (count) => sizes.push(count) });
     expect([sizes, await written()]).toEqual([[4], 4]);
   });
 
   it('waits for locks and runs a statement for half a second together', async () => {
     add(['+11', '+12']);
     const limits: number[] = [];
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async write(sql, rows) {
         const [sum] = await sql`
@@ -169,7 +169,7 @@ describe('a step', () => {
     add(['+11', '+12']);
     await waitDeferred(0.15);
     const sizes: number[] = [];
-    await runSteps(database, spool, { ...settingNamesSlowly(0.15), onWritten: (count) => sizes.push(count) });
+    await runSteps(database.url, spool, { ...settingNamesSlowly(0.15), onWritten: (count) => sizes.push(count) });
     expect(sizes).toEqual([1, 1]);
   });
 
@@ -179,7 +179,7 @@ describe('a step', () => {
   ])('%s', async (_what, conflicts, outcome) => {
     add(['+11']);
     let attempts = 0;
-    const running = runSteps(database, spool, {
+    const running = runSteps(database.url, spool, {
       ...settingNames,
       async write(sql, rows) {
         if (rows.length > 0 && attempts++ < conflicts) await sql`DO 'BEGIN RAISE unique_violation; END'`;
@@ -195,7 +195,7 @@ describe('a step', () => {
     await other`BEGIN`;
     await other`SELECT FROM branded_phone_numbers WHERE phone_number = '+12' FOR UPDATE`;
     let updated: Promise<unknown> | undefined;
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async write(sql, rows) {
         if (rows.length > 0 && !updated) {
@@ -220,7 +220,7 @@ describe('a step', () => {
     const seen = new Set<string>();
     let calls = 0;
     let isFree = false;
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       async lockOrListBusy(_sql, keys) {
         for (const key of keys) seen.add(key);
         if (++calls === 300) {
@@ -237,7 +237,7 @@ describe('a step', () => {
   it('is ended by PostgreSQL if its command is suspended, and is then retried', async () => {
     add(['+11']);
     let attempts = 0;
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async write(sql, rows) {
         // This process stands still until another one has written the row, which it can't while the step has its lock.
@@ -264,7 +264,7 @@ describe('a step', () => {
     add(['+11']);
     if (isBusy) await other`BEGIN; SELECT FROM branded_phone_numbers FOR UPDATE`.simple();
     const sent = vi.spyOn(Socket.prototype, 'write');
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async lockOrListBusy(sql, keys, wait) {
         if (wait && keys.length > 0) await other`COMMIT`;
@@ -287,7 +287,7 @@ describe('a step', () => {
     let attempts = 0;
     let [cutAt, endedAt] = [0, 0];
     const running = runSteps(
-      behind,
+      behind.url,
       spool,
       {
         ...settingNames,
@@ -315,7 +315,7 @@ describe('a step', () => {
   it.runIf(process.platform === 'linux')('lets the server probe its connection within 10 seconds', async () => {
     add(['+11']);
     let hundredths = Number.POSITIVE_INFINITY;
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async write(sql, rows) {
         const [ports] = await sql`SELECT inet_server_port() AS server, inet_client_port() AS client`;
@@ -339,7 +339,7 @@ describe('a step', () => {
     await behind.$client`SELECT`;
     proxy.forgetConnections();
     add(['+11']);
-    await runSteps(behind, spool, settingNames);
+    await runSteps(behind.url, spool, settingNames);
     expect(await written()).toBe(1);
   });
 
@@ -352,7 +352,7 @@ describe('a step', () => {
     proxy.behave('refusing');
     add(['+11']);
     const stop = new AbortController();
-    const running = runSteps(behind, spool, settingNames, { signal: stop.signal });
+    const running = runSteps(behind.url, spool, settingNames, { signal: stop.signal });
     setTimeout(() => (endsBySignal ? stop.abort(new Error('stopped')) : proxy.behave('passing')), 500);
     if (endsBySignal) await expect(running).rejects.toThrow('stopped');
     else await running;
@@ -364,7 +364,7 @@ describe('a step', () => {
     add(['+11', '+12'], 5000);
     let attempts = 0;
     const failures = ['outage', between, 'outage'];
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async write(sql, rows) {
         if (rows.length === 0) return [];
@@ -385,7 +385,7 @@ describe('a step', () => {
     await other`BEGIN; SELECT FROM branded_phone_numbers WHERE phone_number = '+13' FOR UPDATE`.simple();
     add(['+11', '+12', '+13'], 5000);
     let waits = 0;
-    await runSteps(database, spool, {
+    await runSteps(database.url, spool, {
       ...settingNames,
       async lockOrListBusy(sql, keys, wait) {
         if (wait && keys.length > 0 && ++waits === 10) await other`COMMIT`;
@@ -401,7 +401,7 @@ describe('a step', () => {
   it('gives up after a minute of reconnecting to a server that accepts no writes', async () => {
     const clock = startClock();
     add(['+19']);
-    const writing = runSteps(database, spool, {
+    const writing = runSteps(database.url, spool, {
       lockOrListBusy: async () => [],
       async write(sql) {
         clock.skipped += 20_000;
@@ -419,7 +419,7 @@ describe('the connections of all jobs', () => {
   it('are not opened if there are too few of them left, which other programs need', async () => {
     add(['+11']);
     const opened = vi.spyOn(Socket.prototype, 'connect');
-    const running = runSteps(database, spool, settingNames, { jobs: 1000 });
+    const running = runSteps(database.url, spool, settingNames, { jobs: 1000 });
     await expect(running).rejects.toThrow(/has \d+ free connections, but --jobs is 1000/);
     const count = opened.mock.calls.length;
     opened.mockRestore();

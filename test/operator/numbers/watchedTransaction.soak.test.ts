@@ -43,14 +43,14 @@ async function* cutBeforeEnd(text: string, cut: () => void) {
 
 describe.concurrent('a command whose connection is cut silently ends, since nothing can be retried:', () => {
   it.each<[string, (database: Database, cut: () => void) => Promise<unknown>]>([
-    ['an export', (database, cut) => exportNumbers(database, ALL, async () => cut())],
+    ['an export', (database, cut) => exportNumbers(database.url, ALL, async () => cut())],
     [
       'an import that has read its input',
-      (database, cut) => importNumbers(database, Readable.from(cutBeforeEnd(ndjson([NUMBER]), cut))),
+      (database, cut) => importNumbers(database.url, Readable.from(cutBeforeEnd(ndjson([NUMBER]), cut))),
     ],
     [
       'a delete that has read its input',
-      (database, cut) => deleteNumbers(database, Readable.from(cutBeforeEnd('+11\n', cut))),
+      (database, cut) => deleteNumbers(database.url, Readable.from(cutBeforeEnd('+11\n', cut))),
     ],
   ])('%s', async (_what, run) => {
     await expect(behindProxy(run)).rejects.toMatchObject({ code: 'CONNECTION_CLOSED' });
@@ -60,7 +60,7 @@ describe.concurrent('a command whose connection is cut silently ends, since noth
 describe.concurrent('a command whose connection is silent goes on', () => {
   it('while PostgreSQL works', async () => {
     const sleeping = behindProxy((database) =>
-      inWatchedTransaction(database, 'READ COMMITTED', (sql) => sql`SELECT pg_sleep(${LONG_MS / 1000})::text`),
+      inWatchedTransaction(database.url, 'READ COMMITTED', (sql) => sql`SELECT pg_sleep(${LONG_MS / 1000})::text`),
     );
     expect(await sleeping).toHaveLength(1);
   });
@@ -70,11 +70,13 @@ describe.concurrent('a command whose connection is silent goes on', () => {
     await holder`BEGIN`;
     await holder`LOCK TABLE items`;
     setTimeout(() => void holder.end(), LONG_MS);
-    expect(await behindProxy((database) => exportNumbers(database, ALL, async () => {}))).toMatchObject({ numbers: 1 });
+    expect(await behindProxy((database) => exportNumbers(database.url, ALL, async () => {}))).toMatchObject({
+      numbers: 1,
+    });
   });
 
   it('while it waits for the reader of its output', async () => {
-    const counts = await behindProxy((database) => exportNumbers(database, ALL, () => sleep(LONG_MS)));
+    const counts = await behindProxy((database) => exportNumbers(database.url, ALL, () => sleep(LONG_MS)));
     expect(counts).toMatchObject({ numbers: 1 });
   });
 
@@ -83,7 +85,7 @@ describe.concurrent('a command whose connection is silent goes on', () => {
       await sleep(LONG_MS);
       yield Buffer.from(ndjson([NUMBER]));
     }
-    const counts = await behindProxy((database) => importNumbers(database, Readable.from(slow())));
+    const counts = await behindProxy((database) => importNumbers(database.url, Readable.from(slow())));
     expect(counts).toMatchObject({ numbers: 1 });
   });
 });
