@@ -20,14 +20,14 @@ export class DatabaseUnavailable extends Error {}
  * | `standby` | the server is read-only | a 503 | waits | is retried for a minute |
  * | `temporary` | PostgreSQL did not complete the statement | a 503 | waits | is halved if canceled, retried if locks or other writers explain it; else ends |
  * | `unusable` | the schema or a privilege is missing | a 503 | ends | ends |
- * | `hidden` | row-level security would hide rows (`row_security` in connect.ts) | a 503 | ends | ends |
+ * | `hidden` | row-level security would hide rows (`row_security` in driver.ts) | a 503 | ends | ends |
  * | `ours` | this program or its user is at fault | a 500 | ends | ends |
  */
 export type Failure = 'unreachable' | 'refused' | 'missing' | 'standby' | 'temporary' | 'unusable' | 'hidden' | 'ours';
 
 interface Row {
   failure: Failure;
-  /** Codes of PostgreSQL, the driver, TLS, or `socket.ts`. */
+  /** Codes of PostgreSQL, the driver, TLS, or `connection.ts`. */
   codes: RegExp;
   /** Only for errors with this message, which PostgreSQL may have translated (`lc_messages`). */
   message?: RegExp;
@@ -44,12 +44,8 @@ export const CANCELED = '57014';
 /** PostgreSQL's codes for a lock timeout and a deadlock. */
 export const LOCK_FAILED = /^(55P03|40P01)$/;
 
-export const VERSION_NEEDED = 'PostgreSQL 15 or later is needed';
-
 /** The first row that fits an error applies. Errors of sockets that no row has are `unreachable`, all others `ours`. */
 const TABLE: readonly Row[] = [
-  // The newest of the settings of a connection (connect.ts). Its name is not translated.
-  { failure: 'refused', codes: /^42704$/, message: /"idle_session_timeout"/, advice: VERSION_NEEDED },
   {
     failure: 'refused',
     codes: /^08P01$/,

@@ -38,7 +38,7 @@ export async function openSession(cluster: Cluster) {
   };
   // If one of its processes crashes, PostgreSQL closes all sessions and continues.
   function rejoinSoon(): void {
-    setTimeout(() => isJoined && run(async (sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
+    setTimeout(() => isJoined && run(stay).catch(() => {}), REJOIN_MS);
   }
   const end = () => {
     isJoined = false;
@@ -72,7 +72,10 @@ export async function openSession(cluster: Cluster) {
     const [existing] = await sql`SELECT FROM pg_database WHERE datname = ${DATABASE}`;
     if (!existing) await sql`CREATE DATABASE ${sql(DATABASE)}`;
   };
+  // It is idle for as long as this process runs.
+  const stay = async (sql: Transaction) => sql`SET idle_session_timeout = 0`;
   try {
+    await run(stay);
     await run(requireOurData);
     // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So
     // at least one of the two sees the other.

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFile, chmod, chown, mkdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterEach, describe, expect, it, onTestFinished } from 'vitest';
 import { accountFor, run } from '../../../src/operator/embeddedPostgres/account.js';
@@ -97,6 +98,18 @@ describe('the embedded PostgreSQL', () => {
     await closeDatabase(other);
     await (await opening).close();
     await first.close();
+  });
+
+  it('is used by a process although it ends idle sessions', async () => {
+    await fill();
+    const first = await openEmbeddedPostgres(folder);
+    await query(first.url, 'ALTER ROLE postgres SET idle_session_timeout = 100');
+    const second = await openEmbeddedPostgres(folder);
+    const sessions = `SELECT pid FROM pg_stat_activity WHERE application_name = 'branded-phone-numbers user' ORDER BY pid`;
+    const before = await query(second.url, sessions);
+    await sleep(500);
+    expect(await query(second.url, sessions)).toEqual(before);
+    await Promise.all([first.close(), second.close()]);
   });
 
   it('keeps running after a kill -9 of the process that started it, and is used by the next process', async () => {
