@@ -8,7 +8,7 @@ import { changeByLines, type Options } from './staging.js';
 
 const NOT_NDJSON =
   'is not a JSON object; the input must be NDJSON: uncompressed UTF-8 text, one JSON object per line. ' +
-  "To convert a JSON array: jq -c '.[]' FILE | branded-phone-numbers import -";
+  "To convert a spreadsheet, see docs/imports.md; a JSON array: jq -c '.[]' FILE | branded-phone-numbers import -";
 
 /**
  * Imports the numbers of `input`, NDJSON with one item per line as in responses. Replaces a number that exists, with

@@ -255,7 +255,7 @@ describe('an input whose first line is not a JSON object', () => {
   const items = [number(), number({ phoneNumber: '+14155550124' })];
   const array = JSON.stringify(items);
   const NOT_NDJSON =
-    /^[12]: is not a JSON object; the input must be NDJSON: .*: jq -c '\.\[\]' FILE \| branded-phone-numbers import -$/;
+    /^[12]: is not a JSON object; the input must be NDJSON: .* spreadsheet, see docs\/imports\.md; .*: jq -c '\.\[\]' FILE \| branded-phone-numbers import -$/;
 
   it.each<[string, string | Buffer]>([
     ['gzip', gzipSync(ndjson(items))],
