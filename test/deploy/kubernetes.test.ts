@@ -5,10 +5,10 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { parse } from 'yaml';
+import { parse, stringify } from 'yaml';
 import { readConfig, settingNames } from '../../src/config/config.js';
 import { listen } from '../../src/service/http/httpServer.js';
-import { environmentOf, MANIFEST, resource } from '../support/manifest.js';
+import { environmentOf, MANIFEST, resource, scheduledImport } from '../support/manifest.js';
 import { isInstalled, KUBERNETES_VALIDATE, run } from '../support/programs.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
@@ -23,6 +23,12 @@ describe.skipIf(!isInstalled(KUBERNETES_VALIDATE))('kubernetes-validate', () => 
 
   it('accepts the manifest', async () => {
     expect(await validate(MANIFEST)).toMatchObject({ status: 0 });
+  });
+
+  it('accepts the scheduled import of docs/imports.md', async () => {
+    const file = join(folder.path, 'scheduled.yaml');
+    await writeFile(file, stringify(scheduledImport()));
+    expect(await validate(file)).toMatchObject({ status: 0 });
   });
 
   it('rejects a manifest with a misspelt member', async () => {

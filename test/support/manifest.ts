@@ -1,6 +1,6 @@
 /** The resources of the Kubernetes manifest. */
 import { readFileSync } from 'node:fs';
-import { parseAllDocuments } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 
 export const MANIFEST = 'deploy/kubernetes/branded-phone-numbers.yaml';
 
@@ -15,6 +15,19 @@ export function resource(kind: string): Resource {
   const [found, second] = resources.filter((one) => one.kind === kind);
   if (!found || second) throw new Error(`${MANIFEST} must have exactly one ${kind}`);
   return found;
+}
+
+/** Returns the CronJob of docs/imports.md: the Job's pod, in which the recipe's members replace those of the same name. */
+export function scheduledImport(): Resource {
+  const [, recipe = ''] =
+    /^```yaml\n(spec:\n {2}schedule: .*?)^```$/ms.exec(readFileSync('docs/imports.md', 'utf8')) ?? [];
+  const { spec } = parse(recipe);
+  const { metadata, spec: job } = resource('Job');
+  const pod = spec.jobTemplate.spec.template;
+  const [changed] = pod.spec.containers;
+  const containers = job.template.spec.containers.map((one: Resource) => ({ ...one, ...changed }));
+  spec.jobTemplate.spec.template = { ...job.template, spec: { ...job.template.spec, ...pod.spec, containers } };
+  return { apiVersion: 'batch/v1', kind: 'CronJob', metadata, spec };
 }
 
 const [container] = resource('Deployment').spec.template.spec.containers;
