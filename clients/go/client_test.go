@@ -250,7 +250,7 @@ func TestReturnsAnErrorWithTheProblemIfTheRequestIsRejected(t *testing.T) {
 }
 
 func TestReturnsAnErrorWithTheContentTypeIfAProxyResponds(t *testing.T) {
-	_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/html")).Execute()
+	_, _, err := list(api(os.Getenv("FAILING_URL") + "/go/html")).RetryFor(0).Execute()
 	var refused *client.GenericOpenAPIError
 	if !errors.As(err, &refused) || refused.Problem() != nil || !strings.Contains(string(refused.Body()), "Bad Gateway") {
 		t.Fatalf("no such error: %v", err)
@@ -367,19 +367,42 @@ func TestSendsAKey(t *testing.T) {
 	}
 }
 
-func TestRetriesOnlyIfConfigured(t *testing.T) {
-	steps := "503,break,502,504"
-	if page, _, err := list(api(failingUrl(steps))).Retry().Execute(); err != nil || len(page.Items) != 25 {
+func TestRetriesInEveryCallUnlessRetriesAreTurnedOff(t *testing.T) {
+	byDefault := list(api(failingUrl("503,break,502,504,ok,429-1")))
+	if page, _, err := byDefault.Execute(); err != nil || len(page.Items) != 25 {
 		t.Error(err)
 	}
-	if _, _, err := list(api(failingUrl(steps))).Execute(); err == nil || err.Error() != "503 Unavailable: Try again." {
+	if page, _, err := byDefault.PageIfChanged(""); err != nil || len(page.Items) != 25 {
 		t.Error(err)
+	}
+	once := list(api(failingUrl("503,ok,break,429"))).RetryFor(0)
+	if _, _, err := once.Execute(); err == nil || err.Error() != "503 Unavailable: Try again." {
+		t.Error(err)
+	}
+	if _, _, err := once.PageIfChanged(""); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := once.PageIfChanged(""); err == nil {
+		t.Error("a broken connection is no error")
+	}
+	if _, err := collect(once.EachNumber()); err == nil || !strings.HasPrefix(err.Error(), "429 ") {
+		t.Error(err)
+	}
+}
+
+func TestGivesUpAfterTheTimeThatItMayWait(t *testing.T) {
+	for _, steps := range []string{"429-2*", "503-2*"} {
+		url := failingUrl(steps)
+		_, _, err := list(api(url)).RetryFor(700 * time.Millisecond).Execute()
+		if waited := waits(t, url); err == nil || len(waited) != 1 || waited[0] < 690 {
+			t.Errorf("%s: %v after %v", steps, err, waited)
+		}
 	}
 }
 
 func TestRetriesAfterAnyNumberOf429sWithARandomPartInEachWait(t *testing.T) {
 	url := failingUrl("503," + strings.Repeat("429,", 12) + "503,503,503,ok")
-	if _, _, err := list(api(url)).Retry().Execute(); err != nil {
+	if _, _, err := list(api(url)).Execute(); err != nil {
 		t.Fatal(err)
 	}
 	sum := 0.0
@@ -438,9 +461,9 @@ func TestTimesOut(t *testing.T) {
 	}
 }
 
-func TestReturnsA429AtOnceWithRetryAfter(t *testing.T) {
+func TestReturnsA429WithRetryAfter(t *testing.T) {
 	url := failingUrl("429-1")
-	_, response, err := list(api(url)).Execute()
+	_, response, err := list(api(url)).RetryFor(0).Execute()
 	if err == nil || response.StatusCode != 429 || response.Header.Get("Retry-After") != "1" {
 		t.Errorf("the response is %v", response)
 	}

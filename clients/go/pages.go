@@ -6,7 +6,15 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"time"
 )
+
+// RetryFor returns a copy of the request that waits at most so long in total, 60 seconds by default, before it retries after a
+// 429, 502, 503, 504 or a broken connection. Zero turns retries off. Walks wait so long for each page.
+func (r ApiListBrandedPhoneNumbersRequest) RetryFor(limit time.Duration) ApiListBrandedPhoneNumbersRequest {
+	r.retryFor = limit
+	return r
+}
 
 // RequestsPerSecond returns a copy of the request that bounds the requests of EachPage and EachNumber in any one second. All
 // walks with the same client share it. The service allows 10 by default.
@@ -19,29 +27,24 @@ func (r ApiListBrandedPhoneNumbersRequest) RequestsPerSecond(requestsPerSecond i
 // NextCursor of a page leads to the page after it, so a walk that ended there is resumed with
 // request.NextCursor(cursor).EachPage().
 //
-// It waits and retries after a 502, 503, 504 or a broken connection, up to five requests for a page, and after a 429 for up
-// to a minute for a page. It ends after any other error, or when the request's context is done, even while it waits.
+// Each page is retried as any other request. The walk ends after an error, or when the request's context is done, even while
+// it waits.
 func (r ApiListBrandedPhoneNumbersRequest) EachPage() iter.Seq2[*BrandedPhoneNumberPage, error] {
 	return func(yield func(*BrandedPhoneNumberPage, error) bool) {
 		request := r
+		request.isWalk = true
 		if request.size == nil {
 			request = request.Size(100)
 		}
 		if request.requestsPerSecond == 0 {
 			request.requestsPerSecond = defaultRequestsPerSecond
 		}
-		list := func() (*BrandedPhoneNumberPage, *http.Response, error) {
-			return request.ApiService.ListBrandedPhoneNumbersExecute(request)
-		}
-		send := func() (*BrandedPhoneNumberPage, *http.Response, error) {
-			return paced(request.ctx, &request.ApiService.pace, request.requestsPerSecond, list)
-		}
 		sent := map[string]bool{}
 		for {
 			if request.nextCursor != nil {
 				sent[*request.nextCursor] = true
 			}
-			page, response, err := retrying(request.ctx, send)
+			page, response, err := request.Execute()
 			if err != nil {
 				yield(nil, err)
 				return
@@ -61,7 +64,7 @@ func (r ApiListBrandedPhoneNumbersRequest) EachPage() iter.Seq2[*BrandedPhoneNum
 	}
 }
 
-// EachNumber iterates over every number that matches, page after page. It retries and ends as EachPage does.
+// EachNumber iterates over every number that matches, page after page. It ends as EachPage does.
 func (r ApiListBrandedPhoneNumbersRequest) EachNumber() iter.Seq2[BrandedPhoneNumber, error] {
 	return func(yield func(BrandedPhoneNumber, error) bool) {
 		for page, err := range r.EachPage() {

@@ -14,39 +14,37 @@ import (
 const (
 	// maxFailures is how often a request may fail before its error is returned. Refusals by the rate limit do not count.
 	maxFailures = 5
-	// maxWait is the longest wait before a retry, and the longest total wait for the rate limit.
+	// maxWait is the longest wait before a retry, and by default the total of a call's waits.
 	maxWait = time.Minute
 	// maxRandom bounds a random part of each wait, so that processes with the same key do not all retry at the same time.
 	maxRandom = 500 * time.Millisecond
 )
 
-// retrying calls send, and retries after a 502, 503, 504 or a broken connection, up to five calls in total, and after a 429
-// until it has waited a minute in total.
-func retrying[T any](ctx context.Context, send func() (*T, *http.Response, error)) (*T, *http.Response, error) {
-	failures, waitedForLimit := 0, time.Duration(0)
-	for {
+// retrying calls send, and retries after a 429, 502, 503, 504 or a broken connection, until it has waited budget in total. It
+// gives up after five failures other than a 429.
+func retrying[T any](ctx context.Context, budget time.Duration, send func() (*T, *http.Response, error)) (*T, *http.Response, error) {
+	failures := 0
+	for left := budget; ; {
 		result, response, err := send()
 		if err == nil {
 			return result, response, nil
 		}
 		wait := waitAfter(response, failures) + time.Duration(rand.Int63n(int64(maxRandom)))
-		if isRateLimited(response) {
-			if waitedForLimit >= maxWait {
-				return nil, response, err
-			}
-			wait = min(wait, maxWait-waitedForLimit)
-			waitedForLimit += wait
-		} else {
+		if !isRateLimited(response) {
 			failures++
 			if failures == maxFailures || !isTransient(response, err) {
 				return nil, response, err
 			}
 		}
+		if left <= 0 {
+			return nil, response, err
+		}
 		select {
 		case <-ctx.Done():
 			return nil, response, context.Cause(ctx)
-		case <-time.After(wait):
+		case <-time.After(min(wait, left)):
 		}
+		left -= wait
 	}
 }
 

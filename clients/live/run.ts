@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { contract } from '../../src/contract.js';
-import { closeDatabase, openDatabase } from '../../src/database/connect.js';
+import { withConnection } from '../../src/database/connection.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
@@ -158,10 +158,10 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
   const postgres = await startPostgres();
   try {
     await migrateDatabase(postgres.url, migrationsFolder);
-    const database = openDatabase(postgres.url);
-    await importNumbers(database, Readable.from([Buffer.from(lines.join('\n'))]));
-    const { key } = await createApiKey(database, 'a partner');
-    await closeDatabase(database);
+    await importNumbers(postgres, Readable.from([Buffer.from(lines.join('\n'))]));
+    const { key } = await withConnection(postgres.url, (connection) =>
+      connection.run((database) => createApiKey(database, 'a partner')),
+    );
     const start = (RATE_LIMIT_PER_SECOND: string, AUTH = 'none') =>
       listenOn(postgres.url, { LOG_LEVEL: 'error', RATE_LIMIT_PER_SECOND, AUTH });
     const [service, limited] = [await start('0'), await start('10')];

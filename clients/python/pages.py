@@ -1,18 +1,17 @@
 """Reads all pages within the rate limit, or one page if it has changed."""
 
 from copy import copy
+from functools import partial
 from typing import Iterator, NamedTuple, Optional
 
 from typing_extensions import Unpack
 
 from branded_phone_numbers_client.api.branded_phone_numbers_api import BrandedPhoneNumbersApi
-from branded_phone_numbers_client.api_response import ApiResponse
 from branded_phone_numbers_client.exceptions import ApiException
 from branded_phone_numbers_client.filters import ListBrandedPhoneNumbers
 from branded_phone_numbers_client.models.branded_phone_number import BrandedPhoneNumber
 from branded_phone_numbers_client.models.branded_phone_number_page import BrandedPhoneNumberPage
 from branded_phone_numbers_client.pacing import pace_of
-from branded_phone_numbers_client.retries import retrying
 
 
 def each_page(
@@ -27,22 +26,16 @@ def each_page(
     The ``next_cursor`` of a page leads to the page after it, so a walk that ended there is resumed with
     ``each_page(api, next_cursor=cursor, **filters)``.
 
-    Waits and retries after a 502, 503, 504 or a broken connection, up to five requests for a page, and after a 429 for up to
-    a minute for a page. The filters are those of ``api.list_branded_phone_numbers``. ``requests_per_second`` bounds the
-    requests in any one second; all walks with the same ``api`` share it. The service allows 10 by default. ``timeout`` bounds
-    each request in seconds, by default 30.
+    Each page is retried as any other call. The filters are those of ``api.list_branded_phone_numbers``.
+    ``requests_per_second`` bounds the requests in any one second; all walks with the same ``api`` share it. The service
+    allows 10 by default. ``timeout`` bounds each request in seconds, by default 30.
     """
-    once = copy(api)
-    once.retry = False
-    pace = pace_of(api)
+    paced = copy(api)
+    paced.pace = partial(pace_of(api).run, requests_per_second)
     request: ListBrandedPhoneNumbers = {"size": 100, **filters}
-
-    def send() -> ApiResponse[BrandedPhoneNumberPage]:
-        return once.list_branded_phone_numbers_with_http_info(**request, _request_timeout=timeout)
-
     sent = {request.get("next_cursor")}
     while True:
-        response = retrying(lambda: pace.run(requests_per_second, send))
+        response = paced.list_branded_phone_numbers_with_http_info(**request, _request_timeout=timeout)
         cursor = response.data.next_cursor
         # It leads back to a page that was read before: the walk would not end.
         if cursor is not None and cursor in sent:

@@ -16,36 +16,33 @@ T = TypeVar("T")
 MAX_FAILURES = 5
 """How often a request may fail before its error is raised. Refusals by the rate limit do not count."""
 MAX_WAIT = 60.0
-"""The longest wait before a retry, and the longest total wait for the rate limit, in seconds."""
+"""The longest wait before a retry, and by default the total of a call's waits, in seconds."""
 MAX_RANDOM = 0.5
 """A random part of each wait in seconds, so that processes with the same key do not all retry at the same time."""
 TRANSIENT_STATUSES = (502, 503, 504)
 
 
-def retrying(send: Callable[[], T]) -> T:
-    """Calls ``send``, and retries after transient failures.
+def retrying(send: Callable[[], T], budget: float) -> T:
+    """Calls ``send``, and retries after a 429, 502, 503, 504 or a broken connection.
 
-    After a 502, 503, 504 or a broken connection, it retries up to five calls in total; after a 429, until it has waited a
-    minute in total.
+    It waits ``budget`` seconds in total, and gives up after five failures other than a 429.
     """
     failures = 0
-    waited_for_limit = 0.0
+    left = budget
     while True:
         try:
             return send()
         except (ApiException, HTTPError) as error:
             after = _retry_after(error)
             wait = min(0.5 * 2.0**failures if after is None else after, MAX_WAIT) + random() * MAX_RANDOM
-            if is_rate_limited(error):
-                if waited_for_limit >= MAX_WAIT:
-                    raise
-                wait = min(wait, MAX_WAIT - waited_for_limit)
-                waited_for_limit += wait
-            else:
+            if not is_rate_limited(error):
                 failures += 1
                 if failures == MAX_FAILURES or not _is_transient(error):
                     raise
-        time.sleep(wait)
+            if left <= 0:
+                raise
+        time.sleep(min(wait, left))
+        left -= wait
 
 
 def is_rate_limited(error: Exception) -> bool:

@@ -42,8 +42,8 @@ ALL = [f"+1415555{i:04}" for i in range(240)]
 CREATED = datetime(2026, 2, 3, 16, 49, 2, 748000, tzinfo=timezone.utc)
 
 
-def client(host: str) -> BrandedPhoneNumbersApi:
-    return BrandedPhoneNumbersApi(ApiClient(Configuration(host=host)))
+def client(host: str, retry_for: float = 60) -> BrandedPhoneNumbersApi:
+    return BrandedPhoneNumbersApi(ApiClient(Configuration(host=host)), retry_for=retry_for)
 
 
 api = client(SERVICE_URL)
@@ -134,7 +134,7 @@ def test_raises_an_error_with_the_problem_if_the_request_is_rejected() -> None:
 
 def test_raises_an_error_with_the_content_type_if_a_proxy_responds() -> None:
     with pytest.raises(ApiException) as raised:
-        client(f"{FAILING_URL}/python/html").list_branded_phone_numbers()
+        client(f"{FAILING_URL}/python/html", retry_for=0).list_branded_phone_numbers()
     assert str(raised.value) == "502 Unexpected Response: text/html instead of application/problem+json"
     assert raised.value.problem is None and raised.value.request_id is None
     assert raised.value.body is not None and "Bad Gateway" in raised.value.body
@@ -226,16 +226,34 @@ def test_sends_a_key() -> None:
         client(KEYED_URL).list_branded_phone_numbers()
 
 
-def test_retries_only_if_configured() -> None:
-    day = FailingUrl("503", "break", "502", "504")
-    assert len(BrandedPhoneNumbersApi(day.api.api_client, retry=True).list_branded_phone_numbers().items) == 25
+def test_retries_in_every_call_unless_retries_are_turned_off() -> None:
+    day = FailingUrl("503", "break", "502", "504", "ok", "429-1")
+    by_default = BrandedPhoneNumbersApi(day.api.api_client)
+    assert len(by_default.list_branded_phone_numbers().items) == 25
+    held = page_if_changed(by_default, None)
+    assert held is not None and len(held.page.items) == 25
+    once = client(FailingUrl("503", "ok", "break", "429").url, retry_for=0)
     with pytest.raises(ApiException, match="^503 Unavailable: Try again.$"):
-        FailingUrl("503").api.list_branded_phone_numbers()
+        once.list_branded_phone_numbers()
+    assert page_if_changed(once, None) is not None
+    with pytest.raises(HTTPError):
+        page_if_changed(once, None)
+    with pytest.raises(ApiException, match="^429 "):
+        list(each_number(once))
+
+
+@pytest.mark.parametrize("steps", ["429-2*", "503-2*"])
+def test_gives_up_after_the_time_that_it_may_wait(steps: str) -> None:
+    day = FailingUrl(steps)
+    with pytest.raises(ApiException, match="Unavailable: Try again.$"):
+        client(day.url, retry_for=0.7).list_branded_phone_numbers()
+    [wait] = day.waits()
+    assert wait > 0.69
 
 
 def test_retries_after_any_number_of_429s_with_a_random_part_in_each_wait() -> None:
     day = FailingUrl("503", *["429"] * 12, "503", "503", "503", "ok")
-    assert len(BrandedPhoneNumbersApi(day.api.api_client, retry=True).list_branded_phone_numbers().items) == 25
+    assert len(day.api.list_branded_phone_numbers().items) == 25
     # Without the random part, none of these waits would take any time.
     assert sum(day.waits()[1:13]) > 1
 
@@ -259,7 +277,7 @@ def test_finds_headers_in_any_case(name: str) -> None:
     assert response.headers is not None
     assert response.headers["ETag"] == response.headers["etag"] == response.headers.get("Etag")
     with pytest.raises(ApiException) as raised:
-        client(f"{FAILING_URL}/python/{name},503-1*").list_branded_phone_numbers()
+        client(f"{FAILING_URL}/python/{name},503-1*", retry_for=0).list_branded_phone_numbers()
     assert raised.value.headers is not None and raised.value.headers["Retry-After"] == "1"
 
 
@@ -293,10 +311,10 @@ def test_accepts_literals_and_tuples_for_a_list_of_values() -> None:
     assert literal == api.list_branded_phone_numbers(status=[StatusFilter.APPROVED], feature=[Feature.BRANDEDCALLERID])
 
 
-def test_raises_a_429_at_once_with_retry_after() -> None:
+def test_raises_a_429_with_retry_after() -> None:
     day = FailingUrl("429-1")
     with pytest.raises(ApiException) as raised:
-        day.api.list_branded_phone_numbers()
+        client(day.url, retry_for=0).list_branded_phone_numbers()
     assert raised.value.status == 429
     assert raised.value.headers is not None and raised.value.headers["Retry-After"] == "1"
     assert raised.value.problem is not None and raised.value.problem.message == "Unavailable"
@@ -442,7 +460,7 @@ def test_each_page_raises_if_a_cursor_repeats(steps: str, count: int) -> None:
 def test_each_number_gives_up_after_five_requests_for_a_page() -> None:
     day = FailingUrl("ok", "503*")
     with pytest.raises(ApiException, match="^503 Unavailable: Try again.$"):
-        list(each_number(BrandedPhoneNumbersApi(day.api.api_client, retry=True)))
+        list(each_number(day.api))
     assert len(day.waits()) == 5
 
 

@@ -1,15 +1,18 @@
 /** The generated operations, with a time limit for each request, and errors that contain the service's problem. */
 import { PAGE_SCHEMA, VERSION } from './generated/contract.js';
 import * as generated from './generated/index.js';
-import { retrying } from './retries.js';
+import { MAX_WAIT_MS, retrying } from './retries.js';
 import { conforms } from './schema.js';
 import { TimeLimit } from './timeLimit.js';
 
 export interface ConfigurationParameters extends generated.ConfigurationParameters {
   /** How long a request may take until its response is complete, in milliseconds; 30,000 by default. */
   timeout?: number;
-  /** Whether every request is retried, as those of `eachNumber` are; false by default. */
-  retry?: boolean;
+  /**
+   * How long a call may wait in total, in milliseconds, before it retries after a 429, 502, 503, 504 or a broken connection;
+   * 60,000 by default. 0 turns retries off.
+   */
+  retryFor?: number;
   /** Names the program for the service's log, such as `acme-sync/2.0`. Browsers send their own user agent instead. */
   userAgent?: string;
 }
@@ -18,13 +21,13 @@ const OWN_USER_AGENT = `branded-phone-numbers-client/${VERSION} (TypeScript)`;
 
 export class Configuration extends generated.Configuration {
   readonly timeout: number;
-  readonly retry: boolean;
+  readonly retryFor: number;
   readonly userAgent: string;
 
   constructor(parameters: ConfigurationParameters = {}) {
     super(parameters);
     this.timeout = parameters.timeout ?? 30_000;
-    this.retry = parameters.retry ?? false;
+    this.retryFor = parameters.retryFor ?? MAX_WAIT_MS;
     this.userAgent = [parameters.userAgent, OWN_USER_AGENT].filter(Boolean).join(' ');
   }
 
@@ -65,18 +68,22 @@ function unexpected({ status, ok, headers }: Response, body: string, found?: str
   return { title: 'Unexpected Response', detail: found ?? described };
 }
 
+/** Calls `send` when the rate limit allows it. */
+type Pacing = <T>(send: () => Promise<T>) => Promise<T>;
+
 export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
   declare protected configuration: Configuration;
+  private pace: Pacing = (send) => send();
 
   constructor(configuration = new Configuration()) {
     super(configuration);
   }
 
-  /** Returns a copy of the client that does not retry, for code that retries by itself. */
-  withoutRetry(): BrandedPhoneNumbersApi {
-    const once = this.withMiddleware<BrandedPhoneNumbersApi>();
-    once.configuration = Object.create(this.configuration, { retry: { value: false } });
-    return once;
+  /** Returns a copy of the client that sends each attempt through `pace`. */
+  withPace(pace: Pacing): BrandedPhoneNumbersApi {
+    const paced = this.withMiddleware<BrandedPhoneNumbersApi>();
+    paced.pace = pace;
+    return paced;
   }
 
   /** Sends unknown filters as well, which JavaScript code can pass, so that the service rejects them and says why. */
@@ -99,7 +106,11 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
       return init ?? {};
     };
     const send = () => this.exchange({ ...context, query: withoutEmpty(query) }, withSignal);
-    return this.configuration.retry ? retrying(send, () => aborted) : send();
+    return retrying(
+      () => this.pace(send),
+      this.configuration.retryFor,
+      () => aborted,
+    );
   }
 
   private async exchange(context: generated.RequestOpts, overrides: generated.InitOverrideFunction): Promise<Response> {

@@ -2,7 +2,6 @@
 import { type BrandedPhoneNumbersApi, ResponseError } from './api.js';
 import type { BrandedPhoneNumber, BrandedPhoneNumberPage, ListBrandedPhoneNumbersRequest } from './generated/index.js';
 import { paceOf } from './pacing.js';
-import { retrying } from './retries.js';
 
 export interface WalkOptions {
   /** The most requests in any one second, for all walks with the same `api`. The service allows 10 by default. */
@@ -14,23 +13,18 @@ export interface WalkOptions {
 /**
  * Yields every page of the numbers that match `filters`, from the first page or the one that `filters.nextCursor` leads to.
  * The `nextCursor` of a page leads to the page after it, so a walk that ended there is resumed with
- * `eachPage(api, { ...filters, nextCursor })`.
- *
- * Waits and retries after a 502, 503, 504 or a broken connection, up to five requests for a page, and after a 429 for up to
- * a minute for a page.
+ * `eachPage(api, { ...filters, nextCursor })`. Each page is retried as any other call.
  */
 export async function* eachPage(
   api: BrandedPhoneNumbersApi,
   filters: ListBrandedPhoneNumbersRequest = {},
   { requestsPerSecond = 10, signal }: WalkOptions = {},
 ): AsyncGenerator<BrandedPhoneNumberPage, void, undefined> {
-  const once = api.withoutRetry();
+  const paced = api.withPace((send) => paceOf(api).run(requestsPerSecond, signal, send));
   let request = { size: 100, ...filters };
   const sent = new Set([filters.nextCursor]);
   for (;;) {
-    const list = () => once.listBrandedPhoneNumbersRaw(request, signal ? { signal } : undefined);
-    const send = () => paceOf(api).run(requestsPerSecond, signal, list);
-    const response = await retrying(send, () => signal);
+    const response = await paced.listBrandedPhoneNumbersRaw(request, signal ? { signal } : undefined);
     const page = await response.value();
     const { nextCursor } = page;
     if (nextCursor !== null && sent.has(nextCursor)) throw repeatedCursor(response.raw, page);
@@ -47,7 +41,7 @@ function repeatedCursor(response: Response, page: BrandedPhoneNumberPage): Respo
   return new ResponseError(new Response(body, response), body, `the nextCursor ${page.nextCursor} repeats`);
 }
 
-/** Yields every number that matches `filters`, page after page. Retries as `eachPage` does. */
+/** Yields every number that matches `filters`, page after page. */
 export async function* eachNumber(
   api: BrandedPhoneNumbersApi,
   filters: ListBrandedPhoneNumbersRequest = {},

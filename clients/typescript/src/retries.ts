@@ -3,35 +3,32 @@ import { FetchError, ResponseError } from './generated/index.js';
 
 /** How often a request may fail before its error is thrown. Refusals by the rate limit do not count. */
 const MAX_FAILURES = 5;
-/** The longest wait before a retry, and the longest total wait for the rate limit. */
-const MAX_WAIT_MS = 60_000;
+/** The longest wait before a retry, and by default the total of a call's waits. */
+export const MAX_WAIT_MS = 60_000;
 /** A random part of each wait, so that processes with the same key do not all retry at the same time. */
 const MAX_RANDOM_MS = 500;
 const RATE_LIMITED = 429;
 const TRANSIENT_STATUSES = [502, 503, 504];
 
 /**
- * Calls `send`, and retries after a 502, 503, 504 or a broken connection, up to five calls in total, and after a 429 until
- * it has waited a minute in total.
+ * Calls `send`, and retries after a 429, 502, 503, 504 or a broken connection, until it has waited `budget` milliseconds in
+ * total. Fails after five failures other than a 429.
  */
-export async function retrying<T>(send: () => Promise<T>, signal: () => AbortSignal | null | undefined): Promise<T> {
+export async function retrying<T>(
+  send: () => Promise<T>,
+  budget: number,
+  signal: () => AbortSignal | null | undefined,
+): Promise<T> {
   let failures = 0;
-  let waitedForLimit = 0;
-  for (;;) {
+  for (let left = budget; ; ) {
     try {
       return await send();
     } catch (error) {
-      const backoff = 500 * 2 ** failures;
-      let wait = Math.min(retryAfter(error) ?? backoff, MAX_WAIT_MS) + Math.random() * MAX_RANDOM_MS;
-      if (isRateLimited(error)) {
-        if (waitedForLimit >= MAX_WAIT_MS) throw error;
-        wait = Math.min(wait, MAX_WAIT_MS - waitedForLimit);
-        waitedForLimit += wait;
-      } else {
-        failures++;
-        if (failures === MAX_FAILURES || !isTransient(error)) throw error;
-      }
-      await sleep(wait, signal());
+      const wait = Math.min(retryAfter(error) ?? 500 * 2 ** failures, MAX_WAIT_MS) + Math.random() * MAX_RANDOM_MS;
+      if (!isRateLimited(error) && (++failures === MAX_FAILURES || !isTransient(error))) throw error;
+      if (left <= 0) throw error;
+      await sleep(Math.min(wait, left), signal());
+      left -= wait;
     }
   }
 }

@@ -29,6 +29,9 @@ const shapes: Shape[] = JSON.parse(readFileSync(SHAPES, 'utf8'));
 const client = (basePath: string, timeout?: number) =>
   new BrandedPhoneNumbersApi(new Configuration({ basePath, ...(timeout && { timeout }) }));
 const api = client(SERVICE_URL);
+/** Returns a client that waits so many milliseconds in total before its retries. */
+const retryingFor = (retryFor: number, basePath: string) =>
+  new BrandedPhoneNumbersApi(new Configuration({ basePath, retryFor }));
 
 /** Returns the numbers of all pages, requested without the helper, with the largest page size. */
 async function walk(request: ListBrandedPhoneNumbersRequest): Promise<BrandedPhoneNumber[]> {
@@ -149,7 +152,7 @@ describe('The TypeScript client', () => {
   });
 
   it('throws an error with the content type if a proxy responds', async () => {
-    const error = await client(`${FAILING_URL}/typescript/html`)
+    const error = await retryingFor(0, `${FAILING_URL}/typescript/html`)
       .listBrandedPhoneNumbers()
       .catch((thrown) => thrown);
     expect(error).toBeInstanceOf(ResponseError);
@@ -233,18 +236,29 @@ describe('The TypeScript client', () => {
     await expect(client(KEYED_URL).listBrandedPhoneNumbers()).rejects.toThrow('401 Unauthorized');
   });
 
-  it('retries only if configured', async () => {
-    const url = () => `${FAILING_URL}/typescript-${crypto.randomUUID()}/503,break,502,504`;
-    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url(), retry: true }));
-    expect((await retrying.listBrandedPhoneNumbers()).items).toHaveLength(25);
-    await expect(client(url()).listBrandedPhoneNumbers()).rejects.toThrow('503 Unavailable: Try again.');
+  it('retries in every call, unless retries are turned off', async () => {
+    const { url } = failingUrl('503', 'break', '502', '504', 'ok', '429-1');
+    expect((await client(url).listBrandedPhoneNumbers()).items).toHaveLength(25);
+    expect((await pageIfChanged(client(url), undefined))?.page.items).toHaveLength(25);
+    const once = retryingFor(0, failingUrl('503', 'ok', 'break', '429').url);
+    await expect(once.listBrandedPhoneNumbers()).rejects.toThrow('503 Unavailable: Try again.');
+    expect(await pageIfChanged(once, undefined)).toBeDefined();
+    await expect(pageIfChanged(once, undefined)).rejects.toThrow('fetch failed');
+    await expect(collect(eachNumber(once))).rejects.toThrow('429');
+  });
+
+  it.each(['429-2*', '503-2*'])('gives up after the time that it may wait: %s', async (steps) => {
+    const { url, waits } = failingUrl(steps);
+    await expect(retryingFor(700, url).listBrandedPhoneNumbers()).rejects.toThrow('Unavailable: Try again.');
+    const [wait, ...more] = await waits();
+    expect(wait).toBeGreaterThan(690);
+    expect(more).toEqual([]);
   });
 
   it('retries after any number of 429s, with a random part in each wait', async () => {
     const refusals = Array<string>(12).fill('429');
     const { url, waits } = failingUrl('503', ...refusals, '503', '503', '503', 'ok');
-    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url, retry: true }));
-    expect((await retrying.listBrandedPhoneNumbers()).items).toHaveLength(25);
+    expect((await client(url).listBrandedPhoneNumbers()).items).toHaveLength(25);
     // Without the random part, none of these waits would take any time.
     expect((await waits()).slice(1, 13).reduce((sum, wait) => sum + wait)).toBeGreaterThan(1000);
   });
@@ -270,9 +284,9 @@ describe('The TypeScript client', () => {
     expect(performance.now() - started).toBeLessThan(7000);
   });
 
-  it('throws a 429 at once, with Retry-After', async () => {
+  it('throws a 429 with Retry-After', async () => {
     const { url, requests } = failingUrl('429-1');
-    const asking = client(url).listBrandedPhoneNumbers();
+    const asking = retryingFor(0, url).listBrandedPhoneNumbers();
     const { response } = (await asking.catch((reason: unknown) => reason)) as ResponseError;
     expect(response.status).toBe(429);
     expect(response.headers.get('Retry-After')).toBe('1');
@@ -303,13 +317,12 @@ describe('pageIfChanged', () => {
     expect(await pageIfChanged(proxied, held?.etag)).toBeUndefined();
   });
 
-  it('sends the key, retries if configured, and ends when its signal is aborted', async () => {
+  it('sends the key, retries, and ends when its signal is aborted', async () => {
     const keyed = new BrandedPhoneNumbersApi(new Configuration({ basePath: KEYED_URL, accessToken: API_KEY }));
     const held = await pageIfChanged(keyed, 'W/"old"');
     expect(await pageIfChanged(keyed, held?.etag)).toBeUndefined();
     const basePath = `${FAILING_URL}/typescript-${crypto.randomUUID()}/503,503-60`;
-    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath, retry: true }));
-    const waiting = pageIfChanged(retrying, held?.etag, {}, { signal: AbortSignal.timeout(300) });
+    const waiting = pageIfChanged(client(basePath), held?.etag, {}, { signal: AbortSignal.timeout(300) });
     await expect(waiting).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
@@ -451,8 +464,7 @@ describe('eachNumber', () => {
 
   it('gives up after five requests for a page', async () => {
     const { url, waits } = failingUrl('ok', '503*');
-    const retrying = new BrandedPhoneNumbersApi(new Configuration({ basePath: url, retry: true }));
-    await expect(collect(eachNumber(retrying))).rejects.toThrow('503 Unavailable: Try again.');
+    await expect(collect(eachNumber(client(url)))).rejects.toThrow('503 Unavailable: Try again.');
     expect(await waits()).toHaveLength(5);
   });
 

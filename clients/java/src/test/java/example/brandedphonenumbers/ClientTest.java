@@ -69,6 +69,11 @@ class ClientTest {
     return new BrandedPhoneNumbersApi(client);
   }
 
+  /** Returns a client that does not retry. */
+  static BrandedPhoneNumbersApi once(String url) {
+    return client(url).withRetryFor(Duration.ZERO);
+  }
+
   static APIListBrandedPhoneNumbersRequest.Builder request() {
     return APIListBrandedPhoneNumbersRequest.newBuilder();
   }
@@ -159,7 +164,7 @@ class ClientTest {
   void asksForCompressedResponsesAndNamesItselfAfterTheProgram() throws Exception {
     var url = failingUrl("ok");
     assertEquals(100, client(url).listBrandedPhoneNumbers(request().size(100).build()).getItems().size());
-    client(url).withUserAgent("acme-sync/2.0").withRetry().listBrandedPhoneNumbers(request().build());
+    client(url).withUserAgent("acme-sync/2.0").listBrandedPhoneNumbers(request().build());
     var requests = requests(url);
     assertTrue(requests.get(0).get("bytes").asInt() < 10_000, requests.toString());
     var own = requests.get(0).get("headers").get("user-agent").asText();
@@ -186,7 +191,7 @@ class ClientTest {
     var statuses = new ArrayList<Integer>();
     var client = new ApiClient().setResponseInterceptor(response -> statuses.add(response.statusCode()));
     client.updateBaseUri(failingUrl("503"));
-    new BrandedPhoneNumbersApi(client).withRetry().listBrandedPhoneNumbers(request().build());
+    new BrandedPhoneNumbersApi(client).listBrandedPhoneNumbers(request().build());
     assertEquals(List.of(503, 200), statuses);
   }
 
@@ -203,7 +208,7 @@ class ClientTest {
   @Test
   void throwsAnErrorWithTheContentTypeIfAProxyResponds() {
     var error = assertThrows(ApiException.class,
-        () -> client(FAILING_URL + "/java/html").listBrandedPhoneNumbers(request().build()));
+        () -> once(FAILING_URL + "/java/html").listBrandedPhoneNumbers(request().build()));
     assertEquals("502 Unexpected Response: text/html instead of application/problem+json", error.getMessage());
     assertNull(error.getProblem());
     assertNull(error.getRequestId());
@@ -298,11 +303,27 @@ class ClientTest {
   }
 
   @Test
-  void retriesOnlyIfConfigured() {
-    var steps = "503,break,502,504";
-    assertEquals(25, client(failingUrl(steps)).withRetry().listBrandedPhoneNumbers(request().build()).getItems().size());
-    var error = assertThrows(ApiException.class, () -> client(failingUrl(steps)).listBrandedPhoneNumbers(request().build()));
+  void retriesInEveryCallUnlessRetriesAreTurnedOff() {
+    var byDefault = client(failingUrl("503,break,502,504,ok,429-1"));
+    assertEquals(25, byDefault.listBrandedPhoneNumbers(request().build()).getItems().size());
+    assertEquals(25, Pages.pageIfChanged(byDefault, null, request().build()).orElseThrow().getPage().getItems().size());
+    var once = once(failingUrl("503,ok,break,429"));
+    var error = assertThrows(ApiException.class, () -> once.listBrandedPhoneNumbers(request().build()));
     assertEquals("503 Unavailable: Try again.", error.getMessage());
+    assertTrue(Pages.pageIfChanged(once, null, request().build()).isPresent());
+    assertEquals(0, assertThrows(ApiException.class, () -> Pages.pageIfChanged(once, null, request().build())).getCode());
+    assertEquals(429, assertThrows(ApiException.class, () -> collect(once, request())).getCode());
+  }
+
+  @TestFactory
+  Stream<DynamicTest> givesUpAfterTheTimeThatItMayWait() {
+    return Stream.of("429-2*", "503-2*").map(steps -> DynamicTest.dynamicTest(steps, () -> {
+      var url = failingUrl(steps);
+      var hurried = client(url).withRetryFor(Duration.ofMillis(700));
+      assertThrows(ApiException.class, () -> hurried.listBrandedPhoneNumbers(request().build()));
+      var waits = waits(url);
+      assertTrue(waits.size() == 1 && waits.get(0) > 690, waits.toString());
+    }));
   }
 
   @TestFactory
@@ -312,7 +333,7 @@ class ClientTest {
       assertTrue(headers.get("ETag").get(0).startsWith("W/"));
       assertEquals(headers.get("ETag"), headers.get("etag"));
       var error = assertThrows(ApiException.class,
-          () -> client(FAILING_URL + "/java/503-1*," + name).listBrandedPhoneNumbers(request().build()));
+          () -> once(FAILING_URL + "/java/503-1*," + name).listBrandedPhoneNumbers(request().build()));
       assertEquals("1", error.getResponseHeaders().firstValue("Retry-After").orElseThrow());
     }));
   }
@@ -348,9 +369,9 @@ class ClientTest {
   }
 
   @Test
-  void throwsA429AtOnceWithRetryAfter() throws Exception {
+  void throwsA429WithRetryAfter() throws Exception {
     var url = failingUrl("429-1");
-    var error = assertThrows(ApiException.class, () -> client(url).listBrandedPhoneNumbers(request().build()));
+    var error = assertThrows(ApiException.class, () -> once(url).listBrandedPhoneNumbers(request().build()));
     assertEquals(1, requests(url).size());
     assertEquals(429, error.getCode());
     assertEquals("1", error.getResponseHeaders().firstValue("Retry-After").orElseThrow());
@@ -465,7 +486,7 @@ class ClientTest {
   @Test
   void retriesAfterAnyNumberOf429sWithARandomPartInEachWait() throws Exception {
     var url = failingUrl("503," + "429,".repeat(12) + "503,503,503,ok");
-    assertEquals(25, client(url).withRetry().listBrandedPhoneNumbers(request().build()).getItems().size());
+    assertEquals(25, client(url).listBrandedPhoneNumbers(request().build()).getItems().size());
     // Without the random part, none of these waits would take any time.
     assertTrue(waits(url).subList(1, 13).stream().mapToDouble(wait -> wait).sum() > 1000, waits(url).toString());
   }
@@ -473,7 +494,7 @@ class ClientTest {
   @Test
   void retriesAfter429sThatAskForNoWait() throws Exception {
     // So many that the random part of some waits is less than a millisecond.
-    var api = client(failingUrl("429,".repeat(1000) + "ok")).withRetry();
+    var api = client(failingUrl("429,".repeat(1000) + "ok"));
     var threads = Executors.newFixedThreadPool(50);
     var pages = threads.invokeAll(
         Collections.<Callable<BrandedPhoneNumberPage>>nCopies(50, () -> api.listBrandedPhoneNumbers(request().build())));
@@ -519,7 +540,7 @@ class ClientTest {
   @Test
   void eachNumberGivesUpAfterFiveRequestsForAPage() throws Exception {
     var url = failingUrl("ok,503*");
-    var error = assertThrows(ApiException.class, () -> collect(client(url).withRetry(), request()));
+    var error = assertThrows(ApiException.class, () -> collect(client(url), request()));
     assertEquals("503 Unavailable: Try again.", error.getMessage());
     assertEquals(5, waits(url).size());
   }

@@ -27,9 +27,8 @@ public final class Pages {
    * cursor of a page, {@code getNextCursor()}, leads to the page after it, so a walk that ended there is resumed with
    * {@code Pages.eachPage(api, request.toBuilder().nextCursor(cursor).build())}.
    *
-   * <p>Waits and retries after a 502, 503, 504 or a broken connection, up to five requests for a page, and after a 429 for up to
-   * a minute for a page. Sends at most as many requests in any one second as
-   * {@link BrandedPhoneNumbersApi#withRequestsPerSecond(int)} says.
+   * <p>Each page is retried as any other call ({@link BrandedPhoneNumbersApi#withRetryFor}). Sends at most as many requests in
+   * any one second as {@link BrandedPhoneNumbersApi#withRequestsPerSecond(int)} says.
    *
    * @param api the client to use
    * @param request the filters, and optionally the size of a page and the cursor to start at
@@ -43,7 +42,7 @@ public final class Pages {
   }
 
   /**
-   * Returns every number that matches, page after page. Retries as {@link #eachPage} does.
+   * Returns every number that matches, page after page.
    *
    * @param api the client to use
    * @param request the filters, and optionally the size of a page and the cursor to start at
@@ -121,7 +120,7 @@ public final class Pages {
     public boolean tryAdvance(Consumer<? super BrandedPhoneNumberPage> action) {
       if (request == null) return false;
       if (request.nextCursor() != null) sent.add(request.nextCursor());
-      ApiResponse<BrandedPhoneNumberPage> response = Retries.retrying(() -> api.listPaced(request, closed), closed);
+      ApiResponse<BrandedPhoneNumberPage> response = api.listPaced(request, closed);
       BrandedPhoneNumberPage page = response.getData();
       String cursor = page.getNextCursor();
       if (sent.contains(cursor)) {

@@ -22,8 +22,8 @@ import javax.net.ssl.SSLException;
 final class Retries {
   /** How often a request may fail before its error is thrown. Refusals by the rate limit do not count. */
   private static final int MAX_FAILURES = 5;
-  /** The longest wait before a retry, and the longest total wait for the rate limit. */
-  private static final Duration MAX_WAIT = Duration.ofSeconds(60);
+  /** The longest wait before a retry, and by default the total of a call's waits. */
+  static final Duration MAX_WAIT = Duration.ofSeconds(60);
   /** Bounds a random part of each wait, so that processes with the same key do not all retry at the same time. */
   private static final int MAX_RANDOM_MS = 500;
 
@@ -32,28 +32,22 @@ final class Retries {
   private Retries() {}
 
   /**
-   * Sends a request, and retries after a 502, 503, 504 or a broken connection, up to five requests in total, and after a 429
-   * until it has waited a minute in total.
+   * Sends a request, and retries after a 429, 502, 503, 504 or a broken connection. Gives up after five failures other than a 429.
    *
+   * @param budget the total of the waits
    * @param closed cancels the wait before a retry when it reaches zero
    */
-  static <T> T retrying(Supplier<T> send, CountDownLatch closed) {
+  static <T> T retrying(Supplier<T> send, Duration budget, CountDownLatch closed) {
     int failures = 0;
-    Duration leftForLimit = MAX_WAIT;
-    while (true) {
+    for (Duration left = budget; ; ) {
       try {
         return send.get();
       } catch (ApiException e) {
         Duration wait = waitAfter(e, failures).plusMillis(ThreadLocalRandom.current().nextInt(MAX_RANDOM_MS));
-        if (isRateLimited(e)) {
-          if (leftForLimit.isZero()) throw e;
-          wait = least(wait, leftForLimit);
-          leftForLimit = leftForLimit.minus(wait);
-        } else {
-          failures++;
-          if (failures == MAX_FAILURES || !isTransient(e)) throw e;
-        }
-        sleep(wait, closed);
+        if (!isRateLimited(e) && (++failures == MAX_FAILURES || !isTransient(e))) throw e;
+        if (left.isZero() || left.isNegative()) throw e;
+        sleep(least(wait, left), closed);
+        left = left.minus(wait);
       }
     }
   }
