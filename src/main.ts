@@ -2,11 +2,11 @@
 /** The command `branded-phone-numbers`. */
 import { runCommand } from './operator/commands/failure.js';
 import { createProgram } from './operator/commands/program.js';
-import { listenForSignals } from './operator/commands/signals.js';
+import { exit, listenForSignals } from './operator/commands/signals.js';
 
 const signals = listenForSignals();
-await runCommand(() => createProgram(signals).parseAsync());
+const signal = await runCommand(() => createProgram(signals).parseAsync());
 // Abandoned work may still be running, and standard input may still be open.
-if (process.exitCode) process.exit();
+if (process.exitCode) exit(signal);
 // Log lines may still be queued for a reader that hangs.
 setTimeout(() => process.exit(), 1000).unref();

@@ -5,6 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { symlink } from 'node:fs/promises';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import { Readable, type Writable } from 'node:stream';
 import { type Command, CommanderError } from 'commander';
@@ -20,6 +21,7 @@ import { useTemporaryFolder } from './temporaryFolder.js';
 import { until } from './until.js';
 
 interface Finished {
+  /** The exit status, as a shell reports it. */
   code: number | null;
   stdout: string;
   /** Without its first line, which names the database, and without the progress that a busy machine adds. */
@@ -191,9 +193,9 @@ export function useCommand(): Commands {
     const out = { stdout: '', stderr: '' };
     child.stdout.setEncoding('utf8').on('data', (data) => (out.stdout += data));
     child.stderr.setEncoding('utf8').on('data', (data) => (out.stderr += data));
-    const finished = once(child, 'close').then(([code]) => {
+    const finished = once(child, 'close').then(([code, signal]) => {
       running.delete(child);
-      return finishedWith(code, out.stdout, out.stderr);
+      return finishedWith(code ?? 128 + constants.signals[signal as NodeJS.Signals], out.stdout, out.stderr);
     });
     return { child, finished };
   }

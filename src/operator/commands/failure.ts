@@ -13,22 +13,19 @@ const PIPE_CLOSED = 128 + 13;
 /** The exit status if running the same command again may help: EX_TEMPFAIL of sysexits.h. */
 const TEMPORARY = 75;
 
-/** Runs the command. Reports a failure on standard error, and sets the exit status. */
-export async function runCommand(work: () => Promise<unknown>): Promise<void> {
+/** Runs the command. Reports a failure on standard error, and sets the exit status. Returns the signal that ended it, if any. */
+export async function runCommand(work: () => Promise<unknown>): Promise<NodeJS.Signals | undefined> {
   try {
     await work();
   } catch (error) {
-    reportFailure(error);
+    const cause = error instanceof Unfinished ? error.cause : error;
+    process.exitCode = exitCodeOf(cause);
+    // The reader closed the pipe, as head does: no message, since this is normal.
+    if (process.exitCode === PIPE_CLOSED) return;
+    console.error(cause instanceof Stopped ? cause.message : explain(cause));
+    if (error instanceof Unfinished) console.error(error.message);
+    if (cause instanceof Stopped) return cause.signal;
   }
-}
-
-function reportFailure(error: unknown): void {
-  const cause = error instanceof Unfinished ? error.cause : error;
-  process.exitCode = exitCodeOf(cause);
-  // The reader closed the pipe, as head does: no message, since this is normal.
-  if (process.exitCode === PIPE_CLOSED) return;
-  console.error(cause instanceof Stopped ? cause.message : explain(cause));
-  if (error instanceof Unfinished) console.error(error.message);
 }
 
 /**

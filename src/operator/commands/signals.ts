@@ -5,6 +5,8 @@
 import { addAbortListener } from 'node:events';
 import { constants } from 'node:os';
 
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
 /**
  * Signals within this time count as one: Ctrl-C reaches every process of the terminal, and make, npm and npx forward it
  * to their children, which have already received it.
@@ -41,8 +43,22 @@ export function listenForSignals(): Signals {
     if (signal === 'SIGHUP') for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
     (first.signal.aborted ? second : first).abort(new Stopped(signal));
   };
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
+  for (const signal of SIGNALS) process.on(signal, onSignal);
   return { first: first.signal, second: second.signal };
+}
+
+/**
+ * Exits with `process.exitCode`; if `signal` ended the command, by its default action. Otherwise Node would first wait for each
+ * thread that opens, reads or writes a named pipe, which only the pipe's other end can change. Process 1 of a container ignores
+ * the default action, and Windows has none: they exit with the status.
+ */
+export function exit(signal?: NodeJS.Signals): never {
+  // After the listeners that clean up.
+  process.once('exit', () => {
+    for (const name of SIGNALS) process.removeAllListeners(name);
+    if (signal && process.platform !== 'win32') process.kill(process.pid, signal);
+  });
+  process.exit();
 }
 
 /** Settles as `work` does, or rejects with the signal's reason when the signal is aborted; `work` is then abandoned. */

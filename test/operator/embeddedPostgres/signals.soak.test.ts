@@ -82,7 +82,7 @@ describe('serve', () => {
     await sleep(600);
     const begin = performance.now();
     child.kill('SIGTERM');
-    expect(await exit).toEqual([143, null]);
+    expect(await exit).toEqual([null, 'SIGTERM']);
     expect(performance.now() - begin).toBeLessThan(10_000);
     await expectNothingLeft();
     expect(await readFile(join(folder, '.data/postgres/log'), 'utf8')).toContain('received immediate shutdown request');
