@@ -7,7 +7,7 @@
  */
 import { Socket } from 'node:net';
 import { drizzle } from 'drizzle-orm/postgres-js';
-import postgres from 'postgres';
+import postgres, { type PendingQuery, type Row } from 'postgres';
 import { addressOf, type DatabaseAddress } from '../config/databaseAddress.js';
 import { createDriver, type Driver, type Limits, settingsOfTransactions } from './driver.js';
 import { causeOf, failureOf, isOutage, noteSocketError } from './errors.js';
@@ -98,6 +98,21 @@ export class Connection {
       const result = await work(sql);
       await sql`COMMIT`;
       return result;
+    }, false);
+  }
+
+  /**
+   * Runs a transaction whose messages are sent without waiting for responses. The last one has all statements that take locks,
+   * and COMMIT or ROLLBACK: so PostgreSQL holds locks only while it works. If it fails, closes the connection.
+   * @returns the rows of the last message's statements
+   */
+  transactionAtOnce(messages: (sql: Transaction) => PendingQuery<Row[]>[]): Promise<Row[]> {
+    return this.#run(async ({ $client: sql }) => {
+      this.#settings ??= await settingsOfTransactions(sql, this.#options);
+      const begin = sql.unsafe(`BEGIN ISOLATION LEVEL READ COMMITTED;${this.#settings}`);
+      const results = await Promise.all([begin, ...messages(sql)]);
+      // An array of rows for each statement.
+      return [results.at(-1) ?? []].flat(2);
     }, false);
   }
 

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { failureOf } from '../../src/database/errors.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { hashOf } from '../../src/keys/keys.js';
-import { keyOf } from '../../src/operator/numbers/rows.js';
+import { givenKeys } from '../../src/operator/numbers/rows.js';
 import { Spool } from '../../src/operator/numbers/spool.js';
 import { runSteps } from '../../src/operator/numbers/steps.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
@@ -76,14 +76,11 @@ const uses: Record<string, Use> = {
     let isBroken = false;
     try {
       await runSteps(database.url, spool, {
-        lockOrListBusy: (sql, found) =>
-          sql<{ key: string }[]>`SELECT key FROM unnest(${found}::text[]) AS key WHERE false`,
-        async write(sql, rows) {
-          if (rows.length > 0 && !isBroken) breakThem();
-          isBroken ||= rows.length > 0;
-          const written = await sql<{ key: string }[]>`
-            INSERT INTO written SELECT unnest(${rows.map(keyOf)}::text[]) ON CONFLICT DO NOTHING RETURNING key`;
-          return written.map(({ key }) => key);
+        lock: (sql) => [sql`SELECT`],
+        write(sql) {
+          if (!isBroken) breakThem();
+          isBroken = true;
+          return [sql`INSERT INTO written SELECT unnest(${givenKeys(sql)}) ON CONFLICT DO NOTHING`];
         },
       });
       const rows = await database.$client<{ key: string }[]>`SELECT key FROM written WHERE key = ANY (${keys}::text[])`;

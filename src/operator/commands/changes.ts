@@ -7,7 +7,8 @@ import { DEFAULT_JOBS, type Progress } from '../numbers/staging.js';
 import { report } from './output.js';
 import { ProgressBar, withProgressLines } from './progress.js';
 
-const MAX_JOBS = 1000;
+/** More would take connections that other programs need. */
+const MAX_JOBS = 32;
 
 /** Returns the option for the number of connections that write at once. */
 export const jobsOption = () =>

@@ -1,7 +1,7 @@
 /** The two parts of an import: business profiles, then numbers with their entries. */
 import type { Transaction } from '../../database/connection.js';
-import { lockToWriteOrListBusy, skipLocked } from './numberLocks.js';
-import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
+import { lockToWrite } from './numberLocks.js';
+import { type Columns, givenKeys, givenRows, lockGiven, type Row, rowOfGiven } from './rows.js';
 import { NUMBER_COLUMNS } from './stagedNumbers.js';
 import type { Part } from './staging.js';
 
@@ -18,19 +18,21 @@ export const changedProfiles: Part = {
       WHERE profile.id = given.id AND (profile.business_name, profile.status) = (given.business_name, given.status)
     )
     ORDER BY id`,
-  lockOrListBusy: (sql, ids, wait) => sql<{ key: string }[]>`
-    WITH locked AS MATERIALIZED (
-      SELECT id FROM business_profiles WHERE id = ANY (${ids}::uuid[]) FOR NO KEY UPDATE ${skipLocked(sql, wait)}
-    )
-    SELECT id AS key FROM business_profiles WHERE id = ANY (${ids}::uuid[]) EXCEPT TABLE locked`,
-  async write(sql, rows) {
-    await sql`
+  lock: (sql, waits) => [
+    lockGiven(
+      sql,
+      waits,
+      sql`SELECT id FROM business_profiles WHERE id = ANY (${givenKeys(sql)}::uuid[])`,
+      sql`FOR NO KEY UPDATE`,
+    ),
+  ],
+  write: (sql) => [
+    sql`
       INSERT INTO business_profiles AS profile (id, business_name, status)
-      SELECT id, business_name, status FROM ${tableOf(sql, PROFILE_COLUMNS, rows)}
+      SELECT id, business_name, status FROM ${givenRows(sql, PROFILE_COLUMNS)}
       ON CONFLICT (id) DO UPDATE SET business_name = excluded.business_name, status = excluded.status
-      WHERE (profile.business_name, profile.status) <> (excluded.business_name, excluded.status)`;
-    return rows.map(keyOf);
-  },
+      WHERE (profile.business_name, profile.status) <> (excluded.business_name, excluded.status)`,
+  ],
 };
 
 /**
@@ -79,26 +81,23 @@ export const changedNumbers: Part = {
       WHERE ${entryDiffers(sql)}
     )
     ORDER BY abs(hashtext(given.phone_number) % 100) >= 55, given.phone_number`,
-  lockOrListBusy: lockToWriteOrListBusy,
-  async write(sql, rows) {
-    // The INSERT into deferred derives the numbers even if the sources' triggers are disabled.
-    await Promise.all([
-      sql`SET LOCAL branded_phone_numbers.defer = 'import'`,
-      updateNumbers(sql, rows),
-      insertNumbers(sql, rows),
-      sql`INSERT INTO deferred VALUES (${rows.map(keyOf)}::text[])`,
-    ]);
-    return rows.map(keyOf);
-  },
+  lock: lockToWrite,
+  // The INSERT into deferred derives the numbers even if the sources' triggers are disabled.
+  write: (sql) => [
+    sql`SET LOCAL branded_phone_numbers.defer = 'import'`,
+    updateNumbers(sql),
+    insertNumbers(sql),
+    sql`INSERT INTO deferred VALUES (${givenKeys(sql)})`,
+  ],
 };
 
 /**
  * Selects the given numbers that exist, or those that do not, as `given`. Looks them up one by one: the plan may have been
  * made when the table was empty, and a join would read the whole table.
  */
-const givenThat = (sql: Transaction, rows: Row[], condition: 'EXISTS' | 'NOT EXISTS') => sql`
+const givenThat = (sql: Transaction, condition: 'EXISTS' | 'NOT EXISTS') => sql`
   given AS MATERIALIZED (
-    SELECT * FROM ${tableOf(sql, NUMBER_COLUMNS, rows)} WHERE ${sql.unsafe(condition)} (
+    SELECT * FROM ${givenRows(sql, NUMBER_COLUMNS)} WHERE ${sql.unsafe(condition)} (
       SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = given.phone_number OFFSET 0
     )
   )`;
@@ -107,8 +106,8 @@ const givenThat = (sql: Transaction, rows: Row[], condition: 'EXISTS' | 'NOT EXI
  * Inserts the numbers that do not exist. Without ON CONFLICT, which would add a fifth to the time: if another program has
  * inserted a row meanwhile, the step fails and is retried.
  */
-const insertNumbers = (sql: Transaction, rows: Row[]) => sql`
-  WITH ${givenThat(sql, rows, 'NOT EXISTS')}, inserted AS (
+const insertNumbers = (sql: Transaction) => sql`
+  WITH ${givenThat(sql, 'NOT EXISTS')}, inserted AS (
     INSERT INTO branded_phone_numbers (
       phone_number, id, business_profile_id, internal_name, branding_name_short, branding_name_long, reporting_group,
       created_at, updated_at
@@ -122,8 +121,8 @@ const insertNumbers = (sql: Transaction, rows: Row[]) => sql`
   FROM given CROSS JOIN ${entriesOfGiven(sql)}`;
 
 /** Updates the numbers that exist: only rows that differ. */
-const updateNumbers = (sql: Transaction, rows: Row[]) => sql`
-  WITH ${givenThat(sql, rows, 'EXISTS')}, existing AS MATERIALIZED (
+const updateNumbers = (sql: Transaction) => sql`
+  WITH ${givenThat(sql, 'EXISTS')}, existing AS MATERIALIZED (
     SELECT phone_number FROM given
   ), entry AS MATERIALIZED (
     SELECT phone_number, entry.* FROM given CROSS JOIN ${entriesOfGiven(sql)}

@@ -2,36 +2,40 @@
  * Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request.
  */
 import type { PendingQuery } from 'postgres';
-import type { Transaction } from '../../database/connection.js';
+import { type Transaction, withConnection } from '../../database/connection.js';
 import { planForWholeTables } from '../../database/driver.js';
 import { retryInOutage } from '../../database/outage.js';
-import { lockToDeriveOrListBusy } from './numberLocks.js';
-import { type Columns, keyOf, type Row, rowOfGiven, tableOf } from './rows.js';
+import { lockToDerive } from './numberLocks.js';
+import { type Columns, givenKeys, givenRows, keyOf, type Row, rowOfGiven } from './rows.js';
 import { Spool } from './spool.js';
-import { OUTAGE_MS, RETRY_INTERVAL_MS, runSteps, type Steps } from './steps.js';
-import { inWatchedTransaction } from './watchedTransaction.js';
+import { OUTAGE, runSteps, type Steps } from './steps.js';
 
 const MAX_EXAMPLES = 5;
 /** Rows per fetch from PostgreSQL. */
 const ROWS_AT_ONCE = 1000;
 
-/** A way in which numbers may differ from their sources. */
-interface Examination extends Steps {
-  /** What is wrong, after "1 number" and "N numbers" in a message. */
-  what: { one: string; many: string };
-  /** Selects the rows to examine, in order of phone number. */
-  find(sql: Transaction): PendingQuery<{ row: Row }[]>;
-}
-
 type OnProgress = (done: number, total: number) => void;
 
 /** Numbers that differ in the same way. */
-interface Difference {
-  /** What is wrong, after their count. */
-  what: string;
-  count: number;
+class Difference {
+  count = 0;
   /** The first phone numbers, at most `MAX_EXAMPLES`. */
-  examples: string[];
+  examples: string[] = [];
+  readonly #what: { one: string; many: string };
+
+  /** @param what what is wrong, after "1 number" and "N numbers" in a message */
+  constructor(what: { one: string; many: string }) {
+    this.#what = what;
+  }
+
+  get what(): string {
+    return this.count === 1 ? this.#what.one : this.#what.many;
+  }
+
+  add(phoneNumbers: string[]): void {
+    this.count += phoneNumbers.length;
+    this.examples = [...this.examples, ...phoneNumbers].sort().slice(0, MAX_EXAMPLES);
+  }
 }
 
 /**
@@ -42,45 +46,65 @@ interface Difference {
  */
 export async function deriveAll(
   url: string,
-  { keep, onProgress }: { keep: boolean; onProgress?: OnProgress },
+  { keep, onProgress = () => {} }: { keep: boolean; onProgress?: OnProgress },
 ): Promise<Difference[]> {
-  const differences = [await examine(url, items(keep), onProgress), await examine(url, postings(keep))];
+  const differences = [await examineNumbers(url, keep, onProgress), await examinePostings(url, keep)];
   return differences.filter(({ count }) => count > 0);
 }
 
-async function examine(
-  url: string,
-  { what, find, ...steps }: Examination,
-  onProgress: OnProgress = () => {},
-): Promise<Difference> {
-  const found: Omit<Difference, 'what'> = { count: 0, examples: [] };
+/**
+ * Derives all numbers, and those that differ once more. derive() compares by several statements, each with its own
+ * snapshot: a number that another program inserts meanwhile, which could not be locked, may seem to differ, but not twice.
+ */
+async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress): Promise<Difference> {
+  const found = new Difference({ one: 'differs from its sources', many: 'differ from their sources' });
+  const numbers = await retryInOutage(() => spoolOf(url, allNumbers), OUTAGE);
+  const differing = new Spool();
   let done = 0;
-  const onWritten = (count: number, differing: string[]) => {
-    done += count;
-    onProgress(done, spool.length);
-    found.count += differing.length;
-    found.examples = [...found.examples, ...differing].sort().slice(0, MAX_EXAMPLES);
-  };
-  const spool = await retryInOutage(() => spoolOf(url, find), { forMs: OUTAGE_MS, everyMs: RETRY_INTERVAL_MS });
   try {
-    await runSteps(url, spool, { ...steps, onWritten });
-    return { ...found, what: found.count === 1 ? what.one : what.many };
+    const onDerived = (rows: Row[], keys: string[]) => {
+      done += rows.length;
+      onProgress(done, numbers.length);
+      const differs = new Set(keys);
+      for (const row of rows) if (differs.has(keyOf(row))) differing.add(row);
+    };
+    await runSteps(url, numbers, { ...deriving, end: 'ROLLBACK', onWritten: onDerived });
+    const onWritten = (_: Row[], keys: string[]) => found.add(keys);
+    await runSteps(url, differing, { ...deriving, end: keep ? 'COMMIT' : 'ROLLBACK', onWritten });
+    return found;
   } finally {
-    spool.close();
+    numbers.close();
+    differing.close();
   }
 }
 
-async function spoolOf(url: string, find: Examination['find']): Promise<Spool> {
+async function examinePostings(url: string, keep: boolean): Promise<Difference> {
+  const found = new Difference({ one: 'has stale index entries', many: 'have stale index entries' });
+  const stale = await retryInOutage(() => spoolOf(url, stalePostings), OUTAGE);
+  const onWritten = (rows: Row[]) => found.add(rows.map(keyOf));
+  try {
+    if (keep) await runSteps(url, stale, { ...deletingPostings, onWritten });
+    else for (let rows = stale.take(ROWS_AT_ONCE); rows.length > 0; rows = stale.take(ROWS_AT_ONCE)) onWritten(rows);
+    return found;
+  } finally {
+    stale.close();
+  }
+}
+
+type Find = (sql: Transaction) => PendingQuery<{ row: Row }[]>;
+
+async function spoolOf(url: string, find: Find): Promise<Spool> {
   const spool = new Spool();
   try {
-    await inWatchedTransaction(url, 'READ COMMITTED', async (sql) => {
+    const read = async (sql: Transaction) => {
       await planForWholeTables(sql);
       // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each row
       // with all others.
       await sql`SET LOCAL enable_nestloop = off`;
       await sql`SET LOCAL work_mem = '128MB'`;
       for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
-    });
+    };
+    await withConnection(url, (connection) => connection.transaction('READ COMMITTED', read));
     return spool;
   } catch (error) {
     spool.close();
@@ -88,83 +112,59 @@ async function spoolOf(url: string, find: Examination['find']): Promise<Spool> {
   }
 }
 
-const NUMBER: Columns = { phone_number: 'text COLLATE "C"' };
+/** Selects all numbers, and items of numbers that are gone. */
+const allNumbers: Find = (sql) => sql`
+  SELECT ${rowOfGiven(sql, { phone_number: 'text' }, sql`coalesce(entries, 0)`)} AS row
+  FROM (
+    SELECT phone_number, entries FROM branded_phone_numbers FULL JOIN items USING (phone_number)
+    LEFT JOIN (SELECT phone_number, count(*) AS entries FROM carrier_statuses GROUP BY 1) AS entry USING (phone_number)
+  ) AS given
+  ORDER BY phone_number`;
 
-/** All numbers, and items of numbers that are gone: derives them. */
-const items = (keep: boolean): Examination => ({
-  what: { one: 'differs from its sources', many: 'differ from their sources' },
-  find: (sql) => sql<{ row: Row }[]>`
-    SELECT ${rowOfGiven(sql, NUMBER, sql`coalesce(entries, 0)`)} AS row
-    FROM (
-      SELECT phone_number, entries FROM branded_phone_numbers FULL JOIN items USING (phone_number)
-      LEFT JOIN (SELECT phone_number, count(*) AS entries FROM carrier_statuses GROUP BY 1) AS entry USING (phone_number)
-    ) AS given
-    ORDER BY phone_number`,
-  lockOrListBusy: lockToDeriveOrListBusy,
-  async write(sql, rows) {
-    // derive() compares by several statements, each with its own snapshot. A number that another program inserts
-    // meanwhile, which could not be locked, may seem to differ, but not twice.
-    const differing = await differingOf(sql, rows.map(keyOf), false);
-    return differing.length > 0 ? differingOf(sql, differing, keep) : [];
-  },
-});
-
-/** Derives numbers. Returns those that differed, and keeps what was derived only if `keep` is set. */
-async function differingOf(sql: Transaction, phoneNumbers: string[], keep: boolean): Promise<string[]> {
-  await sql`SAVEPOINT before_derive`;
-  const differing = await sql<{ key: string }[]>`
-    SELECT DISTINCT key FROM derive(${phoneNumbers}::text[]) AS key ORDER BY key`;
-  if (!keep) await sql`ROLLBACK TO before_derive`;
-  return differing.map(({ key }) => key);
-}
+const deriving: Steps = {
+  lock: lockToDerive,
+  write: (sql) => [sql`SELECT DISTINCT key FROM derive(${givenKeys(sql)}) AS key ORDER BY key`],
+};
 
 const STALE: Columns = { phone_number: 'text COLLATE "C"', terms: 'bigint[]' };
 
 /**
- * Postings under terms that their number's item does not have, which derive() does not look at. Numbers without an item
- * were counted before, when they were derived. One statement reads both tables, so that it sees a consistent state
+ * Selects postings under terms that their number's item does not have, which derive() does not look at. Numbers without an
+ * item were counted before, when they were derived. One statement reads both tables, so that it sees a consistent state
  * beside other writers.
  */
-const postings = (keep: boolean): Examination => ({
-  what: { one: 'has stale index entries', many: 'have stale index entries' },
-  find: (sql) => sql<{ row: Row }[]>`
-    SELECT ${rowOfGiven(sql, STALE, sql`cardinality(terms)`)} AS row
-    FROM (
-      SELECT phone_number, array_agg(term_id) AS terms
-      FROM postings
-      LEFT JOIN items USING (phone_number)
-      LEFT JOIN branded_phone_numbers AS number USING (phone_number)
-      WHERE CASE WHEN items.id IS NULL THEN number.id IS NULL ELSE term_id <> ALL (term_ids) END
-      GROUP BY phone_number
-    ) AS given
-    ORDER BY phone_number`,
-  async lockOrListBusy(sql) {
-    // The table, since a posting may belong to a number that another transaction is inserting.
-    if (keep) await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE`;
-    return [];
-  },
-  async write(sql, rows) {
-    if (keep) await deletePostings(sql, rows);
-    return rows.map(keyOf);
-  },
-});
+const stalePostings: Find = (sql) => sql`
+  SELECT ${rowOfGiven(sql, STALE, sql`cardinality(terms)`)} AS row
+  FROM (
+    SELECT phone_number, array_agg(term_id) AS terms
+    FROM postings
+    LEFT JOIN items USING (phone_number)
+    LEFT JOIN branded_phone_numbers AS number USING (phone_number)
+    WHERE CASE WHEN items.id IS NULL THEN number.id IS NULL ELSE term_id <> ALL (term_ids) END
+    GROUP BY phone_number
+  ) AS given
+  ORDER BY phone_number`;
 
 /**
  * Deletes the postings that their number's item does not have now. They are looked up by the primary key, whatever the
  * statistics: no other index has them in order.
  */
-async function deletePostings(sql: Transaction, rows: Row[]): Promise<void> {
-  await sql`
-    DELETE FROM postings
-    WHERE ctid = ANY (ARRAY(
-      SELECT (
-        SELECT ctid FROM postings
-        WHERE postings.term_id = stale.term_id AND postings.phone_number BETWEEN stale.phone_number AND stale.phone_number
-        ORDER BY postings.phone_number
-      )
-      FROM (SELECT phone_number, unnest(terms) AS term_id FROM ${tableOf(sql, STALE, rows)}) AS stale
-    )) AND term_id <> ALL (coalesce((
-      SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
-      ORDER BY items.phone_number
-    ), '{}'))`;
-}
+const deletingPostings: Steps = {
+  // The table, since a posting may belong to a number that another transaction is inserting.
+  lock: (sql) => [sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE`],
+  write: (sql) => [
+    sql`
+      DELETE FROM postings
+      WHERE ctid = ANY (ARRAY(
+        SELECT (
+          SELECT ctid FROM postings
+          WHERE postings.term_id = stale.term_id AND postings.phone_number BETWEEN stale.phone_number AND stale.phone_number
+          ORDER BY postings.phone_number
+        )
+        FROM (SELECT phone_number, unnest(terms) AS term_id FROM ${givenRows(sql, STALE)}) AS stale
+      )) AND term_id <> ALL (coalesce((
+        SELECT term_ids FROM items WHERE items.phone_number BETWEEN postings.phone_number AND postings.phone_number
+        ORDER BY items.phone_number
+      ), '{}'))`,
+  ],
+};

@@ -5,8 +5,8 @@ import { contract } from '../../contract.js';
 import type { Transaction } from '../../database/connection.js';
 import { describeValue } from '../../messages/faults.js';
 import { InputError, LineError, type LineFault, MAX_FAULTS } from './lines.js';
-import { lockToWriteOrListBusy } from './numberLocks.js';
-import { keyOf, type Row, rowOfGiven } from './rows.js';
+import { lockToWrite } from './numberLocks.js';
+import { givenKeys, type Row, rowOfGiven } from './rows.js';
 import { changeByLines, type Options, type Part } from './staging.js';
 
 const schema = contract.components.schemas.PhoneNumber ?? {};
@@ -71,18 +71,13 @@ const existing: Part = {
     FROM staged AS given
     WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = given.phone_number OFFSET 0)
     ORDER BY phone_number`,
-  lockOrListBusy: lockToWriteOrListBusy,
-  async write(sql, rows) {
-    const phoneNumbers = rows.map(keyOf);
-    // The entries first: the foreign key would cascade number by number. The INSERT into deferred derives the numbers
-    // even if the sources' triggers are disabled.
-    const [, , deleted] = await Promise.all([
-      sql`SET LOCAL branded_phone_numbers.defer = 'on'`,
-      sql`DELETE FROM carrier_statuses WHERE phone_number = ANY (${phoneNumbers}::text[])`,
-      sql<{ phone_number: string }[]>`
-        DELETE FROM branded_phone_numbers WHERE phone_number = ANY (${phoneNumbers}::text[]) RETURNING phone_number`,
-      sql`INSERT INTO deferred VALUES (${phoneNumbers}::text[])`,
-    ]);
-    return deleted.map((row) => row.phone_number);
-  },
+  lock: lockToWrite,
+  // The entries first: the foreign key would cascade number by number. The INSERT into deferred derives the numbers
+  // even if the sources' triggers are disabled.
+  write: (sql) => [
+    sql`SET LOCAL branded_phone_numbers.defer = 'on'`,
+    sql`DELETE FROM carrier_statuses WHERE phone_number = ANY (${givenKeys(sql)})`,
+    sql`DELETE FROM branded_phone_numbers WHERE phone_number = ANY (${givenKeys(sql)}) RETURNING phone_number AS key`,
+    sql`INSERT INTO deferred VALUES (${givenKeys(sql)})`,
+  ],
 };

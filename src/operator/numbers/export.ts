@@ -1,7 +1,7 @@
 /** Exports numbers as NDJSON: the items of the list, in its order, from one snapshot, with one page in memory. */
+import { type Transaction, withConnection } from '../../database/connection.js';
 import type { Filter } from '../../page/filter.js';
 import { preparePages } from '../../page/page.js';
-import { inWatchedTransaction } from './watchedTransaction.js';
 
 /** Numbers per page: larger pages are hardly faster, and take more memory. */
 const PAGE_SIZE = 1000;
@@ -18,7 +18,7 @@ export function exportNumbers(
   write: (lines: string) => Promise<void>,
   onWritten: (numbers: number) => void = () => {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
-  return inWatchedTransaction(url, 'REPEATABLE READ READ ONLY', async (sql, unwatched) => {
+  const read = async (sql: Transaction) => {
     // Before the snapshot is taken: a table that is truncated or replaced after that would read as empty.
     await sql`LOCK TABLE business_profiles, items, postings, terms IN ACCESS SHARE MODE`;
     // It is idle while `write` waits.
@@ -29,14 +29,15 @@ export function exportNumbers(
       const page = await readPage(sql, { filter, visibleProfiles: null, after, size: PAGE_SIZE });
       const { count, last, hasNext } = page;
       const items = `${Buffer.concat(page.items)}`;
-      if (count > 0) await unwatched(write(`${linesOf(items)}\n`));
+      if (count > 0) await write(`${linesOf(items)}\n`);
       counts.numbers += count;
       counts.carrierStatuses += entriesIn(items);
       onWritten(counts.numbers);
       after = hasNext ? last : null;
     }
     return counts;
-  });
+  };
+  return withConnection(url, (connection) => connection.transaction('REPEATABLE READ READ ONLY', read));
 }
 
 /**

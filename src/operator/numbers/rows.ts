@@ -1,5 +1,5 @@
-/** Rows to write, as lines of text: in spools, in memory, and as a parameter of a statement. */
-import type { Fragment } from 'postgres';
+/** Rows to write, as lines of text: in spools, in memory, and in a setting of the transaction that writes them. */
+import type { Fragment, PendingQuery, Row as Values } from 'postgres';
 import type { Transaction } from '../../database/connection.js';
 
 /**
@@ -15,13 +15,34 @@ export type Columns = Readonly<Record<string, string>>;
 export const rowOfGiven = (sql: Transaction, columns: Columns, entries: Fragment) => sql`
   array_to_string(ARRAY[(${entries})::text, ${listOf(sql, columns, (name) => `given.${name}::text`)}], E'\\t', '')`;
 
-/** Returns rows as a FROM item, the table `given`. */
-export const tableOf = (sql: Transaction, columns: Columns, rows: readonly Row[]) => sql`(
-  SELECT ${listOf(sql, columns, (name, type, i) => `line[${i + 2}]::${type} AS ${name}`)}
-  FROM (
-    SELECT string_to_array(line, E'\\t', '') AS line FROM string_to_table(${rows.join('\n')}, E'\\n') AS line OFFSET 0
-  ) AS lines
-) AS given`;
+/** Sends rows to the transaction, for `givenRows` and `givenKeys` of its later statements. */
+export const give = (sql: Transaction, rows: readonly Row[]): PendingQuery<Values[]> =>
+  sql`SELECT set_config('branded_phone_numbers.given', ${rows.join('\n')}, true) IS NULL`;
+
+const lines = (sql: Transaction) => sql`
+  (SELECT string_to_array(line, E'\\t', '') AS line
+   FROM string_to_table(current_setting('branded_phone_numbers.given'), E'\\n') AS line OFFSET 0) AS lines`;
+
+/** Returns the rows that the transaction was given as a FROM item, the table `given`. */
+export const givenRows = (sql: Transaction, columns: Columns) => sql`
+  (SELECT ${listOf(sql, columns, (name, type, i) => `line[${i + 2}]::${type} AS ${name}`)} FROM ${lines(sql)}) AS given`;
+
+/** Returns an array of the keys of the rows that the transaction was given. */
+export const givenKeys = (sql: Transaction) => sql`ARRAY(SELECT line[2] FROM ${lines(sql)} ORDER BY 1)`;
+
+/**
+ * Returns a statement that locks rows. Unless `waits` is set, it skips those that another transaction holds: it takes them away
+ * from the rows that the transaction was given, and returns their keys, one per line, as `busy`.
+ * @param existing selects the rows that exist, with their keys in the first column
+ */
+export const lockGiven = (sql: Transaction, waits: boolean, existing: Fragment, mode: Fragment) => sql`
+  WITH locked AS MATERIALIZED (${existing} ${mode} ${waits ? sql`` : sql`SKIP LOCKED`}),
+  busy AS MATERIALIZED (SELECT DISTINCT key::text FROM ((${existing}) EXCEPT TABLE locked) AS other (key))
+  SELECT string_agg(key, E'\\n') AS busy, set_config('branded_phone_numbers.given', coalesce((
+    SELECT string_agg(line, E'\\n') FROM string_to_table(current_setting('branded_phone_numbers.given'), E'\\n') AS line
+    WHERE split_part(line, E'\\t', 2) NOT IN (TABLE busy)
+  ), ''), true) IS NULL
+  FROM busy HAVING count(*) > 0`;
 
 /** Returns a list of SQL expressions or definitions, one for each column. */
 export const listOf = (

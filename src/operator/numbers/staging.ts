@@ -7,13 +7,12 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { PendingQuery } from 'postgres';
-import type { Transaction } from '../../database/connection.js';
+import { Connection, type Transaction } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import type { Row } from './rows.js';
 import { Spool } from './spool.js';
 import { runSteps, type Steps } from './steps.js';
-import { inWatchedTransaction, type Unwatched } from './watchedTransaction.js';
 
 /** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
@@ -96,12 +95,12 @@ export async function changeByLines(
     report({ toWrite });
     try {
       for (const part of parts) {
-        const onWritten = (count: number, changed: string[]) => {
-          part.written += count;
+        const onWritten = (rows: Row[], changed: string[]) => {
+          part.written += rows.length;
           part.changed += changed.length;
           report({ written: numbers.written });
         };
-        if (part.spool.length > 0) await runSteps(url, part.spool, { ...part, onWritten }, { jobs, signal });
+        if (part.spool.length > 0) jobs = await runSteps(url, part.spool, { ...part, onWritten }, { jobs, signal });
       }
     } catch (cause) {
       const unwritten = others
@@ -149,13 +148,11 @@ async function stage(
     yield block;
   }
 
-  const onAbort = () => void input.destroy();
-  signal?.addEventListener('abort', onAbort);
-  const work = async (sql: Transaction, unwatched: Unwatched) => {
+  const work = async (sql: Transaction) => {
     // To sort and hash large inputs in memory.
     await sql`SET LOCAL work_mem = '128MB'`;
     await change.createTable(sql);
-    await copy(sql, rows(), change.analyzed, unwatched);
+    await copy(sql, rows(), change.analyzed);
     const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
     const found = [...faults, ...(await Promise.all(contradictions)).flat()];
     if (found.length > 0) throw new InputError(found);
@@ -163,26 +160,29 @@ async function stage(
       for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
     }
   };
+  signal?.throwIfAborted();
+  const connection = new Connection(url);
+  const stop = () => {
+    input.destroy();
+    void connection.close(0);
+  };
+  signal?.addEventListener('abort', stop);
   try {
-    await inWatchedTransaction(url, 'READ COMMITTED', work, signal);
+    await connection.transaction('READ COMMITTED', work);
     return count;
   } catch (error) {
     signal?.throwIfAborted();
     throw error;
   } finally {
-    signal?.removeEventListener('abort', onAbort);
+    signal?.removeEventListener('abort', stop);
+    await connection.close(0);
   }
 }
 
 /** Copies rows into `staged`, and analyzes it. */
-async function copy(
-  sql: Transaction,
-  rows: AsyncIterable<string>,
-  analyzed: readonly string[],
-  unwatched: Unwatched,
-): Promise<void> {
+async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: readonly string[]): Promise<void> {
   const stream = await sql`COPY staged FROM STDIN`.writable();
-  await unwatched(pipeline(rows, stream, { end: false })).catch((error) => {
+  await pipeline(rows, stream, { end: false }).catch((error) => {
     stream.destroy(error);
     throw error;
   });

@@ -1,6 +1,10 @@
 /**
  * Writes many rows in steps: short transactions, so that no other program waits for long.
  *
+ * A step's rows are sent first. Then one message has all its statements: they lock the rows, write them, derive what was
+ * deferred, and commit. So locks are held only while PostgreSQL works, however far away it is, and even if this process is
+ * suspended or cut off.
+ *
  * # Locks
  *
  * A step first locks all rows that it changes, without waiting. Rows that another transaction holds are left for a
@@ -10,44 +14,34 @@
  *
  * # Time
  *
- * A step is as large as its estimated work. If one of its statements still takes too long, PostgreSQL cancels it, and the
- * step's halves are written one after the other. Only the last statement, in which an import spends most of the time, is
- * limited to the rest of the step's time. The time of round trips to a PostgreSQL that is far away is measured, and does
- * not count. If the command is suspended or cut off, PostgreSQL ends the transaction.
+ * A step is as large as its estimated work. Each statement is limited to the rest of the step's time, by PostgreSQL's clock.
+ * If that is too short, PostgreSQL cancels the step, and its halves are written one after the other.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Fragment } from 'postgres';
 import { reportBlockers, waitForBlockers } from '../../database/blockers.js';
 import { Connection, type Transaction } from '../../database/connection.js';
-import {
-  CANCELED,
-  causeOf,
-  codeOf,
-  failureOf,
-  isFailover,
-  LOCK_FAILED,
-  TOO_MANY_CONNECTIONS,
-} from '../../database/errors.js';
+import { CANCELED, causeOf, codeOf, LOCK_FAILED, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { retryInOutage } from '../../database/outage.js';
-import { countOf } from '../../messages/count.js';
-import { UserError } from '../../userError.js';
-import { keyOf, type Row, workOf } from './rows.js';
+import { give, keyOf, type Row, workOf } from './rows.js';
 import type { Spool } from './spool.js';
 
-/** How the rows of a spool are locked and written. */
+/** How the rows of a spool are locked and written, by statements that find them with `givenRows` and `givenKeys`. */
 export interface Steps {
   /**
-   * Locks the existing rows with these keys.
-   * @param wait whether to wait for rows that another transaction holds
-   * @returns the keys of rows that another transaction holds
+   * Returns statements that lock the rows that exist, made by `lockGiven`.
+   * @param waits whether to wait for rows that another transaction holds
    */
-  lockOrListBusy(sql: Transaction, keys: string[], wait: boolean): Promise<{ key: string }[]>;
+  lock(sql: Transaction, waits: boolean): Fragment[];
   /**
-   * Writes rows that are locked or don't exist. Called again with the same rows if the outcome of a commit is unknown.
-   * @returns the keys of the rows that had to be changed
+   * Returns statements that write rows that are locked or don't exist. They run again with the same rows if the outcome of a
+   * commit is unknown. Their results have the keys of the rows that had to be changed as the column `key`.
    */
-  write(sql: Transaction, rows: Row[]): Promise<string[]>;
-  /** Called after each commit with the number of rows written, and the keys of those that had to be changed. */
-  onWritten?(count: number, changed: string[]): void;
+  write(sql: Transaction): Fragment[];
+  /** How a step ends; by default it is committed. */
+  end?: 'COMMIT' | 'ROLLBACK';
+  /** Called after each step with its rows, and the keys of those that had to be changed. */
+  onWritten?(rows: Row[], changed: string[]): void;
 }
 
 interface Options {
@@ -58,11 +52,11 @@ interface Options {
 }
 
 /** The target duration of a step in milliseconds. */
-const STEP_MS = 250;
-/** The time limit of each statement of a step of several rows, for the last one from the step's start, in milliseconds. */
+const STEP_MS = 200;
+/** The time limit of a step in milliseconds. */
 const MAX_STEP_MS = 400;
-/** The same for a step of one row. A connection that stays silent for longer is replaced. */
-const STATEMENT_TIMEOUT_MS = 15_000;
+/** The same for one row, unless it waits for that row. A connection that stays silent for longer is replaced. */
+const MAX_ROW_MS = 15_000;
 /** The work of the first step, and bounds of later ones. */
 const FIRST_WORK = 2500;
 const MAX_WORK = 12_500;
@@ -79,18 +73,16 @@ const STOP_MS = 2000;
  * How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or
  * more).
  */
-export const OUTAGE_MS = 60_000;
-export const RETRY_INTERVAL_MS = 250;
+export const OUTAGE = { forMs: 60_000, everyMs: 250 };
+/** The longest pause after a failure. It is random, so that two programs that collided don't collide again. */
+const PAUSE_MS = 200;
 /** The most conflicts of the same rows with concurrent writes of other programs. */
 const MAX_CONFLICTS = 20;
+/** How many conflicts a canceled step of one row counts for: it may have taken 15 s. */
+const CONFLICTS_OF_CANCELED = 5;
 
 /** The databases of commands that have reported their blockers: once is enough. */
 const blocked = new Set<string>();
-
-/** Settings of a step's transaction: PostgreSQL ends it if the command is suspended, or its connection is dead. */
-const SETTINGS = [`lock_timeout = ${LOCK_TIMEOUT_MS}`, 'idle_in_transaction_session_timeout = 5000']
-  .map((setting) => `SET LOCAL ${setting}`)
-  .join(';');
 
 /**
  * PostgreSQL's codes for a serialization failure, and for unique and foreign key violations: caused by concurrent
@@ -102,12 +94,15 @@ const CONFLICT = /^(40001|23503|23505)$/;
 interface Step {
   rows: Row[];
   conflicts: number;
+  /** Whether to wait for rows that another transaction holds. */
+  waits: boolean;
 }
 
 const workOfAll = (rows: readonly Row[]) => rows.reduce((sum, row) => sum + workOf(row), 0);
 
 /**
  * Writes all rows of a spool in steps. Retries rows that can't be locked for as long as it takes.
+ * @returns the number of jobs for which PostgreSQL had a connection
  * @throws the first error that no retry helps against, or the reason of `signal`; written rows stay
  */
 export async function runSteps(
@@ -115,126 +110,123 @@ export async function runSteps(
   spool: Spool,
   steps: Steps,
   { jobs = 1, signal }: Options = {},
-): Promise<void> {
+): Promise<number> {
   const postponed: Step[] = [];
   const open = new Set<Connection>();
   const end = new AbortController();
-  let lastProgress = performance.now();
+  const stopped = AbortSignal.any([end.signal, ...(signal ? [signal] : [])]);
+  let jobsWithoutConnection = 0;
+  let lastWritten = performance.now();
 
   /** Returns the next step: new rows of at most `work`, or postponed ones if there are many of them or no new rows. */
   function next(work: number): Step | undefined {
-    signal?.throwIfAborted();
-    end.signal.throwIfAborted();
+    stopped.throwIfAborted();
     const isFull = postponed.reduce((sum, { rows }) => sum + workOfAll(rows), 0) > MAX_POSTPONED_WORK;
     const rows = isFull ? [] : spool.take(work);
-    return rows.length > 0 ? { rows, conflicts: 0 } : postponed.shift();
+    return rows.length > 0 ? { rows, conflicts: 0, waits: false } : postponed.shift();
+  }
+
+  function postpone(rows: Row[], conflicts = 0, waits = false): void {
+    if (rows.length > 0) postponed.push({ rows, conflicts, waits });
   }
 
   /**
-   * Locks and writes rows in a transaction.
-   * @param overheadMs what a step without rows takes, in milliseconds
-   * @param wait whether to wait for rows that another transaction holds
-   * @returns the rows that another transaction holds, which are not written
+   * Locks and writes rows in a transaction. Postpones those that another transaction holds.
+   * @returns how many milliseconds the step took; undefined if it did not write all rows
    */
-  async function write(connection: Connection, rows: Row[], overheadMs = 0, wait = false): Promise<Row[]> {
-    const maxMs = rows.length > 1 ? MAX_STEP_MS : STATEMENT_TIMEOUT_MS;
-    const { busy, changed } = await connection.transaction('READ COMMITTED', async (sql) => {
-      const [, list] = await Promise.all([
-        sql.unsafe(`${SETTINGS}; SET LOCAL statement_timeout = ${maxMs}`),
-        steps.lockOrListBusy(sql, rows.map(keyOf), wait),
-      ]);
-      const busy = new Set(list.map(({ key }) => key));
-      const changed = await steps.write(
-        sql,
-        rows.filter((row) => !busy.has(keyOf(row))),
-      );
+  async function write(connection: Connection, { rows, waits }: Step): Promise<number | undefined> {
+    const maxMs = waits || rows.length > 1 ? MAX_STEP_MS : MAX_ROW_MS;
+    const results = await connection.transactionAtOnce((sql) => {
       // Derives what was deferred. A commit would do so without a time limit.
-      await Promise.all([limitToRest(sql, maxMs, overheadMs), sql`SET CONSTRAINTS ALL IMMEDIATE`]);
-      return { busy, changed };
+      const statements = [...steps.lock(sql, waits), ...steps.write(sql), sql`SET CONSTRAINTS ALL IMMEDIATE`];
+      const message = sql`
+        SET LOCAL lock_timeout = ${sql.unsafe(`${LOCK_TIMEOUT_MS}`)};
+        ${statements.map((statement) => sql`${limitToRest(sql, maxMs)}; ${statement};`)}
+        SELECT ${elapsed(sql)} AS ms;
+        ${sql.unsafe(steps.end ?? 'COMMIT')}`;
+      return [give(sql, rows), message.simple()];
     });
-    if (busy.size < rows.length) {
-      lastProgress = performance.now();
-      steps.onWritten?.(rows.length - busy.size, changed);
+    const busyKeys = new Set(results.flatMap((row) => row.busy?.split('\n') ?? []));
+    const busy = rows.filter((row) => busyKeys.has(keyOf(row)));
+    if (busy.length === rows.length) {
+      // Waits for one of them in a transaction without other locks, so that it blocks no other program.
+      postpone(busy.slice(0, 1), 0, true);
+      postpone(busy.slice(1));
+      return undefined;
     }
-    return rows.filter((row) => busy.has(keyOf(row)));
+    postpone(busy);
+    lastWritten = performance.now();
+    const changed = results.flatMap(({ key }) => key ?? []);
+    steps.onWritten?.(
+      rows.filter((row) => !busyKeys.has(keyOf(row))),
+      changed,
+    );
+    return busy.length === 0 ? Number(results.at(-1)?.ms) : undefined;
   }
 
-  /**
-   * Prepares the statements of a new connection by steps without rows. Otherwise PostgreSQL would wait for the parameters of
-   * each while the step holds locks, and does not end a transaction that waits for them.
-   * @returns what such a step takes, in milliseconds: its round trips, so most of a step's time if PostgreSQL is far away
-   */
-  async function prepare(connection: Connection): Promise<number> {
-    for (const wait of [false, true]) await write(connection, [], 0, wait);
-    const start = performance.now();
-    await write(connection, []);
-    return performance.now() - start;
-  }
-
-  /** Writes the rows that are free, or waits for one of them if none is. Returns the rows that are not written. */
-  async function writeStep(connection: Connection, rows: Row[], overheadMs: number): Promise<Row[]> {
-    const busy = await write(connection, rows, overheadMs);
-    if (busy.length < rows.length) return busy;
-    // Waits in a transaction without other locks, so that it blocks no other program.
-    const [first, ...rest] = busy as [Row, ...Row[]];
-    return [...rest, ...(await write(connection, [first], overheadMs, true))];
-  }
-
-  /** Returns the steps that retry a failed one. @throws its error if no retry helps */
-  function retriesOf(step: Step, error: unknown): Step[] {
+  /** Postpones a failed step, or its halves. @throws its error if no retry helps */
+  function retryLater({ rows, conflicts, waits }: Step, error: unknown): void {
     const code = codeOf(causeOf(error));
-    const middle = step.rows.length >> 1;
+    const middle = rows.length >> 1;
     if (code === CANCELED && middle > 0) {
-      return [step.rows.slice(0, middle), step.rows.slice(middle)].map((rows) => ({ rows, conflicts: 0 }));
+      postpone(rows.slice(0, middle));
+      postpone(rows.slice(middle));
+      return;
     }
-    const isConflict = CONFLICT.test(code) && step.conflicts++ < MAX_CONFLICTS;
-    if (isConflict || LOCK_FAILED.test(code) || isFailover(failureOf(error))) return [step];
-    throw error;
+    const isBusy = LOCK_FAILED.test(code) || (code === CANCELED && waits);
+    const weight = CONFLICT.test(code) ? 1 : code === CANCELED ? CONFLICTS_OF_CANCELED : Number.POSITIVE_INFINITY;
+    const sum = conflicts + (isBusy ? 0 : weight);
+    if (sum > MAX_CONFLICTS) throw error;
+    postpone(rows, sum);
   }
 
   /** Runs steps on one connection, which it replaces after an error, until none is left. */
-  async function runOn(opened: Connection): Promise<void> {
-    let connection: Connection | undefined = opened;
-    let overheadMs: number | undefined;
+  async function run(): Promise<void> {
+    let connection: Connection | undefined;
+    let isWithoutConnection = false;
     let maxWork = FIRST_WORK;
-    const outage = new Outage();
+    const attempt = async (step: Step) => {
+      try {
+        connection ??= new Connection(url, { statementTimeout: MAX_ROW_MS });
+        open.add(connection);
+        return await write(connection, step);
+      } catch (error) {
+        if (connection) open.delete(connection);
+        connection = undefined;
+        isWithoutConnection = codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS && open.size > 0;
+        if (!isWithoutConnection) throw error;
+        // Another job goes on.
+        postpone(step.rows, step.conflicts, step.waits);
+        return undefined;
+      }
+    };
     try {
       for (let step = next(maxWork); step !== undefined; step = next(maxWork)) {
-        let start = performance.now();
+        const current = step;
         try {
-          connection ??= connect(url);
-          open.add(connection);
-          overheadMs ??= await prepare(connection);
-          start = performance.now();
-          const rows = await writeStep(connection, step.rows, overheadMs);
-          outage.end();
-          if (rows.length > 0) postponed.push({ rows, conflicts: 0 });
-          else maxWork = nextMaxWork(maxWork, workOfAll(step.rows), performance.now() - start - overheadMs);
+          const ms = await retryInOutage(() => attempt(current), { ...OUTAGE, signal: stopped });
+          if (ms !== undefined) maxWork = nextMaxWork(maxWork, workOfAll(current.rows), ms);
         } catch (error) {
-          if (connection) open.delete(connection);
-          [connection, overheadMs] = [undefined, undefined];
-          const retries = retriesOf(step, error);
-          postponed.push(...retries);
-          maxWork = Math.max(maxWork / retries.length, MIN_WORK);
-          if (isFailover(failureOf(error))) await outage.wait(error, start);
-          else outage.end();
-          // Random, so that two programs that collided don't collide again.
-          await sleep(Math.random() * LOCK_TIMEOUT_MS);
+          retryLater(current, error);
+          if (codeOf(causeOf(error)) === CANCELED) maxWork = Math.max(maxWork / 2, MIN_WORK);
+          await sleep(Math.random() * PAUSE_MS);
+        }
+        if (isWithoutConnection) {
+          if (jobsWithoutConnection++ === 0) {
+            console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
+          }
+          return;
         }
       }
     } catch (error) {
       end.abort(error);
     } finally {
+      if (connection) open.delete(connection);
       await connection?.close(0);
     }
   }
 
-  const connections = await retryInOutage(() => openConnections(url, jobs), {
-    forMs: OUTAGE_MS,
-    everyMs: RETRY_INTERVAL_MS,
-    signal,
-  });
-  const isBlocked = () => performance.now() - lastProgress > REPORT_BLOCKERS_AFTER_MS;
+  const isBlocked = () => performance.now() - lastWritten > REPORT_BLOCKERS_AFTER_MS;
   if (!blocked.has(url)) {
     waitForBlockers(url, isBlocked, end.signal).then(
       (blockers) => {
@@ -247,68 +239,19 @@ export async function runSteps(
   const closeAll = () => open.forEach((connection) => void connection.close(0));
   const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
   signal?.addEventListener('abort', onSignal);
-  await Promise.all(connections.map(runOn));
+  await Promise.all(Array.from({ length: jobs }, run));
   signal?.removeEventListener('abort', onSignal);
   end.signal.throwIfAborted();
   end.abort();
+  return jobs - jobsWithoutConnection;
 }
 
-/** Limits the next statement to the rest of a step's time, in which `overheadMs` of round trips do not count. */
-const limitToRest = (sql: Transaction, maxMs: number, overheadMs: number) => sql`
-  SELECT set_config('statement_timeout', least(${maxMs}, greatest(1, ${Math.round(maxMs + overheadMs)} - ms))::int::text, true)
-  FROM (SELECT extract(epoch FROM clock_timestamp() - transaction_timestamp()) * 1000 AS ms) AS step`;
+/** Returns the SQL for the milliseconds since PostgreSQL received the message with this statement. */
+const elapsed = (sql: Transaction) => sql`extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000`;
 
-/** A time in which PostgreSQL can't be reached or accepts no writes, such as a failover. */
-class Outage {
-  #since: number | undefined;
-
-  /**
-   * Waits before the next attempt, after one that began at `start` has failed.
-   * @throws the error if the outage has lasted for too long
-   */
-  async wait(error: unknown, start: number): Promise<void> {
-    this.#since ??= start;
-    if (performance.now() - this.#since > OUTAGE_MS) throw error;
-    await sleep(RETRY_INTERVAL_MS);
-  }
-
-  end(): void {
-    this.#since = undefined;
-  }
-}
-
-/**
- * Opens the connections of all jobs before any of them writes.
- * @throws {UserError} if PostgreSQL has fewer connections left; none is taken then, since other programs need them
- */
-async function openConnections(url: string, jobs: number): Promise<Connection[]> {
-  const first = connect(url);
-  const opened = [first];
-  try {
-    const [{ free }] = await first.transaction(
-      'READ COMMITTED',
-      (sql) => sql<[{ free: number }]>`
-        SELECT greatest(0, current_setting('max_connections')::int
-          - current_setting('superuser_reserved_connections')::int - count(*)::int) AS free
-        FROM pg_stat_activity WHERE datid IS NOT NULL`,
-    );
-    if (jobs - 1 > free) throw tooManyJobs(jobs, free + 1);
-    const others = Array.from({ length: jobs - 1 }, async () => opened.push(await connect(url).open()));
-    for (const other of await Promise.allSettled(others)) if (other.status === 'rejected') throw other.reason;
-    return opened;
-  } catch (error) {
-    await Promise.all(opened.map((connection) => connection.close(0)));
-    // The role may have its own limit.
-    throw codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS ? tooManyJobs(jobs, opened.length) : error;
-  }
-}
-
-const connect = (url: string) => new Connection(url, { statementTimeout: STATEMENT_TIMEOUT_MS });
-
-const tooManyJobs = (jobs: number, free: number) =>
-  new UserError(
-    `PostgreSQL has ${countOf(free, 'free connection')}, but --jobs is ${jobs}: use fewer jobs, or raise max_connections`,
-  );
+/** Limits the statement that follows in the same message to the rest of `maxMs` since PostgreSQL received it. */
+const limitToRest = (sql: Transaction, maxMs: number) => sql`
+  SELECT set_config('statement_timeout', greatest(1, ${sql.unsafe(`${maxMs}`)} - ${elapsed(sql)})::int::text, true)`;
 
 /**
  * Returns the most work of the next step, after one of at most `max` that had `work`, for which it took `ms` milliseconds.

@@ -94,9 +94,9 @@ describe('import', () => {
   });
 
   it.each([
-    ['0', 'It must be a whole number from 1 to 1000.'],
-    ['x', 'It must be a whole number from 1 to 1000.'],
-    ['1000', 'free connections, but --jobs is 1000: use fewer jobs, or raise max_connections'],
+    ['0', 'It must be a whole number from 1 to 32.'],
+    ['x', 'It must be a whole number from 1 to 32.'],
+    ['33', 'It must be a whole number from 1 to 32'],
   ])('rejects --jobs %s, says what to do and imports nothing', async (jobs, advice) => {
     const before = await stored();
     const line = JSON.stringify(numberWith({ phoneNumber: '+14155550199' }));

@@ -57,9 +57,9 @@ describe('a command', () => {
     }));
 
   it.each([
-    ['import line.ndjson', 'SIGTERM', 'SET CONSTRAINTS'],
-    ['delete gone.txt', 'SIGINT', 'SET CONSTRAINTS'],
-    ['check', 'SIGKILL', 'FROM derive'],
+    ['import line.ndjson', 'SIGTERM', 'FOR UPDATE'],
+    ['delete gone.txt', 'SIGINT', 'FOR UPDATE'],
+    ['check', 'SIGKILL', 'FOR NO KEY UPDATE'],
   ] as const)('holds no locks after it has ended: %s, after %s while it writes', async (line, signal, statement) => {
     await writeFile(join(command.folder, 'line.ndjson'), LINE);
     await writeFile(join(command.folder, 'gone.txt'), '+11');
