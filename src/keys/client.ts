@@ -16,14 +16,18 @@ export function addressClient({ ip = '' }: Request): Client {
   return { id: `address:${networkOf(addressOf(ip))}`, visibleProfiles: null };
 }
 
+/** The most proxies of a list in TRUST_PROXY that a request may have passed; a client could repeat their addresses for long. */
+const MAX_LISTED_PROXIES = 20;
+
 /**
  * Converts TRUST_PROXY to a value for Express's setting `trust proxy`. A list of addresses becomes a function, since
- * Express would not trust a proxy that is given with its port.
+ * Express would not trust a proxy that is given with its port. The client is the first entry from the right that is not trusted,
+ * or the one after MAX_LISTED_PROXIES, which a trusted proxy has appended as well.
  */
-export function trustedProxies(trusted: Config['TRUST_PROXY']): number | ((entry: string) => boolean) {
+export function trustedProxies(trusted: Config['TRUST_PROXY']): number | ((entry: string, index: number) => boolean) {
   if (typeof trusted === 'number') return trusted;
   const isTrusted = compile(trusted);
-  return (entry) => isTrusted(addressOf(entry), 0);
+  return (entry, index) => index < MAX_LISTED_PROXIES && isTrusted(addressOf(entry), 0);
 }
 
 /** Returns the address in an entry of X-Forwarded-For, without a port, brackets or whitespace. */

@@ -86,6 +86,17 @@ describe('TRUST_PROXY with addresses', () => {
     expect(await remainingOf(service, ...entries, `${newClient()}:4711, ${proxy}`)).toEqual([9, 8, 7, 9]);
   });
 
+  it('evaluates 20 proxies, and takes the entry before them whatever it is', async () => {
+    const behind = (length: number, ...first: string[]) => [...first, ...Array(length).fill('10.0.0.1')].join();
+    const client = newClient();
+    // The test connects from the first of them.
+    const same = [behind(18, client), behind(19, client), behind(19, newClient(), client)];
+    expect(await remainingOf(service, ...same)).toEqual([9, 8, 7]);
+    const proxy = '10.7.7.7';
+    const many = [behind(19, newClient(), proxy), behind(19, newClient(), proxy), behind(5000, newClient())];
+    expect(await remainingOf(service, ...many)).toEqual([9, 8, 9]);
+  });
+
   it('takes the last address even if it follows the address of a proxy', async () => {
     const client = newClient();
     expect(
