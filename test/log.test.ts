@@ -191,7 +191,7 @@ describe('a log on a terminal', () => {
 
 /** Settings that make `serve` fail, and what it then says. */
 const UNUSABLE = { PORT: '0', METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
-const UNUSABLE_REASON = /192\.0\.2\.1 is not an address of this machine\n$/;
+const UNUSABLE_REASON = /address not available 192\.0\.2\.1.*; choose another METRICS_PORT or METRICS_HOST\n$/;
 
 it('the log has the reason for a failed start', async () => {
   const environment = { DATABASE_URL: database.url, ...UNUSABLE };

@@ -1,57 +1,85 @@
-/** The application, without a port: the steps of a request in order, and the parts that each step uses. */
-import express, { type RequestHandler } from 'express';
+/** The service, without a port: its parts, and the steps of a request in order. */
+import { createServer, type RequestListener } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import express from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { type Config, publicPath } from '../config/config.js';
-import type { Reader } from '../database/reads.js';
+import { Connection, type Database } from '../database/connection.js';
+import type { Connect } from '../database/pool.js';
+import { Reader, readsPerConnection } from '../database/reads.js';
+import { type Obstacle, prepareSchemaCheck } from '../database/version.js';
 import { trustedProxies } from '../keys/client.js';
 import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/identify.js';
+import { listExpiringKeys } from '../keys/keys.js';
 import type { Log } from '../log.js';
-import type { Metrics } from '../metrics.js';
+import { createMetrics, type Metrics } from '../metrics.js';
+import { migrationsFolder } from '../packageFolder.js';
 import { preparePages } from '../page/page.js';
 import { docs } from './docs/docs.js';
 import { readPackages } from './docs/packages.js';
+import { type CheckReadiness, health, prepareReadiness, READY_STATEMENT_TIMEOUT_MS } from './health.js';
 import { allowOrigins } from './http/cors.js';
+import { createHttpServer } from './http/httpServer.js';
 import { notFound, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import { unavailable } from './problem/problem.js';
-import type { RateLimit } from './rateLimit/rateLimit.js';
-import { failureLog, requestLog } from './requestLog.js';
+import { createRateLimit } from './rateLimit/rateLimit.js';
+import { warmUpValidator } from './request/validator.js';
+import { failureLog, refusalLog, requestLog } from './requestLog.js';
 
-export interface Dependencies {
-  config: Config;
-  reader: Reader;
-  rateLimit: RateLimit;
-  log: Log;
-  metrics: Metrics;
-  /** Returns whether the start is not finished: the list is then a 503. */
-  isStarting(): boolean;
-  /** Aborted when the service begins to stop. */
-  stopping: AbortSignal;
-  /** The routes `/healthz` and `/readyz`. */
-  health: RequestHandler;
-}
+/** Seconds that statements have to finish when the service is closed. */
+const CLOSE_TIMEOUT_SECONDS = 1;
+/** The time after which PostgreSQL cancels a page's statement. With ten million numbers in memory, the slowest page takes 33 ms. */
+const STATEMENT_TIMEOUT_MS = 1000;
+/** How long the start waits for the first connection to the database. */
+const WARM_UP_TIMEOUT_MS = 2000;
+
+/** The time limit of counting the keys that expire soon, which a scrape waits for. */
+const KEYS_TIMEOUT_MS = 900;
 
 /** Milliseconds of a request's time that are reserved for sending its response. */
 const SEND_RESERVE_MS = 500;
 
-/** Returns the milliseconds within which a request's response must be ready. */
-export const timeLimitOf = ({ REQUEST_TIMEOUT_SECONDS }: Config) => REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
-
-/** Creates the application. */
-export function createApp(dependencies: Dependencies) {
-  const { config, reader, rateLimit, log, metrics, isStarting, stopping, health } = dependencies;
+/** Creates the service without listening. Nothing is sent to the database before `begin` or the first request. */
+export function openService(config: Config, databaseUrl: string, log: Log) {
+  const timeLimitMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
+  const readsEach = readsPerConnection(timeLimitMs, STATEMENT_TIMEOUT_MS);
+  const connections = config.DATABASE_CONNECTIONS;
+  const metrics = createMetrics(readsEach * connections);
+  const connectWith =
+    (statementTimeout: number): Connect =>
+    (onBroken) =>
+      new Connection(databaseUrl, { statementTimeout, queriesAtOnce: readsEach, onBroken });
+  const reader = new Reader(connectWith(STATEMENT_TIMEOUT_MS), connections, log, metrics);
+  // /readyz has its own connection, so that pages don't delay its check.
+  const healthReader = new Reader(connectWith(READY_STATEMENT_TIMEOUT_MS), 1, log, { setQueries() {} });
+  const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
+  let obstacle: Obstacle | undefined;
+  let isStopping = false;
+  const checkReadiness = prepareReadiness({
+    reader: healthReader,
+    // If it can't have that connection, the service is ready as long as pages can be read.
+    fallback: reader,
+    checkSchema: prepareSchemaCheck(migrationsFolder),
+    obstacle: () => (isStopping ? { reason: 'stopping' } : obstacle),
+  });
+  const countExpiringKeys = () =>
+    healthReader
+      .read(async (database) => (await listExpiringKeys(database)).length, performance.now() + KEYS_TIMEOUT_MS)
+      .catch(() => Number.NaN);
+  const expiringKeys = config.AUTH === 'api-key' ? countExpiringKeys : undefined;
   const identify = config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys()) : identifyByAddress;
   const listNumbers = listBrandedPhoneNumbers({
     identify(request, deadline) {
       // The database may still lack the schema or its numbers, and the limit its table.
-      if (isStarting()) throw unavailable('The service is starting.');
+      if (obstacle) throw unavailable('The service is starting.');
       return identify(request, deadline);
     },
     rateLimit,
     reader,
     readPage: preparePages(),
-    timeLimitMs: timeLimitOf(config),
+    timeLimitMs,
     publicUrl: config.PUBLIC_URL,
   });
 
@@ -72,16 +100,87 @@ export function createApp(dependencies: Dependencies) {
   app.use((request, response, next) => {
     logRequest(request, response);
     // Makes the client open a new connection, which reaches another instance.
-    if (stopping.aborted) response.setHeader('Connection', 'close');
+    if (isStopping) response.setHeader('Connection', 'close');
     checkProtocol(request);
     next();
   });
   if (config.CORS_ORIGINS) app.use(operation.path, allowOrigins(config.CORS_ORIGINS));
   app.all(operation.path, listNumbers);
-  app.use(health);
+  app.use(health(checkReadiness, false));
   app.use(docs(config, readPackages(log)));
 
   app.use(notFound);
   app.use(problemHandler(failureLog(log), publicPath(config)));
+
+  const { server, finish } = createHttpServer(app, config, {
+    logRefusal: refusalLog(log, metrics),
+    onCutOff(count, bytes) {
+      metrics.countCutOff(count);
+      log.warn({ count, bytes }, 'connections cut off: too many headers and unread responses were held for clients');
+    },
+  });
+  /** Serves metrics and health to operators. */
+  const operatorServer =
+    config.METRICS_PORT === undefined
+      ? undefined
+      : createServer(
+          { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
+          operatorApp(metrics, checkReadiness, expiringKeys),
+        );
+  return {
+    server,
+    /** Undefined unless METRICS_PORT is set. */
+    operatorServer,
+    /** Sets why the start is not finished, which `/readyz` reports. */
+    setObstacle(next: Obstacle | undefined) {
+      obstacle = next;
+    },
+    /**
+     * Makes the service ready, once it is connected to the database and to the rate limit's store, so that the first requests
+     * are as fast as later ones. The database must have been migrated.
+     * @throws {UserError} if the rate limit's store rejects the service
+     */
+    async begin() {
+      await warmUpValidator();
+      const select = ({ $client }: Database) => $client.unsafe('SELECT');
+      // If the database can't be read, /readyz says so.
+      const connect = (each: Reader) => each.read(select, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
+      await Promise.all([rateLimit.warmUp(), connect(reader), connect(healthReader)]);
+      obstacle = undefined;
+    },
+    /**
+     * Stops the service: serves for another `delay` seconds, unready, then finishes the running requests, which takes at most
+     * REQUEST_TIMEOUT_SECONDS + 2 s.
+     */
+    async close(delay = 0) {
+      isStopping = true;
+      await sleep(delay * 1000);
+      await finish();
+      operatorServer?.close();
+      operatorServer?.closeAllConnections();
+      await rateLimit.close();
+      await Promise.all([reader, healthReader].map((each) => each.close(CLOSE_TIMEOUT_SECONDS)));
+    },
+  };
+}
+
+/** Creates the application on METRICS_PORT, for operators only. */
+function operatorApp(
+  metrics: Metrics,
+  checkReadiness: CheckReadiness,
+  expiringKeys?: () => Promise<number>,
+): RequestListener {
+  metrics.collectDefaults();
+  metrics.collectChecks(async () => (await checkReadiness()) === undefined, expiringKeys);
+  const app = express();
+  app.disable('x-powered-by');
+  app.use((_request, response, next) => {
+    response.setHeader('X-Content-Type-Options', 'nosniff');
+    next();
+  });
+  app.use(health(checkReadiness, true));
+  app.get('/metrics', async (_request, response) => {
+    response.type(metrics.contentType).send(await metrics.text());
+  });
   return app;
 }

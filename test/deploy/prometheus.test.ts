@@ -20,7 +20,7 @@ import { claimNetwork, freePort, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { endProcess } from '../support/process.js';
 import { isInstalled, run } from '../support/programs.js';
-import { leaveUnread } from '../support/rawHttp.js';
+import { holdHeaders } from '../support/rawHttp.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
 import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
@@ -185,7 +185,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   });
 
   it('fires after an instance cut off connections whose responses were not read', async () => {
-    const close = leaveUnread(instance.url);
+    const close = holdHeaders(instance.url);
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', 'firing');
     close();
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', undefined);

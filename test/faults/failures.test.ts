@@ -9,7 +9,7 @@ import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import type { Log } from '../../src/log.js';
-import { openService } from '../../src/service/server.js';
+import { openService } from '../../src/service/app.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { CLEAR_TEXT, errorResponse, failStatements, openImpostor, respondWith, SASL } from '../support/impostor.js';
 

@@ -8,7 +8,8 @@ import { readConfig } from '../../src/config/config.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { openLog } from '../../src/log.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { openService, startService } from '../../src/service/server.js';
+import { openService } from '../../src/service/app.js';
+import { startService } from '../../src/service/server.js';
 import { UserError } from '../../src/userError.js';
 import { createDatabase } from '../support/database.js';
 import { listenOn, useService } from '../support/service.js';
@@ -37,7 +38,9 @@ it('the service does not start if METRICS_PORT is in use', async () => {
   await once(other, 'listening');
   const METRICS_PORT = String((other.address() as AddressInfo).port);
   await expect(listenOn(service.databaseUrl, { METRICS_PORT })).rejects.toThrow(
-    new UserError(`METRICS_PORT ${METRICS_PORT} of 127.0.0.1 is already in use; choose another`),
+    new UserError(
+      `listen EADDRINUSE: address already in use 127.0.0.1:${METRICS_PORT}; choose another METRICS_PORT or METRICS_HOST`,
+    ),
   );
   other.close();
 });

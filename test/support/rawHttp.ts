@@ -31,18 +31,12 @@ export async function exchange(url: string, head: string[], limitMilliseconds = 
   };
 }
 
-/** Opens connections that request more than 64 MB and never read; returns a function that closes them. */
-export function leaveUnread(url: string): () => void {
+/** Opens connections with more than 64 MB of headers that never end; returns a function that closes them. */
+export function holdHeaders(url: string): () => void {
   const { hostname, port } = new URL(url);
-  const sockets = Array.from({ length: 60 }, () =>
-    connect(Number(port), hostname)
-      .on('error', () => {})
-      .pause(),
-  );
-  for (const socket of sockets) {
-    // Eight of them, since the system keeps some megabytes for each connection.
-    socket.write('GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(8));
-  }
+  const head = `GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: ${'a'.repeat(120_000)}`;
+  const sockets = Array.from({ length: 600 }, () => connect(Number(port), hostname).on('error', () => {}));
+  for (const socket of sockets) socket.resume().write(head);
   return () => {
     for (const socket of sockets) socket.destroy();
   };

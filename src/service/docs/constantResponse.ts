@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import type { RequestHandler } from 'express';
 import { encodeBody } from '../http/compression.js';
+import { shareBody } from '../http/connections.js';
 
 interface Options {
   /** Whether the address will never have another content, so that caches need not ask for it again. */
@@ -33,7 +34,9 @@ export function constantResponse(
     const { body, etag, kept } = prepared;
     response.set({ ETag: etag, 'Cache-Control': caching }).type(type);
     if (!isArchive) response.vary('Accept-Encoding');
-    if (request.fresh) response.status(304).end();
-    else response.send(isArchive ? body : await encodeBody(request, response, body, kept));
+    if (request.fresh) return response.status(304).end();
+    const encoded = isArchive ? body : await encodeBody(request, response, body, kept);
+    shareBody(response);
+    response.send(encoded);
   };
 }

@@ -1,5 +1,6 @@
 /**
- * Limits client connections, and what is held for them.
+ * The connections of clients: their number, their requests, and what is held for them. All that is counted for a connection is
+ * given back when its socket closes. Node's events of requests do not suffice: after CONNECT, it emits none for those that wait.
  *
  * # Number
  *
@@ -9,11 +10,11 @@
  * # Memory
  *
  * Clients decide how long their headers and their unread responses stay in memory. These are summed up for all connections;
- * above MAX_HELD_BYTES, those that have waited longest are cut off. Nothing is held for an idle connection.
+ * above MAX_HELD_BYTES, those that have waited longest are cut off. Nothing is held for an idle connection, and a constant body
+ * is in memory once, however many clients are reading it.
  */
-import type { Server } from 'node:http';
+import type { Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
 
 /** How long a connection must have been idle to be closed for a new one; before that, a request may be on its way. */
 const IDLE_GRACE_MS = 1000;
@@ -27,106 +28,194 @@ const MAX_RECEIVED_BYTES = 192 * 1024;
  * A connection that has received more than this before it became idle is closed: Node's parser keeps long headers until the
  * next request, of which it may have the beginning already.
  */
-export const MAX_KEPT_BYTES = 16 * 1024;
+const MAX_KEPT_BYTES = 16 * 1024;
+/** The most requests that wait for earlier requests of their connection; each takes 2 KB, and 15 KB with 98 headers. */
+const MAX_WAITING_REQUESTS = 10_000;
 /** How long a connection that was ended is read, in milliseconds. */
 const LINGER_MS = 1000;
 
 interface Connection {
   /** Requests in progress, including those with a response that has not been passed to the system yet. */
   requests: number;
+  /** The requests that wait for earlier ones. */
+  waiting: number;
   /** When `requests` last changed, in milliseconds of `performance.now()`. */
   changedAt: number;
   /** The bytes that the socket had received when it was last idle, if nothing of them is held. */
   receivedBefore: number;
   /** False if it is to be closed once it is idle. */
   isKept: boolean;
+  /** Ends a connection that is not read any further, once it is idle. */
+  end?: () => void;
 }
 
-/**
- * Keeps `server` at `max` connections and what it holds for them at MAX_HELD_BYTES. `onCutOff` is called with the number of
- * connections that were cut off, and with their bytes.
- */
-export function limitConnections(server: Server, max: number, onCutOff: (count: number, bytes: number) => void): void {
-  // In the order of `changedAt`: the first idle one has been idle longest.
-  const connections = new Map<Socket, Connection>();
+/** Sockets that are being sent a constant body. */
+const sharing = new WeakSet<Socket>();
 
-  server.on('listening', () => {
-    const timer = setInterval(check, CHECK_INTERVAL_MS).unref();
-    server.once('close', () => clearInterval(timer));
-  });
-  server.on('connection', (socket: Socket) => {
-    connections.set(socket, { requests: 0, changedAt: performance.now(), receivedBefore: 0, isKept: true });
-    socket.once('close', () => connections.delete(socket));
-    if (connections.size <= max) return;
-    (longestIdle() ?? socket).destroy();
-  });
+/** Excludes the body of a response, which all clients share, from what is held for its connection. */
+export function shareBody(response: ServerResponse): void {
+  const { socket } = response;
+  if (!socket) return;
+  sharing.add(socket);
+  response.once('close', () => sharing.delete(socket));
+}
 
-  server.on('request', ({ socket }, response) => {
-    countRequests(socket, 1);
-    response.once('close', () => countRequests(socket, -1));
-  });
+export class Connections {
+  /** In the order of `changedAt`: the first idle one has been idle longest. */
+  readonly #all = new Map<Socket, Connection>();
+  readonly #max: number;
+  readonly #onCutOff: (count: number, bytes: number) => void;
+  /** The sum of `waiting`. */
+  #waiting = 0;
+  /** Whether the connection with the most waiting requests is being closed. */
+  #isClosingOne = false;
 
-  function countRequests(socket: Socket, change: 1 | -1): void {
-    const connection = connections.get(socket);
+  /**
+   * Keeps `server` at `max` connections and what it holds for them at MAX_HELD_BYTES. `onCutOff` is called with the number of
+   * connections that were cut off, and with their bytes.
+   */
+  constructor(server: Server, max: number, onCutOff: (count: number, bytes: number) => void) {
+    this.#max = max;
+    this.#onCutOff = onCutOff;
+    server.on('listening', () => {
+      const timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
+      server.once('close', () => clearInterval(timer));
+    });
+    server.on('connection', (socket: Socket) => this.#add(socket));
+    server.on('request', ({ socket }, response) => {
+      this.#countRequests(socket, 1);
+      response.once('close', () => this.#countRequests(socket, -1));
+    });
+  }
+
+  #add(socket: Socket): void {
+    const connection = { requests: 0, waiting: 0, changedAt: performance.now(), receivedBefore: 0, isKept: true };
+    this.#all.set(socket, connection);
+    // Node removes its own listener from a socket that it gives away.
+    socket.on('error', () => {});
+    socket.once('close', () => {
+      this.#all.delete(socket);
+      this.#waiting -= connection.waiting;
+    });
+    if (this.#all.size > this.#max) (this.#longestIdle() ?? socket).destroy();
+  }
+
+  #countRequests(socket: Socket, change: 1 | -1): void {
+    const connection = this.#all.get(socket);
     if (!connection) return;
-    connections.delete(socket);
+    this.#all.delete(socket);
     connection.requests += change;
     connection.changedAt = performance.now();
-    connections.set(socket, connection);
+    this.#all.set(socket, connection);
     if (connection.requests > 0) return;
     const { bytesRead } = socket;
     connection.isKept = bytesRead - connection.receivedBefore <= MAX_KEPT_BYTES;
     if (connection.isKept) connection.receivedBefore = bytesRead;
+    connection.end?.();
   }
 
-  function longestIdle(): Socket | undefined {
-    for (const [socket, { requests, changedAt }] of connections) {
+  /** Reads nothing more from a connection, and calls `end` once its requests have their responses. Does nothing if called again. */
+  endWhenIdle(socket: Socket, end: () => void): void {
+    const connection = this.#all.get(socket);
+    if (!connection || connection.end) return;
+    connection.end = end;
+    if (connection.requests > 0) socket.pause();
+    else end();
+  }
+
+  /** Counts a request that waits for earlier ones of its connection, from which nothing is read meanwhile. */
+  beginWait(socket: Socket): void {
+    const connection = this.#all.get(socket);
+    if (!connection) return;
+    // Not at once, because Node resumes the socket when it has parsed this request to its end.
+    process.nextTick(() => socket.pause());
+    connection.waiting++;
+    if (++this.#waiting > MAX_WAITING_REQUESTS && !this.#isClosingOne) this.#closeMostWaiting();
+  }
+
+  /** Ends the wait of a request. After the last one, the connection is read again. */
+  endWait(socket: Socket): void {
+    const connection = this.#all.get(socket);
+    if (!connection) return;
+    connection.waiting--;
+    this.#waiting--;
+    resume([socket, connection]);
+  }
+
+  /**
+   * Closes the connection with the most waiting requests. Until it is closed, its requests are held, so no other connection is
+   * read: in the same turn of the event loop, Node would read and parse what thousands of them have sent.
+   */
+  #closeMostWaiting(): void {
+    const all = [...this.#all];
+    const [most] = all.reduce((one, other) => (other[1].waiting > one[1].waiting ? other : one));
+    const paused = all.filter(([socket]) => socket !== most && !socket.isPaused());
+    for (const [socket] of paused) socket.pause();
+    this.#isClosingOne = true;
+    most.once('close', () => {
+      this.#isClosingOne = false;
+      paused.forEach(resume);
+    });
+    most.destroy();
+  }
+
+  #longestIdle(): Socket | undefined {
+    for (const [socket, { requests, changedAt }] of this.#all) {
       if (requests > 0) continue;
       return performance.now() - changedAt >= IDLE_GRACE_MS ? socket : undefined;
     }
     return undefined;
   }
 
-  /** Returns the bytes that are held for a connection. A request's body counts as well, although most of it is discarded. */
-  function heldBytes(socket: Socket, { receivedBefore }: Connection): number {
-    return Math.min(socket.bytesRead - receivedBefore, MAX_RECEIVED_BYTES) + socket.writableLength;
-  }
-
-  function check(): void {
+  #check(): void {
     let held = 0;
     const idleSince = performance.now() - IDLE_GRACE_MS;
-    for (const [socket, connection] of connections) {
-      const bytes = heldBytes(socket, connection);
-      held += bytes;
+    for (const [socket, connection] of this.#all) {
+      held += heldBytes(socket, connection);
       if (connection.isKept || connection.requests > 0 || connection.changedAt > idleSince) continue;
       connection.isKept = true;
       endSoon(socket);
     }
-    if (held > MAX_HELD_BYTES) cutOffLongestWaiting(held);
+    if (held > MAX_HELD_BYTES) this.#cutOffLongestWaiting(held);
   }
 
-  function cutOffLongestWaiting(held: number): void {
+  #cutOffLongestWaiting(held: number): void {
     let rest = held;
     let count = 0;
-    for (const [socket, connection] of connections) {
+    for (const [socket, connection] of this.#all) {
       const bytes = heldBytes(socket, connection);
       // A connection with no more than its share of the sum is not what exceeds it.
-      if (bytes <= MAX_HELD_BYTES / max) continue;
+      if (bytes <= MAX_HELD_BYTES / this.#max) continue;
       socket.destroy();
       rest -= bytes;
       count++;
       if (rest <= MAX_HELD_BYTES) break;
     }
-    onCutOff(count, held - rest);
+    this.#onCutOff(count, held - rest);
   }
+
+  /** Cuts off all connections. */
+  destroyAll(): void {
+    for (const socket of this.#all.keys()) socket.destroy();
+  }
+}
+
+/** Reads a connection again, unless requests of it wait or it is to be ended. */
+function resume([socket, { waiting, end }]: [Socket, Connection]): void {
+  if (waiting === 0 && !end) socket.resume();
+}
+
+/** Returns the bytes that are held for a connection. A request's body counts as well, although most of it is discarded. */
+function heldBytes(socket: Socket, { receivedBefore }: Connection): number {
+  const received = Math.min(socket.bytesRead - receivedBefore, MAX_RECEIVED_BYTES);
+  return sharing.has(socket) ? received : received + socket.writableLength;
 }
 
 /**
  * Ends a connection after what was written to it. What the client still sends is read for LINGER_MS; otherwise the system
  * would reset the connection, and the client could lose the response.
  */
-export function endSoon(socket: Duplex): void {
-  socket.on('error', () => {});
+export function endSoon(socket: Socket): void {
   socket.end();
   socket.resume();
   setTimeout(() => socket.destroy(), LINGER_MS).unref();

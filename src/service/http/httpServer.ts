@@ -2,14 +2,12 @@
 import { once } from 'node:events';
 import { createServer, IncomingMessage, type Server, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
 import type { Express } from 'express';
 import { type Config, publicPath } from '../../config/config.js';
-import { codeOf } from '../../database/errors.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
 import type { ProblemName } from '../problem/problem.js';
-import { endSoon, MAX_KEPT_BYTES } from './connections.js';
+import { Connections, endSoon } from './connections.js';
 import { rawProblem } from './problemResponse.js';
 import { MAX_HEADERS } from './protocol.js';
 
@@ -21,8 +19,6 @@ const REQUEST_TIMEOUT_MS = 15_000;
 const RESPONSE_TIMEOUT_MS = 15_000;
 /** At a stop, requests that are still running this long after their time limit are cut off. */
 const FINISH_MARGIN_MS = 500;
-/** The most requests, over all connections, that wait for earlier requests of their connection; each takes some 2 KB. */
-const MAX_WAITING_REQUESTS = 10_000;
 
 /** A refusal of input that is not a request which the application can handle. */
 interface Refusal {
@@ -38,17 +34,16 @@ const NO_TARGET: Refusal = {
   status: 400,
   detail: 'The target of the request is not an address.',
 };
-const NO_CONNECT: Refusal = { name: 'method-not-allowed', status: 405, detail: 'CONNECT is not supported.' };
 
-/**
- * Creates the HTTP server of an application that responds within REQUEST_TIMEOUT_SECONDS; it does not listen yet.
- * `logRefusal` is called with each response that is sent without the application, and returns the id of the request.
- */
-export function createHttpServer(
-  app: Express,
-  config: Config,
-  logRefusal: (status: number, reason?: string) => string,
-): Server {
+interface Listeners {
+  /** Is called with each response that is sent without the application; returns the id of the request. */
+  logRefusal(status: number, reason?: string): string;
+  /** Is called with the number of connections that were cut off, and with their bytes. */
+  onCutOff(count: number, bytes: number): void;
+}
+
+/** Creates the HTTP server of an application that responds within REQUEST_TIMEOUT_SECONDS; it does not listen yet. */
+export function createHttpServer(app: Express, config: Config, { logRefusal, onCutOff }: Listeners) {
   const path = publicPath(config);
   // Express calls `noPath` for a request target without a path; no handler sees that request.
   const handle = app as unknown as (request: IncomingMessage, response: ServerResponse, noPath: () => void) => void;
@@ -69,53 +64,23 @@ export function createHttpServer(
   Object.assign(server, { httpAllowHalfOpen: true });
   // One more than protocolCheck allows. Node discards further ones.
   server.maxHeadersCount = MAX_HEADERS + 1;
-  const sockets = new Set<Socket>();
-  server.on('connection', (socket: Socket) => {
-    sockets.add(socket);
-    socket.once('close', () => sockets.delete(socket));
-  });
-  /** The last response of each connection, until it is closed. */
-  const lastResponses = new WeakMap<Duplex, ServerResponse>();
-  /** Connections that have sent what is refused without the application; nothing after that is read. */
-  const refused = new WeakSet<Duplex>();
-  let waitingRequests = 0;
+  const connections = new Connections(server, config.MAX_CONNECTIONS, onCutOff);
 
   /**
    * Handles the requests of a connection one after the other, so that it has at most one response in memory. A request
    * waits until Node has sent the previous responses and assigns the socket to its response; meanwhile, nothing is read.
-   * A response emits `close` only if it was assigned the socket; a request always does.
    */
   function respondInOrder(request: IncomingMessage, response: ServerResponse) {
     const { socket } = request;
-    lastResponses.set(socket, response);
     if (response.socket) return respond(request, response);
-    // Not at once, because Node resumes the socket when it has parsed this request to its end.
-    process.nextTick(() => socket.pause());
+    connections.beginWait(socket);
     response.once('socket', () => {
       // In the next turn of the event loop, so that requests that were sent ahead don't delay other connections.
       setImmediate(() => {
         if (socket.destroyed) return;
-        if (lastResponses.get(socket) === response && !refused.has(socket)) socket.resume();
+        connections.endWait(socket);
         respond(request, response);
       });
-    });
-    request.once('close', () => waitingRequests--);
-    if (++waitingRequests > MAX_WAITING_REQUESTS && !socket.destroyed) {
-      pauseOthersUntilClosed(socket);
-      socket.destroy();
-    }
-  }
-
-  /**
-   * Reads no other connection until `socket`, which is about to be destroyed, is closed. Its requests are held until then, and
-   * in the same turn of the event loop, Node would read and parse what thousands of other connections have sent.
-   */
-  function pauseOthersUntilClosed(socket: Duplex): void {
-    const paused = [...sockets].filter((other) => other !== socket && !other.isPaused());
-    for (const other of paused) other.pause();
-    socket.once('close', () => {
-      // A connection with requests that wait is resumed when they are handled.
-      for (const other of paused) if (lastResponses.get(other)?.socket !== null) other.resume();
     });
   }
 
@@ -125,40 +90,36 @@ export function createHttpServer(
     const timer = setTimeout(() => response.socket?.destroy(), timeout);
     response.once('close', () => {
       clearTimeout(timer);
-      if (lastResponses.get(socket) === response) lastResponses.delete(socket);
       // At a stop, a client would keep its connection open after the running request.
       if (!server.listening) server.closeIdleConnections();
     });
-    if ((request.url ?? '').length > MAX_KEPT_BYTES) response.shouldKeepAlive = false;
     response.setHeader('X-Content-Type-Options', 'nosniff');
     handle(request, response, () => endWith(socket, NO_TARGET));
   }
   // Node would respond with a 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
-  server.on('connect', (_request, socket) => refuse(socket, NO_CONNECT));
-  server.on('clientError', (error, socket) => refuse(socket, refusalOf(error)));
-
-  /** Refuses what a connection has sent, once earlier requests have their responses, and closes the connection. */
-  function refuse(socket: Duplex, refusal: Refusal): void {
-    // Node emits an error for each further piece of what it can't parse.
-    if (refused.has(socket)) return;
-    refused.add(socket);
-    const last = lastResponses.get(socket);
-    if (!last) {
-      endWith(socket, refusal);
-    } else {
-      socket.pause();
-      last.once('close', () => endWith(socket, refusal));
-    }
-  }
+  // Node emits an error for each further piece of what it can't parse.
+  server.on('clientError', (error, socket) => {
+    connections.endWhenIdle(socket as Socket, () => endWith(socket as Socket, refusalOf(error)));
+  });
 
   /** Ends a connection with a problem, and cuts off a client that keeps sending. */
-  function endWith(socket: Duplex, { name, status, detail, reason }: Refusal): void {
+  function endWith(socket: Socket, { name, status, detail, reason }: Refusal): void {
     if (!socket.writable) return;
     socket.write(rawProblem(path, name, status, detail, logRefusal(status, reason)));
     endSoon(socket);
   }
-  return server;
+
+  /** Stops accepting connections, waits for the running requests, and then cuts off what is left. */
+  async function finish(): Promise<void> {
+    const closed = once(server, 'close');
+    server.close();
+    const timeout = config.REQUEST_TIMEOUT_SECONDS * 1000 + FINISH_MARGIN_MS;
+    const timer = setTimeout(() => connections.destroyAll(), timeout);
+    await closed;
+    clearTimeout(timer);
+  }
+  return { server, finish };
 }
 
 /**
@@ -170,28 +131,12 @@ export async function listen(
   config: Config,
   [host, port]: ['HOST', 'PORT'] | ['METRICS_HOST', 'METRICS_PORT'],
 ) {
-  const address = `${port} ${config[port]} of ${config[host]}`;
   server.listen(config[port], config[host]);
   try {
     await once(server, 'listening');
   } catch (error) {
-    const code = codeOf(error);
-    if (code === 'EADDRINUSE') throw new UserError(`${address} is already in use; choose another`);
-    if (code === 'EACCES') throw new UserError(`${address} needs more privileges; choose another`);
-    if (['EADDRNOTAVAIL', 'ENOTFOUND', 'EAI_AGAIN', 'EINVAL'].includes(code)) {
-      throw new UserError(`${host} ${cut(escapeHidden(config[host]))} is not an address of this machine`);
-    }
-    throw error;
+    throw new UserError(`${cut(escapeHidden((error as Error).message))}; choose another ${port} or ${host}`);
   }
-}
-
-/** Stops accepting connections and waits for the running requests, which get their responses within `responseMs`. */
-export async function finish(server: Server, responseMs: number): Promise<void> {
-  const closed = once(server, 'close');
-  server.close();
-  const timer = setTimeout(() => server.closeAllConnections(), responseMs + FINISH_MARGIN_MS);
-  await closed;
-  clearTimeout(timer);
 }
 
 /** Returns the URL of a server that listens at `host`, such as `http://127.0.0.1:3000`. */

@@ -176,7 +176,10 @@ describe('serve reports in one line why it cannot start:', () => {
     const environment = { DATABASE_URL: 'postgres://127.0.0.1:1/none', PORT: String(port) };
     const { code, stderr } = await command.run(['serve'], '', { environment });
     server.close();
-    expect([code, stderr]).toEqual([1, `PORT ${port} of 127.0.0.1 is already in use; choose another\n`]);
+    expect([code, stderr]).toEqual([
+      1,
+      `listen EADDRINUSE: address already in use 127.0.0.1:${port}; choose another PORT or HOST\n`,
+    ]);
   });
 
   it('a role that may not migrate', async () => {

@@ -3,7 +3,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { limitConnections } from '../../../src/service/http/connections.js';
+import { Connections, shareBody } from '../../../src/service/http/connections.js';
 import { until } from '../../support/until.js';
 
 const MAX = 3;
@@ -17,7 +17,7 @@ beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
   server = createServer({ maxHeaderSize: 128 * 1024 });
   cutOff = [];
-  limitConnections(server, MAX, (count) => cutOff.push(count));
+  new Connections(server, MAX, (count) => cutOff.push(count));
   await once(server.listen(0, '127.0.0.1'), 'listening');
 });
 afterEach(async () => {
@@ -116,8 +116,9 @@ describe('of clients that hold more than 64 MB in all', () => {
   const MEGABYTE = Buffer.alloc(2 ** 20);
 
   /** Requests a response of so many megabytes, and does not read it. */
-  async function hold(megabytes: number): Promise<void> {
+  async function hold(megabytes: number, isShared = false): Promise<void> {
     const response = await begin((await open()).pause());
+    if (isShared) shareBody(response);
     response.end(Buffer.concat(Array(megabytes).fill(MEGABYTE)));
   }
   /** Returns whether the server still has each of its connections, in the order in which they were opened. */
@@ -136,11 +137,30 @@ describe('of clients that hold more than 64 MB in all', () => {
     await until(() => areOpen().includes(false), 'the client sees it');
     expect([cutOff, areOpen()]).toEqual([[1], open]);
   });
+
+  it('a body that all of them share does not count', async () => {
+    await hold(70, true);
+    await hold(20, true);
+    await hold(30);
+    await sleep(500);
+    expect([cutOff, areOpen()]).toEqual([[], [true, true, true]]);
+  });
+});
+
+it('a connection that was given away can be reset in the middle of what it is sent', async () => {
+  server.once('upgrade', (_request, socket) => {
+    for (let i = 0; i < 100; i++) setTimeout(() => socket.write('more'), i);
+  });
+  const socket = await open();
+  socket.write('GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n');
+  await once(socket, 'data');
+  socket.resetAndDestroy();
+  await until(async () => (await connectionCount()) === 0, 'it is closed');
 });
 
 it('connections with headers that never end hold at most 64 MB in all', async () => {
   const many = createServer({ maxHeaderSize: 128 * 1024 });
-  limitConnections(many, 1000, (count) => cutOff.push(count));
+  new Connections(many, 1000, (count) => cutOff.push(count));
   await once(many.listen(0, '127.0.0.1'), 'listening');
   const { port } = many.address() as AddressInfo;
   const head = `GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: ${'a'.repeat(120_000)}`;

@@ -82,7 +82,6 @@ describe('complete requests get their responses', () => {
   it.each<[string, (socket: Socket) => unknown, string[]]>([
     ['if the client then shuts down its sending side', (socket) => socket.end(), ['200', '404']],
     ['if bytes follow that are not a request', (socket) => socket.write('garbage\r\n\r\n'), ['200', '404', '400']],
-    ['if CONNECT follows', (socket) => socket.write('CONNECT x:1 HTTP/1.1\r\n\r\n'), ['200', '404', '405']],
     ['if half a request follows', (socket) => socket.end('GET / HT'), ['200', '404', '400']],
   ])('%s, and the connection is closed', async (_name, proceed, expected) => {
     const socket = await open(limited);
@@ -103,16 +102,6 @@ it('no reads are left of connections that are reset with 300 requests each', asy
     socket.resetAndDestroy();
   }
   await until(async () => (await metricOf(limited, 'database_queries_in_flight')) === 0, 'no reads are in flight');
-});
-
-it('a connection that is reset after CONNECT does not end the service', async () => {
-  for (let i = 0; i < 20; i++) {
-    const socket = await open(limited);
-    socket.write('CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n');
-    await sleep(i % 4);
-    socket.resetAndDestroy();
-  }
-  expect((await fetch(`${limited.url}/healthz`)).status).toBe(200);
 });
 
 describe('clients that never read', () => {
@@ -155,5 +144,28 @@ describe('clients that never read', () => {
     for (const socket of many) socket.resume();
     await until(() => closed > 0, 'a connection is closed');
     expect(closed).toBeLessThan(many.length);
+  });
+
+  it('have the connection with the most of such requests closed', async () => {
+    const pipeline = async (waiting: number) => {
+      const socket = (await open(unlimited)).pause();
+      socket.write(request(FILE).repeat(6) + 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(waiting));
+      return socket;
+    };
+    const isClosed = async (socket: Socket) => {
+      let ended = false;
+      socket.once('close', () => (ended = true)).resume();
+      // One that is kept is sent some megabytes.
+      await until(() => ended || socket.bytesRead > 8_000_000, 'the responses or the end');
+      return ended;
+    };
+    const greedy: Socket[] = [];
+    for (let i = 0; i < 11; i++) greedy.push(await pipeline(1000));
+    await sleep(500);
+    const modest: Socket[] = [];
+    for (let i = 0; i < 40; i++) modest.push(await pipeline(30));
+    await sleep(500);
+    expect(await Promise.all(modest.map(isClosed))).toEqual(Array(40).fill(false));
+    expect(await Promise.all(greedy.map(isClosed))).toContain(true);
   });
 });

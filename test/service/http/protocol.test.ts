@@ -24,7 +24,6 @@ describe('a request that violates HTTP gets a problem', () => {
     ['with 20,000 headers', [GET, 'Host: localhost', ...Array(20_000).fill('a:')], 431, /at most 100/],
     ['with a header of 200 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(200_000)}`], 431, /too long/],
     ['that is not HTTP', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
-    ['with CONNECT', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443'], 405, /CONNECT is not supported/],
   ];
   it.each(rows)('%s', async (_name, head, status, detail) => {
     const response = await exchange(local.url, head);

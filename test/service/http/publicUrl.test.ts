@@ -33,7 +33,6 @@ describe('with the path /numbers in PUBLIC_URL', () => {
     ['invalid-request', [`GET ${LIST} HTTP/1.1`]],
     ['invalid-request', ['nonsense']],
     ['invalid-request', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost']],
-    ['method-not-allowed', ['CONNECT example.com:443 HTTP/1.1', 'Host: example.com:443']],
   ])('a problem has the type /numbers/problems/%s: %o', async (name, head) => {
     expect(problemIn(await exchange(service.url, head)).type).toBe(`/numbers/problems/${name}`);
   });

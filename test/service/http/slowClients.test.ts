@@ -38,13 +38,13 @@ describe.concurrent('a client', () => {
   });
 });
 
-test.concurrent('a client that keeps sending after CONNECT is cut off', async () => {
+test.concurrent('a client that keeps sending after what is not a request is cut off', async () => {
   const { hostname, port } = new URL(service.url);
   const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
     .on('error', () => {})
     .resume();
   const closed = new Promise((resolve) => socket.once('close', resolve));
-  socket.write('CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n');
+  socket.write('garbage\r\n\r\n');
   const sending = setInterval(() => socket.write('x'), 50);
   await closed;
   clearInterval(sending);
@@ -55,8 +55,9 @@ test.concurrent('a response that takes 16 seconds is sent if REQUEST_TIMEOUT_SEC
     await sleep(16_000);
     response.send('late');
   });
-  const server = createHttpServer(app, readConfig({ REQUEST_TIMEOUT_SECONDS: '5' }), () => 'id').listen(0, '127.0.0.1');
-  await once(server, 'listening');
+  const config = readConfig({ REQUEST_TIMEOUT_SECONDS: '5' });
+  const { server } = createHttpServer(app, config, { logRefusal: () => 'id', onCutOff() {} });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
   expect(await (await fetch(urlOf(server, '127.0.0.1'))).text()).toBe('late');
   server.close();
 });
