@@ -33,7 +33,10 @@ dev: $(INSTALLED) ## like make start, but run the sources and restart when a fil
 	DRAIN_SECONDS=0 npx tsx watch --clear-screen=false --include 'openapi/*.yaml' --include 'drizzle/*.sql' \
 	  --include 'browser/*' --include 'generated/types/**/*.ts' src/main.ts serve --demo
 
-build: $(BUILT) ## build the command; run it with npx branded-phone-numbers
+build: $(BUILT) branded-phone-numbers ## build the command ./branded-phone-numbers
+
+branded-phone-numbers:
+	ln -sf dist/src/main.js $@
 
 test: $(BUILT) ## run the tests of every feature (three minutes on two cores)
 	npm run -s test
@@ -62,6 +65,6 @@ generate: $(INSTALLED) ## regenerate generated/types and the README's table from
 	npm run -s docs:table
 
 clean: ## delete installed packages, build output and caches; keep data
-	rm -rf node_modules dist packages .cache
+	rm -rf node_modules dist packages .cache branded-phone-numbers
 
 include Makefile.maintainers

@@ -1,4 +1,4 @@
-/** `npm run docs:table` generates the parameter table in the README, between two markers, from the contract. */
+/** `npm run docs:table` generates the parameter table at the end of the README, between two markers, from the contract. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -21,13 +21,13 @@ export function withParameterTable(
 }
 
 function parameterTable(listed: Iterable<Parameter>): string {
-  const rows = [...listed].map(({ name, in: place, schema, description = '' }) => {
+  const rows = [...listed].map(({ name, in: place, schema }) => {
     const item = schema.items ? resolve(schema.items) : schema;
     const value = item.enum ? item.enum.map((name) => `\`${name}\``).join(', ') : valueWords(item);
     const shown = `\`${name}\`${place === 'header' ? ' (request header)' : ''}`;
-    return [shown, value, timesWords(schema), description.trim().replaceAll('\n', ' ')];
+    return [shown, value, timesWords(schema)];
   });
-  return [['Parameter', 'Value', 'Given', 'Meaning'], ['---', '---', '---', '---'], ...rows]
+  return [['Parameter', 'Value', 'Given'], ['---', '---', '---'], ...rows]
     .map((cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)
     .join('\n');
 }

@@ -1,4 +1,5 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readConfig, settingNames } from '../src/config/config.js';
 import { createMetrics } from '../src/metrics.js';
@@ -58,6 +59,18 @@ describe('docs/operations.md', () => {
     expect(named.filter((name) => ![...settingNames, ...notOurs].includes(name ?? ''))).toEqual([]);
     expect(named.length).toBeGreaterThan(0);
   });
+});
+
+it('no text runs the command by npx, which in another folder asks the public registry for that name', () => {
+  const folders = ['.', '.ci', 'browser', 'clients', 'deploy', 'docs', 'scripts', 'src'];
+  const files = folders.flatMap((folder) =>
+    readdirSync(folder, { recursive: folder !== '.', withFileTypes: true })
+      .filter((entry) => entry.isFile() && entry.name !== 'CHANGELOG.md')
+      .map(({ parentPath, name }) => join(parentPath, name)),
+  );
+  expect(files).toContain('README.md');
+  const wrong = files.filter((file) => /npx (-\S+ )*branded-phone-numbers(?!-)/.test(readFileSync(file, 'utf8')));
+  expect(wrong).toEqual([]);
 });
 
 describe('SECURITY.md', () => {

@@ -1,5 +1,6 @@
 /** `make start` in a fresh checkout, on every supported Node and npm. */
 import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { expectDemoPage } from '../support/demo.js';
@@ -30,6 +31,12 @@ describe.each(PAIRS)('on Node $node with npm $npm', ({ node, npm }) => {
     const service = await startServer(['make', 'start'], environment, { folder: checkout.path });
     try {
       await expectDemoPage(service.url);
+      // "Your own numbers" of the README, while the demo is served; then the command from elsewhere.
+      const [, typed = ''] =
+        /^## Your own numbers\n+```sh\n(.*?)^```$/ms.exec(await readFile('README.md', 'utf8')) ?? [];
+      const elsewhere = 'ln -s ../branded-phone-numbers dist/link && cd / && "$OLDPWD/dist/link" --version';
+      const { stdout } = await run('bash', ['-ec', `${typed}\n${elsewhere}`], { cwd: checkout.path, env: environment });
+      expect(stdout).toMatch(/^imported 300 numbers, .*\ndeleted 1 number\n[\d.]+\n$/m);
     } finally {
       await service.stop();
     }
