@@ -1,18 +1,17 @@
-/** Migrates the schema of a primary, and checks that of a replica, which is read-only. */
+/** Checks the schema, and migrates that of a primary; a replica is read-only. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { getTableName, is } from 'drizzle-orm';
+import { getTableName, is, sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { PgTable } from 'drizzle-orm/pg-core';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
 import { type Database, type Query, type Transaction, withConnection } from './connection.js';
-import { CANCELED, causeOf, codeOf, LOCK_FAILED } from './errors.js';
+import { CANCELED, causeOf, codeOf, failureOf, LOCK_FAILED, reasonOf } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import { retryInOutage } from './outage.js';
 import * as schema from './schema.js';
-import { HIDDEN, type Obstacle, prepareSchemaCheck } from './version.js';
 
 /** The key of the advisory lock that a migration holds: any number that no other program on the database uses. */
 const MIGRATION_LOCK = 7_245_983;
@@ -34,6 +33,43 @@ const RETRY_INTERVAL_MS = 500;
 
 /** Whether a server accepts writes (primary) or is read-only (replica). */
 export type Role = 'primary' | 'replica';
+
+/** Why the database can't be used yet; `detail` is PostgreSQL's or the system's message, which clients must not see. */
+export interface Obstacle {
+  reason: string;
+  detail?: string;
+}
+
+/**
+ * Prepares a check that all migrations in `migrationsFolder` are recorded; the schema may be newer, since migrations only add.
+ * The check resolves to an obstacle if the schema is missing or too old, or if the role can't see all rows, and to undefined
+ * otherwise. It also reads the table `items`, which may be missing even if the migrations are recorded.
+ */
+export function prepareSchemaCheck(migrationsFolder: string): (database: Database) => Promise<Obstacle | undefined> {
+  const hashes = readMigrationFiles({ migrationsFolder }).map(({ hash }) => hash);
+  const isMigrated = sql<boolean>`${sql.param(hashes)}::text[] <@ ARRAY(SELECT hash FROM drizzle.__drizzle_migrations)`;
+  return async (database) => {
+    try {
+      const [row] = await database
+        .select({ isMigrated })
+        .from(sql`(SELECT (SELECT 1 FROM ${schema.items} LIMIT 1)) AS list`)
+        .prepare('schema version')
+        .execute();
+      return row?.isMigrated ? undefined : { reason: OUTDATED };
+    } catch (error) {
+      const failure = failureOf(error);
+      if (failure === 'unusable') return { reason: OUTDATED, detail: causeOf(error).message };
+      if (failure === 'hidden') return { reason: HIDDEN, detail: reasonOf(error) };
+      throw error;
+    }
+  };
+}
+
+const OUTDATED =
+  'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';
+
+/** The reason that no migration helps against. */
+const HIDDEN = 'row-level security hides rows of the database from this service';
 
 /** The schema of a replica is missing or older than this version needs. */
 export class OutdatedReplica extends UserError {

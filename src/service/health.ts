@@ -3,8 +3,8 @@ import { type RequestHandler, Router } from 'express';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connection.js';
 import { reasonOf } from '../database/errors.js';
+import type { Obstacle } from '../database/migrations.js';
 import type { Reader } from '../database/reads.js';
-import type { Obstacle } from '../database/version.js';
 
 /** The service is ready only if the database responds within this time. */
 const READY_TIMEOUT_MS = 900;
