@@ -10,11 +10,17 @@ const RETRY_INTERVAL_MS = 200;
 const STATEMENT_TIMEOUT_MS = 1000;
 
 /**
- * Waits until sessions of this process are blocked in the database at `url` while `isBlocked` returns true.
+ * Waits until sessions of this process are blocked in the database at `url`, or another one holds the advisory lock `key`,
+ * while `isBlocked` returns true.
  * @returns a description of each session and prepared transaction of other programs that they wait for
  * @throws when `signal` is aborted
  */
-export async function waitForBlockers(url: string, isBlocked: () => boolean, signal: AbortSignal): Promise<string[]> {
+export async function waitForBlockers(
+  url: string,
+  isBlocked: () => boolean,
+  signal: AbortSignal,
+  key = 0,
+): Promise<string[]> {
   let connection: Connection | undefined;
   try {
     for (;;) {
@@ -22,7 +28,7 @@ export async function waitForBlockers(url: string, isBlocked: () => boolean, sig
       if (!isBlocked()) continue;
       try {
         connection ??= new Connection(url, { statementTimeout: STATEMENT_TIMEOUT_MS });
-        const blockers = await connection.transaction('READ COMMITTED', findBlockers);
+        const blockers = await connection.transaction('READ COMMITTED', (sql) => findBlockers(sql, key));
         if (blockers.length > 0 && !signal.aborted) return blockers.map(({ blocker }) => escapeHidden(blocker));
       } catch {
         // Another attempt needs another connection: PostgreSQL may be restarting.
@@ -39,11 +45,14 @@ export function reportBlockers(blockers: string[]): void {
   console.error(['waiting for transactions of other programs to end:', ...blockers].join('\n  '));
 }
 
-const findBlockers = (sql: Transaction): Promise<{ blocker: string }[]> =>
+const findBlockers = (sql: Transaction, key: number): Promise<{ blocker: string }[]> =>
   sql.unsafe(`
   WITH blocking AS (
-    SELECT DISTINCT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity
+    SELECT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity
     WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'
+    UNION SELECT pid FROM pg_locks
+    WHERE (locktype, objid, granted) = ('advisory', ${key}, true)
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   )
   SELECT concat_ws(', ', 'process ' || pid, usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),
     state, 'since ' || xact_start::timestamptz(0), CASE wait_event_type WHEN 'Lock' THEN 'is waiting, too' END) AS blocker

@@ -1,13 +1,13 @@
 /** Checks the schema, and migrates that of a primary; a replica is read-only. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { getTableName, is, sql } from 'drizzle-orm';
 import { readMigrationFiles } from 'drizzle-orm/migrator';
 import { PgTable } from 'drizzle-orm/pg-core';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
 import { type Database, type Query, type Transaction, withConnection } from './connection.js';
+import { settingsOfTransactions } from './driver.js';
 import { CANCELED, causeOf, codeOf, failureOf, LOCK_FAILED, reasonOf } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import { retryInOutage } from './outage.js';
@@ -22,8 +22,16 @@ const LOCK_TIMEOUT_MS = 500;
 const UNLOCKED_MS = 1000;
 /** How long a migration may wait for its locks in all, and the time limit of each of its statements, in milliseconds. */
 const BLOCKED_MS = 60_000;
+const LIMITS = { statementTimeout: BLOCKED_MS };
+const READ_COMMITTED = 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED';
 /** Milliseconds after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 1000;
+
+/** How long a migrator of indexes may be suspended or cut off, in milliseconds, before PostgreSQL lets others migrate. */
+const SILENCE_MS = 10_000;
+
+/** The code of our error if only one of the schemas is there. */
+const INCOMPLETE = 'BPN01';
 
 /** The time limits of a query, in milliseconds. That of a lock comes first, since its error says why. */
 const QUERY_LIMITS = { lockTimeout: 4000, statementTimeout: 4500 };
@@ -79,17 +87,6 @@ export class OutdatedReplica extends UserError {
   }
 }
 
-/** A migration could not get its locks. */
-class Blocked extends Error {
-  readonly code: string;
-
-  constructor(code: string, blockers: string[]) {
-    const list = blockers.join('; ');
-    super(`a migration waited for a minute, and was rolled back: run this again once these have ended: ${list}`);
-    this.code = code;
-  }
-}
-
 interface Options {
   /** How long to retry if the connection breaks while it migrates or waits for another instance, in milliseconds. */
   retryMs?: number;
@@ -131,8 +128,11 @@ export async function migrateDatabase(
     return { role, applied };
   } catch (error) {
     const code = codeOf(causeOf(error));
+    if (code === INCOMPLETE) throw new UserError(causeOf(error).message);
     const isBlocked = (code === CANCELED || LOCK_FAILED.test(code)) && blockers.length > 0;
-    throw isBlocked ? new Blocked(code, blockers) : error;
+    if (!isBlocked) throw error;
+    const advice = `run this again once these have ended: ${blockers.join('; ')}`;
+    throw Object.assign(new Error(`a migration waited for a minute, and was rolled back: ${advice}`), { code });
   } finally {
     end.abort();
     await watching;
@@ -143,7 +143,7 @@ export async function migrateDatabase(
 async function watchBlockers(url: string, signal: AbortSignal, onBlocked: (found: string[]) => void): Promise<void> {
   const start = performance.now();
   const isBlocked = () => performance.now() - start > REPORT_BLOCKERS_AFTER_MS;
-  while (!signal.aborted) await waitForBlockers(url, isBlocked, signal).then(onBlocked, () => {});
+  while (!signal.aborted) await waitForBlockers(url, isBlocked, signal, MIGRATION_LOCK).then(onBlocked, () => {});
 }
 
 /** Returns a line for each role that has privileges on the tables at `url` that the operator has not granted. */
@@ -151,115 +151,110 @@ export function findForeignRoles(url: string): Promise<string[]> {
   return query(url, describeForeignRoles);
 }
 
-interface Migration {
-  name: string;
-  statements: string[];
-  hash: string;
-  /** When it was written, in milliseconds since 1970. */
-  time: number;
-}
+type Migration = ReturnType<typeof readMigrations>[number];
 
-function readMigrations(migrationsFolder: string): Migration[] {
-  const journal = JSON.parse(readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8'));
-  return readMigrationFiles({ migrationsFolder }).map(({ sql: statements, hash, folderMillis: time }, i) => ({
-    name: journal.entries[i].tag,
-    statements,
-    hash,
-    time,
-  }));
-}
-
-/** Applies the migrations whose hashes are not recorded, and adds the name of each to `applied` once it is committed. */
-async function applyMissing(url: string, migrations: Migration[], applied: string[]): Promise<void> {
-  await withConnection(url, async (connection) => {
-    const applyNext = () => connection.transaction('READ COMMITTED', (sql) => applyFirstMissing(sql, url, migrations));
-    for (let name = await applyNext(); name !== undefined; name = await applyNext()) applied.push(name);
-  });
+function readMigrations(migrationsFolder: string) {
+  const { entries } = JSON.parse(readFileSync(join(migrationsFolder, 'meta', '_journal.json'), 'utf8'));
+  return readMigrationFiles({ migrationsFolder }).map((file, i) => ({ ...file, name: entries[i].tag as string }));
 }
 
 /**
- * Applies the first migration whose hash is not recorded. Drizzle's own `migrate` compares only the time of the newest
- * record, which may be another program's: both may record in this table, which is Drizzle's.
- * @returns its name, or undefined if all are recorded
+ * Applies the migrations that are not recorded, and adds the name of each to `applied` once it is committed. Each is one
+ * message, so that PostgreSQL holds its locks only while it works, whatever happens to this process or the network. A
+ * migration that did not get its locks is attempted again and again; in between, there is no transaction.
  */
-async function applyFirstMissing(sql: Transaction, url: string, migrations: Migration[]): Promise<string | undefined> {
-  // A session's lock would pass to other clients of a pooler in transaction mode. Only other instances wait for it, so it
-  // has no time limit.
-  await sql`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK})`;
-  await sql.unsafe(`
-    CREATE SCHEMA IF NOT EXISTS drizzle;
-    CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`);
-  const records = await sql<{ id: number; hash: string }[]>`SELECT id, hash FROM drizzle.__drizzle_migrations`;
-  const recordOf = ({ hash }: Migration) => records.find((record) => record.hash === hash);
-  await requireBothSchemas(
-    sql,
-    migrations.flatMap((migration) => recordOf(migration)?.id ?? []),
-  );
-  const missing = migrations.find((migration) => !recordOf(migration));
-  if (!missing) return undefined;
-  // Also a simple query, which ends the portal of the previous query: concurrent statements would wait for its snapshot.
-  await sql.unsafe('SAVEPOINT unlocked');
-  await (missing.statements.every(isConcurrent) ? runConcurrently(url, missing) : runInTransaction(sql, missing));
-  // Logical replication does not copy the sequence.
-  await sql`
-    SELECT setval(sequence, max(id)) FROM drizzle.__drizzle_migrations,
-      CAST(pg_get_serial_sequence('drizzle.__drizzle_migrations', 'id') AS regclass) AS sequence
-    GROUP BY sequence HAVING max(id) > coalesce(pg_sequence_last_value(sequence), 0)`;
-  await sql`INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES (${missing.hash}, ${missing.time})`;
-  return missing.name;
+function applyMissing(url: string, migrations: Migration[], applied: string[]): Promise<void> {
+  return withConnection(url, async (connection) => {
+    const send = (statements: string[]) => connection.run(({ $client }) => $client.unsafe(statements.join(';\n')));
+    const settings = await connection.run(({ $client }) => settingsOfTransactions($client, LIMITS));
+    const applyNext = async () => {
+      const records = await send(['SELECT hash FROM drizzle.__drizzle_migrations']).catch(() => []);
+      const missing = migrations.find(({ hash }) => !records.some((record) => record.hash === hash));
+      const check = lockAndCheck(migrations, missing);
+      if (!missing) await send([check]);
+      else if (missing.sql.every(isConcurrent)) await applyConcurrently(url, missing, check);
+      else await send([READ_COMMITTED, settings, check, ...missing.sql, record(missing)]);
+      return missing?.name;
+    };
+    const retry = {
+      forMs: BLOCKED_MS,
+      everyMs: UNLOCKED_MS,
+      mayPass: (error: unknown) => LOCK_FAILED.test(codeOf(error)),
+    };
+    const next = () => retryInOutage(applyNext, retry);
+    for (let name = await next(); name !== undefined; name = await next()) applied.push(name);
+  });
 }
 
 const isConcurrent = (statement: string) => /^\s*(CREATE( UNIQUE)?|DROP) INDEX CONCURRENTLY\b/im.test(statement);
 
-/** Runs statements that PostgreSQL rejects in a transaction. No reader or writer waits for them, or for their locks. */
-function runConcurrently(url: string, { statements }: Migration): Promise<void> {
+/**
+ * Runs statements that PostgreSQL rejects in a transaction. No reader or writer waits for them, or for the transaction that
+ * keeps other migrators away meanwhile, which has no snapshot. A session's lock would pass to other clients of a pooler.
+ */
+function applyConcurrently(url: string, migration: Migration, check: string): Promise<void> {
   const runAll: Query<void> = async ({ $client: sql }) => {
-    for (const statement of statements) await sql.unsafe(statement);
+    for (const statement of migration.sql) await sql.unsafe(statement);
   };
-  return withConnection(url, (connection) => connection.run(runAll));
-}
-
-/** Runs statements again and again until they get their locks. In between, other programs' statements run. */
-async function runInTransaction(sql: Transaction, { statements }: Migration): Promise<void> {
-  const limits = `SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; SET LOCAL statement_timeout = ${BLOCKED_MS}`;
-  for (const start = performance.now(); ; await sleep(UNLOCKED_MS)) {
+  const apply = async (sql: Transaction) => {
+    await sql.unsafe(`${check}; SET LOCAL idle_in_transaction_session_timeout = ${SILENCE_MS}`);
+    const signsOfLife = setInterval(() => sql.unsafe('SELECT').catch(() => {}), SILENCE_MS / 5);
     try {
-      await sql.unsafe(limits);
-      for (const statement of statements) await sql.unsafe(statement);
-      return;
-    } catch (error) {
-      if (!LOCK_FAILED.test(codeOf(error)) || performance.now() - start > BLOCKED_MS) throw error;
-      await sql.unsafe('ROLLBACK TO SAVEPOINT unlocked');
+      await withConnection(url, (connection) => connection.run(runAll));
+    } finally {
+      clearInterval(signsOfLife);
     }
-  }
+    await sql.unsafe(record(migration));
+  };
+  return withConnection(url, (connection) => connection.transaction('READ COMMITTED', apply));
 }
 
 /**
- * Checks that the tables in the schema public and the record of migrations in the schema drizzle are both present or
- * both absent: if only one schema was restored, migrations would fail or do nothing.
- * @param recorded the ids of the records of our migrations
- * @throws {UserError} if only one of them is present
+ * Returns statements that keep other migrators away until the transaction ends. They fail if one is at work, if `missing` is
+ * recorded, or if only one of the schemas public and drizzle was restored: then migrations would fail or do nothing.
  */
-async function requireBothSchemas(sql: Transaction, recorded: number[]): Promise<void> {
+function lockAndCheck(all: Migration[], missing: Migration | undefined): string {
   const names = Object.values(schema).map((object) => (is(object, PgTable) ? getTableName(object) : object.enumName));
-  const [found] = await sql<[{ relation: string | null }]>`
-    SELECT min(typname) AS relation
-    FROM pg_type WHERE typnamespace = to_regnamespace('public') AND typname = ANY(${names}::text[])`;
-  if (found.relation && recorded.length === 0) {
-    throw new UserError(
-      `The schema public has ${found.relation}, but the schema drizzle has no record of the migration that created it, ` +
-        'as after a restore of pg_dump -n public. Add the record as described under "Backups" in docs/operations.md, or restore ' +
-        'a dump of both schemas (pg_dump -n public -n drizzle). If another program created it, use another database.',
-    );
-  }
-  if (!found.relation && recorded.length > 0) {
-    throw new UserError(
-      'The schema drizzle has a record of migrations, but the schema public has none of their tables. Restore a dump of ' +
-        'both schemas (pg_dump -n public -n drizzle), or start without data: DELETE FROM drizzle.__drizzle_migrations ' +
-        `WHERE id IN (${recorded.join(', ')})`,
-    );
-  }
+  return `
+    SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS};
+    DO $check$
+    DECLARE
+      relation text;
+      recorded int[];
+    BEGIN
+      IF NOT pg_try_advisory_xact_lock(${MIGRATION_LOCK}) THEN
+        RAISE lock_not_available USING MESSAGE = 'another process migrates the database';
+      END IF;
+      CREATE SCHEMA IF NOT EXISTS drizzle;
+      CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint);
+      relation := (
+        SELECT min(typname) FROM pg_type
+        WHERE typnamespace = to_regnamespace('public') AND typname = ANY ('{${names}}')
+      );
+      recorded := ARRAY(
+        SELECT id FROM drizzle.__drizzle_migrations WHERE hash = ANY ('{${all.map(({ hash }) => hash)}}')
+      );
+      IF relation IS NOT NULL AND recorded = '{}' THEN
+        RAISE 'The schema public has %, but the schema drizzle has no record of the migration that created it, as after a '
+          'restore of pg_dump -n public. Add the record as described under "Backups" in docs/operations.md, or restore a dump '
+          'of both schemas (pg_dump -n public -n drizzle). If another program created it, use another database.',
+          relation USING ERRCODE = '${INCOMPLETE}';
+      ELSIF relation IS NULL AND recorded <> '{}' THEN
+        RAISE 'The schema drizzle has a record of migrations, but the schema public has none of their tables. Restore a dump '
+          'of both schemas (pg_dump -n public -n drizzle), or start without data: DELETE FROM drizzle.__drizzle_migrations '
+          'WHERE id IN (%)', array_to_string(recorded, ', ') USING ERRCODE = '${INCOMPLETE}';
+      ELSIF EXISTS (SELECT FROM drizzle.__drizzle_migrations WHERE hash = '${missing?.hash}') THEN
+        RAISE lock_not_available USING MESSAGE = 'another process has applied the migration';
+      END IF;
+    END $check$`;
 }
+
+/** Returns statements that record a migration. Its number is free: logical replication does not copy the sequence. */
+const record = ({ hash, folderMillis }: Migration) => `
+  SELECT setval(sequence, max(id)) FROM drizzle.__drizzle_migrations,
+    CAST(pg_get_serial_sequence('drizzle.__drizzle_migrations', 'id') AS regclass) AS sequence
+  GROUP BY sequence HAVING max(id) > coalesce(pg_sequence_last_value(sequence), 0);
+  INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES ('${hash}', ${folderMillis})`;
 
 async function readRole(database: Database): Promise<Role> {
   const [row] = await database.$client<[Record<string, unknown>]>`

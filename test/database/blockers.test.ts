@@ -23,6 +23,12 @@ it('finds a blocker, although PostgreSQL could not be reached at first', async (
   expect(blockers).toEqual([expect.stringMatching(/^process \d+, /)]);
 });
 
+it('finds who holds the advisory lock that a migration tries to get', async () => {
+  await useConnection(created.url)`SELECT pg_advisory_lock(7245983)`;
+  const blockers = await waitForBlockers(created.url, () => true, new AbortController().signal, 7_245_983);
+  expect(blockers).toContainEqual(expect.stringMatching(/^process \d+, postgres, postgres\.js, idle$/));
+});
+
 it('finds nothing once the command has ended', async () => {
   const end = new AbortController();
   const isBlocked = () => {

@@ -29,8 +29,9 @@ async function createReleased(): Promise<string> {
 it.concurrent.each([
   ['0003_steps', 'LOCK carrier_statuses IN ACCESS SHARE MODE'],
   ['0004_guards', 'LOCK items IN SHARE UPDATE EXCLUSIVE MODE'],
+  ['0003_steps', 'SELECT pg_advisory_xact_lock(7245983)'],
 ])(
-  'is rolled back, names the program, and is applied by the next attempt: %s',
+  'is rolled back, names the program, and is applied by the next attempt: %s beside %s',
   async (tag, lock) => {
     const url = await createReleased();
     const { code, stdout, stderr } = await whileLocked(url, lock, () => migrate(url));

@@ -23,6 +23,7 @@ import { createDatabase, type TestConnection as Database, usePool } from '../sup
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
+import { useProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 import releases from './releases.json' with { type: 'json' };
 
@@ -161,18 +162,19 @@ describe('a migration whose lock another program holds', () => {
   });
 });
 
-it('a migration of indexes is applied while others read and write', async () => {
+it('a migration of indexes is applied once while others read and write, and another instance waits', async () => {
   await migrateDatabase(url, migrationsFolder);
   const next = await folderOf('concurrent', Number.POSITIVE_INFINITY, [
     'DROP INDEX CONCURRENTLY IF EXISTS next_index;--> statement-breakpoint\nCREATE INDEX CONCURRENTLY next_index ON items (id)',
   ]);
-  let migrating: Promise<unknown> | undefined;
+  const migrating: Promise<{ applied: string[] }>[] = [];
   await whileLocked(url, 'LOCK items IN ROW EXCLUSIVE MODE', async () => {
-    migrating = migrateDatabase(url, next);
+    migrating.push(migrateDatabase(url, next));
     await until(async () => (await waitingFor('virtualxid')).length === 1, 'PostgreSQL waits for the writer');
+    migrating.push(migrateDatabase(url, next));
     await importOne('+18');
   });
-  expect(await migrating).toMatchObject({ applied: ['added_0'] });
+  expect((await Promise.all(migrating)).flatMap(({ applied }) => applied)).toEqual(['added_0']);
   const [index] = await sql()`SELECT indisvalid FROM pg_index WHERE indexrelid = 'next_index'::regclass`;
   expect(index?.indisvalid).toBe(true);
 });
@@ -311,21 +313,29 @@ const waitingFor = (type: string) => sql()<{ pid: number; seconds: number }[]>`
   SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds FROM pg_stat_activity
   WHERE (wait_event_type, wait_event) = ('Lock', ${type}) AND datname = current_database()`;
 
-describe('a migration that waits for that of another instance', () => {
-  const MIGRATION_LOCK = 'SELECT pg_advisory_xact_lock(7245983)';
+describe('a migration that waits for a lock', () => {
+  const LOCK = 'LOCK items IN ROW EXCLUSIVE MODE';
+  const lockingVersion = () =>
+    folderOf('locking', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
 
   it.each([
     ['goes on', 60_000],
     ['ends with an error that serve waits for', 0],
   ])('%s if PostgreSQL ends its connection', async (_what, retryMs) => {
+    await migrateDatabase(url, migrationsFolder);
+    const next = await lockingVersion();
     let migrating: Promise<unknown> | undefined;
-    await whileLocked(url, MIGRATION_LOCK, async () => {
-      migrating = migrateDatabase(url, migrationsFolder, { retryMs }).catch((error: unknown) => error);
-      const pids = async () => (await waitingFor('advisory')).map(({ pid }) => pid);
-      await until(async () => (await pids()).length === 1, 'it waits');
-      const [pid] = (await pids()) as [number];
-      await sql()`SELECT pg_terminate_backend(${pid})`;
-      if (retryMs > 0) await until(async () => (await pids()).some((next) => next !== pid), 'it waits again');
+    await whileLocked(url, LOCK, async () => {
+      migrating = migrateDatabase(url, next, { retryMs }).catch((error: unknown) => error);
+      const pids = async () => (await waitingFor('relation')).map(({ pid }) => pid);
+      let ended: number[] = [];
+      const isWaiting = async () => {
+        ended = await pids();
+        return ended.length > 0;
+      };
+      await until(isWaiting, 'it waits');
+      await sql()`SELECT pg_terminate_backend(pid) FROM unnest(${ended}::int[]) AS pid`;
+      if (retryMs > 0) await until(async () => (await pids()).some((pid) => !ended.includes(pid)), 'it waits again');
     });
     const outcome = await migrating;
     if (retryMs > 0) expect(outcome).toMatchObject({ role: 'primary' });
@@ -335,13 +345,31 @@ describe('a migration that waits for that of another instance', () => {
   it('outlasts a transaction_timeout of the database', async () => {
     const [version] = await sql()`SELECT current_setting('server_version_num')::int AS version`;
     if (version?.version < 170_000) return;
+    await migrateDatabase(url, migrationsFolder);
+    const next = await lockingVersion();
     let migrating: Promise<unknown> | undefined;
-    await whileLocked(url, MIGRATION_LOCK, async () => {
+    await whileLocked(url, LOCK, async () => {
       await sql().unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '200ms'`);
-      migrating = migrateDatabase(url, migrationsFolder);
-      await until(async () => ((await waitingFor('advisory'))[0]?.seconds ?? 0) > 0.5, 'it waits for half a second');
+      migrating = migrateDatabase(url, next);
+      await until(async () => ((await waitingFor('relation'))[0]?.seconds ?? 0) > 0.3, 'it waits for 0.3 s');
     });
     expect(await migrating).toMatchObject({ role: 'primary' });
+  });
+
+  it('keeps no lock once it has its own, although it is cut off silently', async () => {
+    await migrateDatabase(url, migrationsFolder);
+    const next = await lockingVersion();
+    const proxy = await useProxy(url);
+    let migrating: Promise<unknown> | undefined;
+    await whileLocked(url, LOCK, async () => {
+      migrating = migrateDatabase(proxy.through(url), next).catch(() => {});
+      await until(async () => (await waitingFor('relation')).length > 0, 'it waits');
+      proxy.forgetConnections();
+    });
+    await whileLocked(url, `SET LOCAL lock_timeout = '5s'; LOCK items IN ACCESS EXCLUSIVE MODE`, async () => {});
+    expect(await migrateDatabase(url, next)).toMatchObject({ role: 'primary' });
+    await proxy.close();
+    await migrating;
   });
 });
 
