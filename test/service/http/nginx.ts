@@ -9,8 +9,11 @@ import { makeFolder } from '../../support/temporaryFolder.js';
 
 export const hasNginx = isInstalled('nginx');
 
-/** Starts nginx on `port` of 127.0.0.1, in front of the service at `url`; returns a function that stops it. */
-export async function startNginx(port: number, url: string): Promise<() => Promise<void>> {
+/**
+ * Starts nginx on `port` of 127.0.0.1, in front of the service at `url`, which may name an `upstream` block; returns a function
+ * that stops it.
+ */
+export async function startNginx(port: number, url: string, upstream = ''): Promise<() => Promise<void>> {
   const folder = await makeFolder('branded-phone-numbers-nginx-');
   // If root starts it, its workers run as another user.
   await chmod(folder, 0o755);
@@ -24,6 +27,7 @@ export async function startNginx(port: number, url: string): Promise<() => Promi
     http {
       access_log off;
       ${temporaryFolders.join(' ')}
+      ${upstream}
       server {
         listen 127.0.0.1:${port};
         location /numbers/ { proxy_pass ${url}/; }
