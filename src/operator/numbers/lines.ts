@@ -41,9 +41,9 @@ const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 const BLANKS = [...Buffer.from(' \t\r')];
 
-/** Returns whether a line has only spaces, tabs and carriage returns. */
+/** Returns whether a line has only spaces, tabs and carriage returns. One that is too long may have been cut off, so it is not. */
 export function isBlank(line: Buffer): boolean {
-  return line.every((byte) => BLANKS.includes(byte));
+  return line.length <= MAX_LINE_BYTES && line.every((byte) => BLANKS.includes(byte));
 }
 
 /**

@@ -173,9 +173,11 @@ describe('a faulty line', () => {
 
   test('is reported if it is too long, and the next lines are read', async () => {
     const long = JSON.stringify(number({ internalName: 'x'.repeat(5 * 1024 * 1024) }));
-    expect(await faultsOf(`${long}\n\n7\n`)).toEqual([
+    const afterBlanks = ' '.repeat(5 * 1024 * 1024) + JSON.stringify(number());
+    expect(await faultsOf(`${long}\n\n7\n${afterBlanks}\n`)).toEqual([
       '1: is longer than 4 MiB',
       '3: must be a JSON object, a branded phone number',
+      '4: is longer than 4 MiB',
     ]);
   });
 
