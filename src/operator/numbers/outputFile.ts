@@ -1,12 +1,14 @@
 /** Replaces a file atomically, or writes it in place if it can't be replaced. */
 import { randomUUID } from 'node:crypto';
 import { constants, rmSync, type Stats } from 'node:fs';
-import { access, copyFile, type FileHandle, lstat, open, rename } from 'node:fs/promises';
+import { access, chmod, copyFile, type FileHandle, lstat, open, rename, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { codeOf } from '../../database/errors.js';
 
 /** Error codes if no file can be created in a folder: it is read-only for this user, or at all. */
 const NOT_WRITABLE = /^(EACCES|EPERM|EROFS)$/;
+
+type Fill<T> = (write: (text: string) => Promise<void>) => Promise<T>;
 
 /**
  * Writes the file `name` by calling `fill`. Writes to a draft in the same folder, which replaces `name`, with its
@@ -15,30 +17,37 @@ const NOT_WRITABLE = /^(EACCES|EPERM|EROFS)$/;
  * user can't create a draft.
  * @returns the result of `fill`
  */
-export async function writeWhole<T>(
-  name: string,
-  fill: (write: (text: string) => Promise<void>) => Promise<T>,
-): Promise<T> {
+export async function writeWhole<T>(name: string, fill: Fill<T>): Promise<T> {
   const before = await lstat(name).catch(() => undefined);
   const path = join(dirname(name), `.branded-phone-numbers-${randomUUID()}.partial`);
   const draft = (before?.isFile() ?? true) ? await openDraft(path) : undefined;
-  const file = draft ?? (await open(name, 'w'));
+  if (!draft) return fillAndClose(await open(name, 'w'), fill);
   // Also if a signal ends the process.
-  const discard = () => draft && rmSync(path, { force: true });
+  const discard = () => rmSync(path, { force: true });
   process.once('exit', discard);
   try {
+    const result = await fillAndClose(draft, async (write) => {
+      const filled = await fill(write);
+      await draft.sync();
+      return filled;
+    });
+    if (before) await chmod(path, before.mode);
+    await (before && (await wouldChangeOwner(name, before, path)) ? copyFile : replace)(path, name);
+    return result;
+  } finally {
+    discard();
+    process.off('exit', discard);
+  }
+}
+
+async function fillAndClose<T>(file: FileHandle, fill: Fill<T>): Promise<T> {
+  try {
     const result = await fill((text) => file.writeFile(text));
-    const isCopied = draft && before && (await isOfOthers(name, before, draft));
-    if (draft && before) await draft.chmod(before.mode);
-    if (draft) await draft.sync();
+    // Some file systems report a failed write only now.
     await file.close();
-    if (isCopied) await copyFile(path, name);
-    else if (draft) await replace(name, path);
     return result;
   } finally {
     await file.close().catch(() => {});
-    discard();
-    process.off('exit', discard);
   }
 }
 
@@ -50,9 +59,9 @@ async function openDraft(path: string): Promise<FileHandle | undefined> {
   });
 }
 
-/** Returns whether the draft would change the owner or group of the file, which this user may write. */
-async function isOfOthers(name: string, before: Stats, draft: FileHandle): Promise<boolean> {
-  const { uid, gid } = await draft.stat();
+/** Returns whether the draft has another owner or group than the file, which this user may write. */
+async function wouldChangeOwner(name: string, before: Stats, draft: string): Promise<boolean> {
+  const { uid, gid } = await stat(draft);
   if (uid === before.uid && gid === before.gid) return false;
   return access(name, constants.W_OK).then(
     () => true,
@@ -60,10 +69,10 @@ async function isOfOthers(name: string, before: Stats, draft: FileHandle): Promi
   );
 }
 
-/** Renames `path` to `name`, or copies it there if `name` is a mount, such as a file that a container was given. */
-async function replace(name: string, path: string): Promise<void> {
-  await rename(path, name).catch((error) => {
+/** Renames the draft to `name`, or copies it there if `name` is a mount, such as a file that a container was given. */
+async function replace(draft: string, name: string): Promise<void> {
+  await rename(draft, name).catch((error) => {
     if (codeOf(error) !== 'EBUSY') throw error;
-    return copyFile(path, name);
+    return copyFile(draft, name);
   });
 }
