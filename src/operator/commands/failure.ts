@@ -48,7 +48,14 @@ export function explain(error: unknown): unknown {
   if (failure === 'unreachable') {
     return `PostgreSQL can't be reached, or has ended the connection (${reasonOf(error)}). Uncommitted changes were rolled back: run this again once PostgreSQL responds.`;
   }
-  if (failure !== 'ours') return reasonOf(error);
+  const where = contextOf(causeOf(error));
+  if (failure !== 'ours') return reasonOf(error) + where;
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
-  return error instanceof Error && 'code' in error ? escapeHidden(error.message) : error;
+  return error instanceof Error && 'code' in error ? escapeHidden(error.message) + where : error;
+}
+
+/** Returns where an error occurred within PostgreSQL, such as in which trigger's function, to be added to its message. */
+function contextOf({ where = '' }: Error & { where?: string }): string {
+  const [line] = where.split('\n', 1);
+  return line ? ` (${escapeHidden(line)})` : '';
 }

@@ -149,7 +149,7 @@ describe('an import that ends while writing', () => {
     await holder.end();
   });
 
-  it('reports an error of PostgreSQL that persists, such as a full disk', async () => {
+  it('reports an error of PostgreSQL that persists, such as a full disk, and the trigger in which it occurs', async () => {
     await sql.unsafe(`
       CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
         $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
@@ -160,7 +160,7 @@ describe('an import that ends while writing', () => {
     expect([code, stdout, stderr]).toEqual([
       75,
       '',
-      `could not extend file: No space left on device\nimported ${await countWritten()} of ${COUNT} numbers; run the same import again to finish it\n`,
+      `could not extend file: No space left on device (PL/pgSQL function fail() line 1 at RAISE)\nimported ${await countWritten()} of ${COUNT} numbers; run the same import again to finish it\n`,
     ]);
     await expectSameImportToFinish();
   });
