@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { basename, dirname, join, relative } from 'node:path';
+import { basename, delimiter, dirname, join, relative } from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import service from '../package.json' with { type: 'json' };
@@ -11,7 +11,7 @@ import lock from '../package-lock.json' with { type: 'json' };
 import { sample } from './live/samples.js';
 
 const execute = promisify(execFile);
-const { CACHE = '', CLIENTS = '' } = process.env;
+const { CACHE = '', CLIENTS = '', SERVICE_URL = '' } = process.env;
 const packages = join(import.meta.dirname, '..', 'packages');
 const installed = (client: string, ...path: string[]) => join(CACHE, 'installed', client, ...path);
 /** Returns the path of the package of this version, by the end of its name. */
@@ -61,7 +61,10 @@ describe.runIf(process.env.CI)('make release', () => {
       `branded-phone-numbers-${version}.tgz`,
       `branded-phone-numbers-client-${version}.tgz`,
       `branded_phone_numbers_client-${version}-py3-none-any.whl`,
-      `maven/example/brandedphonenumbers/branded-phone-numbers-client/${version}/branded-phone-numbers-client-${version}.jar`,
+      ...['', '-sources'].map(
+        (kind) =>
+          `maven/example/brandedphonenumbers/branded-phone-numbers-client/${version}/branded-phone-numbers-client-${version}${kind}.jar`,
+      ),
       `go/branded-phone-numbers.example/clients/go/@v/v${version}.zip`,
       'openapi.yaml',
       'openapi-3.0.json',
@@ -225,6 +228,7 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
 });
 
 describe.runIf(CLIENTS.includes('java'))('The jar', () => {
+  const jar = packed(`-${service.version}.jar`);
   const sources = join(CACHE, 'java', 'src', 'main', 'java');
   const program = sample('java', 'java', 'http://127.0.0.1:4000');
   const compile = async (code: string) => {
@@ -242,7 +246,7 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
 
   it('has the license', async () => {
     const folder = await temporaryFolder();
-    await run('jar', ['--extract', '--file', packed('.jar'), 'META-INF/LICENSE'], folder);
+    await run('jar', ['--extract', '--file', jar, 'META-INF/LICENSE'], folder);
     expect(await readFile(join(folder, 'META-INF', 'LICENSE'), 'utf8')).toBe(license);
   });
 
@@ -250,10 +254,10 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
     const readme = await readFile(join(root, 'clients', 'README.md'), 'utf8');
     const [, command = ''] = /`(mvn install:install-file .*)`/.exec(readme) ?? [];
     const repository = await temporaryFolder();
-    const typed = command.replace('<jar>', basename(packed('.jar'))).replace('<pom>', basename(packed('.pom')));
-    await run('bash', ['-c', `${typed} -B -DlocalRepositoryPath=${repository}`], dirname(packed('.jar')));
+    const typed = command.replace('<jar>', basename(jar)).replace('<pom>', basename(packed('.pom')));
+    await run('bash', ['-c', `${typed} -B -DlocalRepositoryPath=${repository}`], dirname(jar));
     const files = await readdir(repository, { recursive: true });
-    expect(files).toContain(relative(join(packages, 'maven'), packed('.jar')));
+    expect(files).toContain(relative(join(packages, 'maven'), jar));
   });
 
   it('passes javadoc', async () => {
@@ -265,13 +269,39 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
       '-Werror',
       '-d',
       pages,
-      '-cp',
-      installed('java', '*'),
+      '--module-path',
+      installed('java'),
       ...packages,
     ]);
-    const page = join(pages, 'example/brandedphonenumbers/client');
+    const page = join(pages, 'example.brandedphonenumbers.client/example/brandedphonenumbers/client');
     const request = 'BrandedPhoneNumbersApi.APIListBrandedPhoneNumbersRequest.Builder.html';
     expect(await readFile(join(page, request), 'utf8')).toContain('Page size, 1 to 100, default 25.');
+  });
+
+  it('is a module, and works in a modular program', async () => {
+    const folder = await temporaryFolder();
+    await file('module-info.java', 'module numbers { requires example.brandedphonenumbers.client; }', folder);
+    await file('Sample.java', `package numbers;\n${sample('java', 'java', SERVICE_URL)}`, folder);
+    const files = ['module-info.java', 'Sample.java'];
+    await run('javac', ['-Xlint:all', '-Werror', '--module-path', installed('java'), '-d', 'out', ...files], folder);
+    const path = [installed('java'), 'out'].join(delimiter);
+    const printed = await run('java', ['--module-path', path, '--module', 'numbers/numbers.Sample'], folder);
+    expect(printed).toMatch(/^\+14155550000 approved\n/);
+  });
+
+  it('has its sources beside it, so that editors show the description of each parameter and its bounds', async () => {
+    const folder = await temporaryFolder();
+    const repository = join(CACHE, 'maven-sources');
+    // The plugins are kept; the sources are downloaded.
+    await rm(join(repository, 'example'), { recursive: true, force: true });
+    const artifact = `example.brandedphonenumbers:branded-phone-numbers-client:${service.version}:jar:sources`;
+    const get = ['-B', '-q', 'org.apache.maven.plugins:maven-dependency-plugin:3.3.0:get', '-Dtransitive=false'];
+    const places = [`-DremoteRepositories=file://${packages}/maven`, `-Dmaven.repo.local=${repository}`];
+    await run('mvn', [...get, ...places, `-Dartifact=${artifact}`], folder);
+    const downloaded = join(repository, relative(join(packages, 'maven'), packed('-sources.jar')));
+    const source = 'example/brandedphonenumbers/client/BrandedPhoneNumbersApi.java';
+    await run('jar', ['--extract', '--file', downloaded, source], folder);
+    expect(await readFile(join(folder, source), 'utf8')).toContain('Page size, 1 to 100, default 25.');
   });
 
   it('compiles a valid program, but not one with an unknown filter', async () => {

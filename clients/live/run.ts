@@ -63,7 +63,7 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
   },
   java() {
     const project = emptyProject('java');
-    cpSync(packed('.jar'), join(project, 'client.jar'));
+    cpSync(packed(`-${contract.info.version}.jar`), join(project, 'client.jar'));
     cpSync(join(cache, 'java', 'target', 'lib'), project, { recursive: true });
     return {
       command: ['mvn', '-B', '--no-transfer-progress', 'test'],
@@ -158,7 +158,7 @@ async function withService(use: (environment: NodeJS.ProcessEnv) => Promise<void
   const postgres = await startPostgres();
   try {
     await migrateDatabase(postgres.url, migrationsFolder);
-    await importNumbers(postgres, Readable.from([Buffer.from(lines.join('\n'))]));
+    await importNumbers(postgres.url, Readable.from([Buffer.from(lines.join('\n'))]));
     const { key } = await withConnection(postgres.url, (connection) =>
       connection.run((database) => createApiKey(database, 'a partner')),
     );
