@@ -5,6 +5,7 @@
  * postgres.js waits forever on a connection that was cut silently. But PostgreSQL cancels a statement at its time limit, so
  * while a response is awaited, a connection that has been silent for longer is dead.
  */
+import { randomBytes } from 'node:crypto';
 import { Socket } from 'node:net';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres, { type PendingQuery, type Row } from 'postgres';
@@ -22,6 +23,8 @@ export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ' | 'REPEATABLE READ 
 /** Sends statements of one transaction. */
 export type Transaction = Driver;
 
+/** Tells this process from others in `pg_stat_activity`, whose names have 63 bytes; in containers, each is process 1. */
+const PROCESS_NAME = randomBytes(4).toString('hex');
 /** The delay that the server and the network may add to a statement's time limit. */
 const RESPONSE_MARGIN_MS = 500;
 /** The longest silence of the server until it has accepted the login. */
@@ -64,7 +67,7 @@ export class Connection {
   constructor(url: string, options: Options = {}) {
     this.#address = addressOf(url);
     this.#options = options;
-    const name = options.name ?? `${this.#address.applicationName} ${process.pid}`;
+    const name = options.name ?? `${this.#address.applicationName.slice(0, 54)} ${PROCESS_NAME}`;
     const driver = createDriver(this.#address, options, name, () => this.#openSocket());
     this.#database = drizzle(driver, { schema });
   }

@@ -23,11 +23,16 @@ it('finds a blocker, although PostgreSQL could not be reached at first', async (
   expect(blockers).toEqual([expect.stringMatching(/^process \d+, /)]);
 });
 
-it('finds who holds the advisory lock that a migration tries to get', async () => {
-  await useConnection(created.url)`SELECT pg_advisory_lock(7245983)`;
-  const blockers = await waitForBlockers(created.url, () => true, new AbortController().signal, 7_245_983);
-  expect(blockers).toContainEqual(expect.stringMatching(/^process \d+, postgres, postgres\.js, idle$/));
-});
+it.each(['branded-phone-numbers', 'x'.repeat(63)])(
+  'finds another container that holds the lock of migrations, although its process has the same number: %s',
+  async (name) => {
+    const connection = { application_name: `${name} ${process.pid}`.slice(0, 63) };
+    await useConnection(created.url, { connection })`SELECT pg_advisory_lock(7245983)`;
+    const named = `${created.url}?application_name=${name}`;
+    const blockers = await waitForBlockers(named, () => true, new AbortController().signal, 7_245_983);
+    expect(blockers).toContainEqual(expect.stringMatching(`^process \\d+, postgres, ${name}`));
+  },
+);
 
 it('finds nothing once the command has ended', async () => {
   const end = new AbortController();

@@ -67,14 +67,16 @@ describe('a command', () => {
     await sql`BEGIN`;
     // The command waits for this lock while it writes.
     await sql`LOCK TABLE postings IN ACCESS EXCLUSIVE MODE`;
-    const { child, finished } = command.start(line.split(' '), { DATABASE_URL: command.databaseUrl });
+    const { child, finished } = command.start(line.split(' '), {
+      DATABASE_URL: `${command.databaseUrl}?application_name=ended`,
+    });
     await untilSent(sql, statement, true);
     child.kill(signal);
     await finished;
     await until(async () => {
       await sql`SELECT pg_stat_clear_snapshot()`;
       const sessions = await sql`
-        SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE ${`% ${child.pid}`}`;
+        SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'ended %'`;
       return sessions.length === 0;
     }, 'its sessions end');
     await sql`LOCK TABLE branded_phone_numbers IN EXCLUSIVE MODE NOWAIT`;
