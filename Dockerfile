@@ -18,12 +18,12 @@ ENV NODE_OPTIONS=--max-old-space-size=256
 WORKDIR /app
 COPY --from=build /app/node_modules node_modules
 COPY --from=build /app/dist dist
+COPY --from=build /app/demo demo
 COPY --from=build /app/packages packages
 COPY package.json ./
 COPY openapi openapi
 COPY drizzle drizzle
 COPY browser browser
-COPY demo demo
 COPY docs docs
 COPY clients clients
 # The commit: --build-arg REVISION=$(git rev-parse HEAD)

@@ -12,6 +12,7 @@ $(INSTALLED): package-lock.json package.json
 # Rebuild when a source changes.
 BUILT := dist/.built
 $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json openapi/openapi.yaml scripts/openapi30.js scripts/postmanCollection.ts \
+  scripts/demoNumbers.ts scripts/dice.ts \
   $(shell find src generated/types -name '*.ts')
 	rm -rf dist
 	npm run -s build
@@ -29,9 +30,12 @@ help: ## list the targets
 start: $(BUILT) ## serve demo data and documentation on http://127.0.0.1:3000/docs
 	node dist/src/main.js serve --demo
 
-dev: $(INSTALLED) ## like make start, but run the sources and restart when a file changes
+dev: $(INSTALLED) demo/numbers.ndjson ## like make start, but run the sources and restart when a file changes
 	DRAIN_SECONDS=0 npx tsx watch --clear-screen=false --include 'openapi/*.yaml' --include 'drizzle/*.sql' \
 	  --include 'browser/*' --include 'generated/types/**/*.ts' src/main.ts serve --demo
+
+demo/numbers.ndjson: $(INSTALLED) scripts/demoNumbers.ts scripts/dice.ts
+	npx tsx scripts/demoNumbers.ts
 
 build: $(BUILT) branded-phone-numbers ## build the command ./branded-phone-numbers
 
@@ -53,7 +57,6 @@ check: $(BUILT) .cache/clients/checks.made ## check format, lint, types, unused 
 	npm run -s check:breaking
 	npm run -s check:migrations
 	npm run -s docs:table -- --check
-	npm run -s demo:numbers -- --check
 	scripts/check-generated
 
 format: $(INSTALLED) ## format the code and apply automatic lint fixes
@@ -65,6 +68,6 @@ generate: $(INSTALLED) ## regenerate generated/types and the README's table from
 	npm run -s docs:table
 
 clean: ## delete installed packages, build output and caches; keep data
-	rm -rf node_modules dist packages .cache branded-phone-numbers
+	rm -rf node_modules dist demo packages .cache branded-phone-numbers
 
 include Makefile.maintainers

@@ -1,16 +1,17 @@
 /**
  * Finds changes of the contract that would break clients of the released one. `npm run check:breaking` compares
- * openapi/openapi.yaml with the last released document, in openapi/released/, and fails if there are any.
+ * openapi/openapi.yaml with that of the last release's commit, and fails if there are any.
  *
  * oasdiff 1.35.0 misses changes, whatever its settings: a changed style of an array parameter, an open list of values
  * that becomes closed, a removed problem type, and changes of unknown keywords. This script compares the keywords that
  * our documents use, and reports any change of another keyword.
  */
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'yaml';
+import releases from '../test/database/releases.json' with { type: 'json' };
 
 // biome-ignore lint/suspicious/noExplicitAny: two parsed documents whose structure is compared.
 type Node = any;
@@ -174,13 +175,20 @@ function dereference(node: Node, document: Node): Node {
   return Object.fromEntries(Object.entries(node).map(([key, child]) => [key, dereference(child, document)]));
 }
 
+/** Returns the last released contract, from Git. @throws if the history lacks the release's commit */
+export function releasedContract(): { version: string; document: Node } {
+  const [version = '', { commit } = { commit: '' }] = Object.entries(releases).at(-1) ?? [];
+  const options = { encoding: 'utf8', maxBuffer: 2 ** 26, stdio: 'pipe' } as const;
+  const { status, stdout } = spawnSync('git', ['show', `${commit}:openapi/openapi.yaml`], options);
+  if (status !== 0)
+    throw new Error(`${version} is not in the history; run git fetch --unshallow, or clone the repository`);
+  return { version, document: parse(stdout) };
+}
+
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  const folder = join(import.meta.dirname, '..', 'openapi');
-  const [released, ...others] = readdirSync(join(folder, 'released'));
-  if (!released || others.length > 0) throw new Error('openapi/released/ must have one document, the last released');
-  const read = (...path: string[]) => parse(readFileSync(join(folder, ...path), 'utf8'));
-  const changes = breakingChanges(read('released', released), read('openapi.yaml'));
+  const { version, document } = releasedContract();
+  const changes = breakingChanges(document, parse(readFileSync('openapi/openapi.yaml', 'utf8')));
   for (const line of changes) console.error(line);
-  console.log(`${changes.length} breaking changes since ${released}`);
+  console.log(`${changes.length} breaking changes since ${version}`);
   process.exitCode = changes.length > 0 ? 1 : 0;
 }

@@ -1,11 +1,11 @@
 /**
- * `npm run demo:numbers` generates the demo data: 300 fictitious numbers, the same on every machine. Every status and
+ * Part of `npm run build`: generates the demo data in demo/: 300 fictitious numbers, the same on every machine. Every status and
  * every feature matches more than one page of numbers, and no filter matches all numbers.
  */
 
+import { mkdirSync, writeFileSync } from 'node:fs';
 import type { BrandedPhoneNumber, CarrierStatus, DetailedStatus, Feature } from '../generated/types/models/index.js';
-import { dice } from '../test/support/generatedNumbers.js';
-import { writeOrCheck } from './generatedFile.js';
+import { dice } from './dice.js';
 
 const random = dice(20_260_203);
 
@@ -258,4 +258,5 @@ const numberStages = shuffle(stages.flatMap((stage) => Array.from({ length: stag
 const phoneNumbers = shuffle(possible).slice(0, numberStages.length).sort();
 const lines = [shown, ...numberStages.map((stage, index) => lineOf(phoneNumbers[index] as string, stage))];
 
-writeOrCheck('demo/numbers.ndjson', lines.map((line) => `${JSON.stringify(line)}\n`).join(''), 'demo:numbers');
+mkdirSync('demo', { recursive: true });
+writeFileSync('demo/numbers.ndjson', lines.map((line) => `${JSON.stringify(line)}\n`).join(''));

@@ -1,25 +1,26 @@
 /** The comparison with the last released contract: which changes are breaking, and which are not. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { breakingChanges } from '../../scripts/breakingChanges.js';
+import { breakingChanges, releasedContract } from '../../scripts/breakingChanges.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests edit any part of the parsed document.
 type Document = any;
 
-const read = (path: string) => parse(readFileSync(path, 'utf8'));
-const [name = ''] = readdirSync('openapi/released');
-const released = read(`openapi/released/${name}`);
+const contract = parse(readFileSync('openapi/openapi.yaml', 'utf8'));
+const { stdout: isShallow } = spawnSync('git', ['rev-parse', '--is-shallow-repository'], { encoding: 'utf8' });
 
-it(`the contract breaks no client of ${name}`, () => {
-  expect(breakingChanges(released, read('openapi/openapi.yaml'))).toEqual([]);
+// Without the history, there is nothing to compare with.
+it.skipIf(isShallow?.trim() !== 'false')('the contract breaks no client of the last release', () => {
+  expect(breakingChanges(releasedContract().document, contract)).toEqual([]);
 });
 
-/** Returns the breaking changes after `edit` changed the released document. */
+/** Returns the breaking changes after `edit` changed the contract. */
 function changesAfter(edit: (document: Document) => void): string[] {
-  const proposed = structuredClone(released);
+  const proposed = structuredClone(contract);
   edit(proposed);
-  return breakingChanges(released, proposed);
+  return breakingChanges(contract, proposed);
 }
 
 const list = (document: Document) => document.paths['/v1/brandedPhoneNumbers'].get;
@@ -78,7 +79,7 @@ describe('breakingChanges reports that', () => {
 
 describe('for the list of values of a response member, breakingChanges', () => {
   const withValues = (values?: string[]) => {
-    const document = structuredClone(released);
+    const document = structuredClone(contract);
     schema(document, 'BusinessProfile').properties.status.enum = values;
     return document;
   };

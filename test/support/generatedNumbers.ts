@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { finished } from 'node:stream/promises';
 import { fileURLToPath } from 'node:url';
+import { dice } from '../../scripts/dice.js';
 
 const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
 const FEATURES = ['brandedCallerId', 'spamRemediation'];
@@ -31,17 +32,6 @@ const companyName = (rank: number) => (rank % 7 === 0 ? `東京 Support ${rank}`
 
 /** Returns a phone number by its index, from 1. */
 export const phoneNumberAt = (index: number) => `+1${2_000_000_000 + index * 7}`;
-
-/** Returns a generator of pseudo-random numbers in [0, 1) (mulberry32), the same on every machine. */
-export function dice(seed: number) {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
-  };
-}
 
 /** Writes the first `count` numbers as NDJSON; another `seed` gives the same numbers with other contents. */
 export async function writeNumbers(file: string, count: number, seed = 20_240_601): Promise<void> {

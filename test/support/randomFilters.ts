@@ -1,7 +1,8 @@
 /** Random filters over the data of the bench and of the plan test; the same seed gives the same filters. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus, Feature, StatusFilter } from '../../generated/types/models/index.js';
-import { dice, profileId } from './generatedNumbers.js';
+import { dice } from '../../scripts/dice.js';
+import { profileId } from './generatedNumbers.js';
 
 const CARRIERS = ['AT&T', 'T-Mobile', 'Verizon', 'US Cellular', 'Rare Mobile'];
 const COUNTS = [1, 1, 1, 2, 5, 50];

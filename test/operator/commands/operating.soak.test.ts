@@ -12,10 +12,11 @@ import {
   Feature,
   type BrandedPhoneNumberPage as Page,
 } from '../../../generated/types/models/index.js';
+import { dice } from '../../../scripts/dice.js';
 import { withoutProgress } from '../../support/command.js';
 import { connectTo } from '../../support/connection.js';
 import { createDatabase } from '../../support/database.js';
-import { dice, phoneNumberAt, profileId } from '../../support/generatedNumbers.js';
+import { phoneNumberAt, profileId } from '../../support/generatedNumbers.js';
 import { randomFilters } from '../../support/randomFilters.js';
 import { find, overallStatus, type Query, searchOf } from '../../support/reference.js';
 import { MAIN, SERVE, type Server, startServer } from '../../support/serverProcess.js';
