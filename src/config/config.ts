@@ -4,7 +4,7 @@ import { customCleanEnv, makeExactValidator } from 'envalid';
 import { compile } from 'proxy-addr';
 import { cut, escapeHidden, quote } from '../messages/shown.js';
 import { UserError } from '../userError.js';
-import { parseDatabaseUrl } from './databaseAddress.js';
+import { addressOf } from './databaseAddress.js';
 import { isLoopback } from './loopback.js';
 import { parseRedisUrl } from './redisAddress.js';
 
@@ -93,7 +93,7 @@ function isHttpsAddress(text: string): boolean {
 const variables = {
   PORT: wholeNumber(0, 65_535)({ default: 3000 }),
   HOST: text({ default: '127.0.0.1' }),
-  DATABASE_URL: address(parseDatabaseUrl)({ default: undefined }),
+  DATABASE_URL: address(addressOf)({ default: undefined }),
   REDIS_URL: address(parseRedisUrl)({ default: undefined }),
   RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000)({ default: 10 }),
   AUTH: oneOf('none', 'api-key')({ default: undefined }),

@@ -22,7 +22,7 @@ export type DatabaseAddress = ReturnType<typeof parseDatabaseUrl>;
 
 const addresses = new Map<string, DatabaseAddress>();
 
-/** Returns an address, which is parsed once, since that reads files of certificates, which may be absent for a moment later. */
+/** Returns an address, which is parsed once: the files that it names may be absent or half replaced later. @throws as parseDatabaseUrl does */
 export function addressOf(url: string): DatabaseAddress {
   const address = addresses.get(url) ?? parseDatabaseUrl(url);
   addresses.set(url, address);
@@ -130,7 +130,7 @@ function parseParameters(server: string, parameters: URLSearchParams): Parsed {
     // If there is a % that encodes nothing, the library would encode the rest of the address a second time.
     const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
     const parsed = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
-    if (parsed.ssl && typeof parsed.ssl === 'object') checkFiles(parsed.ssl as ConnectionOptions);
+    checkFiles(parameters, parsed.ssl);
     return parsed;
   } catch (error) {
     const { code, message, path } = error as NodeJS.ErrnoException;
@@ -148,18 +148,21 @@ const FILES = [
   ['sslkey', 'key', 'a private key in PEM form, without a passphrase'],
 ] as const;
 
-/** Checks that Node can use the files that an address names. */
-function checkFiles(options: ConnectionOptions): void {
+/** Checks that Node can use the files that an address names. Node takes an empty text for none, and trusts its own authorities. */
+function checkFiles(parameters: URLSearchParams, ssl: Parsed['ssl']): void {
+  const options = typeof ssl === 'object' ? (ssl as ConnectionOptions) : undefined;
   for (const [parameter, member, form] of FILES) {
+    if (!parameters.has(parameter)) continue;
     try {
-      createSecureContext({ [member]: options[member] });
+      if (parameters.get(parameter) === '' || options?.[member] === '') throw new Error();
+      createSecureContext({ [member]: options?.[member] });
       // Node ignores an invalid CA certificate.
-      if (member === 'ca' && options.ca) new X509Certificate(options.ca as string);
+      if (member === 'ca' && options) new X509Certificate(options.ca as string);
     } catch {
       throw new Error(`${parameter} must be ${form}`);
     }
   }
-  createSecureContext(options);
+  if (options) createSecureContext(options);
 }
 
 function decodeName(path: string): string {

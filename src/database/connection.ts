@@ -7,12 +7,13 @@
  */
 import { randomBytes } from 'node:crypto';
 import { Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres, { type PendingQuery, type Row } from 'postgres';
 import { addressOf, type DatabaseAddress } from '../config/databaseAddress.js';
 import { createDriver, type Driver, type Limits, settingsOfTransactions } from './driver.js';
 import { causeOf, failureOf, isOutage, noteSocketError } from './errors.js';
-import { CLOSED, type Fault, startTls, watchLogin } from './login.js';
+import { agreeOnTls, closedError, serverError, watchLogin } from './login.js';
 import * as schema from './schema.js';
 
 /** Sends statements on a connection, built by Drizzle or written out (`$client`), while `run` or `transaction` waits for them. */
@@ -59,6 +60,8 @@ export class Connection {
   readonly #database: Database;
   #socket: Socket | undefined;
   #isLoggedIn = false;
+  /** Whether it runs a transaction, and nothing else. */
+  #isReserved = false;
   #silenceTimer: NodeJS.Timeout | undefined;
   /** The settings that each transaction begins with, once they are known. */
   #settings: string | undefined;
@@ -79,18 +82,18 @@ export class Connection {
 
   /** Opens it, unless it is open. @throws if that fails */
   async open(): Promise<this> {
-    await this.#run(empty, false);
+    await this.#run(empty, true);
     if (this.failure) throw this.failure;
     return this;
   }
 
   /** Runs `query`, which must wait for its statements. If one fails, the connection can still be used, unless it is broken. */
   run<T>(query: Query<T>): Promise<T> {
-    return this.#run(query, true);
+    return this.#run(query, false);
   }
 
   /**
-   * Runs `work` in a transaction. If it fails, closes the connection, which rolls back: a ROLLBACK might wait for a statement
+   * Runs `work` in a transaction, on a connection that runs nothing else meanwhile. If it fails, closes the connection, which rolls back: a ROLLBACK might wait for a statement
    * that is still running, or for a connection that is dead.
    */
   transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
@@ -101,7 +104,7 @@ export class Connection {
       const result = await work(sql);
       await sql`COMMIT`;
       return result;
-    }, false);
+    }, true);
   }
 
   /**
@@ -137,8 +140,13 @@ export class Connection {
     this.#socket?.destroy(reason);
   }
 
-  /** Counts a query and watches the server meanwhile. If it fails, the connection is kept only if `isKept`. */
-  async #run<T>(query: Query<T>, isKept: boolean): Promise<T> {
+  /**
+   * Counts a query and watches the server meanwhile.
+   * @param isAlone whether no other query may run meanwhile, and the connection is closed if this one fails
+   */
+  async #run<T>(query: Query<T>, isAlone: boolean): Promise<T> {
+    if (this.#isReserved || (isAlone && this.running > 0)) throw new Error('a transaction needs a connection alone');
+    this.#isReserved = isAlone;
     if (this.running++ === 0 && this.#socket) this.#watchSilence();
     if (this.running >= (this.#options.queriesAtOnce ?? Number.POSITIVE_INFINITY)) this.hasRoom = false;
     try {
@@ -148,11 +156,12 @@ export class Connection {
       const reason = this.failure ?? error;
       const cause = causeOf(error);
       if (isOutage(failureOf(cause))) this.destroy(cause);
-      else if (!isKept) await this.close(0);
+      else if (isAlone) await this.close(0);
       // postgres.js counts the rows before an error with those of the next result, unless a statement without rows is between.
-      else if (cause instanceof postgres.PostgresError) this.#run(empty, false).catch(() => {});
+      else if (cause instanceof postgres.PostgresError) empty(this.#database).then(null, (end) => this.destroy(end));
       throw reason;
     } finally {
+      this.#isReserved = false;
       if (!this.failure) this.ended++;
       if (--this.running === 0) this.hasRoom = true;
     }
@@ -161,35 +170,42 @@ export class Connection {
   /** Opens the socket, as the option `socket` of postgres.js requires. @throws if it can't be opened, or was before */
   async #openSocket(): Promise<Socket> {
     if (this.failure) throw this.failure;
-    const { endpoint, hostname, options, requiresScram, tls } = this.#address;
+    const { endpoint, hostname, options, tls } = this.#address;
     try {
-      this.#socket = new Socket().setNoDelay(true).connect(endpoint);
+      const plain = this.#use(new Socket());
+      plain.setNoDelay(true).connect(endpoint);
       this.#watchSilence();
-      const socket = tls ? await startTls(this.#socket, tls) : this.#socket;
-      if (!(socket instanceof Socket)) throw this.#error(...socket);
-      this.#socket = socket;
+      const isEncrypted = tls && (await agreeOnTls(plain, { ...tls, hostname }));
+      const socket = isEncrypted ? this.#use(connectTls({ ...tls.options, socket: plain })) : plain;
       this.quietSince = performance.now();
-      // Before the driver's listeners, since it would still send statements between these events.
-      socket.once('error', (reason) => this.destroy(reason));
       socket.on('data', () => (this.quietSince = performance.now()));
-      const onEnd = (during = '') => this.destroy(this.#error(CLOSED[0], CLOSED[1] + during));
+      const onEnd = (during?: string) => this.destroy(closedError(hostname, during));
       socket.once('close', () => onEnd());
       // Later, since TLS has its own error for an end before it is established.
       socket.once('end', () => process.nextTick(onEnd, this.#isLoggedIn ? '' : ' during the login'));
-      watchLogin(socket, requiresScram, {
+      watchLogin(socket, this.#address, {
         onReady: () => {
           this.#isLoggedIn = true;
           clearTimeout(this.#silenceTimer);
           this.#silenceTimer = undefined;
           this.#watchSilence();
         },
-        fail: (...fault) => this.destroy(this.#error(...fault)),
+        fail: (reason) => this.destroy(reason),
       });
       return Object.assign(socket, { host: hostname, port: options.port });
     } catch (error) {
       this.destroy(error as Error);
-      throw error;
+      throw this.failure;
     }
+  }
+
+  /**
+   * Listens for the errors of a socket from its first moment: it may report one at any time. Before the driver listens, since
+   * that would still send statements between an error and the end.
+   */
+  #use<T extends Socket>(socket: T): T {
+    this.#socket = socket;
+    return socket.on('error', (reason) => this.destroy(reason));
   }
 
   /** Destroys the socket if the server sends nothing for the time limit while it logs in or a response is awaited. */
@@ -213,8 +229,8 @@ export class Connection {
     this.#silenceTimer ??= setTimeout(() => setImmediate(check), leftMs());
   }
 
-  #error(...[code, message]: Fault): Error {
-    return Object.assign(new Error(`PostgreSQL at ${this.#address.hostname} ${message}`), { code });
+  #error(code: string, message: string): Error {
+    return serverError(this.#address.hostname, code, message);
   }
 }
 

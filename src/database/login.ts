@@ -1,11 +1,6 @@
 /** What precedes statements: TLS, and the login (https://www.postgresql.org/docs/current/protocol-message-formats.html). */
 import type { Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
-import type { DatabaseAddress } from '../config/databaseAddress.js';
 import { escapeHidden } from '../messages/shown.js';
-
-/** What is wrong with a server; the message continues "PostgreSQL at …". */
-export type Fault = [code: string, message: string];
 
 /**
  * The message SSLRequest, and the server's responses
@@ -13,28 +8,36 @@ export type Fault = [code: string, message: string];
  */
 const TLS_REQUEST = Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]);
 const [TLS_SUPPORTED, TLS_NOT_SUPPORTED] = ['S', 'N'];
-const NO_TLS: Fault = ['TLS_NOT_OFFERED', 'does not support TLS, but sslmode in DATABASE_URL requires it'];
-export const CLOSED: Fault = ['CONNECTION_CLOSED', 'closed the connection'];
+const NO_TLS = 'does not support TLS, but sslmode in DATABASE_URL requires it';
+
+/** Returns the error of a server that can't be used; its message begins with "PostgreSQL at" and the host. */
+export function serverError(hostname: string, code: string, message: string): Error {
+  return Object.assign(new Error(`PostgreSQL at ${hostname} ${message}`), { code });
+}
+
+/** Returns the error of a connection that the server has closed; `during` says when, if that explains it. */
+export const closedError = (hostname: string, during = '') =>
+  serverError(hostname, 'CONNECTION_CLOSED', `closed the connection${during}`);
 
 /**
- * Starts TLS on a new socket, and returns the socket that encrypts; `socket` itself if TLS is neither supported nor required,
- * or a fault. postgres.js could do this, but it keeps the encrypting socket to itself. If the socket below is destroyed
- * during a write, Node emits `close` and then an error, which no listener handles, and the driver's queries hang.
+ * Waits until a socket that is being connected can be encrypted, and returns whether the server supports that; it is only asked
+ * unless `isDirect` is set. postgres.js could do this, but it keeps the encrypting socket to itself. If the socket below is
+ * destroyed first, Node emits `close` and then an error, which no listener handles, and the driver's queries hang.
+ * @throws if the server does not support TLS but `isRequired` is set, or does not respond as PostgreSQL does
  */
-export async function startTls(
+export async function agreeOnTls(
   socket: Socket,
-  { isRequired, isDirect, options }: NonNullable<DatabaseAddress['tls']>,
-): Promise<Socket | Fault> {
-  if (isDirect) return connectTls({ ...options, socket });
-  socket.write(TLS_REQUEST);
-  const response = await new Promise<Buffer | undefined>((resolve, reject) => {
-    socket.once('data', resolve).once('error', reject);
-    socket.once('close', () => resolve(undefined));
+  { hostname, isRequired, isDirect }: { hostname: string; isRequired: boolean; isDirect: boolean },
+): Promise<boolean> {
+  if (!isDirect) socket.write(TLS_REQUEST);
+  const response = await new Promise<Buffer>((resolve, reject) => {
+    socket.once(isDirect ? 'connect' : 'data', resolve).once('close', () => reject(closedError(hostname)));
   });
-  if (response === undefined) return CLOSED;
-  if (String(response) === TLS_SUPPORTED) return connectTls({ ...options, socket });
-  if (String(response) === TLS_NOT_SUPPORTED) return isRequired ? NO_TLS : socket;
-  return notPostgres(response);
+  if (isDirect) return true;
+  if (String(response) === TLS_SUPPORTED) return true;
+  if (String(response) !== TLS_NOT_SUPPORTED) throw notPostgres(hostname, response);
+  if (isRequired) throw serverError(hostname, 'TLS_NOT_OFFERED', NO_TLS);
+  return false;
 }
 
 /**
@@ -75,47 +78,52 @@ const MAX_BYTES = 10_000;
  */
 export function watchLogin(
   socket: Socket,
-  requiresScram: boolean,
-  { onReady, fail }: { onReady(): void; fail(...fault: Fault): void },
+  { hostname, requiresScram }: { hostname: string; requiresScram: boolean },
+  { onReady, fail }: { onReady(): void; fail(reason: Error): void },
 ): void {
   let unread = Buffer.alloc(0);
   const steps: string[] = [];
   const { emit } = socket;
-  const faultAfter = (chunk: Buffer): Fault | undefined => {
+  /** Reads the messages that are complete. @throws if the server can't be used */
+  const read = (chunk: Buffer): 'unfinished' | 'ready' => {
     unread = Buffer.concat([unread, chunk]);
     while (unread.length >= HEADER_BYTES) {
       const type = String.fromCharCode(unread[0] as number);
       const length = 1 + unread.readUInt32BE(1);
-      if (!TYPES.has(type) || length > MAX_BYTES) return notPostgres(unread);
-      if (unread.length < length) return undefined;
+      if (!TYPES.has(type) || length > MAX_BYTES) throw notPostgres(hostname, unread);
+      if (unread.length < length) return 'unfinished';
       const content = unread.subarray(HEADER_BYTES, length);
       const kind = type === AUTHENTICATION && content.length >= 4 ? content.readUInt32BE() : '';
-      if (KERBEROS.test(type + kind)) return ['KERBEROS_REQUIRED', NO_KERBEROS];
-      if (!MESSAGES[type + kind]?.test(content.toString('latin1'))) return notPostgres(unread);
+      if (KERBEROS.test(type + kind)) throw serverError(hostname, 'KERBEROS_REQUIRED', NO_KERBEROS);
+      if (!MESSAGES[type + kind]?.test(content.toString('latin1'))) throw notPostgres(hostname, unread);
       if (type === AUTHENTICATION) steps.push(type + kind);
       const isScram = steps.every((step, i) => step === SCRAM[i]) && (type !== READY || steps.length === SCRAM.length);
-      if (requiresScram && !isScram) return ['SCRAM_NOT_OFFERED', NO_SCRAM];
-      if (type === READY) {
-        socket.emit = emit;
-        onReady();
-        return undefined;
-      }
+      if (requiresScram && !isScram) throw serverError(hostname, 'SCRAM_NOT_OFFERED', NO_SCRAM);
+      if (type === READY) return 'ready';
       unread = unread.subarray(length);
     }
-    return undefined;
+    return 'unfinished';
+  };
+  const watch = (chunk: Buffer): boolean => {
+    try {
+      if (read(chunk) === 'unfinished') return true;
+      socket.emit = emit;
+      onReady();
+      return true;
+    } catch (error) {
+      socket.emit = emit;
+      fail(error as Error);
+      return false;
+    }
   };
   // Not a listener, since the driver's listener would get the same bytes.
-  socket.emit = (event: string, ...values: unknown[]) => {
-    const fault = event === 'data' ? faultAfter(values[0] as Buffer) : undefined;
-    if (!fault) return Reflect.apply(emit, socket, [event, ...values]);
-    socket.emit = emit;
-    fail(...fault);
-    return true;
-  };
+  socket.emit = (event: string, ...values: unknown[]) =>
+    (event === 'data' && !watch(values[0] as Buffer)) || Reflect.apply(emit, socket, [event, ...values]);
 }
 
-/** Returns the code and the message of a response that is not PostgreSQL's, or that a server without resources sends. */
-function notPostgres(response: Buffer): Fault {
+/** Returns the error of a response that is not PostgreSQL's, or that a server without resources sends. */
+function notPostgres(hostname: string, response: Buffer): Error {
   const shown = escapeHidden(response.toString('latin1', 0, 80));
-  return ['CONNECTION_REFUSED', `sends "${shown}", which is not part of its protocol; is another program listening?`];
+  const message = `sends "${shown}", which is not part of its protocol; is another program listening?`;
+  return serverError(hostname, 'CONNECTION_REFUSED', message);
 }

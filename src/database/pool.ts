@@ -18,8 +18,7 @@ export class Pool {
   readonly #connect: Connect;
   readonly #options: Options;
   readonly #open: Connection[] = [];
-  /** The attempts to open a connection; each holds its connection, once it has one. */
-  readonly #attempts = new Set<{ connection?: Connection }>();
+  readonly #opening = new Set<Connection>();
   /** When the next attempt may begin, by `performance.now()`, if the latest one failed; undefined if it succeeded. */
   #retryAt: number | undefined;
   #isClosed = false;
@@ -39,7 +38,7 @@ export class Pool {
 
   /** Whether a connection is being opened. */
   get isOpening(): boolean {
-    return this.#attempts.size > 0;
+    return this.#opening.size > 0;
   }
 
   /** Returns the connection with the fewest queries that has room for another. If none is idle, begins to open another one. */
@@ -61,33 +60,32 @@ export class Pool {
   /** Closes the connections. Queries that are still running after `timeout` seconds are cut off. */
   async close(timeout: number): Promise<void> {
     this.#isClosed = true;
-    const opening = [...this.#attempts].map(({ connection }) => connection);
-    await Promise.all([...this.#open, ...opening].map((connection) => connection?.close(timeout)));
+    await Promise.all([...this.#open, ...this.#opening].map((connection) => connection.close(timeout)));
   }
 
   /** Begins an attempt, if there may be one: one at a time after a failed one. */
   #grow(): void {
-    const isFull = this.#open.length + this.#attempts.size >= this.#options.size;
+    const isFull = this.#open.length + this.#opening.size >= this.#options.size;
     const mustWait = this.#retryAt !== undefined && (this.isOpening || performance.now() < this.#retryAt);
     if (!isFull && !mustWait && !this.#isClosed) void this.#attempt();
   }
 
   /** Opens a connection and adds it. Never rejects. */
   async #attempt(): Promise<void> {
-    const attempt: { connection?: Connection } = {};
-    this.#attempts.add(attempt);
     try {
       const connection = this.#connect((reason) => this.#remove(connection, reason));
-      attempt.connection = connection;
-      await connection.open();
+      this.#opening.add(connection);
+      try {
+        await connection.open();
+        if (!this.isConnected) this.connectedAt = performance.now();
+        this.#open.push(connection);
+      } finally {
+        this.#opening.delete(connection);
+      }
       this.#retryAt = undefined;
-      if (!this.isConnected) this.connectedAt = performance.now();
-      this.#open.push(connection);
     } catch (error) {
       this.#waitToRetry();
       if (!this.isConnected) this.failure = error as Error;
-    } finally {
-      this.#attempts.delete(attempt);
     }
     this.#options.onChange();
   }
@@ -100,8 +98,8 @@ export class Pool {
     const index = this.#open.indexOf(connection);
     if (index < 0) return;
     this.#open.splice(index, 1);
-    // Only its first statement has ended: a query that breaks each connection must not open one after another.
-    if (connection.ended === 1) this.#waitToRetry();
+    // Its first query broke it. A query that breaks each connection must not open one after another.
+    if (connection.ended === 1 && connection.running > 0) this.#waitToRetry();
     if (codeOf(reason) === SILENT) {
       // What cut it may have cut all connections that have been quiet for as long.
       const quiet = this.#open.filter(({ quietSince }) => quietSince <= connection.quietSince);

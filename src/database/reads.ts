@@ -30,6 +30,7 @@ const QUEUE_WAIT_MS = 500;
 const OUTAGE_WAIT_MS = 2000;
 /** Milliseconds between attempts to open a connection during an outage. */
 const ATTEMPT_INTERVAL_MS = 300;
+const BUSY = 'Too many requests are being processed.';
 /** The most reads that are sent at once on each connection. With one, a connection idles while its response is processed. */
 const MAX_READS_PER_CONNECTION = 4;
 
@@ -134,29 +135,25 @@ export class Reader {
     this.#sendWaiting();
   }
 
+  /** Returns why a read is rejected, if it has waited for too long or is no longer needed. */
   #reasonToReject(read: Read, now: number): Error | undefined {
     const { isConnected, connectedAt, failure } = this.#pool;
-    if (now >= read.deadline) {
-      if (read.failure) this.#logOutage(read.failure);
-      return new DatabaseUnavailable('The database did not respond in time.', {
-        cause: isConnected ? read.failure : failure,
-      });
-    }
+    const outage = isConnected ? read.failure : failure;
+    if (now >= read.deadline) return this.#unavailable('The database did not respond in time.', outage);
     if (read.isAbandoned) return ABANDONED;
-    if (!isConnected) return failure && read.hasWaited(OUTAGE_WAIT_MS, now) ? this.#outageError(failure) : undefined;
-    const isLate = read.hasWaited(QUEUE_WAIT_MS, now, connectedAt);
-    return isLate ? new DatabaseUnavailable('Too many requests are being processed.') : undefined;
+    if (isConnected) return read.hasWaited(QUEUE_WAIT_MS, now, connectedAt) ? new DatabaseUnavailable(BUSY) : undefined;
+    return outage && read.hasWaited(OUTAGE_WAIT_MS, now)
+      ? this.#unavailable("The database can't be reached.", outage)
+      : undefined;
   }
 
-  #logOutage(reason: Error): void {
-    if (!this.#isOutageLogged)
-      this.#log.error({ code: codeOf(reason), reason: reasonOf(reason) }, 'the database does not respond');
-    this.#isOutageLogged = true;
-  }
-
-  #outageError(reason: Error): Error {
-    this.#logOutage(reason);
-    return new DatabaseUnavailable("The database can't be reached.", { cause: reason });
+  /** Returns the error of a read that had no response. The first one of an outage is also in the log. */
+  #unavailable(message: string, outage: Error | undefined): Error {
+    if (outage && !this.#isOutageLogged) {
+      this.#log.error({ code: codeOf(outage), reason: reasonOf(outage) }, 'the database does not respond');
+      this.#isOutageLogged = true;
+    }
+    return new DatabaseUnavailable(message, { cause: outage });
   }
 
   /** Returns the error of a read whose statement failed because of `reason`. */

@@ -1,9 +1,12 @@
 /** The pool, on a server that the test plays: it answers, holds, refuses and breaks what the test tells it to. */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { pino } from 'pino';
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
-import { Connection } from '../../src/database/connection.js';
+import { Connection, type Database } from '../../src/database/connection.js';
 import { Pool } from '../../src/database/pool.js';
+import { Reader } from '../../src/database/reads.js';
+import { openPostgresStore } from '../../src/service/rateLimit/postgresStore.js';
 import { errorResponse, message, OK, openImpostor, READY } from '../support/impostor.js';
 import { until } from '../support/until.js';
 
@@ -13,6 +16,8 @@ const TIME_LIMIT_MS = 100;
 const SILENT_MS = TIME_LIMIT_MS + 500;
 const ROW = Buffer.concat([message('T', Buffer.from([0, 0])), message('D', Buffer.from([0, 0]))]);
 const COMPLETE = Buffer.concat([message('C', 'SELECT 1\0'), READY]);
+/** The response to each statement that is to be prepared. */
+const READ_ONLY = errorResponse('25006', 'cannot execute INSERT in a read-only transaction');
 const FAILED = Buffer.concat([errorResponse('22012', 'division by zero'), READY]);
 
 /** What the server does with a new connection, and with each statement but the empty one of `open`. */
@@ -41,15 +46,18 @@ function serve(client: Socket): void {
       unread = Buffer.concat([unread, bytes]);
       while (unread.length > 4 && unread.length > unread.readUInt32BE(1)) {
         const length = 1 + unread.readUInt32BE(1);
-        respond(client, unread.toString('latin1', 5, length - 1));
+        respond(client, unread.toString('latin1', 0, 1), unread.toString('latin1', 5, length - 1));
         unread = unread.subarray(length);
       }
     });
   });
 }
 
-function respond(client: Socket, statement: string): void {
-  if (statement === 'SELECT') client.write(COMPLETE);
+function respond(client: Socket, type: string, statement: string): void {
+  if (type === 'S') client.write(READY);
+  else if (type === 'P') client.write(READ_ONLY);
+  else if (type === 'D' || type === 'H') return;
+  else if (statement === 'SELECT') client.write(COMPLETE);
   else if (onStatement === 'answer') client.write(Buffer.concat([ROW, COMPLETE]));
   else if (onStatement === 'fail') client.write(Buffer.concat([ROW, FAILED]));
   else if (onStatement === 'break') client.destroy();
@@ -236,6 +244,57 @@ describe('a pool', () => {
   });
 });
 
+describe('a reader', () => {
+  const lines: string[] = [];
+  let reader: Reader;
+
+  beforeEach(() => {
+    lines.length = 0;
+    const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line).msg) });
+    const url = `postgres://someone@127.0.0.1:${port}/some?sslmode=disable`;
+    const connect = (onBroken: (reason: Error) => void) =>
+      new Connection(url, { statementTimeout: TIME_LIMIT_MS, queriesAtOnce: 4, onBroken });
+    reader = new Reader(connect, 2, log, { setQueries() {} });
+    onTestFinished(() => reader.close(0));
+  });
+
+  const read = (limitMs: number) =>
+    reader.read(({ $client }) => $client.unsafe('SELECT 1'), performance.now() + limitMs).then(String, String);
+
+  it('logs an outage in which each read reaches its deadline before its connection opens', async () => {
+    onLogin = 'refuse';
+    expect(await read(100)).toContain('in time');
+    expect(await read(100)).toContain('in time');
+    expect(lines).toEqual(['the database does not respond']);
+  });
+
+  it('logs the end of an outage when a read has succeeded, not when a connection was opened', async () => {
+    onStatement = 'break';
+    expect(await read(100)).toContain('in time');
+    const before = accepted();
+    expect(await read(2 * RETRY_MS)).toContain('in time');
+    expect(accepted()).toBeGreaterThan(before);
+    expect(lines).toEqual(['the database does not respond']);
+    onStatement = 'answer';
+    await until(async () => !(await read(1000)).includes('Error'), 'a read succeeds');
+    await read(1000);
+    expect(lines).toEqual(['the database does not respond', 'the database responds again']);
+  });
+});
+
+describe("the rate limit's store on a read-only server", () => {
+  it('opens a connection a second, not one for each batch', async () => {
+    const store = openPostgresStore(`postgres://someone@127.0.0.1:${port}/some?sslmode=disable`, 10, () => {});
+    onTestFinished(() => store.close());
+    const reasons = new Set<string>();
+    for (const end = performance.now() + 1500; performance.now() < end || accepted() < 2; await sleep(20)) {
+      await store.consume('client').catch((reason) => reasons.add(String(reason)));
+    }
+    expect([...reasons]).toEqual([expect.stringContaining('read-only')]);
+    expect(accepted()).toBeLessThan(4);
+  });
+});
+
 describe('a connection', () => {
   it('is kept after statements that failed, and their rows are not counted with those of the next one', async () => {
     open({ size: 1 });
@@ -248,6 +307,21 @@ describe('a connection', () => {
       expect([rows?.length, rows?.[0]]).toEqual([1, {}]);
     }
     expect(accepted()).toBe(1);
+  });
+
+  it('runs a transaction alone', async () => {
+    const connection = new Connection(`postgres://someone@127.0.0.1:${port}/some?sslmode=disable`);
+    onTestFinished(() => connection.close(0));
+    const one = ({ $client }: Database) => $client.unsafe('SELECT 1');
+    const [during, after] = [connection.run(one), connection.transaction('READ COMMITTED', async () => {})];
+    await expect(after).rejects.toThrow('alone');
+    await during;
+    onStatement = 'hold';
+    const transaction = connection.transaction('READ COMMITTED', async () => {});
+    await expect(connection.run(one)).rejects.toThrow('alone');
+    await expect(connection.transaction('READ COMMITTED', async () => {})).rejects.toThrow('alone');
+    connection.destroy();
+    await expect(transaction).rejects.toThrow();
   });
 
   it('is closed after a statement that failed in a transaction', async () => {

@@ -1,13 +1,14 @@
 /** The sockets of connections, with and without TLS: on real servers and certificates, and on impostors. */
 
-import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, copyFileSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
-import type { Database } from '../../src/database/connection.js';
+import { type Database, withConnection } from '../../src/database/connection.js';
 import { UserError } from '../../src/userError.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
 import { runProgram } from '../support/command.js';
@@ -31,6 +32,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     for (const [name, names] of Object.entries(NAMES)) authority.issue(name, '127.0.0.1', names);
     authority.issue('client', 'a client');
     writeFileSync(join(folder, 'nonsense.pem'), 'nonsense');
+    writeFileSync(join(folder, 'empty.pem'), '');
     writeFileSync(join(folder, 'pg_hba.conf'), 'hostssl all encrypted all trust\nhost all postgres all trust\n');
     chmodSync(folder, 0o755);
     authority.own(...Object.keys(NAMES));
@@ -137,6 +139,26 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     expect(await Promise.all(responding)).toEqual([before, before]);
   });
 
+  it.each<[string, (file: string) => void]>([
+    ['is missing', (file) => rmSync(file)],
+    ['is empty', (file) => writeFileSync(file, '')],
+    ['is half written', (file) => truncateSync(file, 100)],
+    ['is replaced by one that does not fit the other', (file) => copyFileSync(authority.file('ip.pem'), file)],
+  ])('is opened by a service although a certificate file %s since its start', async (_what, change) => {
+    const names = { sslrootcert: ca, sslcert: authority.file('client.pem'), sslkey: authority.file('client.key') };
+    for (const changed of ['sslrootcert', 'sslcert', 'sslkey'] as const) {
+      const copies = mkdtempSync(join(folder, 'copies-'));
+      const query = new URLSearchParams({ sslmode: 'verify-full' });
+      for (const [name, file] of Object.entries(names)) {
+        copyFileSync(file, join(copies, name));
+        query.set(name, join(copies, name));
+      }
+      const { DATABASE_URL } = readConfig({ DATABASE_URL: `${servers.ip.url}?${query}` });
+      change(join(copies, changed));
+      await withConnection(DATABASE_URL as string, (connection) => connection.open());
+    }
+  });
+
   it('is advised by a command if the server requires it', async () => {
     const url = servers.ip.url.replace('postgres@', 'encrypted@');
     const run = (DATABASE_URL: string) => runProgram(['migrate'], '', { environment: { DATABASE_URL } });
@@ -151,6 +173,10 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ['sslmode=verify-full&sslrootcert=FOLDER/nonsense.pem', /certificates that can't be used/],
     ['sslmode=require&sslcert=FOLDER/nonsense.pem&sslkey=OWN/client.key', /certificates that can't be used/],
     ['sslmode=require&sslcert=OWN/ip.pem&sslkey=OWN/client.key', /certificates that can't be used/],
+    // Node would trust its own authorities instead.
+    ['sslmode=verify-full&sslrootcert=FOLDER/empty.pem', /sslrootcert must be a certificate in PEM form/],
+    ['sslmode=verify-full&sslrootcert=', /sslrootcert must be a certificate in PEM form/],
+    ['sslmode=require&sslcert=FOLDER/empty.pem&sslkey=OWN/client.key', /sslcert must be a certificate in PEM form/],
   ])('needs certificate files that can be used: rejects %s', (query, reason) => {
     const read = () => readConfig({ DATABASE_URL: urlOf('ip', '127.0.0.1', query) });
     expect(read).toThrow(UserError);
@@ -182,4 +208,29 @@ describe('a connection', () => {
     expect(reasons).toEqual([expect.stringContaining(reason), expect.stringContaining('CONNECTION_ENDED')]);
     expect(accepted).toBe(1);
   });
+});
+
+it('is a failed attempt, and nothing worse, while no file descriptor is free', () => {
+  const program = `
+    const [{ Connection }, { failureOf }, { run }, { openSync }] = await Promise.all(
+      ['dist/src/database/connection.js', 'dist/src/database/errors.js', 'dist/src/operator/embeddedPostgres/account.js', 'node:fs']
+        .map((name) => import(name.includes(':') ? name : process.cwd() + '/' + name)));
+    const codes = [];
+    process.on('uncaughtException', ({ message }) => codes.push(message));
+    try { for (;;) openSync('/dev/null'); } catch {}
+    const parameters = ['sslmode=disable', 'sslmode=prefer', 'sslmode=require', 'sslmode=require&sslnegotiation=direct'];
+    for (const url of [
+      ...parameters.map((parameter) => 'postgres://someone@127.0.0.1:1/some?' + parameter),
+      ...parameters.map((parameter) => 'postgres://someone@localhost:1/some?' + parameter),
+      'postgres://someone@/some?host=/tmp',
+    ]) {
+      const connection = new Connection(url);
+      codes.push(await connection.open().then(() => 'opened', failureOf));
+    }
+    codes.push(await run({ environment: {}, prefix: [] }, '/bin/true', [], '/').catch(({ code }) => code));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    process._rawDebug(codes.join());`;
+  const shell = `ulimit -n 500; exec "$0" --input-type=module --eval "$1" 2>&1`;
+  const output = execFileSync('sh', ['-c', shell, process.execPath, program], { encoding: 'utf8' });
+  expect(output.trim()).toBe([...Array(9).fill('unreachable'), 'EMFILE'].join());
 });

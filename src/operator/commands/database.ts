@@ -1,7 +1,7 @@
 /** The database that a command uses: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
 import { type Config, readConfig } from '../../config/config.js';
-import { parseDatabaseUrl } from '../../config/databaseAddress.js';
+import { addressOf } from '../../config/databaseAddress.js';
 import { reportBlockers } from '../../database/blockers.js';
 import { failureOf } from '../../database/errors.js';
 import { migrateDatabase } from '../../database/migrations.js';
@@ -37,7 +37,7 @@ export async function withDatabaseUrl(
   { mayCreate = false }: Access = {},
 ): Promise<void> {
   if (config.DATABASE_URL !== undefined) {
-    console.error(`database: ${escapeHidden(parseDatabaseUrl(config.DATABASE_URL).shown)}`);
+    console.error(`database: ${escapeHidden(addressOf(config.DATABASE_URL).shown)}`);
     await use(config.DATABASE_URL);
     return;
   }

@@ -56,10 +56,13 @@ export async function run(account: Account, program: string, args: string[], cwd
   const env = { ...process.env, ...environment, LC_ALL: 'C' };
   const user = prefix.length > 0 ? {} : owner;
   const child = spawn(file, rest, { ...user, cwd, env, detached: true, stdio: ['ignore', 'ignore', 'pipe'] });
+  // At once, since it also listens for the error of a program that could not be started.
+  const closed = once(child, 'close');
   let errorOutput = '';
-  child.stderr.setEncoding('utf8').on('data', (text: string) => (errorOutput += text));
+  // There is none if no file can be opened.
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (errorOutput += text));
   const listener = stop && addAbortListener(stop, () => child.kill('SIGINT'));
-  const [code, signal] = await once(child, 'close').finally(() => listener?.[Symbol.dispose]());
+  const [code, signal] = await closed.finally(() => listener?.[Symbol.dispose]());
   if (code === 0) return;
   stop?.throwIfAborted();
   throw new Error(errorOutput.trim() || `${program} ended with ${code ?? signal}`);

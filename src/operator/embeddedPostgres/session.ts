@@ -32,7 +32,7 @@ export async function openSession(cluster: Cluster) {
   const open = () => new Connection(url, { statementTimeout: RESPONSE_TIMEOUT_MS, name: USING, onBroken: rejoinSoon });
   let connection = open();
   /** Runs a query, on another connection if the last one broke. */
-  const run = <T>(query: (sql: Transaction) => Promise<T>): Promise<T> => {
+  const run = async <T>(query: (sql: Transaction) => Promise<T>): Promise<T> => {
     if (connection.failure) connection = open();
     return connection.run(({ $client }) => query($client));
   };
