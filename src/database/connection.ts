@@ -93,8 +93,8 @@ export class Connection {
   }
 
   /**
-   * Runs `work` in a transaction, on a connection that runs nothing else meanwhile. If it fails, closes the connection, which rolls back: a ROLLBACK might wait for a statement
-   * that is still running, or for a connection that is dead.
+   * Runs `work` in a transaction, on a connection that runs nothing else meanwhile. If it fails, closes the connection, which
+   * rolls back: a ROLLBACK might wait for a statement that is still running, or for a connection that is dead.
    */
   transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
     return this.#run(async ({ $client: sql }) => {
@@ -119,7 +119,7 @@ export class Connection {
       const results = await Promise.all([begin, ...messages(sql)]);
       // An array of rows for each statement.
       return [results.at(-1) ?? []].flat(2);
-    }, false);
+    }, true);
   }
 
   /** Closes it. Statements that are still running after `timeout` seconds are cut off. */
