@@ -41,8 +41,6 @@ export const createCode = (_Original, { React: { createElement: h } }) =>
     return h(
       'pre',
       { className: `microlight ${className}`, tabIndex },
-      parts(String(children)).map(({ text, isValue }, key) =>
-        isValue ? h('span', { key, className: 'text' }, text) : text,
-      ),
+      parts(String(children)).map(({ text, kind }, key) => (kind ? h('span', { key, className: kind }, text) : text)),
     );
   };

@@ -25,10 +25,10 @@ const requests = [...document.querySelectorAll('.request button')];
 const panel = (name) => section.querySelector(`[data-panel="${name}"]`);
 
 /**
- * Lets the reader send requests to the operation at `address`, and read them as a program.
+ * Lets the reader send requests to the operation at `path` below `root`, and read them as a program.
  * @param programs the first program in each language, by language
  */
-export function enableConsole(address, programs) {
+export function enableConsole(root, path, programs) {
   const parameters = parametersOfReference();
   /** The last page of each request, by its key and URL: its ETag and its text. */
   const pages = new Map();
@@ -47,17 +47,26 @@ export function enableConsole(address, programs) {
   });
   input.addEventListener('input', showRequest);
   for (const button of [...requests, form.querySelector('button')]) button.disabled = false;
-  showRequest();
+  addEventListener('hashchange', readAddress);
+  readAddress();
 
-  function urlOf(query) {
-    return `${address}${query && '?'}${query}`;
+  /** Returns the request's target: its path and query. */
+  function targetOf(query) {
+    return `${path}${query && '?'}${query}`;
+  }
+
+  /** Shows the request that the page's address has behind `#`, such as `/docs#/v1/brandedPhoneNumbers?size=5`. */
+  function readAddress() {
+    const [, hashPath, query] = /^#([^?]*)\??(.*)$/.exec(location.hash) ?? [];
+    if (hashPath === path) input.value = query;
+    showRequest();
   }
 
   /** Shows the query as a command and as a program, and which of the requests it is. */
   function showRequest() {
     const query = input.value.trim();
     for (const button of requests) button.setAttribute('aria-pressed', button.dataset.query === query);
-    show(panel('curl'), curl(urlOf(query), needsKey));
+    show(panel('curl'), curl(root + targetOf(query), needsKey));
     for (const [language, text] of programs) {
       try {
         show(panel(language), program(language, { text, query: form.dataset.first }, query, parameters));
@@ -71,7 +80,9 @@ export function enableConsole(address, programs) {
   async function send() {
     showRequest();
     if (!(await askForKey())) return;
-    const url = urlOf(input.value.trim());
+    const target = targetOf(input.value.trim());
+    history.replaceState(null, '', `#${target}`);
+    const url = root + target;
     const headers = keyHeaders();
     const page = `${headers.Authorization} ${url}`;
     if (pages.has(page)) headers['If-None-Match'] = pages.get(page).etag;

@@ -1,15 +1,24 @@
-/** Splits JSON, or a program, into parts, so that strings, except the names of members, can have a color. */
+const TOKEN = /("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|\b(?:true|false|null|\d+(?:\.\d+)?)\b)/;
+
+/** Splits a text into parts. Strings have a kind, and so have, in JSON, the names of members, numbers and literals. */
 export function parts(text) {
-  const texts = text.split(/("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')/);
-  return texts.map((text, index) => ({ text, isValue: index % 2 === 1 && !/^\s*:/.test(texts[index + 1]) }));
+  const isJson = /^\s*[{[]/.test(text);
+  const texts = text.split(TOKEN);
+  return texts.map((text, index) => ({ text, kind: index % 2 === 1 && kindOf(text, texts[index + 1], isJson) }));
 }
 
-/** Shows a text in an element, with its strings in color. */
+/** Returns the class of a token that is followed by `rest`, or false if it has none. */
+function kindOf(token, rest, isJson) {
+  if (!/^["']/.test(token)) return isJson && 'number';
+  return isJson && /^\s*:/.test(rest) ? 'name' : 'text';
+}
+
+/** Shows a text in an element, with its parts in color. */
 export function show(element, text) {
   element.replaceChildren(
-    ...parts(text).map(({ text, isValue }) => {
-      if (!isValue) return text;
-      return Object.assign(document.createElement('span'), { className: 'text', textContent: text });
+    ...parts(text).map(({ text, kind }) => {
+      if (!kind) return text;
+      return Object.assign(document.createElement('span'), { className: kind, textContent: text });
     }),
   );
 }

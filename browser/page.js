@@ -1,28 +1,16 @@
-/** The script of /docs: contents, samples, the console, and Swagger UI once it comes into view. */
+/** The script of /docs: contents, tabs and the console. */
 import { enableConsole } from './console.js';
-import { show } from './json.js';
+import { addCopy, root } from './samples.js';
 import { select, selected } from './tabs.js';
 
 const docs = document.querySelector('.docs');
-/** The address of the service, without a slash: the page may be served behind a path prefix. */
-const root = new URL('.', document.baseURI).href.replace(/\/$/, '');
 const programs = docs.querySelector('#programs .block');
 const languages = new Map([...programs.querySelectorAll('[data-panel]')].map((panel) => [panel.dataset.panel, panel]));
 
-showAddress();
 enableContents();
 enableTabs();
-enableConsole(`${root}${docs.dataset.path}`, firstPrograms());
-for (const pre of docs.querySelectorAll('pre')) show(pre, pre.textContent);
+enableConsole(root, docs.dataset.path, firstPrograms());
 for (const block of docs.querySelectorAll('.block')) addCopy(block.firstElementChild, () => shownText(block));
-for (const pre of docs.querySelectorAll('.steps pre:not(:last-of-type)')) addCopy(boxAround(pre), () => pre);
-loadSwaggerInView();
-
-/** Replaces the address in all samples by that of this page. */
-function showAddress() {
-  const texts = document.createTreeWalker(docs, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(docs.dataset.address, root);
-}
 
 /** Marks the section that is in view; on a phone, lets the button show and hide the list. */
 function enableContents() {
@@ -92,45 +80,4 @@ function firstPrograms() {
 /** Returns what a block shows; of a panel with several texts, the program. */
 function shownText(block) {
   return [...block.querySelectorAll('pre')].filter((pre) => pre.checkVisibility()).at(-1);
-}
-
-function boxAround(pre) {
-  const box = Object.assign(document.createElement('div'), { className: 'code' });
-  pre.replaceWith(box);
-  box.append(pre);
-  return box;
-}
-
-/** Adds a button that copies the text of the element that `source` returns. */
-function addCopy(place, source) {
-  const button = Object.assign(document.createElement('button'), { type: 'button', className: 'small' });
-  button.textContent = 'Copy';
-  button.addEventListener('click', async () => {
-    await copy(source());
-    button.textContent = 'Copied';
-    setTimeout(() => {
-      button.textContent = 'Copy';
-    }, 2000);
-  });
-  place.append(button);
-}
-
-async function copy(element) {
-  try {
-    await navigator.clipboard.writeText(element.textContent);
-  } catch {
-    // The clipboard is missing in pages that are served over plain HTTP by another machine, or may be forbidden.
-    getSelection().selectAllChildren(element);
-    document.execCommand('copy');
-  }
-}
-
-/** Loads Swagger UI, which is larger than all else together, for readers who get to it. */
-function loadSwaggerInView() {
-  const observer = new IntersectionObserver((entries) => {
-    if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
-    observer.disconnect();
-    return import('./swagger.js');
-  });
-  observer.observe(docs.querySelector('#swagger-ui'));
 }

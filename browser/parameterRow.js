@@ -5,14 +5,15 @@
  * request would have all filters, and its fields have no labels.
  */
 export const createParameterRow = ({ React: { createElement: h, useState } }) => {
+  /** The type and bounds of each parameter, by name. */
+  const words = JSON.parse(document.getElementById('swagger-ui').dataset.words);
+
   function ParameterRow({ param, rawParam, onChange, getComponent }) {
     const Markdown = getComponent('Markdown', true);
     const { name, schema, description = '', examples = {} } = param.delete('value').toJS();
     const value = param.get('value')?.toJS?.() ?? param.get('value');
     const id = `field-${name}`;
-    // The bounds, as the reference above has them.
-    const words = Array.from(document.querySelectorAll(`#parameter-${name} dt > span`), (span) => span.textContent);
-    const hint = [...words, schema.items && !schema.items.enum && 'one per line'].filter(Boolean).join('; ');
+    const hint = [...words[name], schema.items && !schema.items.enum && 'one per line'].filter(Boolean).join('; ');
     const set = (next) => onChange(rawParam, next.length === 0 ? null : next, false);
     const field = { id, name, schema, value, set };
     return h(

@@ -1,4 +1,4 @@
-/** Loads Swagger UI, with some of its components replaced. */
+/** The script of /swagger: Swagger UI, with some of its components replaced. Its page loads the bundle before this. */
 import { createCode, createCurl, createExamplesSelect, createExecute, createResponses } from './components.js';
 import { forgetKey, keyHeaders } from './key.js';
 import { createParameterRow } from './parameterRow.js';
@@ -53,44 +53,34 @@ const followSystem = () => document.documentElement.classList.toggle('dark-mode'
 dark.addEventListener('change', followSystem);
 followSystem();
 
-await Promise.all([
-  ...['swagger-ui.css', 'swagger.css'].map((name) =>
-    load('link', { rel: 'stylesheet', href: new URL(name, import.meta.url).href }),
-  ),
-  // Behind requests that the reader sends meanwhile.
-  load('script', { src: new URL('swagger-ui-bundle.js', import.meta.url).href, fetchPriority: 'low' }),
-]);
-// Hidden while it is rendered in steps, which move what is below; components.js ends it.
-document.getElementById('swagger-ui').ariaBusy = 'true';
-window.SwaggerUIBundle({
-  dom_id: '#swagger-ui',
-  // Relative to the page, so that it works behind a path prefix.
-  url: new URL('openapi.json', document.baseURI).href,
-  // No standalone preset, since it adds a field for the URL of a document. No validator, since it would call another
-  // host.
-  presets: [window.SwaggerUIBundle.presets.apis],
-  plugins: [plugin],
-  validatorUrl: null,
-  layout: 'OperationsLayout',
-  docExpansion: 'full',
-  displayRequestDuration: true,
-  // Swagger UI's highlighting has too little contrast, and its code blocks can't be focused with the keyboard.
-  syntaxHighlight: { activated: false },
-  tryItOutEnabled: true,
-  requestInterceptor(request) {
-    return request.loadSpec ? request : { ...request, headers: { ...request.headers, ...keyHeaders() } };
-  },
-  responseInterceptor(response) {
-    if (response.status === 401) forgetKey();
-    return response;
-  },
-});
+const place = document.getElementById('swagger-ui');
+if (window.SwaggerUIBundle) showSwagger();
+else place.firstChild.textContent = 'The form could not be loaded. Reload the page to retry.';
 
-function load(name, attributes) {
-  const element = Object.assign(document.createElement(name), attributes);
-  document.head.append(element);
-  return new Promise((resolve, reject) => {
-    element.onload = resolve;
-    element.onerror = () => reject(new Error(`${element.src ?? element.href} could not be loaded`));
+function showSwagger() {
+  // Hidden while it is rendered in steps; components.js ends it.
+  place.ariaBusy = 'true';
+  window.SwaggerUIBundle({
+    dom_id: '#swagger-ui',
+    // Relative to the page, so that it works behind a path prefix.
+    url: new URL('openapi.json', document.baseURI).href,
+    // No standalone preset, since it adds a field for the URL of a document. No validator, since it would call another
+    // host.
+    presets: [window.SwaggerUIBundle.presets.apis],
+    plugins: [plugin],
+    validatorUrl: null,
+    layout: 'OperationsLayout',
+    docExpansion: 'full',
+    displayRequestDuration: true,
+    // Swagger UI's highlighting has too little contrast, and its code blocks can't be focused with the keyboard.
+    syntaxHighlight: { activated: false },
+    tryItOutEnabled: true,
+    requestInterceptor(request) {
+      return request.loadSpec ? request : { ...request, headers: { ...request.headers, ...keyHeaders() } };
+    },
+    responseInterceptor(response) {
+      if (response.status === 401) forgetKey();
+      return response;
+    },
   });
 }

@@ -37,6 +37,10 @@ async function page(query: string): Promise<BrandedPhoneNumberPage> {
   return (await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?${query}`)).json();
 }
 
+/** The key that programs take from their environment. The service needs none, and ignores it. */
+const KEY = 'a-key';
+process.env.KEY = KEY;
+
 interface ClientRun {
   /** The language of the samples in Markdown, and the tab of the console. */
   language: string;
@@ -87,7 +91,7 @@ async function savedProgram(client: string, name: string, program: string) {
 const now = () => performance.timeOrigin + performance.now();
 
 /** Returns the path of each request to this base URL of the failing proxy, and when it arrived, in milliseconds. */
-async function requests(url: string): Promise<{ path: string; at: number }[]> {
+async function requests(url: string): Promise<{ path: string; at: number; headers: Record<string, string> }[]> {
   return (await fetch(`${url}/requests`)).json();
 }
 
@@ -144,6 +148,7 @@ describe.concurrent('The README leads from an empty folder to every number that 
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
     const url = `${FAILING_URL}/readme-${client}/size=20,503-1,ok,429-1,503-1,ok`;
     expect(await followReadme(client, url, folder)).toBe(await expected());
+    for (const { headers } of await requests(url)) expect(headers.authorization).toBe(`Bearer ${KEY}`);
   });
 });
 
@@ -236,8 +241,9 @@ describe.concurrent('The program that the console of /docs writes', () => {
       return [client, stdout];
     });
     expect(await Promise.all(outputs)).toEqual(programs.map(({ client }) => [client, printed(items)]));
-    const paths = (await requests(url)).map(({ path }) => path).filter((path) => path.startsWith('/v1/'));
-    expect(paths.map(pairs)).toEqual(programs.map(() => pairs(`?${query}`)));
+    const listed = (await requests(url)).filter(({ path }) => path.startsWith('/v1/'));
+    expect(listed.map(({ path }) => pairs(path))).toEqual(programs.map(() => pairs(`?${query}`)));
+    for (const { headers } of listed) expect(headers.authorization).toBe(`Bearer ${KEY}`);
   }, 300_000);
 });
 

@@ -172,3 +172,12 @@ function explainServiceLink(name: string): string {
 export function publicPath({ PUBLIC_URL }: Partial<Pick<Config, 'PUBLIC_URL'>>): string {
   return PUBLIC_URL ? new URL(PUBLIC_URL).pathname.replace(/\/$/, '') : '';
 }
+
+/** Returns whether only programs of this machine can use the service. */
+export function isPrivate({
+  HOST,
+  AUTH,
+  TRUST_PROXY,
+}: Partial<Pick<Config, 'HOST' | 'AUTH' | 'TRUST_PROXY'>>): boolean {
+  return HOST !== undefined && isLoopback(HOST) && AUTH === 'none' && TRUST_PROXY === 0;
+}

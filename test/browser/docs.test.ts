@@ -14,16 +14,22 @@ import { freePort } from '../support/port.js';
 import { useService } from '../support/service.js';
 import { repeat, until } from '../support/until.js';
 import {
-  accessibilityProblems,
+  backgroundsOf,
   choice,
   clearForm,
   desktop,
   execute,
+  expectAccessible,
+  expectResponseInView,
+  expectToFit,
   field,
   hold,
   ignorePageErrors,
+  isInView,
+  lightnessOf,
+  looks,
   openDocs,
-  openWithSwagger,
+  openSwagger,
   page,
   panel,
   path,
@@ -33,10 +39,11 @@ import {
   send,
   sending,
   statusShown,
-  swaggerIsShown,
   tabText,
+  tabTo,
   url,
   usePage,
+  wrongFocus,
 } from './page.js';
 
 const port = await freePort();
@@ -80,6 +87,28 @@ describe('the samples of /docs', () => {
     await page.evaluate('localStorage.clear()');
   });
 
+  test('have this service’s address on every page, with a button that copies them', async () => {
+    for (const [name, command] of [
+      ['/clients/README.md', ''],
+      ['/clients/python/README.md', `pip install ${url}/packages/`],
+      ['/clients/go/README.md', `GOPROXY=${url}/packages/go `],
+    ] as const) {
+      await page.goto(url + name);
+      const text = await page.locator('main').textContent();
+      expect(text).toContain(url);
+      expect(text).not.toContain('localhost:3000');
+      if (!command) continue;
+      const block = page.locator('.code').filter({ hasText: command });
+      await block.getByRole('button', { name: 'Copy' }).first().click();
+      await page.getByRole('button', { name: 'Copied' }).waitFor();
+      expect(await page.evaluate<string>('navigator.clipboard.readText()')).toContain(command);
+    }
+    await openDocs();
+    await page.locator('.address').getByRole('button', { name: 'Copy' }).click();
+    await page.locator('.address').getByRole('button', { name: 'Copied' }).waitFor();
+    expect(await page.evaluate<string>('navigator.clipboard.readText()')).toBe(url);
+  });
+
   test('can be copied', async () => {
     await openDocs();
     const copied = async (within: string) => {
@@ -107,7 +136,6 @@ describe('the contents of /docs', () => {
       await links().nth(index).click();
       await until(async () => (await current())[0] === name, `${name} is marked`);
       expect([name, await isInView(links().nth(index))]).toEqual([name, true]);
-      if (name.includes('Swagger UI')) await swaggerIsShown();
     }
   });
 
@@ -121,8 +149,8 @@ describe('the contents of /docs', () => {
     expect(await links().count()).toBe(0);
     await button.click();
     for (const link of await links().all()) expect(await isInView(link)).toBe(true);
-    await links().filter({ hasText: 'Responses' }).click();
-    await page.getByRole('button', { name: 'On this page: Responses' }).waitFor();
+    await links().filter({ hasText: 'Status codes' }).click();
+    await page.getByRole('button', { name: 'On this page: Status codes' }).waitFor();
     expect([await isInView(button), await links().count()]).toEqual([true, 0]);
     expect(await isInView(page.locator('#responses h2'))).toBe(true);
     await page.setViewportSize(desktop);
@@ -143,10 +171,7 @@ test.each(['parameter-status', 'page-items-carrierStatuses-detailedStatus', 'pro
 );
 
 describe('the console of /docs', () => {
-  test('sends requests without Swagger UI, and shows their responses', async () => {
-    const loaded: string[] = [];
-    const note = (request: Request) => void loaded.push(new URL(request.url()).pathname);
-    page.on('request', note);
+  test('sends requests, and shows their responses', async () => {
     await openDocs();
     const names = await page.locator('.request button').allTextContents();
     expect(names).toEqual([...SHAPES.map(([name]) => name), 'A misspelled parameter']);
@@ -161,8 +186,26 @@ describe('the console of /docs', () => {
       expect(await tabText('Headers')).toMatch(/RateLimit: "default";r=\d/);
       expect(await panel().locator('pre:visible').textContent()).toContain('"phoneNumber": "+1');
     }
-    page.off('request', note);
-    expect(loaded.filter((name) => name.includes('swagger'))).toEqual([]);
+  });
+
+  test('puts the last request into the address of the page, where another reader finds it', async () => {
+    await page.goto(`${url}/docs#parameters`);
+    await send('Branding approved at AT&T');
+    const address = `${url}/docs#${path}?carrier=AT%26T&feature=brandedCallerId&status=approved.optIn`;
+    expect(page.url()).toBe(address);
+    const other = await page.context().newPage();
+    await other.goto(address);
+    expect(await other.getByLabel('Query').inputValue()).toBe(address.split('?')[1]);
+    expect(await other.locator('.request [aria-pressed="true"]').textContent()).toBe('Branding approved at AT&T');
+    // Another address in the same window, with characters that an address encodes.
+    await other.evaluate(`location.hash = '${path}?internalName=a b%2B"Ü"#1'`);
+    await until(async () => (await other.getByLabel('Query').inputValue()).startsWith('internalName'), 'it is shown');
+    expect(new URLSearchParams(await other.getByLabel('Query').inputValue()).get('internalName')).toBe('a b+"Ü"#1');
+    await other.evaluate(`location.hash = '${path}'`);
+    await until(async () => (await other.getByLabel('Query').inputValue()) === '', 'it is empty');
+    await other.evaluate(`location.hash = 'problem'`);
+    expect(await other.locator('.request [aria-pressed="true"]').textContent()).toBe('All numbers');
+    await other.close();
   });
 
   test('shows an example of the contract before the first request', async () => {
@@ -319,7 +362,7 @@ describe('the console of /docs', () => {
     ignorePageErrors('ERR_INTERNET_DISCONNECTED');
   });
 
-  test.runIf(hasNginx)('reaches the service behind a path prefix, with Swagger UI and links to problems', async () => {
+  test.runIf(hasNginx)('reaches the service behind a path prefix, and leads to problems', async () => {
     const prefixed = `http://127.0.0.1:${await freePort()}/numbers`;
     const stop = await startNginx(Number(new URL(prefixed).port), url);
     try {
@@ -327,8 +370,6 @@ describe('the console of /docs', () => {
       await page.getByLabel('Query').fill('size=0');
       const sent = await sending(() => page.keyboard.press('Enter'));
       expect(sent.url()).toBe(`${prefixed}${path}?size=0`);
-      await swaggerIsShown();
-      expect((await execute()).url()).toBe(prefixed + path);
       await panel().getByRole('link').click();
       await page.waitForURL(`${prefixed}/problems/invalid-request`);
     } finally {
@@ -350,7 +391,7 @@ describe('with AUTH=api-key, /docs', () => {
     await inReview.click();
     expect(await keyField().getAttribute('type')).toBe('password');
     expect(await keyField().evaluate((field) => field === field.ownerDocument.activeElement)).toBe(true);
-    await expectAccessible('dialog');
+    await expectAccessible('dialog', looks.slice(0, 1));
     await page.keyboard.press('Escape');
     expect(await keyField().isVisible()).toBe(false);
 
@@ -367,44 +408,87 @@ describe('with AUTH=api-key, /docs', () => {
     expect(await statusShown()).toBe('200 OK');
     expect(await tabText('Headers')).toContain('\nAuthorization: Bearer $KEY\n');
     expect((await send('One number')).headers().authorization).toBe(`Bearer ${key}`);
-
-    await swaggerIsShown();
-    expect(await page.locator('.btn.authorize').count()).toBe(0);
-    expect((await execute()).headers().authorization).toBe(`Bearer ${key}`);
-    expect(await page.locator('.curl').textContent()).toContain('--header "Authorization: Bearer $KEY" ');
     expect(await page.content()).not.toContain(key);
+    expect(page.url()).toBe(`${withKeys.url}/docs#${path}?phoneNumber=%2B14155550123`);
   });
 
-  test('asks again after the page was loaded again, and sends nothing if the reader cancels', async () => {
+  test('shows whether a key is set, and changes and forgets it without a reload', async () => {
+    const keys = [];
+    for (const name of ['one', 'another'])
+      keys.push((await createApiKey(withKeys.database, name, { businessProfileIds: null })).key);
+    await page.goto(`${withKeys.url}/docs`);
+    const state = page.locator('.key').getByRole('status');
+    const button = (name: string) => page.locator('.key').getByRole('button', { name });
+    expect(await state.textContent()).toBe('No API key is set.');
+    expect(await button('Forget it').isVisible()).toBe(false);
+    for (const [index, name] of ['Enter the key', 'Change it'].entries()) {
+      await button(name).click();
+      await keyField().fill(keys[index] ?? '');
+      await page.getByRole('button', { name: 'Use this key' }).click();
+      expect(await state.textContent()).toBe('An API key is set.');
+      expect((await send('One number')).headers().authorization).toBe(`Bearer ${keys[index]}`);
+    }
+    await button('Change it').click();
+    await page.keyboard.press('Escape');
+    expect((await send('All numbers')).headers().authorization).toBe(`Bearer ${keys[1]}`);
+    await button('Forget it').click();
+    expect(await state.textContent()).toBe('No API key is set.');
+    expect(await button('Enter the key').evaluate((element) => element === element.ownerDocument.activeElement)).toBe(
+      true,
+    );
+    await page.locator('.ask button').click();
+    expect(await keyField().isVisible()).toBe(true);
+    await page.keyboard.press('Escape');
+  });
+
+  test('and /swagger ask again on another page, and send nothing if the reader cancels', async () => {
     const { key } = await createApiKey(withKeys.database, 'another browser', { businessProfileIds: null });
     const sent: string[] = [];
     const note = (request: Request) => void sent.push(new URL(request.url()).pathname);
-    await page.goto(`${withKeys.url}/docs`);
-    await swaggerIsShown();
     page.on('request', note);
     onTestFinished(() => void page.off('request', note));
-    for (const button of [page.locator('button.execute'), page.locator('.ask button')]) {
+    const cancel = async (button: Locator) => {
       await button.click();
       await page.getByRole('button', { name: 'Cancel' }).click();
       // The button can be pressed again: nothing is under way.
       await button.click();
       await page.keyboard.press('Escape');
-    }
-    await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
+      await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
+    };
+    await page.goto(`${withKeys.url}/docs`);
+    await cancel(page.locator('.ask button'));
+    await openSwagger(withKeys.url);
+    await cancel(page.locator('button.execute'));
     expect(sent.filter((name) => name === path)).toEqual([]);
     await page.locator('button.execute').click();
     await keyField().fill(key);
     expect((await sending(() => page.keyboard.press('Enter'))).headers().authorization).toBe(`Bearer ${key}`);
+    expect(await page.locator('.key').getByRole('status').textContent()).toBe('An API key is set.');
+    expect(await page.locator('.btn.authorize').count()).toBe(0);
+    expect((await execute()).headers().authorization).toBe(`Bearer ${key}`);
+    expect(await page.locator('.curl').textContent()).toContain('--header "Authorization: Bearer $KEY" ');
+    expect(await page.content()).not.toContain(key);
   });
 });
 
-describe('Swagger UI', () => {
+describe('/swagger', () => {
   const examples = [...parameters].map(([name, { examples = {} }]) => ({ name, examples: Object.entries(examples) }));
   const maxExamples = Math.max(...examples.map(({ examples: all }) => all.length));
 
   // One load for all of these tests: it costs a second of CPU.
-  beforeAll(openWithSwagger);
+  beforeAll(() => openSwagger());
   beforeEach(clearForm);
+
+  test.each([
+    ['is loading', async () => {}, 'Loading the form …'],
+    ['can’t be loaded', (route: Route) => route.abort(), 'The form could not be loaded. Reload the page to retry.'],
+  ])('says that it %s', async (_words, handle, text) => {
+    const other = await page.context().newPage();
+    await other.route('**/swagger-ui-bundle.js', handle);
+    await other.goto(`${url}/swagger`, { waitUntil: 'commit' });
+    await other.locator('#swagger-ui').getByText(text).waitFor();
+    await other.close();
+  });
 
   test('collapses the responses until one was received', async () => {
     const described = page.locator('tr[data-code="429"] pre').first();
@@ -456,31 +540,6 @@ describe('Swagger UI', () => {
 });
 
 describe('with the keyboard alone, /docs', () => {
-  /** Presses Tab until `target` has the focus, and calls `afterEachPress`. */
-  async function tabTo(target: Locator, afterEachPress?: () => Promise<void>) {
-    for (let presses = 1; presses <= 200; presses++) {
-      await page.keyboard.press('Tab');
-      await afterEachPress?.();
-      if (await target.evaluate((element) => element === element.ownerDocument.activeElement)) return;
-    }
-    throw new Error(`${target} is more than 200 presses away`);
-  }
-
-  /** Returns the focused element's HTML if it is not visibly focused, or if it is a part of the previous stop. */
-  const wrongFocus = () =>
-    page.evaluate<string | null>(`(() => {
-      const focused = document.activeElement;
-      const isNested = window.previousStop?.contains(focused);
-      window.previousStop = focused;
-      const { outlineStyle, outlineWidth } = getComputedStyle(focused);
-      const { left, right, top, bottom } = focused.getBoundingClientRect();
-      const x = (Math.max(left, 0) + Math.min(right, innerWidth)) / 2;
-      const y = (Math.max(top, 0) + Math.min(bottom, innerHeight)) / 2;
-      const isOutlined = outlineStyle !== 'none' && parseFloat(outlineWidth) > 2;
-      const isVisible = isOutlined && right > left && focused.contains(document.elementFromPoint(x, y));
-      return isVisible && !isNested ? null : focused.outerHTML;
-    })()`);
-
   test('sends a request by a button, and goes on to its response', async () => {
     await openDocs();
     await tabTo(page.locator('.requests').getByRole('button', { name: 'In review' }));
@@ -495,145 +554,52 @@ describe('with the keyboard alone, /docs', () => {
     await tabTo(page.locator('#programs').getByRole('button', { name: 'curl' }));
   });
 
-  describe('with Swagger UI', () => {
-    // One load for all of these tests: it costs a second of CPU.
-    beforeAll(async () => {
-      await openWithSwagger();
-      await send('In review');
-    });
-    beforeEach(() => page.evaluate('document.body.tabIndex = -1; document.body.focus()'));
-
-    test.each(['dark', 'light'] as const)('has one visible stop for each control (%s)', async (colorScheme) => {
-      await page.emulateMedia({ colorScheme });
-      await swaggerFollows(colorScheme);
-      const wrong: string[] = [];
-      await tabTo(page.locator('#swagger-ui details > summary'), async () => {
-        const html = await wrongFocus();
-        if (html) wrong.push(html);
-      });
-      expect(wrong).toEqual([]);
-    });
-
-    test('fills in parameters and sends them', async () => {
-      await tabTo(field('size'));
-      await page.keyboard.type('5');
-      await tabTo(field('carrier'));
-      await page.keyboard.type('AT&T');
-      await page.keyboard.press('Enter');
-      await page.keyboard.type('Verizon');
-      await tabTo(choice('status', 'approved.optIn'));
-      await page.keyboard.press('Space');
-      await tabTo(page.locator('button.execute'));
-      const sent = sending(() => page.keyboard.press('Enter'));
-      expect(await queryOf(sent)).toBe('size=5&carrier=AT%26T&carrier=Verizon&status=approved.optIn');
-    });
-  });
-});
-
-const viewports = [desktop, { width: 768, height: 1024 }, { width: 390, height: 844 }];
-const schemes = ['light', 'dark'] as const;
-const looks = viewports.flatMap((viewport) => schemes.map((colorScheme) => ({ viewport, colorScheme })));
-
-/** Waits until Swagger UI has the colors of the scheme, which it chooses by a class. */
-async function swaggerFollows(colorScheme: 'light' | 'dark') {
-  const root = colorScheme === 'dark' ? 'html.dark-mode' : 'html:not(.dark-mode)';
-  await page.locator(root).waitFor({ state: 'attached' });
-}
-
-/** Expects the page, or its elements `within`, to be accessible, and to have the colors of the scheme, in every look. */
-async function expectAccessible(within = 'html') {
-  for (const { viewport, colorScheme } of looks) {
-    await page.setViewportSize(viewport);
-    await page.emulateMedia({ colorScheme });
-    if ((await page.locator('.swagger-ui').count()) > 0) await swaggerFollows(colorScheme);
-    const look = `${viewport.width} ${colorScheme}`;
-    for (const lightness of await lightnessOf('body, .swagger-ui'))
-      expect([look, lightness > 128]).toEqual([look, colorScheme === 'light']);
-    // The schemes differ in nothing but colors.
-    const rules = colorScheme === 'dark' ? ['color-contrast', 'link-in-text-block'] : undefined;
-    const found = await accessibilityProblems(within, rules);
-    expect([look, found]).toEqual([look, []]);
-  }
-  await page.setViewportSize(desktop);
-}
-
-/** Widths of windows in pixels. */
-const WIDTHS = [320, 375, 640, 641, 768, 825, 960, 1024, 1025, 1280, 1440, 1920];
-
-/** Expects the page not to scroll sideways, with lines of a readable length. */
-async function expectToFit() {
-  for (const [size, widths] of [
-    ['100%', WIDTHS],
-    ['200%', [390, 768, 1440]],
-  ] as const) {
-    await page.evaluate(`document.documentElement.style.fontSize = '${size}'`);
-    for (const width of widths) {
-      await page.setViewportSize({ width, height: 900 });
-      const scrollWidth = await page.evaluate('document.documentElement.scrollWidth');
-      expect([size, width, scrollWidth]).toEqual([size, width, width]);
-      const longest = await page.evaluate<number>(
-        `Math.max(...[...document.querySelectorAll('main p, dd, li')].map((text) => text.clientWidth))`,
-      );
-      if (size === '100%') expect(longest).toBeLessThanOrEqual(46 * 16);
-    }
-  }
-  await page.setViewportSize(desktop);
-}
-
-describe('/docs, with responses', () => {
-  // One load for both tests: it costs a second of CPU.
-  beforeAll(async () => {
-    await openWithSwagger();
-    await execute();
-  });
-
-  test('is accessible in every width and color scheme, and with the pointer on what is chosen', async () => {
-    await send('A misspelled parameter');
-    await expectAccessible();
-    await send('In review');
-    await page.locator('#programs').getByRole('button', { name: 'Python' }).click();
-    await page.evaluate('localStorage.clear()');
-    // Nothing else has changed.
-    await expectAccessible('.console, #programs');
-    // Runs of axe take seconds of CPU on a busy machine.
-  }, 240_000);
-
-  test('does not scroll sideways in any width, also with text of twice the size', expectToFit);
-});
-
-describe('in every width and color scheme', () => {
-  test.each(['/problems', '/problems/invalid-request', '/clients/README.md'])('%s is accessible', async (path) => {
-    await page.goto(url + path);
-    await expectAccessible();
-  });
-
-  test.each(viewports)('/docs shows a response in view, at $width pixels', async (viewport) => {
-    await page.setViewportSize(viewport);
-    // One load for both: it compiles Swagger UI.
+  test('skips what stands before the content', async () => {
     await openDocs();
-    for (const colorScheme of schemes) {
-      await page.emulateMedia({ colorScheme });
-      await page.evaluate('scrollTo(0, 0)');
-      const sending = page.locator('.ask button');
-      expect(await isInView(sending)).toBe(true);
-      await press(sending);
-      for (const part of ['.outcome', '#response .top'])
-        await until(() => isInView(page.locator(part)), `${part} is in view`);
-      if (viewport === desktop && colorScheme === 'light') await takePicture();
-    }
-    await swaggerIsShown();
-    expect(await layoutShift()).toBeLessThan(0.01);
-    await page.setViewportSize(desktop);
+    const skip = page.getByRole('link', { name: 'Skip to the content' });
+    await tabTo(skip);
+    expect(await isInView(skip)).toBe(true);
+    await page.keyboard.press('Enter');
+    await tabTo(page.locator('.address button'));
+  });
+
+  test('has one visible stop for each control', async () => {
+    await openDocs();
+    await send('In review');
+    await page.evaluate('document.body.tabIndex = -1; document.body.focus()');
+    const wrong: string[] = [];
+    await tabTo(page.locator('#responses a').last(), async () => {
+      const html = await wrongFocus();
+      if (html) wrong.push(html);
+    });
+    expect(wrong).toEqual([]);
   });
 });
 
-test.each(['/clients/README.md', '/clients/java/README.md', '/problems/misdirected-request'])(
-  '%s does not scroll sideways in any width, also with text of twice the size',
-  async (path) => {
-    await page.goto(url + path);
-    await expectToFit();
-  },
-);
+describe('at a desk, in the light scheme', () => {
+  test('/docs shows a response in view', async () => {
+    await openDocs();
+    await expectResponseInView();
+    await takePicture();
+  });
+
+  test('/docs is accessible with a response, and with the pointer on what is chosen', async () => {
+    await openDocs();
+    await send('A misspelled parameter');
+    await expectAccessible('html', looks.slice(0, 1));
+  });
+
+  test('/docs does not scroll sideways, also with text of twice the size', async () => {
+    await openDocs();
+    await send('In review');
+    await expectToFit([320, 1024], [390]);
+  });
+});
+
+test('/docs at 1440 pixels takes at most 6,200', async () => {
+  await openDocs();
+  expect(await page.evaluate('document.documentElement.scrollHeight')).toBeLessThanOrEqual(6200);
+});
 
 test('/docs is printed whole, without what only works on a screen', async () => {
   await openDocs();
@@ -641,11 +607,21 @@ test('/docs is printed whole, without what only works on a screen', async () => 
   await page.emulateMedia({ media: 'print' });
   const body = panel().locator('[data-panel="Body"]');
   expect(await body.evaluate((pre) => pre.scrollHeight - pre.clientHeight)).toBe(0);
-  for (const part of ['.contents', '#explore', '.small'])
+  for (const part of ['.contents', '.skip', '.small'])
     expect([part, await page.locator(part).first().isVisible()]).toEqual([part, false]);
   const position = "getComputedStyle(document.querySelector('.bar')).position";
   expect(await page.evaluate(position)).toBe('static');
   await page.emulateMedia({ media: null });
+});
+
+test('without JavaScript, /docs shows the program of each language, and nothing that can’t be pressed', async () => {
+  const context = await page.context().browser()?.newContext({ javaScriptEnabled: false });
+  const other = await context?.newPage();
+  await other?.goto(`${url}/docs`);
+  for (const name of ['curl', 'TypeScript', 'Python', 'Java', 'Go'])
+    expect(await other?.locator(`#programs [data-panel="${name}"]`).isVisible()).toBe(true);
+  expect(await other?.locator('.tab:visible, .ask:visible, .outcome:visible').count()).toBe(0);
+  await context?.close();
 });
 
 test('with forced colors, /docs shows which tab, request and section is chosen', async () => {
@@ -700,32 +676,6 @@ async function choose(parameter: string, example: string, value: unknown) {
   const button = row(parameter).locator(`button[data-example="${example}"]`);
   if (await button.count()) return button.click();
   for (const one of [value].flat()) await choice(parameter, String(one)).check();
-}
-
-/** Returns the lightness of these elements' backgrounds, from 0 to 255, except for transparent ones. */
-async function lightnessOf(selector: string): Promise<number[]> {
-  const colors = (await backgroundsOf(selector)).filter((color) => color.startsWith('rgb('));
-  return colors.map((color) => Math.max(...(color.match(/\d+/g) ?? []).map(Number)));
-}
-
-function backgroundsOf(selector: string): Promise<string[]> {
-  return page.evaluate<string[]>(
-    `Array.from(document.querySelectorAll('${selector}'), (element) => getComputedStyle(element).backgroundColor)`,
-  );
-}
-
-async function isInView(element: Locator): Promise<boolean> {
-  const [box, size] = [await element.boundingBox(), page.viewportSize()];
-  return !!box && !!size && box.y >= 0 && box.y + box.height <= size.height;
-}
-
-/** Returns the cumulative layout shift (CLS), a fraction of the window. */
-function layoutShift(): Promise<number> {
-  return page.evaluate<number>(`(() => {
-    const observer = new PerformanceObserver(() => {});
-    observer.observe({ type: 'layout-shift', buffered: true });
-    return observer.takeRecords().reduce((sum, { value, hadRecentInput }) => sum + (hadRecentInput ? 0 : value), 0);
-  })()`);
 }
 
 /** Takes the README's picture, only if SCREENSHOTS=1: it differs slightly each time. */

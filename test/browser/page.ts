@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished } fr
 import { parameters } from '../../src/contract.js';
 import { importDemo } from '../support/demo.js';
 import { useService } from '../support/service.js';
+import { until } from '../support/until.js';
 import { openChromium } from './chromium.js';
 
 export const desktop = { width: 1440, height: 900 };
@@ -36,7 +37,7 @@ export function usePage(listed: string): void {
     page.on('request', (request) => requests.push(request));
     page.on('requestfailed', (request) => {
       const error = request.failure()?.errorText;
-      // A test went on before Swagger UI was loaded.
+      // A test went on before a file was loaded.
       if (error !== 'net::ERR_ABORTED') pageErrors.push(`${request.url()}: ${error}`);
     });
     page.on('pageerror', (error) => pageErrors.push(String(error)));
@@ -66,20 +67,13 @@ export function ignorePageErrors(text: string): void {
   pageErrors = pageErrors.filter((error) => !error.includes(text));
 }
 
-/** Opens /docs at its top, where Swagger UI is not loaded. */
 export async function openDocs() {
   await page.goto(`${url}/docs`);
 }
 
-/** Opens /docs, and scrolls to Swagger UI. */
-export async function openWithSwagger() {
-  await openDocs();
-  await swaggerIsShown();
-}
-
-/** Scrolls to Swagger UI, and waits for the rows of parameters and responses, which it renders last. */
-export async function swaggerIsShown() {
-  await page.locator('#swagger-ui').scrollIntoViewIfNeeded();
+/** Opens /swagger, and waits for the rows of parameters and responses, which Swagger UI renders last. */
+export async function openSwagger(root = url) {
+  await page.goto(`${root}/swagger`);
   await page.locator('#swagger-ui:not([aria-busy]) button.execute').waitFor();
   for (const name of parameters.keys()) await row(name).locator('button, input, select, textarea').first().waitFor();
   await page.locator('tr[data-code="default"]').waitFor({ state: 'attached' });
@@ -168,4 +162,116 @@ export async function accessibilityProblems(within: string, rules?: string[]): P
   return [...violations, ...invisible].flatMap(({ id, nodes }) =>
     nodes.map(({ target, failureSummary }) => `${id}: ${target}: ${failureSummary}`),
   );
+}
+
+/** Presses Tab until `target` has the focus, and calls `afterEachPress`. */
+export async function tabTo(target: Locator, afterEachPress?: () => Promise<void>) {
+  for (let presses = 1; presses <= 200; presses++) {
+    await page.keyboard.press('Tab');
+    await afterEachPress?.();
+    if (await target.evaluate((element) => element === element.ownerDocument.activeElement)) return;
+  }
+  throw new Error(`${target} is more than 200 presses away`);
+}
+
+/** Returns the focused element's HTML if it is not visibly focused, or if it is a part of the previous stop. */
+export const wrongFocus = () =>
+  page.evaluate<string | null>(`(() => {
+    const focused = document.activeElement;
+    const isNested = window.previousStop?.contains(focused);
+    window.previousStop = focused;
+    const { outlineStyle, outlineWidth } = getComputedStyle(focused.closest('.request') ?? focused);
+    // A link may be broken into two lines.
+    const [{ left, right, top, bottom }] = focused.getClientRects();
+    const x = (Math.max(left, 0) + Math.min(right, innerWidth)) / 2;
+    const y = (Math.max(top, 0) + Math.min(bottom, innerHeight)) / 2;
+    const isOutlined = outlineStyle !== 'none' && parseFloat(outlineWidth) > 2;
+    const isVisible = isOutlined && right > left && focused.contains(document.elementFromPoint(x, y));
+    return isVisible && !isNested ? null : focused.outerHTML;
+  })()`);
+
+export const viewports = [desktop, { width: 768, height: 1024 }, { width: 390, height: 844 }];
+export const schemes = ['light', 'dark'] as const;
+export const looks = viewports.flatMap((viewport) => schemes.map((colorScheme) => ({ viewport, colorScheme })));
+type Look = (typeof looks)[number];
+
+/** Waits until Swagger UI has the colors of the scheme, which it chooses by a class. */
+export async function swaggerFollows(colorScheme: 'light' | 'dark') {
+  const root = colorScheme === 'dark' ? 'html.dark-mode' : 'html:not(.dark-mode)';
+  await page.locator(root).waitFor({ state: 'attached' });
+}
+
+/** Expects the page, or its elements `within`, to be accessible, and to have the colors of the scheme, in these looks. */
+export async function expectAccessible(within: string, inLooks: Look[]) {
+  for (const { viewport, colorScheme } of inLooks) {
+    await page.setViewportSize(viewport);
+    await page.emulateMedia({ colorScheme });
+    if ((await page.locator('.swagger-ui').count()) > 0) await swaggerFollows(colorScheme);
+    const look = `${viewport.width} ${colorScheme}`;
+    for (const lightness of await lightnessOf('body, .swagger-ui'))
+      expect([look, lightness > 128]).toEqual([look, colorScheme === 'light']);
+    // The schemes differ in nothing but colors.
+    const rules = colorScheme === 'dark' ? ['color-contrast', 'link-in-text-block'] : undefined;
+    const found = await accessibilityProblems(within, rules);
+    expect([look, found]).toEqual([look, []]);
+  }
+  await page.setViewportSize(desktop);
+}
+
+/** Widths of windows in pixels. */
+export const WIDTHS = [320, 375, 640, 641, 768, 825, 960, 1024, 1025, 1280, 1440, 1920];
+
+/** Expects the page not to scroll sideways in windows of these widths, also with text of twice the size, with lines of a readable length. */
+export async function expectToFit(widths: number[], widthsOfLargeText: number[]) {
+  for (const [size, sizeWidths] of [
+    ['100%', widths],
+    ['200%', widthsOfLargeText],
+  ] as const) {
+    await page.evaluate(`document.documentElement.style.fontSize = '${size}'`);
+    for (const width of sizeWidths) {
+      await page.setViewportSize({ width, height: 900 });
+      const scrollWidth = await page.evaluate('document.documentElement.scrollWidth');
+      expect([size, width, scrollWidth]).toEqual([size, width, width]);
+      const longest = await page.evaluate<number>(
+        `Math.max(...[...document.querySelectorAll('main p, dd, li')].map((text) => text.clientWidth))`,
+      );
+      if (size === '100%') expect(longest).toBeLessThanOrEqual(46 * 16);
+    }
+  }
+  await page.setViewportSize(desktop);
+}
+
+/** Returns the lightness of these elements' backgrounds, from 0 to 255, except for transparent ones. */
+export async function lightnessOf(selector: string): Promise<number[]> {
+  const colors = (await backgroundsOf(selector)).filter((color) => color.startsWith('rgb('));
+  return colors.map((color) => Math.max(...(color.match(/\d+/g) ?? []).map(Number)));
+}
+
+export function backgroundsOf(selector: string): Promise<string[]> {
+  return page.evaluate<string[]>(
+    `Array.from(document.querySelectorAll('${selector}'), (element) => getComputedStyle(element).backgroundColor)`,
+  );
+}
+
+export async function isInView(element: Locator): Promise<boolean> {
+  const [box, size] = [await element.boundingBox(), page.viewportSize()];
+  return !!box && !!size && box.y >= 0 && box.y + box.height <= size.height;
+}
+
+/** Returns the cumulative layout shift (CLS), a fraction of the window. */
+export function layoutShift(): Promise<number> {
+  return page.evaluate<number>(`(() => {
+    const observer = new PerformanceObserver(() => {});
+    observer.observe({ type: 'layout-shift', buffered: true });
+    return observer.takeRecords().reduce((sum, { value, hadRecentInput }) => sum + (hadRecentInput ? 0 : value), 0);
+  })()`);
+}
+
+/** Sends the request that is shown, and expects its outcome to be in view. */
+export async function expectResponseInView() {
+  const button = page.locator('.ask button');
+  expect(await isInView(button)).toBe(true);
+  await press(button);
+  for (const part of ['.outcome', '#response .top'])
+    await until(() => isInView(page.locator(part)), `${part} is in view`);
 }

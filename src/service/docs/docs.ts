@@ -10,11 +10,14 @@ import { listBrandedPhoneNumbers as operation } from '../../../generated/types/a
 import { publicPath } from '../../config/config.js';
 import { type Contract, contract } from '../../contract.js';
 import { packageFolder } from '../../packageFolder.js';
+import { encodeBody } from '../http/compression.js';
+import { noSuchPath } from '../http/problemResponse.js';
 import { constantResponse } from './constantResponse.js';
-import { docsPage, EXAMPLE_ADDRESS, type Shown, withLimit } from './docsPage.js';
-import { markdownPage } from './layout.js';
+import { type Shown, withLimit } from './deployment.js';
+import { docsPage, swaggerPage } from './docsPage.js';
+import { EXAMPLE_ADDRESS, markdownPage } from './layout.js';
 import { type Packages, packagesPage, servePackages } from './packages.js';
-import { problemList, problemPage } from './problemPages.js';
+import { missingPage, problemList, problemPage } from './problemPages.js';
 
 const browserFolder = join(packageFolder, 'browser');
 
@@ -26,13 +29,15 @@ export function docs(config: Shown, packages: Packages = new Map()): Router {
   const document = () => documentFor(config, contract);
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
-  const servePage = (path: string, html: () => string) => serve(path, constantResponse('text/html', html));
   const withAddress = (text: string) => text.replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
-  const read = (path: string) => withAddress(readFileSync(join(packageFolder, path), 'utf8'));
+  const page = (html: () => string) => constantResponse('text/html', () => withAddress(html()));
+  const servePage = (path: string, html: () => string) => serve(path, page(html));
+  const read = (path: string) => readFileSync(join(packageFolder, path), 'utf8');
   const json = (content: () => object) => constantResponse('application/json', () => JSON.stringify(content()));
   router.get('/', redirectTo('./docs'));
-  servePage('/docs', () => withAddress(docsPage(config, packages)));
-  router.get('/docs/', redirectTo('../docs'));
+  servePage('/docs', () => docsPage(config, packages));
+  servePage('/swagger', () => swaggerPage(config));
+  for (const name of ['docs', 'swagger', 'problems']) router.get(`/${name}/`, redirectTo(`../${name}`));
   for (const [folder, name] of assets) serve(`/docs/${name}`, file(folder, name));
   const yaml = () => dump(document(), { lineWidth: -1 });
   serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', yaml));
@@ -40,7 +45,7 @@ export function docs(config: Shown, packages: Packages = new Map()): Router {
   // `npm run build` makes these documents: a checkout that is not built, such as that of `make dev`, has none.
   const documents = [OPENAPI_30, POSTMAN].filter((name) => existsSync(join(packageFolder, 'dist', name)));
   for (const name of documents) {
-    const text = read(`dist/${name}`);
+    const text = withAddress(read(`dist/${name}`));
     const response = json(() => (name === OPENAPI_30 ? documentFor(config, JSON.parse(text)) : JSON.parse(text)));
     for (const path of [name === OPENAPI_30 ? name : `clients/postman/${name}`, `packages/${name}`])
       serve(`/${path}`, allowAnyOrigin, response);
@@ -52,12 +57,15 @@ export function docs(config: Shown, packages: Packages = new Map()): Router {
   }
   for (const path of readmes) {
     const text = read(path);
-    servePage(`/${path}`, () => markdownPage(path, text, addresses));
+    const asHtml = page(() => markdownPage(path, text, addresses));
+    serve(`/${path}`, ifPreferred('text/markdown', ['text/html'], asMarkdown(text, config)), asHtml);
   }
+  serve('/llms.txt', constantResponse('text/plain', llmsText));
   router.get('/packages', redirectTo('./packages/'));
-  servePage('/packages/', () => packagesPage(packages, documents));
+  servePage('/packages/', () => packagesPage(config, packages, documents));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
-  router.get('/problems/', redirectTo('../problems'));
+  const asProblem = ['application/problem+json', 'application/json'];
+  router.get(/.*/, ifPreferred('text/html', asProblem, asMissingPage(config)));
   return router;
 }
 
@@ -119,6 +127,27 @@ const readmes = [
   'docs/deprecation.md',
 ];
 
+/** Returns what there is for programs that read (llmstxt.org). */
+function llmsText(): string {
+  const { title, summary } = contract.info;
+  const pages = readmes.map((path) => {
+    const [, heading] = /^# (.*)$/m.exec(readFileSync(join(packageFolder, path), 'utf8')) ?? [];
+    return `- [${heading}](${path})`;
+  });
+  return `# ${title}
+
+> ${summary}
+
+- [The contract](openapi.yaml): OpenAPI 3.1, with all parameters, responses and limits; also as [JSON](openapi.json)
+- [The documentation](docs), with requests to try, and the [problems](problems) that it can respond with
+- [Packages of the clients](packages/)
+
+These pages are Markdown for requests with \`Accept: text/markdown\`:
+
+${pages.join('\n')}
+`;
+}
+
 const OPENAPI_30 = 'openapi-3.0.json';
 const POSTMAN = 'branded-phone-numbers.postman_collection.json';
 
@@ -153,6 +182,40 @@ const allowAnyOrigin: RequestHandler = (_request, response, next) => {
   response.set('Access-Control-Allow-Origin', '*');
   next();
 };
+
+/**
+ * Returns a handler that calls another one if the client prefers `type` to the `usual` types. Requests without Accept, and other
+ * requests, are passed on.
+ */
+function ifPreferred(type: string, usual: string[], handler: RequestHandler): RequestHandler {
+  return (request, response, next) => {
+    response.vary('Accept');
+    return request.accepts(...usual, type) === type ? handler(request, response, next) : next();
+  };
+}
+
+/** Returns a handler that sends Markdown with the address at which it was requested. */
+function asMarkdown(text: string, { PUBLIC_URL }: Shown): RequestHandler {
+  return async (request, response) => {
+    const { protocol, host } = request;
+    const address = PUBLIC_URL ?? (host ? `${protocol}://${host}` : EXAMPLE_ADDRESS);
+    const body = Buffer.from(text.replaceAll(EXAMPLE_ADDRESS, () => address));
+    response.type('text/markdown').send(await encodeBody(request, response, body));
+  };
+}
+
+/** Returns a handler that sends a 404 to a browser. */
+function asMissingPage(config: Shown): RequestHandler {
+  return (request, response) =>
+    securityHeaders(request, response, async () => {
+      const { detail = '' } = noSuchPath(request, publicPath(config)).problem;
+      const body = Buffer.from(missingPage(request.path, detail));
+      response
+        .status(404)
+        .type('text/html')
+        .send(await encodeBody(request, response, body));
+    });
+}
 
 function redirectTo(address: string): RequestHandler {
   return (_request, response) => response.redirect(303, address);

@@ -5,7 +5,8 @@ import { Marked, type Tokens } from 'marked';
 import { contract } from '../../contract.js';
 import { packageFolder } from '../../packageFolder.js';
 
-const PAGE = readFileSync(join(packageFolder, 'browser', 'page.html'), 'utf8');
+/** The address of the service in all samples; `browser/samples.js` replaces it by the address of the page. */
+export const EXAMPLE_ADDRESS = 'http://localhost:3000';
 
 interface PageParts {
   /** Omitted on the page of the API itself. */
@@ -16,16 +17,20 @@ interface PageParts {
   content: string;
   /** The HTML of a list of contents, beside the main part. */
   contents?: string;
-  /** More elements for the `head`. */
-  head?: string;
 }
 
 /** Returns a page as HTML. */
-export function html({ title, root, content, contents = '', head = '' }: PageParts): string {
+export function html({ title, root, content, contents = '' }: PageParts): string {
   const [service, version] = [contract.info.title, contract.info.version].map(escaped) as [string, string];
   const fullTitle = title === undefined ? service : `${escaped(title)} · ${service}`;
-  const parts: Record<string, string> = { title: fullTitle, service, version, root, content, contents, head };
-  return PAGE.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
+  const address = EXAMPLE_ADDRESS;
+  return fill('page.html', { title: fullTitle, service, version, root, address, content, contents });
+}
+
+/** Returns a file of `browser/`, in which `{name}` is replaced by the HTML of that name. */
+export function fill(file: string, parts: Record<string, string>): string {
+  const template = readFileSync(join(packageFolder, 'browser', file), 'utf8').trim();
+  return template.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
 }
 
 export function escaped(text: string): string {

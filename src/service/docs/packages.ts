@@ -9,7 +9,8 @@ import { contract } from '../../contract.js';
 import type { Log } from '../../log.js';
 import { packageFolder } from '../../packageFolder.js';
 import { constantResponse } from './constantResponse.js';
-import { escaped, html } from './layout.js';
+import { missingPackage, type Shown } from './deployment.js';
+import { escaped, html, markdown } from './layout.js';
 
 /** Handlers that serve the files, by their paths below `/packages/`. */
 export type Packages = ReadonlyMap<string, RequestHandler>;
@@ -26,9 +27,17 @@ const FILES = {
 export type Client = keyof typeof FILES;
 /** The languages that have a client. */
 export const clients = Object.keys(FILES) as Client[];
+export const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
 
 /** Returns whether the package of a client is there, in the version of this service. */
 export const offersClient = (packages: Packages, client: Client) => packages.has(FILES[client]);
+
+/** Returns, from the README of a client, how to install it (all between the first paragraph and the program) and its first program. */
+export function readmeParts(client: Client): { install: string; program: string } {
+  const readme = readFileSync(join(packageFolder, 'clients', client, 'README.md'), 'utf8');
+  const [, install = '', program = ''] = readme.split(/^(?=Install|The service|This program|- |## )/m);
+  return { install: markdown(install), program: markdown(program) };
+}
 
 /** The media types of the files that package managers request, by the end of their paths. */
 const TYPES: [ending: RegExp, type: string][] = [
@@ -81,14 +90,20 @@ export function servePackages(packages: Packages): RequestHandler<{ path: string
   };
 }
 
-/** Returns the page at `/packages/`, with links to the packages and to the `documents` that are served there, too. */
-export function packagesPage(packages: Packages, documents: string[]): string {
-  const links = [...packages.keys(), ...documents]
+/** Returns the page at `/packages/`, which also lists the `documents` that are served there. */
+export function packagesPage(config: Shown, packages: Packages, documents: string[]): string {
+  const sections = clients.map((client) => {
+    const install = offersClient(packages, client) ? readmeParts(client).install : `<p>${missingPackage(config)}</p>`;
+    return `<h2>${LANGUAGES[client]}</h2>\n${install}\n<p><a href="../clients/${client}/README.md">First program</a></p>`;
+  });
+  const files = [...packages.keys(), ...documents]
     .filter((path) => !/\.(md5|sha\d+)$/.test(path))
     .sort()
     .map((path) => `<li><a href="${escaped(encodeURI(path))}">${escaped(path)}</a></li>`);
   const content = `<h1>Packages</h1>
-<p>${packages.size ? 'The README of each <a href="../clients/README.md">client</a> has the command that installs it.' : 'This service was built without the <a href="../clients/README.md">clients</a>: ask its operator.'}</p>
-<ul>\n${links.join('\n')}\n</ul>`;
+<p class="lead">How to install the <a href="../clients/README.md">clients</a> from this service. No key is needed.</p>
+${sections.join('\n')}
+<h2>All files</h2>
+<ul>\n${files.join('\n')}\n</ul>`;
   return html({ title: 'Packages', root: '../', content });
 }

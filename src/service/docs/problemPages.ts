@@ -1,4 +1,4 @@
-/** HTML pages for people: what a problem's `type` means and what to do about it. */
+/** HTML pages for people: what a problem's `type` means and what to do about it, and what is missing. */
 import type { Problem } from '../../../generated/types/models/index.js';
 import { contract, type ProblemType, responses } from '../../contract.js';
 import { escaped, html, prose } from './layout.js';
@@ -42,6 +42,13 @@ export function problemPage(name: string, publicPath: string): string {
 ${examples}
 <p><a href="../problems">All problems</a> · <a href="../docs">The API's documentation</a></p>`,
   });
+}
+
+/** Returns the page for browsers at an address at which there is nothing. */
+export function missingPage(path: string, detail: string): string {
+  const root = '../'.repeat(path.split('/').length - 2);
+  const content = `<h1>Not Found</h1>\n<p>${escaped(detail)}</p>\n<p><a href="${root}docs">The API's documentation</a></p>`;
+  return html({ title: 'Not Found', root, content });
 }
 
 /** Returns the problems of this type among the examples of the contract's responses. */

@@ -27,18 +27,31 @@ interface Row {
   attributes?: string;
 }
 
-/** Returns a row for each parameter. `data-type` is the type in TypeScript of one in the query, from which the page writes its samples. */
-export function parameterRows(): string {
-  return rows([...parameters.values(), ...requestHeaders.values()].map(parameterRow));
+const parametersAndHeaders = [...parameters.values(), ...requestHeaders.values()];
+
+/** Returns the type and bounds of each parameter, in a few words each, by name. */
+export function parameterWords(): Record<string, string[]> {
+  return Object.fromEntries(parametersAndHeaders.map((parameter) => [parameter.name, wordsOf(parameter)]));
 }
 
-function parameterRow({ name, in: place, schema, description = '' }: Parameter): Row {
+function wordsOf({ in: place, schema }: Parameter): string[] {
+  const item = resolve(schema.items ?? schema);
+  return [...(place === 'header' ? ['request header'] : []), valueWords(item), timesWords(schema)];
+}
+
+/** Returns a row for each parameter. `data-type` is the type in TypeScript of one in the query, from which the page writes its samples. */
+export function parameterRows(): string {
+  return rows(parametersAndHeaders.map(parameterRow));
+}
+
+function parameterRow(parameter: Parameter): Row {
+  const { name, in: place, schema, description = '' } = parameter;
   const item = resolve(schema.items ?? schema);
   const type = item.enum ? schema.items?.$ref?.split('/').pop() : item.format === 'uuid' ? 'uuid' : item.type;
   return {
     id: `parameter-${name}`,
     name,
-    words: [...(place === 'header' ? ['request header'] : []), valueWords(item), timesWords(schema)],
+    words: wordsOf(parameter),
     description,
     values: codes('Values', item.enum),
     ...(place === 'query' && { attributes: ` data-name="${name}" data-type="${type}${schema.items ? '[]' : ''}"` }),
@@ -96,7 +109,7 @@ function rows(list: Row[]): string {
     const valueList = values ? `<ul class="values" aria-label="${values.title}">${items}</ul>` : '';
     return `<div class="member d${depth}" id="${id}"${attributes}>
 <dt><a href="#${id}"><code>${prefix}${escaped(name)}</code></a>${spans}</dt>
-<dd>${prose(description)}${valueList}</dd>
+<dd><p>${prose(description)}</p>${valueList}</dd>
 </div>`;
   });
   return `<dl class="members">\n${entries.join('\n')}\n</dl>`;

@@ -48,7 +48,8 @@ function problemOf(error: unknown, request: Request, publicPath: string): Proble
 /** A phone number appended to the operation's path, as in other APIs. */
 const NUMBER_IN_PATH = new RegExp(`^${operation.path}/(?:[+]|%2B)?([1-9]\\d{1,14})$`, 'i');
 
-function noSuchPath(request: Request, publicPath: string): ProblemError {
+/** Returns the problem of an address at which there is nothing. */
+export function noSuchPath(request: Request, publicPath: string): ProblemError {
   const [, digits] = NUMBER_IN_PATH.exec(request.path) ?? [];
   if (digits) {
     const address = `${publicPath}${operation.path}?phoneNumber=%2B${digits}`;

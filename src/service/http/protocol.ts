@@ -3,7 +3,7 @@
  * here each gets a problem.
  */
 import type { Request } from 'express';
-import type { Config } from '../../config/config.js';
+import { type Config, isPrivate } from '../../config/config.js';
 import { isLoopback } from '../../config/loopback.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { problem } from '../problem/problem.js';
@@ -24,7 +24,6 @@ const NEEDLESSLY_ENCODED = /%(2[de]|3\d|[46][1-9a-f]|[57][0-9a]|5f|7e)/gi;
 export function protocolCheck(
   config: Pick<Config, 'HOST' | 'AUTH' | 'TRUST_PROXY' | 'PUBLIC_URL'>,
 ): (request: Request) => void {
-  const isPrivate = isLoopback(config.HOST) && config.AUTH === 'none' && config.TRUST_PROXY === 0;
   const publicHost = config.PUBLIC_URL && hostnameOf(new URL(config.PUBLIC_URL).host);
   const isServed = (name: string) => isLoopback(name) || name === publicHost;
 
@@ -43,7 +42,7 @@ export function protocolCheck(
     // A host in the request target takes precedence over the header (RFC 9112 section 3.2.2).
     const host = /^https?:\/\/([^/?#]*)/i.exec(request.url)?.[1] ?? hosts[0];
     // A web page can point its own name to this machine and read the responses (DNS rebinding); its name is then the Host.
-    if (isPrivate && host !== undefined && !isServed(hostnameOf(host))) {
+    if (isPrivate(config) && host !== undefined && !isServed(hostnameOf(host))) {
       throw problem(
         'misdirected-request',
         `Without API keys and proxies, this instance serves only localhost and loopback addresses, not ${cut(escapeHidden(host))}. To serve another name, set PUBLIC_URL to it, or set AUTH=api-key.`,

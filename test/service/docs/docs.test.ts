@@ -19,6 +19,7 @@ const app = express()
 test.each([
   ['/', '/docs'],
   ['/docs/', '/docs'],
+  ['/swagger/', '/swagger'],
   ['/problems/', '/problems'],
 ])('%s redirects to %s, also behind a path prefix', async (from, to) => {
   const { headers } = await request(app).get(from).expect(303);
@@ -40,7 +41,8 @@ describe('the documentation page', () => {
 
   test('says whether this instance requires a key, which limit it keeps, and who operates it', async () => {
     const open = await pageWith({});
-    expect(open).toContain('requires no API key. Each address may send at most 10 requests in any one second;');
+    expect(open).toContain('This service requires no API key.');
+    expect(open).toContain('Each address may send at most 10 requests in any one second;');
     expect(open).not.toContain('<dialog');
     expect(await pageWith({ RATE_LIMIT_PER_SECOND: 0 })).toContain('Each address may send any number of requests;');
     const closed = await pageWith({
@@ -52,7 +54,6 @@ describe('the documentation page', () => {
     expect(closed).toContain('requires an API key. Ask <a href="mailto:api@numbers.test">the operator</a> for one');
     expect(closed).toContain('Each key may send at most 1 request in any one second;');
     expect(closed).toContain('<a href="https://numbers.test/terms?a&#38;b">Terms of service</a>');
-    expect(closed).toContain('new Configuration({ basePath, accessToken: key })');
     expect(await pageWith({ CONTACT: 'https://numbers.test/help' })).toContain('href="https://numbers.test/help"');
   });
 
@@ -64,6 +65,29 @@ describe('the documentation page', () => {
     expect(text).toContain(
       '>curl --header &#34;Authorization: Bearer $KEY&#34; &#39;http://localhost:3000/v1/brandedPhoneNumbers?status=submitted+for+review&#39;<',
     );
+  });
+
+  test('has contents, which name its sections', async () => {
+    const text = await pageWith({});
+    const links = [...text.matchAll(/<li><a href="#([\w-]+)">(.*?)<\/a><\/li>/g)];
+    expect(links.map(([, , title]) => title)).toEqual([
+      ...['Send a request', 'First program', 'Authentication', 'Rate limit', 'Pages and filters', 'Parameters'],
+      ...['The response', 'Errors', 'Status codes', 'Versioning and transport'],
+    ]);
+    for (const [, id] of links) expect(text).toContain(`<section id="${id}">`);
+  });
+
+  test.each([
+    ['TypeScript', 'accessToken: process.env.KEY'],
+    ['Python', 'access_token=os.environ.get("KEY")'],
+    ['Java', 'System.getenv("KEY")'],
+    ['Go', 'os.Getenv("KEY")'],
+  ])('has programs that take the key from the environment: %s', async (name, line) => {
+    const text = await pageWith({ AUTH: 'api-key' });
+    const [program = ''] = new RegExp(`data-panel="${name}" hidden>\n.*?\n</div>`, 's').exec(text) ?? [];
+    expect(program).toContain(line.replaceAll('"', '&quot;'));
+    const { text: readme } = await request(app).get(`/clients/${name.toLowerCase()}/README.md`);
+    expect(readme.split(line.replaceAll('"', '&quot;'))).toHaveLength(3);
   });
 
   test('has a row with an address for each parameter, member and response', async () => {
@@ -102,7 +126,7 @@ describe('the documentation page', () => {
       ([, name]) => `/${name}`,
     );
     expect(files).toEqual(
-      ['style', 'page', 'console', 'json', 'key', 'request', 'tabs'].map((name) =>
+      ['style', 'samples', 'page', 'console', 'json', 'key', 'request', 'tabs'].map((name) =>
         expect.stringContaining(`/${name}.`),
       ),
     );
@@ -122,6 +146,83 @@ describe('the documentation page', () => {
     expect(policy).toContain("style-src 'self'");
     expect(policy).not.toContain('unsafe');
     expect(policy).not.toContain('upgrade-insecure-requests');
+  });
+});
+
+describe('an address that serves nothing', () => {
+  const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8';
+  const service = express().use('/numbers', docs({ ...SETTINGS, PUBLIC_URL: 'https://numbers.test/numbers' }));
+
+  test.each(['/nothing', '/problems/nothing', '/a/b/c/', '//a//b', '/docs%2Fx', '/swagger/x'])(
+    'responds to a browser with a page that leads to /docs: %s',
+    async (path) => {
+      const { text, headers } = await request(service).get(`/numbers${path}`).set('Accept', BROWSER).expect(404);
+      expect(headers).toMatchObject({ 'content-type': 'text/html; charset=utf-8', vary: 'Accept, Accept-Encoding' });
+      expect(headers['content-security-policy']).toContain("default-src 'none'");
+      const [, link = ''] = /<a href="([^"]*)">The API's documentation/.exec(text) ?? [];
+      expect(new URL(link, `http://host/numbers${path}`).pathname).toBe('/numbers/docs');
+    },
+  );
+
+  test('says what to request instead, in HTML', async () => {
+    const paths = {
+      '/numbers/v1/brandedPhoneNumbers/+14155550123': '/numbers/v1/brandedPhoneNumbers?phoneNumber=%2B1415',
+    };
+    for (const [path, words] of Object.entries(paths))
+      expect((await request(service).get(path).set('Accept', BROWSER).expect(404)).text).toContain(words);
+    const { text } = await request(service).get('/numbers/<b>').set('Accept', BROWSER).expect(404);
+    expect(text).not.toContain('<b>');
+  });
+
+  test.each([undefined, '*/*', 'application/json', 'application/json, text/plain, */*', 'application/json, text/html'])(
+    'is left to the API for a program that sends Accept: %s',
+    async (accept) => {
+      const sent = request(app).get('/nothing');
+      const { headers } = await (accept ? sent.set('Accept', accept) : sent).expect(404, { from: 'the API' });
+      expect(headers.vary).toContain('Accept');
+    },
+  );
+});
+
+describe('for programs that read', () => {
+  test('/llms.txt names the contract and the pages, by links that lead there', async () => {
+    const { text } = await request(app)
+      .get('/llms.txt')
+      .expect(200)
+      .expect('Content-Type', /^text\/plain/);
+    expect(text).toMatch(/^# Branded Phone Numbers\n\n> Lists the phone numbers/);
+    const links = [...text.matchAll(/\]\((.*?)\)/g)].map(([, link]) => link);
+    expect(links).toEqual(expect.arrayContaining(['openapi.yaml', 'docs', 'clients/python/README.md']));
+    for (const link of links) await request(app).get(`/${link}`).expect(200);
+    expect((await request(app).head('/llms.txt').expect(200)).headers['content-length']).toBe(`${text.length}`);
+  });
+
+  const README = '/clients/python/README.md';
+  test.each([
+    ['text/markdown', 'text/markdown'],
+    ['text/markdown, text/html;q=0.9', 'text/markdown'],
+    ['text/html, text/markdown;q=0.9', 'text/html'],
+    ['text/html,*/*;q=0.8', 'text/html'],
+    ['*/*', 'text/html'],
+    ['application/json', 'text/html'],
+    [undefined, 'text/html'],
+  ])('a Markdown page has the form of Accept: %s', async (accept, type) => {
+    for (const method of ['get', 'head'] as const) {
+      const sent = request(app)[method](README);
+      const { headers } = await (accept ? sent.set('Accept', accept) : sent).expect(200);
+      expect(headers['content-type']).toBe(`${type}; charset=utf-8`);
+      expect(headers.vary?.split(', ')).toEqual(expect.arrayContaining(['Accept', 'Accept-Encoding']));
+    }
+  });
+
+  test('a Markdown page is its file, with the address at which it was requested, or PUBLIC_URL', async () => {
+    const file = readFileSync(join(packageFolder, README), 'utf8');
+    const read = (app: express.Express) => request(app).get(README).set({ Accept: 'text/markdown', Host: 'here:8080' });
+    const { text } = await read(express().use(docs(SETTINGS))).buffer();
+    expect(text).toBe(file.replaceAll('http://localhost:3000', 'http://here:8080'));
+    const PUBLIC_URL = 'https://numbers.test/telephony';
+    const { text: published } = await read(express().use(docs({ ...SETTINGS, PUBLIC_URL }))).buffer();
+    expect(published).toBe(file.replaceAll('http://localhost:3000', PUBLIC_URL));
   });
 });
 

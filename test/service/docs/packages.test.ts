@@ -190,6 +190,22 @@ describe('GET /docs', () => {
     expect(text).not.toContain('for the package.');
   });
 
+  it('tells who runs a private instance from a checkout to build the packages that are not there', async () => {
+    const local = { HOST: '127.0.0.1', TRUST_PROXY: 0 };
+    const wordsOf = async (settings: object) => {
+      const { text } = await request(express().use(docs({ ...SETTINGS, ...settings }))).get('/packages/');
+      return /make clients|Ask the operator/.exec(text)?.[0];
+    };
+    expect(await wordsOf(local)).toBe('make clients');
+    const reached = [
+      { HOST: '0.0.0.0' },
+      { TRUST_PROXY: 1 },
+      { AUTH: 'api-key' },
+      { PUBLIC_URL: 'https://numbers.test' },
+    ];
+    for (const setting of reached) expect(await wordsOf({ ...local, ...setting })).toBe('Ask the operator');
+  });
+
   it('says whom to ask for the packages that are not there', async () => {
     await rm(join(packages(), 'go'), { recursive: true });
     const settings = { PUBLIC_URL: 'https://numbers.test/telephony', CONTACT: 'api@numbers.test' };
@@ -202,6 +218,6 @@ describe('GET /docs', () => {
     for (const part of [...READMES, 'Ask the operator for the package.']) expect(without).toContain(part);
     expect(without).not.toContain('/packages/');
     const { text: list } = await request(serviceWith()).get('/numbers/packages/').expect(200);
-    expect(list).toContain('ask its operator');
+    expect(list).toContain('Ask the operator for the package.');
   });
 });
