@@ -12,8 +12,7 @@ $(INSTALLED): package-lock.json package.json
 # Rebuild when a source changes.
 BUILT := dist/.built
 $(BUILT): $(INSTALLED) tsconfig.json tsconfig.build.json openapi/openapi.yaml scripts/openapi30.js scripts/postmanCollection.ts \
-  scripts/demoNumbers.ts scripts/dice.ts \
-  $(shell find src generated/types -name '*.ts')
+  demo/numbers.ndjson $(shell find src generated/types -name '*.ts')
 	rm -rf dist
 	npm run -s build
 	@chmod +x dist/src/main.js
