@@ -87,7 +87,7 @@ export function parseDatabaseUrl(url: string) {
       // A function, because the driver would take an empty string for no password at all.
       pass: () => saslprep(parsed.password ?? ''),
       database,
-      // The connection's socket opens TLS (src/database/socket.ts).
+      // The connection's socket opens TLS (src/database/connection.ts).
       ssl: false,
       sslnegotiation: null,
       prepare: parsed.prepare !== 'false',

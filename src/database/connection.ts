@@ -75,11 +75,6 @@ export class Connection {
     this.#database = drizzle(driver, { schema });
   }
 
-  /** The number of bytes that have arrived. */
-  get bytesRead(): number {
-    return this.#socket?.bytesRead ?? 0;
-  }
-
   /** Opens it, unless it is open. @throws if that fails */
   async open(): Promise<this> {
     await this.#run(empty, true);
