@@ -4,6 +4,7 @@ import { isIP } from 'node:net';
 import { userInfo } from 'node:os';
 import { type ConnectionOptions, createSecureContext } from 'node:tls';
 import { parse } from 'pg-connection-string';
+import { sessionSettings } from './sessionSettings.js';
 
 /** The scheme, the authority, the path and the query of an address. */
 const ADDRESS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
@@ -69,6 +70,8 @@ export function parseDatabaseUrl(url: string) {
       'may only have require_auth=scram-sha-256, and only without TLS; with TLS, use sslmode=verify-full',
     );
   }
+  const overridden = SET.find((name) => namesIn(parsed.options ?? '').includes(name.toLowerCase()));
+  if (overridden) throw new Error(`has options that set ${overridden}, which each session sets itself; leave it out`);
   return {
     hostname: host,
     requiresScram,
@@ -94,6 +97,16 @@ export function parseDatabaseUrl(url: string) {
       ...(parsed.options && { connection: { options: parsed.options } }),
     },
   };
+}
+
+/** What the startup of each session sets, which takes precedence over the parameter `options`. */
+const SET = [...Object.keys(sessionSettings), 'application_name', 'client_encoding'];
+
+/** Returns the names of the settings in `options`, as PostgreSQL reads it: `-c name=value`, `-cname=value`, `--name=value`. */
+function namesIn(options: string): string[] {
+  const words = options.match(/(?:\\.|\S)+/gs) ?? [];
+  const names = words.flatMap((word) => /^(?:-\w*?c|--)?([^=]+)=/.exec(word.replace(/\\(.)/gs, '$1'))?.[1] ?? []);
+  return names.map((name) => name.toLowerCase().replaceAll('-', '_'));
 }
 
 /** Spaces, and characters that are removed, in SASLprep (RFC 4013): tables C.1.2 and B.1 of RFC 3454. */

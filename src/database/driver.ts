@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import postgres from 'postgres';
 import type { DatabaseAddress } from '../config/databaseAddress.js';
+import { sessionSettings } from '../config/sessionSettings.js';
 
 /** Sends statements on one connection. */
 export type Driver = ReturnType<typeof createDriver>;
@@ -32,22 +33,6 @@ function arrayElement(value: unknown): string {
   // Few elements need escapes, so testing first is several times as fast.
   return `"${/["\\]/.test(text) ? text.replace(/["\\]/g, '\\$&') : text}"`;
 }
-
-/**
- * The planner settings of every connection.
- * @public test/support/explain.ts plans with the same settings
- */
-export const planningOptions = {
-  // The queries are written so that one plan fits all values; planning each execution costs more than it gains.
-  plan_cache_mode: 'force_generic_plan',
-  // 'off', because postgres.js drops false. A range scan ends after a few rows; a bitmap would read its whole range.
-  enable_bitmapscan: 'off',
-  // Even if the planner estimates one row, because a table was analyzed before its first import was committed, it must
-  // not read a whole table, or sort a whole range if an index has the order.
-  enable_seqscan: 'off',
-  enable_sort: 'off',
-  jit: 'off',
-} as const;
 
 /** Creates a driver with one socket, which is opened at its first statement. `name` is shown in `pg_stat_activity`. */
 export function createDriver(
@@ -81,27 +66,10 @@ export function createDriver(
     backoff: () => 0,
     socket: openSocket,
     connection: {
-      // With PostgreSQL's default, "$user", public, a schema with the role's name would hide the tables, or receive
-      // them.
-      search_path: 'public',
-      // Otherwise, rows that row-level security hides would read as no data.
-      row_security: 'off',
-      // These override the defaults of the database and the role. With a stricter isolation level, concurrent writers
-      // would fail, such as those that count requests.
-      default_transaction_isolation: 'read committed',
-      // '0', because postgres.js drops 0.
+      ...sessionSettings,
+      // Strings, because postgres.js drops 0.
       statement_timeout: String(statementTimeout),
       lock_timeout: String(lockTimeout),
-      // PostgreSQL's own probes: otherwise, a session whose connection was cut silently stays for two hours.
-      tcp_keepalives_idle: '10',
-      tcp_keepalives_interval: '5',
-      tcp_keepalives_count: '3',
-      standard_conforming_strings: 'on',
-      array_nulls: 'on',
-      extra_float_digits: '1',
-      DateStyle: 'ISO, MDY',
-      TimeZone: 'UTC',
-      ...planningOptions,
       ...connection,
       application_name: name,
     },

@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import request from 'supertest';
-import { afterAll, expect, inject, test } from 'vitest';
+import { afterAll, describe, expect, inject, test } from 'vitest';
+import { readConfig } from '../../src/config/config.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
-import { connectTo } from '../support/connection.js';
+import { connectTo, useConnection } from '../support/connection.js';
 import { createDatabase, inTransaction } from '../support/database.js';
 import { listenOn } from '../support/service.js';
 
@@ -110,4 +111,37 @@ test('a transaction of a command outlasts the transaction_timeout of its databas
     return sql`SELECT 1 AS one`;
   });
   expect(result).toEqual([{ one: 1 }]);
+});
+
+describe('options in DATABASE_URL', () => {
+  const read = (options: string) => () =>
+    readConfig({ DATABASE_URL: `postgres://user@host/numbers?${new URLSearchParams({ options })}` });
+  const limitWith = async (options: string) => {
+    const connection = { options } as Record<string, string>;
+    return (await useConnection(inject('postgresUrl'), { connection })`SHOW lock_timeout`)[0]?.lock_timeout;
+  };
+
+  test.each([
+    '-c lock_timeout=7',
+    '-clock_timeout=7',
+    '--lock-timeout=7',
+    '\t-c  LOCK_timeout=7 -c geqo=off',
+    String.raw`-c geqo=off -c l\ock\_timeout=7`,
+  ])('that set what each session sets are rejected, as PostgreSQL reads them: %s', async (options) => {
+    expect(await limitWith(options)).toBe('7ms');
+    expect(read(options)).toThrow('DATABASE_URL has options that set lock_timeout, which each session sets itself');
+  });
+
+  test.each(['-c geqo=off', String.raw`-c a.b=1\ -c\ lock_timeout=7`, '-c a.lock_timeout=7', '--work-mem=1MB'])(
+    'may set anything else: %s',
+    async (options) => {
+      expect(await limitWith(options)).toBe('0');
+      expect(read(options)).not.toThrow();
+    },
+  );
+
+  test('can set nothing that a session sets at its start', () => {
+    const { connection } = openDatabase('postgres://host/database').$client.options;
+    for (const name of Object.keys(connection)) expect(read(`-c ${name}=x`), name).toThrow(`set ${name}, which`);
+  });
 });

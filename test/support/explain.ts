@@ -1,6 +1,6 @@
 /** How much PostgreSQL reads for a page, by EXPLAIN of the statements that the service prepares. */
 import postgres from 'postgres';
-import { planningOptions } from '../../src/database/driver.js';
+import { planningOptions } from '../../src/config/sessionSettings.js';
 import { type PageRequest, preparePages } from '../../src/page/page.js';
 
 export interface Reads {
