@@ -9,7 +9,7 @@ import { readConfig } from '../../src/config/config.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { runProgram } from '../support/command.js';
 import { connectTo, useConnection } from '../support/connection.js';
-import { createDatabase, inTransaction } from '../support/database.js';
+import { createDatabase, inTransaction, openDatabase } from '../support/database.js';
 import { listenOn } from '../support/service.js';
 
 /** All but default_transaction_read_only, with which an operator forbids writing. */
