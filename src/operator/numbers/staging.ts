@@ -12,7 +12,7 @@ import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import type { Row } from './rows.js';
 import { Spool } from './spool.js';
-import { runSteps, type Steps } from './steps.js';
+import { runSteps, type Options as StepOptions, type Steps } from './steps.js';
 
 /** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
@@ -57,11 +57,8 @@ export interface Progress {
   toWrite?: number;
 }
 
-export interface Options {
-  /** The number of connections that write at once. */
-  jobs?: number;
-  /** Stops the change: at once while reading, after the current steps while writing. */
-  signal?: AbortSignal | undefined;
+/** `signal` also ends the change while it reads, at once. */
+export interface Options extends StepOptions {
   /** Called after each chunk read and each step written. */
   onProgress?(progress: Progress): void;
 }

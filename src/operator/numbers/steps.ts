@@ -44,7 +44,7 @@ export interface Steps {
   onWritten?(rows: Row[], changed: string[]): void;
 }
 
-interface Options {
+export interface Options {
   /** The number of connections that write at once. */
   jobs?: number;
   /** Ends the work after the current steps; its reason is then thrown. */
@@ -89,6 +89,9 @@ const blocked = new Set<string>();
  * writes.
  */
 const CONFLICT = /^(40001|23503|23505)$/;
+
+/** PostgreSQL has no connection for a job, which has postponed its step, but for another one. */
+class NoConnection extends Error {}
 
 /** Rows to write in one transaction. */
 interface Step {
@@ -165,7 +168,7 @@ export async function runSteps(
   }
 
   /** Postpones a failed step, or its halves. @throws its error if no retry helps */
-  function retryLater({ rows, conflicts, waits }: Step, error: unknown): void {
+  function retryLater({ rows, conflicts }: Step, error: unknown): void {
     const code = codeOf(causeOf(error));
     const middle = rows.length >> 1;
     if (code === CANCELED && middle > 0) {
@@ -173,17 +176,18 @@ export async function runSteps(
       postpone(rows.slice(middle));
       return;
     }
-    const isBusy = LOCK_FAILED.test(code) || (code === CANCELED && waits);
-    const weight = CONFLICT.test(code) ? 1 : code === CANCELED ? CONFLICTS_OF_CANCELED : Number.POSITIVE_INFINITY;
-    const sum = conflicts + (isBusy ? 0 : weight);
-    if (sum > MAX_CONFLICTS) throw error;
-    postpone(rows, sum);
+    // By the default, no retry helps.
+    let weight = Number.POSITIVE_INFINITY;
+    if (LOCK_FAILED.test(code)) weight = 0;
+    if (CONFLICT.test(code)) weight = 1;
+    if (code === CANCELED) weight = CONFLICTS_OF_CANCELED;
+    if (conflicts + weight > MAX_CONFLICTS) throw error;
+    postpone(rows, conflicts + weight);
   }
 
-  /** Runs steps on one connection, which it replaces after an error, until none is left. */
+  /** Runs steps on one connection, which it replaces after an error, until no step is left, or PostgreSQL has no connection. */
   async function run(): Promise<void> {
     let connection: Connection | undefined;
-    let isWithoutConnection = false;
     let maxWork = FIRST_WORK;
     const attempt = async (step: Step) => {
       try {
@@ -193,11 +197,12 @@ export async function runSteps(
       } catch (error) {
         if (connection) open.delete(connection);
         connection = undefined;
-        isWithoutConnection = codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS && open.size > 0;
-        if (!isWithoutConnection) throw error;
-        // Another job goes on.
-        postpone(step.rows, step.conflicts, step.waits);
-        return undefined;
+        if (codeOf(causeOf(error)) !== TOO_MANY_CONNECTIONS || open.size === 0) throw error;
+        postponed.push(step);
+        if (jobsWithoutConnection++ === 0) {
+          console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
+        }
+        throw new NoConnection();
       }
     };
     try {
@@ -207,15 +212,10 @@ export async function runSteps(
           const ms = await retryInOutage(() => attempt(current), { ...OUTAGE, signal: stopped });
           if (ms !== undefined) maxWork = nextMaxWork(maxWork, workOfAll(current.rows), ms);
         } catch (error) {
+          if (error instanceof NoConnection) return;
           retryLater(current, error);
           if (codeOf(causeOf(error)) === CANCELED) maxWork = Math.max(maxWork / 2, MIN_WORK);
           await sleep(Math.random() * PAUSE_MS);
-        }
-        if (isWithoutConnection) {
-          if (jobsWithoutConnection++ === 0) {
-            console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
-          }
-          return;
         }
       }
     } catch (error) {
