@@ -196,6 +196,19 @@ describe.runIf(CLIENTS.includes('python'))('The wheel', () => {
     expect(await run(python, ['-c', code])).toContain(license);
   });
 
+  it('is refused on a Python that is too old with a message that says so', async () => {
+    const older = ['--python-version', '3.9', '--only-binary=:all:', '--target', await temporaryFolder()];
+    const installing = run('python3', [
+      '-m',
+      'pip',
+      'install',
+      '--disable-pip-version-check',
+      ...older,
+      packed('.whl'),
+    ]);
+    await expect(installing).rejects.toThrow(/requires a different Python: 3\.9.* not in '>=3\.10'/);
+  });
+
   it('passes mypy --strict and pyright in programs that use it', async () => {
     const sync = sample('python', 'python', 'http://127.0.0.1:4000', 'progress');
     const files = [await file('sample.py', program), await file('resume.py', sync), tests];
@@ -313,11 +326,15 @@ describe.runIf(CLIENTS.includes('java'))('The jar', () => {
 
 describe.runIf(CLIENTS.includes('go'))('The Go module', () => {
   const made = join(CACHE, 'go');
+  const module = installed('go-modules', 'branded-phone-numbers.example', 'clients', `go@v${service.version}`);
 
   it('has the license', async () => {
-    const versions = join(CACHE, 'installed', 'go-modules', 'branded-phone-numbers.example', 'clients');
-    const [version = ''] = readdirSync(versions);
-    expect(await readFile(join(versions, version, 'LICENSE'), 'utf8')).toBe(license);
+    expect(await readFile(join(module, 'LICENSE'), 'utf8')).toBe(license);
+  });
+
+  it('has no dependencies, and so no go.sum', async () => {
+    expect(await readdir(module)).not.toContain('go.sum');
+    expect(await run('go', ['list', '-m', 'all'], module)).toBe('branded-phone-numbers.example/clients/go\n');
   });
 
   it('passes go vet and staticcheck', async () => {
