@@ -23,6 +23,8 @@ const FAILED = Buffer.concat([errorResponse('22012', 'division by zero'), READY]
 /** What the server does with a new connection, and with each statement but the empty one of `open`. */
 let onLogin: 'accept' | 'hold' | 'refuse';
 let onStatement: 'answer' | 'hold' | 'break' | 'fail';
+/** Whether empty statements fail. */
+let isResetFailing: boolean;
 let clients: Socket[];
 let accepted: () => number;
 let port: number;
@@ -30,7 +32,7 @@ let pool: Pool;
 let changes: number;
 
 beforeEach(async () => {
-  [onLogin, onStatement, clients, changes] = ['accept', 'answer', [], 0];
+  [onLogin, onStatement, isResetFailing, clients, changes] = ['accept', 'answer', false, [], 0];
   const server = await openImpostor(0, serve);
   ({ accepted, port } = server);
   onTestFinished(() => server.close());
@@ -57,7 +59,7 @@ function respond(client: Socket, type: string, statement: string): void {
   if (type === 'S') client.write(READY);
   else if (type === 'P') client.write(READ_ONLY);
   else if (type === 'D' || type === 'H') return;
-  else if (statement === 'SELECT') client.write(COMPLETE);
+  else if (statement === 'SELECT') client.write(isResetFailing ? FAILED : COMPLETE);
   else if (onStatement === 'answer') client.write(Buffer.concat([ROW, COMPLETE]));
   else if (onStatement === 'fail') client.write(Buffer.concat([ROW, FAILED]));
   else if (onStatement === 'break') client.destroy();
@@ -198,6 +200,16 @@ describe('a pool', () => {
     await until(isOpen, 'another one is open', RETRY_MS - 100);
   });
 
+  it('opens another connection at once after one that was idle when the server ended it', async () => {
+    open();
+    pool.take();
+    await until(() => pool.isConnected, 'one is open');
+    clients[0]?.destroy();
+    await until(() => !pool.isConnected, 'it has ended');
+    const isOpen = () => pool.take() !== undefined;
+    await until(isOpen, 'another one is open', RETRY_MS - 100);
+  });
+
   it('closes with a silent connection those that have been quiet for as long, but none that is busy with answers', async () => {
     open();
     const [silent, busy, quiet] = (await fill(3)) as [Connection, Connection, Connection];
@@ -322,6 +334,15 @@ describe('a connection', () => {
     await expect(connection.transaction('READ COMMITTED', async () => {})).rejects.toThrow('alone');
     connection.destroy();
     await expect(transaction).rejects.toThrow();
+  });
+
+  it('is closed if the statement that resets it fails, too', async () => {
+    open({ size: 1 });
+    const [connection] = await fill(1);
+    onStatement = 'fail';
+    isResetFailing = true;
+    expect(await use()).toContain('division by zero');
+    await until(() => connection?.failure !== undefined, 'it is closed');
   });
 
   it('is closed after a statement that failed in a transaction', async () => {
