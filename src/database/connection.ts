@@ -8,10 +8,10 @@
 import { randomBytes } from 'node:crypto';
 import { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { drizzle } from 'drizzle-orm/postgres-js';
 import postgres, { type PendingQuery, type Row } from 'postgres';
 import { addressOf, type DatabaseAddress } from '../config/databaseAddress.js';
 import { createDriver, type Driver, type Limits, settingsOfTransactions } from './driver.js';
+import { drizzle } from './drizzle.js';
 import { causeOf, failureOf, isOutage, noteSocketError } from './errors.js';
 import { agreeOnTls, closedError, serverError, watchLogin } from './login.js';
 import * as schema from './schema.js';

@@ -4,9 +4,8 @@
  * one of the default privileges of the tables' owner. Superusers and members of the owner are not reported. Row-level
  * security makes no difference, because it does not apply to TRUNCATE and triggers.
  */
-import { getTableName, is } from 'drizzle-orm';
-import { PgTable } from 'drizzle-orm/pg-core';
 import type { Database } from './connection.js';
+import { getTableName, is, PgTable } from './drizzle.js';
 import * as schema from './schema.js';
 
 const TABLES = [

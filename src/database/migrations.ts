@@ -1,13 +1,11 @@
 /** Checks the schema, and migrates that of a primary; a replica is read-only. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { getTableName, is, sql } from 'drizzle-orm';
-import { readMigrationFiles } from 'drizzle-orm/migrator';
-import { PgTable } from 'drizzle-orm/pg-core';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
 import { type Database, type Query, type Transaction, withConnection } from './connection.js';
 import { settingsOfTransactions } from './driver.js';
+import { getTableName, is, PgTable, readMigrationFiles, sql } from './drizzle.js';
 import { CANCELED, causeOf, codeOf, failureOf, LOCK_FAILED, reasonOf } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import { retryInOutage } from './outage.js';

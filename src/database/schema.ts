@@ -11,7 +11,8 @@
  * The database has the same bounds and lists of values as the contract, as the last line of defense; a test compares
  * them.
  */
-import { sql } from 'drizzle-orm';
+import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
+import { STATUSES, type Status } from '../status.js';
 import {
   bigint,
   check,
@@ -23,12 +24,11 @@ import {
   pgEnum,
   pgTable,
   primaryKey,
+  sql,
   timestamp,
   unique,
   uuid,
-} from 'drizzle-orm/pg-core';
-import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
-import { STATUSES, type Status } from '../status.js';
+} from './drizzle.js';
 
 /** Text in byte order in any locale of the database. Pages have this order, and it is the cheapest to compare. */
 const byteText = customType<{ data: string }>({ dataType: () => 'text COLLATE "C"' });

@@ -14,10 +14,10 @@
  * one connection are processed one after another.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { and, inArray, isNull, sql } from 'drizzle-orm';
 import type { Request } from 'express';
 import { LRUCache } from 'lru-cache';
 import type { Connection, Database } from '../database/connection.js';
+import { and, inArray, isNull, sql } from '../database/drizzle.js';
 import type { Reader } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
 import { addressClient, type Client } from './client.js';

@@ -3,9 +3,9 @@
  * or salted hash would add no protection, and the time of a look-up reveals nothing.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { and, asc, eq, inArray, isNull, sql } from 'drizzle-orm';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connection.js';
+import { and, asc, eq, inArray, isNull, sql } from '../database/drizzle.js';
 import { causeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
 import { UserError } from '../userError.js';

@@ -2,7 +2,8 @@
  * Pieces of SQL in which a misspelled table, column or parameter does not compile. Drizzle's own `sql` writes a column
  * as `"items"."phone_number"`, which can't name a column of a subquery; `fragment` writes `phone_number`.
  */
-import { Column, getTableName, is, type SQL, sql, Table } from 'drizzle-orm';
+import type { SQL } from 'drizzle-orm';
+import { Column, getTableName, is, sql, Table } from '../database/drizzle.js';
 import { detailedStatus, feature, status } from '../database/schema.js';
 import type { Filter } from './filter.js';
 

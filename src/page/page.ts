@@ -23,9 +23,9 @@
  * the numbers that it reads, and no two statements read the same interval of phone numbers. So a number that matches in
  * every snapshot is found once. The statements that compare scans only decide which scan finds it.
  */
-import { fillPlaceholders, type Query, type SQL, sql } from 'drizzle-orm';
-import { PgDialect } from 'drizzle-orm/pg-core';
+import type { Query, SQL } from 'drizzle-orm';
 import type { Database } from '../database/connection.js';
+import { fillPlaceholders, PgDialect, sql } from '../database/drizzle.js';
 import type { Signal } from '../database/read.js';
 import { type Filter, limitToProfiles } from './filter.js';
 import type { BatchParameters, PageParameters } from './fragment.js';

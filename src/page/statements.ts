@@ -18,7 +18,8 @@
  * - `found` (`phone_number`): the page's numbers, and one more if there is a next page.
  * - `bound`, `half`, `reach` (`last`): a single row with the last phone number to read.
  */
-import { type SQL, sql } from 'drizzle-orm';
+import type { SQL } from 'drizzle-orm';
+import { sql } from '../database/drizzle.js';
 import { businessProfiles, items, postings, terms } from '../database/schema.js';
 import { fragment, parameter } from './fragment.js';
 import { ATTRIBUTES, type Scan } from './plan.js';

@@ -1,5 +1,5 @@
 /** How a command reports its failure, and its exit status. */
-import { DrizzleQueryError } from 'drizzle-orm';
+import { DrizzleQueryError } from '../../database/drizzle.js';
 import { causeOf, codeOf, failureOf, isFailover, reasonOf } from '../../database/errors.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
