@@ -5,7 +5,7 @@ import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
 import { InputError, sentence } from '../numbers/lines.js';
 import { DEFAULT_JOBS, type Progress } from '../numbers/staging.js';
 import { report } from './output.js';
-import { ProgressBar, withProgressLines } from './progress.js';
+import { withProgress } from './progress.js';
 
 /** More would take connections that other programs need. */
 const MAX_JOBS = 32;
@@ -31,15 +31,11 @@ interface Change {
 export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, run }: Change): Promise<void> {
   const files = await openInputFiles(fileNames);
   let progress: Progress = { bytes: 0, written: 0 };
-  const bar = new ProgressBar(files.size);
-  const changing = () =>
-    run(files, (update) => {
-      progress = update;
-      bar.show(progress);
-    });
   try {
-    const { lines, summary } = await withProgressLines(() => describe(progress, files.size), changing).finally(() =>
-      bar.stop(),
+    const { lines, summary } = await withProgress(
+      () => describe(progress, files.size),
+      () => run(files, (update) => (progress = update)),
+      () => shareOf(progress, files.size),
     );
     await report(summary);
     if (lines > 0 || allowEmpty) return;
@@ -57,4 +53,10 @@ function describe({ bytes, written, toWrite }: Progress, size?: number): string 
   if (toWrite !== undefined) return `wrote ${written} of ${countOf(toWrite, 'number')}`;
   const read = (bytes / 1e6).toFixed(1);
   return size === undefined ? `read ${read} MB` : `read ${read} of ${(size / 1e6).toFixed(1)} MB`;
+}
+
+/** Returns the share that is done of the phase that a change is in: reading, then writing. */
+function shareOf({ bytes, written, toWrite }: Progress, size?: number): number | undefined {
+  const [done, total] = toWrite === undefined ? [bytes, size] : [written, toWrite];
+  return total ? done / total : undefined;
 }

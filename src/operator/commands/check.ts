@@ -4,7 +4,7 @@ import { deriveAll } from '../numbers/check.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
 import { report } from './output.js';
-import { withProgressLines } from './progress.js';
+import { withProgress } from './progress.js';
 import type { Signals } from './signals.js';
 
 export function addCheck(program: CommandWithExamples, signals: Signals): void {
@@ -21,7 +21,7 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
 async function checkDatabase(url: string, repair: boolean): Promise<void> {
   let progress = 'looking for the numbers to check';
-  const differences = await withProgressLines(
+  const differences = await withProgress(
     () => progress,
     () =>
       deriveAll(url, {

@@ -7,7 +7,7 @@ import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
 import { write } from './output.js';
-import { withProgressLines } from './progress.js';
+import { withProgress } from './progress.js';
 import type { Signals } from './signals.js';
 
 export function addExport(program: CommandWithExamples, signals: Signals): void {
@@ -36,9 +36,11 @@ async function exportTo(file: string, url: string, filter: Filter): Promise<void
   let exported = 0;
   const onWritten = (numbers: number) => (exported = numbers);
   const exportBy = (writeLines: (lines: string) => Promise<void>) => exportNumbers(url, filter, writeLines, onWritten);
-  const counts = await withProgressLines(
-    () => `exported ${countOf(exported, 'number')} so far`,
-    () => (file === '-' ? exportBy(write) : writeWhole(file, exportBy)),
-  );
+  const exporting = () => (file === '-' ? exportBy(write) : writeWhole(file, exportBy));
+  // Lines on a terminal show by themselves how far it is.
+  const isShown = file === '-' && process.stdout.isTTY;
+  const counts = await (isShown
+    ? exporting()
+    : withProgress(() => `exported ${countOf(exported, 'number')} so far`, exporting));
   console.error(`exported ${countsOf(counts)}`);
 }

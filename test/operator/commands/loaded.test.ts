@@ -25,7 +25,7 @@ it('--version loads what reads command lines and settings, and what talks to Pos
   const modules = modulesOf(MAIN, '--version');
   expect(packagesOf(modules).toSorted()).toEqual([
     ...['commander', 'drizzle-orm', 'envalid', 'fastest-levenshtein', 'forwarded', 'ipaddr.js', 'js-yaml'],
-    ...['pg-connection-string', 'postgres', 'proxy-addr'],
+    ...['pg-connection-string', 'postgres', 'proxy-addr', 'tslib'],
   ]);
   expect(drizzleModules(modules)).toEqual([]);
 });

@@ -24,7 +24,8 @@ it('a command says every ten seconds how far it is, and on a terminal shows a ba
   await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${HELD} FOR UPDATE`;
   execFileSync('mkfifo', ['input', 'output'], { cwd: command.folder });
   const pipes = await Promise.all(['input', 'output'].map((name) => open(join(command.folder, name), 'r+')));
-  const onTerminal = command.shell('script --quiet --command "$command import changed" /dev/null');
+  const onTerminal = (line: string) => command.shell(`script --quiet --command "$command ${line}" /dev/null`);
+  const [importing, exporting] = [onTerminal('import changed'), onTerminal('export output')];
   const started = (
     [
       ['import input', /^read 0\.0 MB\n/m],
@@ -43,7 +44,9 @@ it('a command says every ten seconds how far it is, and on a terminal shows a ba
   });
   await Promise.all(started);
   await Promise.all([...pipes.map((pipe) => pipe.close()), holder.end()]);
-  const { stdout } = await onTerminal;
-  expect(stdout).toMatch(/writing .*imported 1 number,/s);
-  expect(stdout).not.toContain('wrote 0 of 1 number');
+  const { stdout } = await importing;
+  // One line, which is cleared each time.
+  expect(stdout).toContain(`\r\u001b[K${'░'.repeat(20)} wrote 0 of 1 number\r\u001b[K`);
+  expect(stdout).toMatch(/\[Kimported 1 number,/);
+  expect((await exporting).stdout).toMatch(/\r\u001b\[Kexported \d+ numbers? so far\r\u001b\[K/);
 });
