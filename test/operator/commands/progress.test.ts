@@ -48,5 +48,5 @@ it('a command says every ten seconds how far it is, and on a terminal shows a ba
   // One line, which is cleared each time.
   expect(stdout).toContain(`\r\u001b[K${'░'.repeat(20)} wrote 0 of 1 number\r\u001b[K`);
   expect(stdout).toMatch(/\[Kimported 1 number,/);
-  expect((await exporting).stdout).toMatch(/\r\u001b\[Kexported \d+ numbers? so far\r\u001b\[K/);
+  expect((await exporting).stdout).toContain(`\r\u001b[Kexported 0 numbers so far\r\u001b[K`);
 });
