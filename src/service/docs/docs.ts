@@ -15,7 +15,7 @@ import { noSuchPath } from '../http/problemResponse.js';
 import { constantResponse } from './constantResponse.js';
 import { type Shown, withLimit } from './deployment.js';
 import { docsPage, swaggerPage } from './docsPage.js';
-import { EXAMPLE_ADDRESS, markdownPage } from './layout.js';
+import { EXAMPLE_ADDRESS, fill, markdownPage } from './layout.js';
 import { type Packages, packagesPage, servePackages } from './packages.js';
 import { missingPage, problemList, problemPage } from './problemPages.js';
 
@@ -38,7 +38,7 @@ export function docs(config: Shown, packages: Packages = new Map()): Router {
   servePage('/docs', () => docsPage(config, packages));
   servePage('/swagger', () => swaggerPage(config));
   for (const name of ['docs', 'swagger', 'problems']) router.get(`/${name}/`, redirectTo(`../${name}`));
-  for (const [folder, name] of assets) serve(`/docs/${name}`, file(folder, name));
+  for (const [folder, name] of assets) serve(`/docs/${name}`, constantResponse(name, readFileSync(join(folder, name))));
   const yaml = () => dump(document(), { lineWidth: -1 });
   serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', yaml));
   serve('/openapi.json', allowAnyOrigin, json(document));
@@ -115,7 +115,7 @@ const assets: [folder: string, name: string][] = [
   [swaggerUiFolder(), 'swagger-ui.css'],
   [swaggerUiFolder(), 'swagger-ui-bundle.js'],
   ...readdirSync(browserFolder)
-    .filter((name) => !name.endsWith('.html'))
+    .filter((name) => /\.(css|js|svg)$/.test(name))
     .map((name): [string, string] => [browserFolder, name]),
 ];
 
@@ -129,23 +129,9 @@ const readmes = [
 
 /** Returns what there is for programs that read (llmstxt.org). */
 function llmsText(): string {
-  const { title, summary } = contract.info;
-  const pages = readmes.map((path) => {
-    const [, heading] = /^# (.*)$/m.exec(readFileSync(join(packageFolder, path), 'utf8')) ?? [];
-    return `- [${heading}](${path})`;
-  });
-  return `# ${title}
-
-> ${summary}
-
-- [The contract](openapi.yaml): OpenAPI 3.1, with all parameters, responses and limits; also as [JSON](openapi.json)
-- [The documentation](docs), with requests to try, and the [problems](problems) that it can respond with
-- [Packages of the clients](packages/)
-
-These pages are Markdown for requests with \`Accept: text/markdown\`:
-
-${pages.join('\n')}
-`;
+  const titleOf = (path: string) => /^# (.*)$/m.exec(readFileSync(join(packageFolder, path), 'utf8'))?.[1];
+  const pages = readmes.map((path) => `- [${titleOf(path)}](${path})`).join('\n');
+  return fill('llms.txt', { service: contract.info.title, summary: contract.info.summary, pages });
 }
 
 const OPENAPI_30 = 'openapi-3.0.json';
@@ -220,5 +206,3 @@ function asMissingPage(config: Shown): RequestHandler {
 function redirectTo(address: string): RequestHandler {
   return (_request, response) => response.redirect(303, address);
 }
-
-const file = (folder: string, name: string) => constantResponse(name, readFileSync(join(folder, name)));

@@ -16,11 +16,11 @@ const MISSPELLED = { summary: 'A misspelled parameter', query: 'carier=AT%26T' }
 export function docsPage(config: Shown, packages: Packages): string {
   const { info, paths } = contract;
   const [purpose = '', ...paragraphs] = info.description.trim().split('\n\n');
-  /** Returns the paragraph of the contract's description that begins with this title. */
-  const about = (title: string) => {
-    const text = paragraphs.find((paragraph) => paragraph.startsWith(`**${title}.**`)) ?? '';
-    return markdown(text.slice(title.length + '**.**'.length));
-  };
+  /** The other paragraphs, which begin with a title such as `**Pages.**`, as `aboutPages` and so on. */
+  const abouts = paragraphs.map((paragraph) => {
+    const [, title, text = ''] = paragraph.split(/^\*\*(\w+)\.\*\*/);
+    return [`about${title}`, markdown(text)];
+  });
   const content = fill('docs.html', {
     path: operation.path,
     title: escaped(paths[operation.path]?.get?.summary ?? info.title),
@@ -31,17 +31,13 @@ export function docsPage(config: Shown, packages: Packages): string {
     programs: firstPrograms(config, packages),
     authentication: authenticationWords(config),
     rateLimit: limitWords(config),
-    aboutPages: about('Pages'),
-    aboutFilters: about('Filters'),
-    aboutEncoding: about('Encoding'),
     parameters: parameterRows(),
     page: memberRows('BrandedPhoneNumberPage', 'page'),
     pageExample: exampleBlock('200'),
     problem: memberRows('Problem', 'problem'),
     problemExample: exampleBlock('400'),
     responses: responseRows(),
-    aboutGrowth: about('Growth'),
-    aboutTransport: about('Transport'),
+    ...Object.fromEntries(abouts),
   });
   return html({ root: '', content, contents: contentsOf(content) });
 }
@@ -61,8 +57,7 @@ function contentsOf(content: string): string {
 
 function exampleBlock(status: string): string {
   return `<div class="block"><div class="top">Example: ${status}</div>
-<pre tabindex="0" role="region" aria-label="Example: ${status}">${escaped(exampleOf(status))}</pre>
-</div>`;
+<pre tabindex="0" role="region" aria-label="Example: ${status}">${escaped(exampleOf(status))}</pre></div>`;
 }
 
 const keyPart = (AUTH: Shown['AUTH']) => (AUTH === 'api-key' ? fill('key.html', {}) : '');

@@ -8,21 +8,14 @@ import { packageFolder } from '../../packageFolder.js';
 /** The address of the service in all samples; `browser/samples.js` replaces it by the address of the page. */
 export const EXAMPLE_ADDRESS = 'http://localhost:3000';
 
-interface PageParts {
-  /** Omitted on the page of the API itself. */
-  title?: string;
-  /** The relative path from the page to the root of the service, such as `../`. */
-  root: string;
-  /** The HTML of the main part. */
-  content: string;
-  /** The HTML of a list of contents, beside the main part. */
-  contents?: string;
-}
-
-/** Returns a page as HTML. */
-export function html({ title, root, content, contents = '' }: PageParts): string {
+/**
+ * Returns a page as HTML, with a list of contents beside its content. The page of the API itself has no title.
+ * @param root the relative path from the page to the root of the service, such as `../`
+ */
+export function html(page: { title?: string; root: string; content: string; contents?: string }): string {
+  const { title, root, content, contents = '' } = page;
   const [service, version] = [contract.info.title, contract.info.version].map(escaped) as [string, string];
-  const fullTitle = title === undefined ? service : `${escaped(title)} · ${service}`;
+  const fullTitle = title ? `${escaped(title)} · ${service}` : service;
   const address = EXAMPLE_ADDRESS;
   return fill('page.html', { title: fullTitle, service, version, root, address, content, contents });
 }

@@ -10,7 +10,7 @@ import type { Log } from '../../log.js';
 import { packageFolder } from '../../packageFolder.js';
 import { constantResponse } from './constantResponse.js';
 import { missingPackage, type Shown } from './deployment.js';
-import { escaped, html, markdown } from './layout.js';
+import { escaped, fill, html, markdown } from './layout.js';
 
 /** Handlers that serve the files, by their paths below `/packages/`. */
 export type Packages = ReadonlyMap<string, RequestHandler>;
@@ -100,10 +100,6 @@ export function packagesPage(config: Shown, packages: Packages, documents: strin
     .filter((path) => !/\.(md5|sha\d+)$/.test(path))
     .sort()
     .map((path) => `<li><a href="${escaped(encodeURI(path))}">${escaped(path)}</a></li>`);
-  const content = `<h1>Packages</h1>
-<p class="lead">How to install the <a href="../clients/README.md">clients</a> from this service. No key is needed.</p>
-${sections.join('\n')}
-<h2>All files</h2>
-<ul>\n${files.join('\n')}\n</ul>`;
+  const content = fill('packages.html', { sections: sections.join('\n'), files: files.join('\n') });
   return html({ title: 'Packages', root: '../', content });
 }

@@ -31,12 +31,7 @@ const parametersAndHeaders = [...parameters.values(), ...requestHeaders.values()
 
 /** Returns the type and bounds of each parameter, in a few words each, by name. */
 export function parameterWords(): Record<string, string[]> {
-  return Object.fromEntries(parametersAndHeaders.map((parameter) => [parameter.name, wordsOf(parameter)]));
-}
-
-function wordsOf({ in: place, schema }: Parameter): string[] {
-  const item = resolve(schema.items ?? schema);
-  return [...(place === 'header' ? ['request header'] : []), valueWords(item), timesWords(schema)];
+  return Object.fromEntries(parametersAndHeaders.map(parameterRow).map(({ name, words = [] }) => [name, words]));
 }
 
 /** Returns a row for each parameter. `data-type` is the type in TypeScript of one in the query, from which the page writes its samples. */
@@ -44,14 +39,13 @@ export function parameterRows(): string {
   return rows(parametersAndHeaders.map(parameterRow));
 }
 
-function parameterRow(parameter: Parameter): Row {
-  const { name, in: place, schema, description = '' } = parameter;
+function parameterRow({ name, in: place, schema, description = '' }: Parameter): Row {
   const item = resolve(schema.items ?? schema);
   const type = item.enum ? schema.items?.$ref?.split('/').pop() : item.format === 'uuid' ? 'uuid' : item.type;
   return {
     id: `parameter-${name}`,
     name,
-    words: wordsOf(parameter),
+    words: [...(place === 'header' ? ['request header'] : []), valueWords(item), timesWords(schema)],
     description,
     values: codes('Values', item.enum),
     ...(place === 'query' && { attributes: ` data-name="${name}" data-type="${type}${schema.items ? '[]' : ''}"` }),
