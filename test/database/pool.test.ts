@@ -15,6 +15,7 @@ const TIME_LIMIT_MS = 100;
 /** After its time limit and this margin, a connection is silent for too long. */
 const SILENT_MS = TIME_LIMIT_MS + 500;
 const ROW = Buffer.concat([message('T', Buffer.from([0, 0])), message('D', Buffer.from([0, 0]))]);
+const NOTICE = message('N', 'SNOTICE\0C00000\0Mstill working\0\0');
 const COMPLETE = Buffer.concat([message('C', 'SELECT 1\0'), READY]);
 /** The response to each statement that is to be prepared. */
 const READ_ONLY = errorResponse('25006', 'cannot execute INSERT in a read-only transaction');
@@ -25,6 +26,8 @@ let onLogin: 'accept' | 'hold' | 'refuse';
 let onStatement: 'answer' | 'hold' | 'break' | 'fail';
 /** Whether empty statements fail. */
 let isResetFailing: boolean;
+/** The number of statements that the server has received, without empty ones. */
+let statements: number;
 let clients: Socket[];
 let accepted: () => number;
 let port: number;
@@ -32,7 +35,8 @@ let pool: Pool;
 let changes: number;
 
 beforeEach(async () => {
-  [onLogin, onStatement, isResetFailing, clients, changes] = ['accept', 'answer', false, [], 0];
+  [onLogin, onStatement, isResetFailing] = ['accept', 'answer', false];
+  [statements, clients, changes] = [0, [], 0];
   const server = await openImpostor(0, serve);
   ({ accepted, port } = server);
   onTestFinished(() => server.close());
@@ -56,6 +60,7 @@ function serve(client: Socket): void {
 }
 
 function respond(client: Socket, type: string, statement: string): void {
+  if (type === 'Q' && statement !== 'SELECT') statements++;
   if (type === 'S') client.write(READY);
   else if (type === 'P') client.write(READ_ONLY);
   else if (type === 'D' || type === 'H') return;
@@ -280,6 +285,17 @@ describe('a reader', () => {
     expect(lines).toEqual(['the database does not respond']);
   });
 
+  it('logs an outage of a read that has broken its connection, although another one is open', async () => {
+    onStatement = 'hold';
+    const held = Array.from({ length: 7 }, () => read(400));
+    await until(() => statements === 7, 'all are sent');
+    onStatement = 'break';
+    expect(await read(200)).toContain('in time');
+    expect(reader.isConnected).toBe(true);
+    expect(lines).toEqual(['the database does not respond']);
+    await Promise.all(held);
+  });
+
   it('logs the end of an outage when a read has succeeded, not when a connection was opened', async () => {
     onStatement = 'break';
     expect(await read(100)).toContain('in time');
@@ -334,6 +350,17 @@ describe('a connection', () => {
     await expect(connection.transaction('READ COMMITTED', async () => {})).rejects.toThrow('alone');
     connection.destroy();
     await expect(transaction).rejects.toThrow();
+  });
+
+  it('is not silent while a response arrives', async () => {
+    open({ size: 1 });
+    const [connection] = await fill(1);
+    onStatement = 'hold';
+    const result = query(connection);
+    for (const end = performance.now() + SILENT_MS + 200; performance.now() < end; await sleep(20))
+      clients[0]?.write(NOTICE);
+    clients[0]?.write(Buffer.concat([ROW, COMPLETE]));
+    expect(await result).toBe('[object Object]');
   });
 
   it('is closed if the statement that resets it fails, too', async () => {
