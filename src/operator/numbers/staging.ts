@@ -184,6 +184,8 @@ async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: rea
     throw error;
   });
   const finished = once(stream, 'finish');
+  // Over TLS, writes are pending, and the stream ends only after them: until then, postgres.js accepts no statement.
+  await new Promise((resolve) => stream.write('', resolve));
   stream.end();
   // If COPY fails at its end, postgres.js reports that not on the stream, but by the next statement.
   await Promise.all([finished, sql`ANALYZE staged (${sql([...analyzed])})`]);
