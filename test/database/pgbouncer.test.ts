@@ -4,11 +4,15 @@ import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runProgram } from '../support/command.js';
+import { connectTo } from '../support/connection.js';
 import { inTransaction, useDatabase } from '../support/database.js';
+import { ndjson } from '../support/ndjson.js';
+import { numberWith } from '../support/numbers.js';
 import { startPgbouncer } from '../support/pgbouncer.js';
 import { freePort } from '../support/port.js';
 import { isInstalled } from '../support/programs.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
+import { repeat } from '../support/until.js';
 
 const IGNORED = /^ignore_startup_parameters = .*$/m.exec(readFileSync('deploy/pgbouncer/pgbouncer.ini', 'utf8'))?.[0];
 
@@ -65,5 +69,18 @@ ${settings.replace('users', join(folder, 'users'))}
     const url = await start(settings, 'SET statement_timeout = 1000');
     const show = inTransaction(`${url}?prepare=false`, 'READ COMMITTED', (sql) => sql`SHOW statement_timeout`);
     expect(await show).toEqual([{ statement_timeout: '0' }]);
+  });
+
+  it('writes and checks in steps on any of PgBouncer’s connections, which it shares with other programs', async () => {
+    const url = await start(`auth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n${IGNORED}`);
+    const lines = Array.from({ length: 300 }, (_, i) => numberWith({ phoneNumber: `+1${i}` }));
+    const environment = { DATABASE_URL: `${url}?prepare=false` };
+    const others = [1, 2].map(() => connectTo(environment.DATABASE_URL, { prepare: false }));
+    const stop = repeat(2, async (i) => others[i]?.begin((sql) => sql`SELECT pg_sleep(0.01)`));
+    const imported = await runProgram(['import', '--jobs', '4', '-'], ndjson(lines), { environment });
+    expect([imported.code, imported.stdout]).toEqual([0, expect.stringMatching(/^imported 300 numbers/)]);
+    expect(await runProgram(['check'], '', { environment })).toMatchObject({ code: 0 });
+    await stop();
+    await Promise.all(others.map((other) => other.end()));
   });
 });
