@@ -27,7 +27,7 @@ const TARBALL = `packages/branded-phone-numbers-client-${contract.info.version}.
 beforeAll(async () => {
   const source = join(folder.path, 'source');
   await copyCheckout(source);
-  await cp(join(packageFolder, 'dist'), join(source, 'dist'), { recursive: true });
+  for (const built of ['dist', 'demo']) await cp(join(packageFolder, built), join(source, built), { recursive: true });
   // As after `make clients`.
   await mkdir(join(source, 'packages'));
   await writeFile(join(source, TARBALL), 'a client');
