@@ -53,7 +53,8 @@ export interface Obstacle {
  */
 export function prepareSchemaCheck(migrationsFolder: string): (database: Database) => Promise<Obstacle | undefined> {
   const hashes = readMigrationFiles({ migrationsFolder }).map(({ hash }) => hash);
-  const isMigrated = sql<boolean>`${sql.param(hashes)}::text[] <@ ARRAY(SELECT hash FROM drizzle.__drizzle_migrations)`;
+  // Not a parameter: the driver would ask for its type first, and `items` would be locked until it gets the response.
+  const isMigrated = sql<boolean>`${sql.raw(`'{${hashes}}'`)} <@ ARRAY(SELECT hash FROM drizzle.__drizzle_migrations)`;
   return async (database) => {
     try {
       const [row] = await database

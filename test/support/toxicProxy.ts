@@ -28,6 +28,8 @@ export interface ToxicProxy {
   forgetConnections(): void;
   /** Forwards half of the next response of each open connection, and then silences the connection. */
   halveResponses(): void;
+  /** Calls `act` as soon as this many more messages, or parts of messages, of clients were forwarded. */
+  afterMessages(count: number, act: () => void): void;
   /** Breaks the next response of each open connection in this way. */
   breakResponses(how: Break): void;
   /** Resets all open connections. */
@@ -59,6 +61,8 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
   let accepted = 0;
   const pairs = new Set<Pair>();
   let endsLogin = false;
+  let messagesLeft = 0;
+  let act = () => {};
   const proxy = createServer((client) => {
     accepted++;
     if (behaviour === 'refusing') return void client.destroy();
@@ -77,8 +81,11 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
       server.destroy();
     };
     client.on('data', (bytes) => {
-      if (passes()) server.write(bytes);
-      else unanswered += bytes.length;
+      if (!passes()) unanswered += bytes.length;
+      else {
+        server.write(bytes);
+        if (--messagesLeft === 0) act();
+      }
     });
     const send = (bytes: Buffer) => passes() && client.write(bytes);
     // Responses keep their order.
@@ -128,6 +135,10 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     },
     halveResponses() {
       for (const pair of pairs) pair.halves = true;
+    },
+    afterMessages(count, next) {
+      messagesLeft = count;
+      act = next;
     },
     breakResponses(how) {
       for (const pair of pairs) pair.breaks = how;
