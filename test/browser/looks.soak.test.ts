@@ -9,6 +9,7 @@ import {
   expectAccessible,
   expectResponseInView,
   expectToFit,
+  ignorePageErrors,
   layoutShift,
   looks,
   openDocs,
@@ -34,6 +35,7 @@ describe('in every width and color scheme', () => {
 
   test.each([...PAGES, 'docs/deprecation.md', 'nothing'])('/%s is accessible', async (name) => {
     await page.goto(`${url}/${name}`);
+    ignorePageErrors('404');
     await expectAccessible('html', looks);
   });
 
