@@ -23,7 +23,10 @@ export type DatabaseAddress = ReturnType<typeof parseDatabaseUrl>;
 
 const addresses = new Map<string, DatabaseAddress>();
 
-/** Returns an address, which is parsed once: the files that it names may be absent or half replaced later. @throws as parseDatabaseUrl does */
+/**
+ * Returns an address, which is parsed once: the files that it names may be absent or half replaced later.
+ * @throws as `parseDatabaseUrl` does
+ */
 export function addressOf(url: string): DatabaseAddress {
   const address = addresses.get(url) ?? parseDatabaseUrl(url);
   addresses.set(url, address);
@@ -161,7 +164,7 @@ const FILES = [
   ['sslkey', 'key', 'a private key in PEM form, without a passphrase'],
 ] as const;
 
-/** Checks that Node can use the files that an address names. Node takes an empty text for none, and trusts its own authorities. */
+/** Checks that Node can use the files that an address names. It takes an empty text for none, and trusts its own authorities. */
 function checkFiles(parameters: URLSearchParams, ssl: Parsed['ssl']): void {
   const options = typeof ssl === 'object' ? (ssl as ConnectionOptions) : undefined;
   for (const [parameter, member, form] of FILES) {
