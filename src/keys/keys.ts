@@ -5,7 +5,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { contract } from '../contract.js';
 import type { Database } from '../database/connection.js';
-import { and, asc, eq, inArray, isNull, sql } from '../database/drizzle.js';
+import { and, asc, inArray, isNull, sql } from '../database/drizzle.js';
 import { causeOf } from '../database/errors.js';
 import { apiKeys, businessProfiles } from '../database/schema.js';
 import { UserError } from '../userError.js';
@@ -88,14 +88,14 @@ export async function listExpiringKeys(database: Database): Promise<string[]> {
   return keys.map(({ id }) => id);
 }
 
-/** Revokes a key and returns its record, or undefined if no key has this id or it is already revoked. */
-export async function revokeApiKey(database: Database, id: string) {
-  const [revoked] = await database
+/** Revokes keys, all or, if it fails, none. Returns the ids of those that were active. */
+export async function revokeApiKeys(database: Database, ids: string[]): Promise<string[]> {
+  const revoked = await database
     .update(apiKeys)
     .set({ revokedAt: sql`now()`, revokedBy: sql`session_user` })
-    .where(and(eq(apiKeys.id, id), isNull(apiKeys.revokedAt)))
-    .returning(shownColumns);
-  return revoked;
+    .where(and(inArray(apiKeys.id, ids), isNull(apiKeys.revokedAt)))
+    .returning({ id: apiKeys.id });
+  return revoked.map(({ id }) => id);
 }
 
 /** Returns the hash under which a key is stored: its SHA-256, in hexadecimal. */

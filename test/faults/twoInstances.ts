@@ -9,7 +9,7 @@ import fc from 'fast-check';
 import { pino } from 'pino';
 import type { Response } from 'supertest';
 import { expect, inject, it, onTestFinished } from 'vitest';
-import { createApiKey, revokeApiKey } from '../../src/keys/keys.js';
+import { createApiKey, revokeApiKeys } from '../../src/keys/keys.js';
 import type { Log } from '../../src/log.js';
 import { LIMIT, STORES, type StoreServer, startStoreServer } from '../service/rateLimit/storeServer.js';
 import { connectTo } from '../support/connection.js';
@@ -276,7 +276,7 @@ async function run(kind: string): Promise<void> {
   /** Revokes a key, on a new connection, since a fault may have ended the first one. Returns whether that succeeded. */
   async function revoke(id: string): Promise<boolean> {
     const current = openDatabase(postgres.url);
-    const isRevoked = revokeApiKey(current, id).then(
+    const isRevoked = revokeApiKeys(current, [id]).then(
       () => true,
       () => false,
     );

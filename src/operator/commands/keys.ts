@@ -6,13 +6,14 @@ import {
   createApiKey,
   listApiKeys,
   listExpiringKeys,
-  revokeApiKey,
+  revokeApiKeys,
   unknownProfiles,
 } from '../../keys/keys.js';
+import { UserError } from '../../userError.js';
 import { inUtc, isTime } from '../numbers/time.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
-import { report, write } from './output.js';
+import { isDiscarded, report, write } from './output.js';
 import type { Signals } from './signals.js';
 
 export function addKeys(program: CommandWithExamples, signals: Signals): void {
@@ -73,18 +74,17 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
     .action((ids: string[]) =>
       withKeys(async (connection) => {
-        for (const id of ids) {
-          if (await connection.run(revoke(id))) await report(`revoked ${id}`);
-          else {
-            console.error(`no active key has the id ${id}`);
-            process.exitCode = 1;
-          }
-        }
+        const active = await connection.run(revoke(ids));
+        const revoked = ids.filter((id) => active.includes(id));
+        const others = ids.filter((id) => !active.includes(id));
+        for (const id of others) console.error(`no active key has the id ${id}`);
+        if (others.length > 0) process.exitCode = 1;
+        if (revoked.length > 0) await report(revoked.map((id) => `revoked ${id}`).join('\n'));
       }),
     );
 }
 
-const revoke = (id: string) => (database: Database) => revokeApiKey(database, id);
+const revoke = (ids: string[]) => (database: Database) => revokeApiKeys(database, ids);
 
 interface CreateOptions {
   name: string;
@@ -93,8 +93,11 @@ interface CreateOptions {
   json?: true;
 }
 
-/** Creates a key and prints it. Revokes it if it can't be printed, because a key is shown only once. */
+/**
+ * Creates a key and prints it, unless standard output is /dev/null, which Node also opens if it is closed. Revokes it if it can't be printed, because a key is shown only once.
+ */
 async function create(connection: Connection, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
+  if (isDiscarded()) throw new UserError('standard output is closed or discarded, and a key is shown only once');
   for (const id of await connection.run((database) => unknownProfiles(database, businessProfile ?? []))) {
     // Not an error: the key may be created before the profile's first import.
     console.error(`business profile ${id} does not exist yet; the key will see its numbers once it does`);
@@ -106,7 +109,7 @@ async function create(connection: Connection, { name, businessProfile, expires, 
   try {
     await write(`${json ? JSON.stringify({ key, ...created }) : key}\n`);
   } catch (error) {
-    await connection.run(revoke(created.id));
+    await connection.run(revoke([created.id]));
     throw error;
   }
 }

@@ -1,5 +1,5 @@
 /** Standard output. A command that can't write all of its output has failed. */
-import { writeFileSync } from 'node:fs';
+import { fstatSync, writeFileSync } from 'node:fs';
 import { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import { UserError } from '../../userError.js';
@@ -39,6 +39,12 @@ export function writeText(text: string, onWritten?: (error?: Error | null) => vo
 
 const outputError = (cause: Error) =>
   new OutputError(`could not write to standard output: ${cause.message}`, { cause });
+
+/** Returns whether standard output leads nowhere: it is /dev/null, which Node also opens if it is closed. */
+export function isDiscarded(): boolean {
+  const { isTTY, fd } = process.stdout;
+  return !isTTY && fstatSync(fd).isCharacterDevice();
+}
 
 /**
  * Writes a line about a finished change to standard output or, if that fails, to standard error.

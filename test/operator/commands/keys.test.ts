@@ -3,7 +3,7 @@ import { eq } from 'drizzle-orm';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { apiKeys } from '../../../src/database/schema.js';
-import { createApiKey, listApiKeys, revokeApiKey } from '../../../src/keys/keys.js';
+import { createApiKey, listApiKeys, revokeApiKeys } from '../../../src/keys/keys.js';
 import type { Service } from '../../../src/service/server.js';
 import { useCommand } from '../../support/command.js';
 import type { TestConnection as Database } from '../../support/database.js';
@@ -90,6 +90,12 @@ describe('keys create', () => {
     const [lost] = await database.select().from(apiKeys).where(eq(apiKeys.name, 'lost'));
     expect(lost?.revokedAt).not.toBeNull();
   });
+
+  it('creates no key if standard output is closed', async () => {
+    const { code, stderr } = await command.shell('exec $command keys create --name unseen >&-');
+    expect([code, stderr]).toEqual([1, 'standard output is closed or discarded, and a key is shown only once\n']);
+    expect(await database.select().from(apiKeys).where(eq(apiKeys.name, 'unseen'))).toEqual([]);
+  });
 });
 
 describe('keys list', () => {
@@ -146,12 +152,12 @@ describe('keys list', () => {
     expect(await expiring()).toBe(0);
     const { id, expiresAt } = (await expires('soon', 13.9)).created;
     await expires('later', 14.1);
-    await revokeApiKey(database, (await expires('revoked', 1)).created.id);
+    await revokeApiKeys(database, [(await expires('revoked', 1)).created.id]);
     expect((await command.run(['keys', 'list'])).stderr).toBe(
       `the key ${id} (soon) expires at ${expiresAt}; create another one and hand it over\n`,
     );
     expect(await expiring()).toBe(1);
-    await revokeApiKey(database, id);
+    await revokeApiKeys(database, [id]);
     expect((await command.run(['keys', 'list'])).stderr).toBe('');
   });
 
@@ -191,5 +197,17 @@ describe('keys revoke', () => {
     expect(revoked).toMatchObject({ state: 'revoked', revokedAt: expect.stringMatching(/^\d{4}-.+Z$/) });
     expect((await command.run(['keys', 'revoke', id])).code).toBe(1);
     expect((await command.run(['keys', 'revoke', 'x'])).stderr).toContain('must be a UUID');
+  });
+
+  it('revokes all keys, and names them on standard error, if it cannot print to standard output', async () => {
+    const ids = await Promise.all(['one', 'two'].map(async (name) => (await createApiKey(database, name)).created.id));
+    const stdout = createWriteStream('/dev/full').on('error', () => {});
+    const { code, stderr } = await command.run(['keys', 'revoke', ...ids], '', { stdout });
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(new RegExp(`^revoked ${ids[0]}\nrevoked ${ids[1]}\ncould not write`)),
+    ]);
+    const states = (await listApiKeys(database)).filter(({ id }) => ids.includes(id)).map(({ state }) => state);
+    expect(states).toEqual(['revoked', 'revoked']);
   });
 });
