@@ -4,7 +4,7 @@ ARG NODE_IMAGE=node:24-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b12
 FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
-RUN npm ci --ignore-scripts
+RUN npm ci --include=dev --include=optional --ignore-scripts
 COPY . .
 # The packages of the clients, if `make clients` has built them, are in `packages`.
 RUN mkdir -p packages && npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
@@ -26,6 +26,8 @@ COPY drizzle drizzle
 COPY browser browser
 COPY docs docs
 COPY clients clients
+# Readable for the user below, whatever the umask of the checkout was.
+RUN chmod -R go+rX package.json openapi drizzle browser docs clients packages
 # The commit: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="branded-phone-numbers" \

@@ -3,10 +3,11 @@
 SHELL := /bin/bash
 
 # Reinstall the packages when the lock file changes. No install scripts: npm 12 runs none unless package.json allows
-# them, and the service needs none (src/operator/embeddedPostgres/programs.ts).
+# them, and the service needs none (src/operator/embeddedPostgres/programs.ts). The build needs what NODE_ENV=production or
+# npm's settings may leave out.
 INSTALLED := node_modules/.installed
 $(INSTALLED): package-lock.json package.json
-	npm ci --ignore-scripts
+	npm ci --include=dev --include=optional --ignore-scripts
 	@touch $@
 
 # Rebuild when a source changes.
@@ -36,7 +37,10 @@ dev: $(INSTALLED) demo/numbers.ndjson ## like make start, but run the sources an
 demo/numbers.ndjson: $(INSTALLED) scripts/demoNumbers.ts scripts/dice.ts
 	npx tsx scripts/demoNumbers.ts
 
-build: $(BUILT) branded-phone-numbers ## build the command ./branded-phone-numbers
+# What the service reads. It may run as another user, who can't read what a umask such as 077 made.
+READABLE := node_modules dist demo openapi drizzle browser docs clients deploy package.json $(wildcard packages)
+build: $(BUILT) branded-phone-numbers ## build the command ./branded-phone-numbers, which every user may read and run
+	@chmod -R go+rX $(READABLE) && chmod go+rx .
 
 branded-phone-numbers:
 	ln -sf dist/src/main.js $@

@@ -24,7 +24,8 @@ describe.each(PAIRS)('on Node $node with npm $npm', ({ node, npm }) => {
   const checkout = useTemporaryFolder('a checkout für Jörg-');
 
   it('make start serves the demo from a fresh checkout, and leaves nothing running', async () => {
-    const environment = await withNodeAndNpm(node, npm);
+    // A server may set this; npm then leaves out what the build needs, unless it is told otherwise.
+    const environment = { ...(await withNodeAndNpm(node, npm)), NODE_ENV: 'production' };
     expect((await run('node', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^v${node}\\.`));
     expect((await run('npm', ['--version'], { env: environment })).stdout).toMatch(new RegExp(`^${npm}\\.`));
     await copyCheckout(checkout.path);
