@@ -79,6 +79,8 @@ const projects = [
       'reference-client': join(CLIENTS, 'reference/index.ts'),
       'openapi-fetch': join(CLIENTS, 'openapi-fetch/node_modules/openapi-fetch'),
     },
+    // Linters, compilers and downloads take as long as a busy machine needs.
+    testTimeout: 600_000,
     // One after the other: they share one rate limit.
     maxWorkers: 1,
     // All programs of the READMEs at once: some wait for a minute.

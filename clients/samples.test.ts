@@ -143,7 +143,7 @@ async function followReadme(client: string, url: string, folder: string): Promis
 }
 
 describe.concurrent('The README leads from an empty folder to every number that matches', () => {
-  it.for(CLIENTS.split(' '))('in the %s client', { timeout: 600_000 }, async (client, { onTestFinished }) => {
+  it.for(CLIENTS.split(' '))('in the %s client', async (client, { onTestFinished }) => {
     const folder = await mkdtemp(join(tmpdir(), 'branded-phone-numbers-readme-'));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
     const url = `${FAILING_URL}/readme-${client}/size=20,503-1,ok,429-1,503-1,ok`;
@@ -162,65 +162,52 @@ describe.concurrent('The first program of the README', () => {
       expect(limit).toBeGreaterThan(29_500);
       expect(more).toEqual([]);
     },
-    300_000,
   );
 
-  it.each(CLIENTS.split(' '))(
-    'gives up after a minute of 429s, in the %s client',
-    async (client) => {
-      const [first = 0, second = 0, end, ...more] = await failSample(
-        client,
-        'Limited',
-        '429-40*',
-        /429 Unavailable: Try/,
-      );
-      expect(first).toBeGreaterThan(39_500);
-      expect(first + second).toBeGreaterThan(59_500);
-      expect(end).toBeDefined();
-      expect(more).toEqual([]);
-    },
-    300_000,
-  );
+  it.each(CLIENTS.split(' '))('gives up after a minute of 429s, in the %s client', async (client) => {
+    const [first = 0, second = 0, end, ...more] = await failSample(
+      client,
+      'Limited',
+      '429-40*',
+      /429 Unavailable: Try/,
+    );
+    expect(first).toBeGreaterThan(39_500);
+    expect(first + second).toBeGreaterThan(59_500);
+    expect(end).toBeDefined();
+    expect(more).toEqual([]);
+  });
 });
 
 describe.concurrent('The program of the README that resumes a walk', () => {
-  it.runIf(CLIENTS.includes('java'))(
-    'writes names in UTF-8, in the java client',
-    async () => {
-      const { folder, command } = await saved('java', 'Names', SERVICE_URL, 'progress');
-      const path = join(folder, 'names', 'Names.java');
-      await mkdir(dirname(path), { recursive: true });
-      const program = await readFile(join(folder, 'Names.java'), 'utf8');
-      await writeFile(path, program.replace('number.getStatus()', 'number.getBrandingNameShort()'));
-      await execute('bash', [...BASH, command.replace("'*'", "'../*'")], { cwd: dirname(path) });
-      expect(await readFile(join(dirname(path), 'numbers.txt'), 'utf8')).toContain('+14155550003 Café & Co\n');
-    },
-    300_000,
-  );
+  it.runIf(CLIENTS.includes('java'))('writes names in UTF-8, in the java client', async () => {
+    const { folder, command } = await saved('java', 'Names', SERVICE_URL, 'progress');
+    const path = join(folder, 'names', 'Names.java');
+    await mkdir(dirname(path), { recursive: true });
+    const program = await readFile(join(folder, 'Names.java'), 'utf8');
+    await writeFile(path, program.replace('number.getStatus()', 'number.getBrandingNameShort()'));
+    await execute('bash', [...BASH, command.replace("'*'", "'../*'")], { cwd: dirname(path) });
+    expect(await readFile(join(dirname(path), 'numbers.txt'), 'utf8')).toContain('+14155550003 Café & Co\n');
+  });
 
-  it.each(CLIENTS.split(' '))(
-    'writes each number once, also if it is killed, in the %s client',
-    async (client) => {
-      const url = `${FAILING_URL}/sync-${client}/size=20,ok,ok,silent`;
-      const { folder, command } = await saved(client, 'Sync', url, 'progress');
-      const program = spawn('bash', [...BASH, `exec ${command}`], { cwd: folder, stdio: 'inherit', detached: true });
-      const ended = once(program, 'exit');
-      while ((await arrivals(url)).length < 3) {
-        expect(program.exitCode).toBeNull();
-        await new Promise((resolve) => setTimeout(resolve, 50));
-      }
-      // The whole process group, because some commands start another process.
-      process.kill(-(program.pid ?? 0), 'SIGKILL');
-      await ended;
-      // As if it had been killed while it wrote the third page.
-      await appendFile(join(folder, 'numbers.txt'), '+14155550042 appro');
-      await execute('bash', [...BASH, command], { cwd: folder });
-      expect(await readFile(join(folder, 'numbers.txt'), 'utf8')).toBe(await expected());
-      expect(await arrivals(url)).toHaveLength(4);
-      await expect(readFile(join(folder, 'progress'))).rejects.toThrow('ENOENT');
-    },
-    300_000,
-  );
+  it.each(CLIENTS.split(' '))('writes each number once, also if it is killed, in the %s client', async (client) => {
+    const url = `${FAILING_URL}/sync-${client}/size=20,ok,ok,silent`;
+    const { folder, command } = await saved(client, 'Sync', url, 'progress');
+    const program = spawn('bash', [...BASH, `exec ${command}`], { cwd: folder, stdio: 'inherit', detached: true });
+    const ended = once(program, 'exit');
+    while ((await arrivals(url)).length < 3) {
+      expect(program.exitCode).toBeNull();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    // The whole process group, because some commands start another process.
+    process.kill(-(program.pid ?? 0), 'SIGKILL');
+    await ended;
+    // As if it had been killed while it wrote the third page.
+    await appendFile(join(folder, 'numbers.txt'), '+14155550042 appro');
+    await execute('bash', [...BASH, command], { cwd: folder });
+    expect(await readFile(join(folder, 'numbers.txt'), 'utf8')).toBe(await expected());
+    expect(await arrivals(url)).toHaveLength(4);
+    await expect(readFile(join(folder, 'progress'))).rejects.toThrow('ENOENT');
+  });
 });
 
 describe.concurrent('The program that the console of /docs writes', () => {
@@ -244,7 +231,7 @@ describe.concurrent('The program that the console of /docs writes', () => {
     const listed = (await requests(url)).filter(({ path }) => path.startsWith('/v1/'));
     expect(listed.map(({ path }) => pairs(path))).toEqual(programs.map(() => pairs(`?${query}`)));
     for (const { headers } of listed) expect(headers.authorization).toBe(`Bearer ${KEY}`);
-  }, 300_000);
+  });
 });
 
 /** Returns the parameters of a path with a query, each with its value, in the order of the alphabet. */
