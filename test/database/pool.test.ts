@@ -327,7 +327,7 @@ describe('a connection', () => {
   it('is kept after statements that failed, and their rows are not counted with those of the next one', async () => {
     open({ size: 1 });
     const [connection] = await fill(1);
-    for (let i = 0; i < 5; i++) {
+    for (let i = 0; i < 50; i++) {
       onStatement = 'fail';
       expect(await use()).toContain('division by zero');
       onStatement = 'answer';
