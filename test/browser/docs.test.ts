@@ -581,6 +581,9 @@ describe('at a desk, in the light scheme', () => {
     await openDocs();
     await expectResponseInView();
     await takePicture();
+    // The longest request is seen whole.
+    await send('Branding approved at AT&T');
+    expect(await page.getByLabel('Query').evaluate((input) => input.scrollWidth - input.clientWidth)).toBe(0);
   });
 
   test('/docs is accessible with a response, and with the pointer on what is chosen', async () => {
@@ -607,6 +610,9 @@ test('/docs is printed whole, without what only works on a screen', async () => 
   await page.emulateMedia({ media: 'print' });
   const body = panel().locator('[data-panel="Body"]');
   expect(await body.evaluate((pre) => pre.scrollHeight - pre.clientHeight)).toBe(0);
+  const ink =
+    "[...new Set(Array.from(document.querySelectorAll('pre, pre *'), (part) => getComputedStyle(part).color))]";
+  expect(await page.evaluate(ink)).toEqual(['rgb(0, 0, 0)']);
   for (const part of ['.contents', '.skip', '.small'])
     expect([part, await page.locator(part).first().isVisible()]).toEqual([part, false]);
   const position = "getComputedStyle(document.querySelector('.bar')).position";
@@ -618,6 +624,9 @@ test('without JavaScript, /docs shows the program of each language, and nothing 
   const context = await page.context().browser()?.newContext({ javaScriptEnabled: false });
   const other = await context?.newPage();
   await other?.goto(`${url}/docs`);
+  await other?.setViewportSize({ width: 390, height: 844 });
+  expect(await other?.locator('.contents a:visible').count()).toBe(10);
+  expect(await other?.locator('.contents button').isVisible()).toBe(false);
   for (const name of ['curl', 'TypeScript', 'Python', 'Java', 'Go'])
     expect(await other?.locator(`#programs [data-panel="${name}"]`).isVisible()).toBe(true);
   expect(await other?.locator('.tab:visible, .ask:visible, .outcome:visible').count()).toBe(0);
