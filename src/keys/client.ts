@@ -1,8 +1,9 @@
 /** The client that sends a request, and its address. */
+import { isIPv4, isIPv6 } from 'node:net';
 import type { Request } from 'express';
+import ipaddr from 'ipaddr.js';
 import { compile } from 'proxy-addr';
 import type { Config } from '../config/config.js';
-import { networkOf } from './network.js';
 
 export interface Client {
   /** The id by which the rate limit counts its requests. */
@@ -35,4 +36,17 @@ function addressOf(entry: string): string {
   const text = entry.trim();
   const [, ipv4, ipv6] = /^(?:([\d.]+):\d+|\[([^\]]+)\](?::\d+)?)$/.exec(text) ?? [];
   return ipv4 ?? ipv6 ?? text;
+}
+
+/**
+ * Returns an IPv4 address unchanged, also one that is mapped into IPv6 (RFC 4291 section 2.5.5.2); for another IPv6 address its
+ * network of 64 bits, since a client may use any address of its network; and `unknown` for anything else.
+ */
+function networkOf(text: string): string {
+  if (isIPv4(text)) return text;
+  if (!isIPv6(text)) return 'unknown';
+  // A link-local address may name an interface, as in `fe80::1%eth0`.
+  const address = ipaddr.process(text.replace(/%.*/, ''));
+  if (!(address instanceof ipaddr.IPv6)) return address.toString();
+  return `${new ipaddr.IPv6([...address.parts.slice(0, 4), 0, 0, 0, 0])}/64`;
 }
