@@ -77,16 +77,14 @@ export async function unknownProfiles(database: Database, ids: readonly string[]
   return ids.filter((id) => !known.some((profile) => profile.id === id));
 }
 
-/** Returns all keys, including expired and revoked ones, oldest first. */
+/** Returns all keys, including expired and revoked ones, oldest first, and whether each expires within 14 days. */
 export async function listApiKeys(database: Database) {
-  return database.select(shownColumns).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
+  const columns = { ...shownColumns, expiresSoon };
+  return database.select(columns).from(apiKeys).orderBy(asc(apiKeys.createdAt), asc(apiKeys.id));
 }
 
-/** Returns the ids of the active keys that expire within 14 days. */
-export async function listExpiringKeys(database: Database): Promise<string[]> {
-  const keys = await database.select({ id: apiKeys.id }).from(apiKeys).where(expiresSoon);
-  return keys.map(({ id }) => id);
-}
+/** Returns the number of active keys that expire within 14 days. */
+export const countExpiringKeys = (database: Database) => database.$count(apiKeys, expiresSoon);
 
 /** Revokes keys, all or, if it fails, none. Returns the ids of those that were active. */
 export async function revokeApiKeys(database: Database, ids: string[]): Promise<string[]> {

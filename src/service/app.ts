@@ -10,7 +10,7 @@ import type { Connect } from '../database/pool.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
 import { trustedProxies } from '../keys/client.js';
 import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/identify.js';
-import { listExpiringKeys } from '../keys/keys.js';
+import { countExpiringKeys } from '../keys/keys.js';
 import type { Log } from '../log.js';
 import { createMetrics, type Metrics } from '../metrics.js';
 import { migrationsFolder } from '../packageFolder.js';
@@ -64,11 +64,9 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     checkSchema: prepareSchemaCheck(migrationsFolder),
     obstacle: () => (isStopping ? { reason: 'stopping' } : obstacle),
   });
-  const countExpiringKeys = () =>
-    healthReader
-      .read(async (database) => (await listExpiringKeys(database)).length, performance.now() + KEYS_TIMEOUT_MS)
-      .catch(() => Number.NaN);
-  const expiringKeys = config.AUTH === 'api-key' ? countExpiringKeys : undefined;
+  const readExpiringKeys = () =>
+    healthReader.read(countExpiringKeys, performance.now() + KEYS_TIMEOUT_MS).catch(() => Number.NaN);
+  const expiringKeys = config.AUTH === 'api-key' ? readExpiringKeys : undefined;
   const identify = config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys()) : identifyByAddress;
   const listNumbers = listBrandedPhoneNumbers({
     identify(request, deadline) {

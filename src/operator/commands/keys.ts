@@ -1,14 +1,7 @@
 /** `keys`: creates, lists and revokes API keys. */
 import { InvalidArgumentError } from 'commander';
 import { type Connection, type Database, withConnection } from '../../database/connection.js';
-import {
-  type ApiKey,
-  createApiKey,
-  listApiKeys,
-  listExpiringKeys,
-  revokeApiKeys,
-  unknownProfiles,
-} from '../../keys/keys.js';
+import { type ApiKey, createApiKey, listApiKeys, revokeApiKeys, unknownProfiles } from '../../keys/keys.js';
 import { UserError } from '../../userError.js';
 import { inUtc, isTime } from '../numbers/time.js';
 import type { CommandWithExamples } from './command.js';
@@ -55,11 +48,11 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .action(({ all = false, json }: { all?: boolean; json?: true }) =>
       withKeys(
         async (connection) => {
-          const [list, expiring] = await Promise.all([connection.run(listApiKeys), connection.run(listExpiringKeys)]);
-          for (const { id, name, expiresAt } of list.filter((key) => expiring.includes(key.id))) {
+          const list = await connection.run(listApiKeys);
+          for (const { id, name, expiresAt } of list.filter((key) => key.expiresSoon)) {
             console.error(`the key ${id} (${name}) expires at ${expiresAt}; create another one and hand it over`);
           }
-          if (json) await write(list.map((key) => `${JSON.stringify(key)}\n`).join(''));
+          if (json) await write(list.map(({ expiresSoon, ...key }) => `${JSON.stringify(key)}\n`).join(''));
           else if (list.length > 0) await write(tableOf(list, all));
           else console.error('there are no keys');
         },
