@@ -16,16 +16,8 @@ const LONGEST = [
   ...['browser/docs', 'steps', 'embeddedPostgres/embeddedPostgres', 'queue', 'limiter', 'redisSetups', 'log'],
   ...['migrations', 'waiting', 'lookUps', 'slowClients', 'slowDatabase', 'serve', 'importUnfinished', 'failures'],
   ...['progress', 'stopping', 'faults/database', 'rateLimit', 'recipes', 'brokenConnections.random', 'health'],
-  ...[
-    'writers.random',
-    'looks.soak',
-    'operating.soak',
-    'signals.soak',
-    'migrations.soak',
-    'manyRows.soak',
-    'memory.timing.soak',
-  ],
-  ...['twoInstancesRedis.timing.soak', 'twoInstancesPostgres.timing.soak'],
+  ...['writers.random', 'operating.soak', 'signals.soak', 'migrations.soak', 'manyRows.soak', 'memory.timing.soak'],
+  ...['browser/looks.soak', 'twoInstancesRedis.timing.soak', 'twoInstancesPostgres.timing.soak'],
 ].map((name) => `/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
