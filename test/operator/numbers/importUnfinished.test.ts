@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../../src/database/migrations.js';
+import { type Signals, Stopped } from '../../../src/operator/commands/signals.js';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { Unfinished } from '../../../src/operator/numbers/staging.js';
@@ -32,6 +33,9 @@ const command = useCommand();
 let server: PostgresServer;
 let sql: Sql;
 const environment = () => ({ DATABASE_URL: server.url });
+const asProcess = (args: string[]) => command.start(args, environment());
+const inThisProcess = (args: string[], signals?: Signals) =>
+  command.run(args, '', { environment: environment(), ...(signals && { signals }) });
 
 beforeAll(async () => {
   server = await startPostgres();
@@ -66,15 +70,15 @@ async function countWritten(): Promise<number> {
   return rows.filter(({ name }) => name === 'After').length;
 }
 
-/** Starts the import as a process, and waits until it has written some numbers; it cannot finish until `holder` ends. */
-async function startImport() {
+/** Starts the import, and waits until it has written some numbers; it cannot finish until `holder` ends. */
+async function startImport<T>(start: (args: string[]) => T) {
   const holder = connectTo(server.url);
   await holder`BEGIN`;
   await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${file[COUNT - 1]?.phoneNumber ?? ''} FOR UPDATE`;
-  const running = command.start(['import', 'file.ndjson'], environment());
+  const running = start(['import', 'file.ndjson']);
   const firstWritten = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = 'After' LIMIT 1`;
   await until(async () => (await firstWritten()).length > 0, 'the import writes', 60_000);
-  return { ...running, holder };
+  return { running, holder };
 }
 
 async function expectSameImportToFinish(): Promise<void> {
@@ -96,15 +100,18 @@ describe('an import whose input fails', () => {
 });
 
 describe('an import that ends while writing', () => {
+  // A process that exits by each signal is in signals.test.ts.
   it.each([
     ['SIGINT', 130],
     ['SIGTERM', 143],
   ] as const)(
     'reports how many numbers it imported, and is finished by the same import, after %s (exit status %i)',
     async (signal, status) => {
-      const { child, finished, holder } = await startImport();
-      child.kill(signal);
-      const { code, stdout, stderr } = await finished;
+      const [first, second] = [new AbortController(), new AbortController()];
+      const signals = { first: first.signal, second: second.signal };
+      const { running, holder } = await startImport((args) => inThisProcess(args, signals));
+      first.abort(new Stopped(signal));
+      const { code, stdout, stderr } = await running;
       await holder.end();
       const done = await countWritten();
       expect([code, stdout]).toEqual([status, '']);
@@ -117,9 +124,9 @@ describe('an import that ends while writing', () => {
   );
 
   it('leaves each number as it was or as the file has it after kill -9', async () => {
-    const { child, finished, holder } = await startImport();
-    child.kill('SIGKILL');
-    await finished;
+    const { running, holder } = await startImport(asProcess);
+    running.child.kill('SIGKILL');
+    await running.finished;
     await holder.end();
     const sessions = () => sql`SELECT FROM pg_stat_activity WHERE application_name LIKE 'branded-phone-numbers %'`;
     await until(async () => (await sessions()).length === 0, 'its sessions end', 30_000);
@@ -168,25 +175,25 @@ describe('an import that ends while writing', () => {
 
 describe('an import that loses PostgreSQL while writing', () => {
   it('continues after its sessions are terminated', async () => {
-    const { finished, holder } = await startImport();
+    const { running, holder } = await startImport(inThisProcess);
     const end = () =>
       sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'branded-phone-numbers %'`;
     expect((await end()).length).toBeGreaterThan(0);
     await holder.end();
-    expect(await finished).toMatchObject({ code: 0, stderr: '' });
+    expect(await running).toMatchObject({ code: 0, stderr: '' });
     expect(await countWritten()).toBe(COUNT);
   });
 
   it.each(['SIGINT', 'SIGKILL'] as const)(
     'continues after PostgreSQL is stopped by %s and started again',
     async (signal) => {
-      const { finished, holder } = await startImport();
+      const { running, holder } = await startImport(inThisProcess);
       await server.stop(signal);
       await holder.end({ timeout: 0 });
       await sql.end({ timeout: 0 });
       await server.start();
       sql = connectTo(server.url);
-      expect(await finished).toMatchObject({ code: 0, stderr: '' });
+      expect(await running).toMatchObject({ code: 0, stderr: '' });
       expect(await countWritten()).toBe(COUNT);
     },
   );
@@ -198,14 +205,14 @@ describe('a check that loses PostgreSQL', () => {
     await holder`BEGIN`;
     if (phase === 'derives them') await holder`SELECT FROM branded_phone_numbers FOR UPDATE`;
     else await holder`LOCK TABLE carrier_statuses`;
-    const { finished } = command.start(['check'], environment());
+    const running = inThisProcess(['check']);
     await untilLockIsAwaited(sql, 'the check waits', 30_000);
     await server.stop();
     await holder.end({ timeout: 0 });
     await sql.end({ timeout: 0 });
     await server.start();
     sql = connectTo(server.url);
-    expect(await finished).toMatchObject({ code: 0, stdout: 'OK: the read model matches its sources\n' });
+    expect(await running).toMatchObject({ code: 0, stdout: 'OK: the read model matches its sources\n' });
   });
 });
 

@@ -1,0 +1,157 @@
+/** Programs that log to a terminal, a pipe or a file, and what they wrote. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterEach, beforeAll, expect } from 'vitest';
+import { packageFolder } from '../src/packageFolder.js';
+import { useDatabase } from './support/database.js';
+import { freePort } from './support/port.js';
+import { MAIN } from './support/serverProcess.js';
+import { useTemporaryFolder } from './support/temporaryFolder.js';
+import { until } from './support/until.js';
+
+export const LOG = pathToFileURL(join(packageFolder, 'dist/src/log.js'));
+
+export let folder: string;
+export let databaseUrl: string;
+/** The program that was started last. */
+export let child: ChildProcess;
+
+/** Makes a folder and a database for the programs of a file, and ends each after its test. */
+export function usePrograms(): void {
+  const database = useDatabase();
+  const temporary = useTemporaryFolder('branded-phone-numbers-log-');
+  beforeAll(() => {
+    [folder, databaseUrl] = [temporary.path, database.url];
+  });
+  afterEach(() => void child?.kill('SIGKILL'));
+}
+
+/**
+ * Returns the arguments of `script` that run Node in a terminal, as its only process: `script` passes signals on to nothing
+ * else, and without exec, some shells keep running and receive the Ctrl-C, too.
+ */
+export function terminal(...args: string[]): string[] {
+  const command = [process.execPath, ...args].map((arg) => `'${arg}'`).join(' ');
+  return ['--quiet', '--return', '--command', `exec ${command}`, '/dev/null'];
+}
+
+/** Writes a program that logs a line for each request, as `serve` does but without its cost, and returns its path. */
+export function logging(): string {
+  const file = join(folder, 'logging.mjs');
+  writeFileSync(
+    file,
+    `
+    import { createServer } from 'node:http';
+    import { flushLog, openLog } from '${LOG}';
+    const log = openLog({ LOG_LEVEL: 'info' });
+    const server = createServer((request, response) => {
+      log.info({ status: 404, detail: 'x'.repeat(250) });
+      response.writeHead(404).end();
+    });
+    server.listen(process.env.PORT, '127.0.0.1', () => log.info('listening on http://127.0.0.1:' + server.address().port));
+    process.once('SIGTERM', async () => {
+      log.info('SIGTERM: closing');
+      await flushLog(log);
+      process.exit();
+    });`,
+  );
+  return file;
+}
+
+export const eventsIn = (text: string) =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+/** Starts a program that serves, stops reading its log and sends requests. */
+export async function hang(requests: number, program: string, args: string[]) {
+  const output = start(program, args);
+  const url = await listening(output);
+  child.stdout?.pause();
+  await flood(url, requests);
+  return { url, output };
+}
+
+/** Sends requests, and waits for their responses. */
+export async function flood(url: string, requests: number): Promise<void> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname).on('error', () => {});
+  const id = 'x'.repeat(120);
+  socket.write(`GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: ${id}\r\n\r\n`.repeat(requests));
+  let responses = 0;
+  let text = '';
+  for await (const chunk of socket) {
+    // Keep the last characters: a status line may be split between two chunks.
+    text = text.slice(-11) + chunk;
+    responses += text.split('HTTP/1.1 404').length - 1;
+    if (responses === requests) break;
+  }
+}
+/** Settings that make `serve` fail, and what it then says. */
+export const UNUSABLE = { PORT: '0', METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
+export const UNUSABLE_REASON = /address not available 192\.0\.2\.1.*; choose another METRICS_PORT or METRICS_HOST\n$/;
+
+// The soft limit of a file's size stands for a full disk: a write up to it is partial, and a further one fails.
+export const LIMITED = `trap '' XFSZ; ulimit -S -f 16; exec "$0" "$@"`;
+
+/** Starts a program with its standard output in `file`. */
+export async function logInto(file: string, program: string, args: string[], settings = {}): Promise<void> {
+  const log = await open(file, 'w');
+  child = spawn(program, args, { env: { ...process.env, ...settings }, stdio: ['ignore', log.fd, 'pipe'] });
+  await log.close();
+}
+
+/** Starts the service with its log in a file, and returns its URL. */
+export async function serveInto(file: string, settings: object, program = process.execPath, args = [MAIN, 'serve']) {
+  const port = String(await freePort());
+  await logInto(file, program, args, { PORT: port, LOG_LEVEL: 'info', DATABASE_URL: databaseUrl, ...settings });
+  const url = `http://127.0.0.1:${port}`;
+  await until(
+    () =>
+      fetch(`${url}/readyz`).then(
+        ({ status }) => status !== 503,
+        () => false,
+      ),
+    'the service is ready',
+    60_000,
+  );
+  return url;
+}
+
+/** Starts a program, and returns a function that returns its standard output so far. */
+export function start(program: string, args: string[]): () => string {
+  const { NO_COLOR: _, ...environment } = process.env;
+  child = spawn(program, args, { env: { ...environment, PORT: '0', LOG_LEVEL: 'info', DATABASE_URL: databaseUrl } });
+  let output = '';
+  child.stdout?.on('data', (data) => (output += data));
+  return () => output;
+}
+
+/** Returns the service that runs in the terminal of `script`. */
+export function serviceIn(terminal: ChildProcess): number {
+  return Number(readFileSync(`/proc/${terminal.pid}/task/${terminal.pid}/children`, 'utf8'));
+}
+
+/** Returns whether a process has ended, even if it was not waited for. */
+export function hasEnded(id: number): boolean {
+  try {
+    return readFileSync(`/proc/${id}/cmdline`, 'utf8') === '';
+  } catch {
+    return true;
+  }
+}
+
+export async function listening(output: () => string): Promise<string> {
+  const url = () => /listening on (http:\/\/[\d.:]+)/.exec(output())?.[1];
+  await until(() => url() !== undefined, 'the service listens', 30_000);
+  return url() ?? '';
+}
+
+export async function requestList(url: string): Promise<void> {
+  expect((await fetch(`${url}/v1/brandedPhoneNumbers`)).status).toBe(200);
+}
