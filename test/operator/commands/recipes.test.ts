@@ -1,42 +1,13 @@
-/** docs/imports.md, typed. */
-import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { useCommand } from '../../support/command.js';
+/** docs/imports.md, typed; replaceNumbers.test.ts has the recipe for a file that is everything. */
+import { readFile, stat, writeFile } from 'node:fs/promises';
+import { describe, expect, it } from 'vitest';
 import { ndjson } from '../../support/ndjson.js';
 import { numberWith } from '../../support/numbers.js';
 import { isInstalled } from '../../support/programs.js';
 import { useProxy } from '../../support/toxicProxy.js';
+import { blocks, command, exported, inFolder, type, useRecipes } from './recipes.js';
 
-const command = useCommand();
-const inFolder = (name: string) => join(command.folder, name);
-let manual: string;
-/** Returns the code blocks of the manual in this language. */
-const blocks = (language: string) =>
-  [...manual.matchAll(new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, 'gms'))].map(([, code = '']) => code);
-
-/** Runs a line of bash, with the command and the manual's scripts in its path. */
-const type = (line: string) => command.shell(`PATH=$PWD:$PATH; ${line}`);
-
-beforeAll(async () => {
-  manual = await readFile('docs/imports.md', 'utf8');
-  const scripts = blocks('bash').map((script) => [/^# ([-\w]+)/m.exec(script)?.[1] ?? '', script] as const);
-  const program = '#!/bin/bash\nexec $command "$@"\n';
-  for (const [name, script] of [...scripts, ['branded-phone-numbers', program] as const]) {
-    await writeFile(inFolder(name), script);
-    await chmod(inFolder(name), 0o755);
-  }
-});
-
-beforeEach(() => command.sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`);
-
-/** Returns the numbers that are exported. */
-const exported = async () => {
-  const { stdout } = await command.run(['export']);
-  const lines = stdout.trim().split('\n');
-  return lines.map((line) => JSON.parse(line));
-};
-const phoneNumbers = async () => (await exported()).map(({ phoneNumber }) => phoneNumber);
+useRecipes();
 
 describe.runIf(isInstalled('mlr'))('CSV to NDJSON', () => {
   const FORMS = ['with a row for each entry', 'with a column for each entry'] as const;
@@ -163,83 +134,6 @@ describe.runIf(isInstalled('mlr'))('CSV to NDJSON', () => {
   });
 });
 
-describe.runIf(isInstalled('jq'))('a file that is everything', () => {
-  const numbers = ['+11', '+12', '+13'].map((phoneNumber) => numberWith({ phoneNumber }));
-  beforeEach(() => writeFile(inFolder('-before it.ndjson'), ndjson(numbers)));
-  /** Runs a line, whose temporary files are in a folder of their own; expects that none is left. */
-  const replace = async (line: string) => {
-    const finished = await type(`mkdir -p tmp; export TMPDIR=$PWD/tmp; ${line}`);
-    expect(await readdir(inFolder('tmp'))).toEqual([]);
-    return finished;
-  };
-
-  it('is imported, and the numbers that it does not have are deleted, even if it can be read only once', async () => {
-    await writeFile(inFolder('after.ndjson'), ndjson([numberWith({ phoneNumber: '+14' }), ...numbers.slice(2)]));
-    expect(await replace("replace-numbers '-before it.ndjson'")).toMatchObject({
-      code: 0,
-      stdout: 'imported 3 numbers, 0 carrier statuses\ndeleted 0 numbers\n',
-    });
-    expect(await replace('replace-numbers <(cat after.ndjson)')).toMatchObject({
-      code: 0,
-      stdout: 'imported 2 numbers, 0 carrier statuses\ndeleted 2 numbers\n',
-    });
-    expect(await phoneNumbers()).toEqual(['+13', '+14']);
-  });
-
-  it.each(['', '{"phoneNumber":"+11"}\n'])('deletes nothing if it is faulty: %j', async (text) => {
-    await command.run(['import', './-before it.ndjson']);
-    await writeFile(inFolder('faulty.ndjson'), text);
-    expect((await replace('replace-numbers faulty.ndjson')).code).toBe(1);
-    expect(await phoneNumbers()).toEqual(['+11', '+12', '+13']);
-  });
-
-  it.each([
-    ['most', 2, ['+11']],
-    ['all', 3, ['+14', '+15', '+16', '+17']],
-  ])('deletes %s numbers only with --force', async (_, gone, phones) => {
-    await command.run(['import', './-before it.ndjson']);
-    const list = ndjson(phones.map((phoneNumber) => numberWith({ phoneNumber })));
-    await writeFile(inFolder('after.ndjson'), list);
-    expect(await replace('replace-numbers - < after.ndjson')).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining(`${gone} of the 3 numbers before the import would be deleted: pass --force`),
-    });
-    expect(await phoneNumbers()).toEqual([...new Set(['+11', '+12', '+13', ...phones])]);
-  });
-
-  it('deletes those numbers with --force', async () => {
-    await command.run(['import', './-before it.ndjson']);
-    expect(await replace(`replace-numbers --force <(head -n 1 -- '-before it.ndjson')`)).toMatchObject({ code: 0 });
-    expect(await phoneNumbers()).toEqual(['+11']);
-  });
-
-  it.each([
-    ['is shorter than the import', 'jq() { command jq "$@" | head -n 2; }; export -f jq', '-before it.ndjson'],
-    ['is empty', 'branded-phone-numbers() { $command "$@" $([ $1 != import ] || echo --allow-empty); }', '/dev/null'],
-  ])('deletes nothing if the list of what stays %s', async (_, before, file) => {
-    await command.run(['import', './-before it.ndjson']);
-    const exportAll = 'export -f branded-phone-numbers 2>/dev/null';
-    const { code, stderr } = await replace(`${before}; ${exportAll}; replace-numbers --force '${file}'`);
-    expect([code, stderr]).toEqual([
-      1,
-      expect.stringMatching(/numbers were imported, but \d are to stay; nothing was/),
-    ]);
-    expect(await phoneNumbers()).toEqual(['+11', '+12', '+13']);
-  });
-
-  it('changes nothing if the file cannot be copied', async () => {
-    const { code, stdout } = await replace("ulimit -f 0; replace-numbers '-before it.ndjson'");
-    expect([code === 0, stdout, await command.sql`SELECT FROM branded_phone_numbers`]).toEqual([false, '', []]);
-  });
-
-  it('exits as the command does, if PostgreSQL is away', async () => {
-    const proxy = await useProxy(command.databaseUrl);
-    proxy.behave('refusing');
-    const url = proxy.through(command.databaseUrl);
-    expect((await replace(`DATABASE_URL=${url} replace-numbers '-before it.ndjson'`)).code).toBe(75);
-  });
-});
-
 describe('a scheduled import', () => {
   const scheduled = (environment = '') =>
     type(`sleep() { :; }; export -f sleep; LOCK=lock ${environment} scheduled-import numbers.ndjson`);
@@ -257,7 +151,8 @@ describe('a scheduled import', () => {
   });
 
   it.runIf(process.getuid?.() === 0)('runs with the environment of cron, which lacks /usr/local/bin', async () => {
-    const [, line = ''] = /^# \/etc\/cron\.d\/.*\n(?:\S+ ){5}root (.*)$/m.exec(manual) ?? [];
+    const [, line = ''] =
+      /^# \/etc\/cron\.d\/.*\n(?:\S+ ){5}root (.*)$/m.exec(await readFile('docs/imports.md', 'utf8')) ?? [];
     await writeFile(inFolder('numbers.ndjson'), ndjson([numberWith({ phoneNumber: '+11' })]));
     // Its folders are replaced for this process alone.
     const script = `
