@@ -1,7 +1,7 @@
 /** Serves the documentation of the API: /docs, the OpenAPI document, and pages of problems and of Markdown files. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import express, { type RequestHandler, type Router } from 'express';
+import express, { type Request, type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
 import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
@@ -58,14 +58,15 @@ export function docs(config: Shown, packages: Packages = new Map()): Router {
   for (const path of readmes) {
     const text = read(path);
     const asHtml = page(() => markdownPage(path, text, addresses));
-    serve(`/${path}`, ifPreferred('text/markdown', ['text/html'], asMarkdown(text, config)), asHtml);
+    serve(`/${path}`, onlyIf(prefersMarkdown), asMarkdown(text, config));
+    serve(`/${path}`, asHtml);
   }
   serve('/llms.txt', constantResponse('text/plain', llmsText));
   router.get('/packages', redirectTo('./packages/'));
   servePage('/packages/', () => packagesPage(config, packages, documents));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
-  const asProblem = ['application/problem+json', 'application/json'];
-  router.get(/.*/, ifPreferred('text/html', asProblem, asMissingPage(config)));
+  // Not `*`, which has no links, nor a path that would make them long.
+  router.get(/^\/.{0,999}$/, onlyIf(prefersPage), securityHeaders, asMissingPage(config));
   return router;
 }
 
@@ -169,15 +170,20 @@ const allowAnyOrigin: RequestHandler = (_request, response, next) => {
   next();
 };
 
-/**
- * Returns a handler that calls another one if the client prefers `type` to the `usual` types. Requests without Accept, and other
- * requests, are passed on.
- */
-function ifPreferred(type: string, usual: string[], handler: RequestHandler): RequestHandler {
+/** Returns a handler that passes on a request to the next route unless its Accept fulfils `prefers`. */
+function onlyIf(prefers: (request: Request) => boolean): RequestHandler {
   return (request, response, next) => {
     response.vary('Accept');
-    return request.accepts(...usual, type) === type ? handler(request, response, next) : next();
+    next(prefers(request) ? undefined : 'route');
   };
+}
+
+const prefersMarkdown = (request: Request) => request.accepts('text/html', 'text/markdown') === 'text/markdown';
+
+/** Browsers name XHTML. A program that names HTML, as Java's HttpURLConnection does by default, also accepts a problem. */
+function prefersPage(request: Request): boolean {
+  const preferred = request.accepts('application/problem+json', 'application/json', 'application/xhtml+xml');
+  return preferred === 'application/xhtml+xml' || (!preferred && request.accepts('text/html') !== false);
 }
 
 /** Returns a handler that sends Markdown with the address at which it was requested. */
@@ -186,21 +192,19 @@ function asMarkdown(text: string, { PUBLIC_URL }: Shown): RequestHandler {
     const { protocol, host } = request;
     const address = PUBLIC_URL ?? (host ? `${protocol}://${host}` : EXAMPLE_ADDRESS);
     const body = Buffer.from(text.replaceAll(EXAMPLE_ADDRESS, () => address));
-    response.type('text/markdown').send(await encodeBody(request, response, body));
+    response.set('Cache-Control', 'no-cache').type('text/markdown');
+    response.send(await encodeBody(request, response, body));
   };
 }
 
 /** Returns a handler that sends a 404 to a browser. */
 function asMissingPage(config: Shown): RequestHandler {
-  return (request, response) =>
-    securityHeaders(request, response, async () => {
-      const { detail = '' } = noSuchPath(request, publicPath(config)).problem;
-      const body = Buffer.from(missingPage(request.path, detail));
-      response
-        .status(404)
-        .type('text/html')
-        .send(await encodeBody(request, response, body));
-    });
+  return async (request, response) => {
+    const { detail = '' } = noSuchPath(request, publicPath(config)).problem;
+    const body = Buffer.from(missingPage(request.path, detail));
+    response.status(404).type('text/html');
+    response.send(await encodeBody(request, response, body));
+  };
 }
 
 function redirectTo(address: string): RequestHandler {

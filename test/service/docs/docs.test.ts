@@ -174,7 +174,20 @@ describe('an address that serves nothing', () => {
     expect(text).not.toContain('<b>');
   });
 
-  test.each([undefined, '*/*', 'application/json', 'application/json, text/plain, */*', 'application/json, text/html'])(
+  test('responds with the page to a program that accepts nothing but HTML', async () => {
+    const { headers } = await request(service).get('/numbers/nothing').set('Accept', 'text/html').expect(404);
+    expect(headers['content-type']).toBe('text/html; charset=utf-8');
+  });
+
+  const JAVA = 'text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2';
+  const programs = [
+    '*/*',
+    'application/json',
+    'application/json, text/plain, */*',
+    'application/json, text/html',
+    JAVA,
+  ];
+  test.each([undefined, ...programs, 'text/html;q=0', 'image/png', 'text', `${'text/html;q=0,'.repeat(700)}`])(
     'is left to the API for a program that sends Accept: %s',
     async (accept) => {
       const sent = request(app).get('/nothing');
@@ -211,6 +224,7 @@ describe('for programs that read', () => {
       const sent = request(app)[method](README);
       const { headers } = await (accept ? sent.set('Accept', accept) : sent).expect(200);
       expect(headers['content-type']).toBe(`${type}; charset=utf-8`);
+      expect(headers['cache-control']).toBe('no-cache');
       expect(headers.vary?.split(', ')).toEqual(expect.arrayContaining(['Accept', 'Accept-Encoding']));
     }
   });

@@ -23,6 +23,13 @@ describe('a request that violates HTTP gets a problem', () => {
     ['with 140 headers', [GET, 'Host: localhost', ...junk(140)], 431, /too many headers; at most 100/],
     ['with 20,000 headers', [GET, 'Host: localhost', ...Array(20_000).fill('a:')], 431, /at most 100/],
     ['with a header of 200 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(200_000)}`], 431, /too long/],
+    ['for a page at *', ['GET * HTTP/1.1', 'Host: localhost', 'Accept: text/html'], 404, /nothing at [*]/],
+    [
+      'for a page at a long path',
+      [`GET ${'/'.repeat(100_000)} HTTP/1.1`, 'Host: localhost', 'Accept: text/html'],
+      404,
+      /nothing at/,
+    ],
     ['that is not HTTP', ['\x16\x03\x01 hello'], 400, /not an HTTP request/],
   ];
   it.each(rows)('%s', async (_name, head, status, detail) => {
