@@ -192,12 +192,16 @@ const isConcurrent = (statement: string) => /^\s*(CREATE( UNIQUE)?|DROP) INDEX C
  * keeps other migrators away meanwhile, which has no snapshot. A session's lock would pass to other clients of a pooler.
  */
 function applyConcurrently(url: string, migration: Migration, check: string): Promise<void> {
-  const runAll: Query<void> = async ({ $client: sql }) => {
-    for (const statement of migration.sql) await sql.unsafe(statement);
-  };
   const apply = async (sql: Transaction) => {
     await sql.unsafe(`${check}; SET LOCAL idle_in_transaction_session_timeout = ${SILENCE_MS}`);
     const signsOfLife = setInterval(() => sql.unsafe('SELECT').catch(() => {}), SILENCE_MS / 5);
+    const runAll: Query<void> = async ({ $client }) => {
+      for (const statement of migration.sql) {
+        // Fails if the transaction has ended, after which another migrator may have recorded the index that this would drop.
+        await sql.unsafe('SELECT');
+        await $client.unsafe(statement);
+      }
+    };
     try {
       await withConnection(url, (connection) => connection.run(runAll));
     } finally {

@@ -179,6 +179,22 @@ it('a migration of indexes is applied once while others read and write, and anot
   expect(index?.indisvalid).toBe(true);
 });
 
+it('a migration of indexes sends no further statement after its guard has ended, as while it was suspended', async () => {
+  await migrateDatabase(url, migrationsFolder);
+  const next = await folderOf('guarded', Number.POSITIVE_INFINITY, [
+    'CREATE INDEX CONCURRENTLY next_index ON items (id);--> statement-breakpoint\nDROP INDEX CONCURRENTLY items_by_internal_name',
+  ]);
+  let migrating: Promise<unknown> | undefined;
+  await whileLocked(url, 'LOCK items IN ROW EXCLUSIVE MODE', async () => {
+    migrating = migrateDatabase(url, next).catch(failureOf);
+    await until(async () => (await waitingFor('virtualxid')).length === 1, 'PostgreSQL waits for the writer');
+    await sql()`SELECT pg_terminate_backend(pid) FROM pg_locks
+      WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
+  });
+  expect(await migrating).toBe('unreachable');
+  expect((await sql()`SELECT to_regclass('items_by_internal_name') AS index`)[0]?.index).not.toBeNull();
+});
+
 it('a migration may use a value that the previous one has added', async () => {
   const next = await folderOf('value', Number.POSITIVE_INFINITY, [
     "ALTER TYPE feature ADD VALUE 'nextFeature'",
