@@ -3,7 +3,7 @@
  * it tests and extends the log, by the database's clock. Requests that are received during one statement, or in one turn of
  * the event loop, are counted together by the next.
  */
-import { setImmediate as endOfTurn, setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as endOfTurn } from 'node:timers/promises';
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
 import { Connection } from '../../database/connection.js';
 import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
@@ -15,8 +15,6 @@ import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError
 const SWEEP_INTERVAL_MS = 60_000;
 /** Rows that a statement of a sweep reads, so that it stays below its time limit however many clients there are. */
 const SWEEP_BATCH = 200;
-/** Milliseconds between attempts of a sweep to get the connection while it is being opened. */
-const SWEEP_PAUSE_MS = 50;
 /** Milliseconds between attempts to open a connection, or to find a server that is not read-only. */
 const RETRY_MS = 1000;
 /** Seconds that running statements have to finish when the store is closed. */
@@ -212,14 +210,14 @@ interface Swept {
   last: string | null;
 }
 
-/** Removes idle clients, in small steps, because requests are counted at the same time. */
+/**
+ * Removes idle clients, in small steps, because requests are counted at the same time. Without a connection, it leaves them to
+ * the next sweep.
+ */
 async function sweepAll(pool: Pool): Promise<void> {
   for (let last: string | null = ''; last !== null; ) {
-    let connection = pool.take();
-    for (; !connection; connection = pool.take()) {
-      if (!pool.isOpening) throw pool.failure;
-      await sleep(SWEEP_PAUSE_MS);
-    }
+    const connection = pool.take();
+    if (!connection) return;
     const values = [last, SWEEP_BATCH];
     const next: (string | null)[] = [];
     await connection.run(({ $client }) =>

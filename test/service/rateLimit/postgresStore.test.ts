@@ -165,6 +165,7 @@ describe('the store in PostgreSQL', () => {
     await insertIdle('idle 1', 'idle 2');
     // If a busy machine ends a sweep, the next one begins after a minute.
     const sweeping = open(postgres.url, 10, () => {});
+    await untilItCounts(sweeping);
     await whileLocked(postgres.url, "SELECT FROM rate_limits WHERE client = 'idle 1' FOR UPDATE", async () => {
       sweeping.startSweeping?.();
       await until(async () => (await idleClients()).join() === 'idle 1', 'the other client is removed', 150_000);
