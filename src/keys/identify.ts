@@ -114,57 +114,33 @@ type KnownKeys = ReadonlyMap<string, KnownKey>;
 /** Returns the known keys with the given hashes, by their hash. */
 export type FindKeys = (database: Database, hashes: string[], connection: Connection) => Promise<KnownKeys>;
 
-/** The keys that one statement looks up. */
-class Batch {
-  readonly hashes = new Set<string>();
-  readonly deadline: number;
-  readonly keys: Promise<KnownKeys>;
-  resolve = (_keys: KnownKeys) => {};
-  reject = (_reason: unknown) => {};
-
-  constructor(deadline: number) {
-    this.deadline = deadline;
-    this.keys = new Promise((resolve, reject) => Object.assign(this, { resolve, reject }));
-  }
-}
-
 /**
  * Returns a function that looks up one key by its hash, in one statement with all keys that arrive before it may be sent. The
  * statement has the deadline of the first of them. The function resolves to undefined for a key that is unknown or revoked.
  * If a statement fails, the look-ups that wait for it to end also fail, because the next one would probably fail as well.
  */
 function batchLookups(findKeys: (hashes: string[], deadline: number) => Promise<KnownKeys>) {
-  let waiting: Batch | undefined;
-  let isRunning = false;
+  /** The look-ups that are not sent yet. */
+  let waiting: { hashes: Set<string>; keys: Promise<KnownKeys> } | undefined;
+  /** Settles when the next statement may be sent; rejects if the latest one failed while others waited for it. */
+  let previous: Promise<unknown> = Promise.resolve();
 
-  function take(): Batch | undefined {
-    const batch = waiting;
-    waiting = undefined;
-    return batch;
-  }
-
-  /** Looks up the keys that wait, in one statement after the other. Never rejects. */
-  async function run(): Promise<void> {
-    isRunning = true;
-    for (let batch = take(); batch; batch = take()) {
-      const pause = sleep(LOOKUP_INTERVAL_MS);
-      try {
-        batch.resolve(await findKeys([...batch.hashes], batch.deadline));
-      } catch (reason) {
-        batch.reject(reason);
-        take()?.reject(reason);
-      }
-      await pause;
-    }
-    isRunning = false;
+  function begin(deadline: number) {
+    const hashes = new Set<string>();
+    const turn = previous.finally(() => (waiting = undefined));
+    const keys = turn.then(() => findKeys([...hashes], deadline));
+    const end = Promise.all([keys, turn.then(() => sleep(LOOKUP_INTERVAL_MS))]);
+    previous = end;
+    end.catch(() => {
+      if (previous === end) previous = sleep(LOOKUP_INTERVAL_MS);
+    });
+    return { hashes, keys };
   }
 
   return async (hash: string, deadline: number): Promise<KnownKey | undefined> => {
-    waiting ??= new Batch(deadline);
-    const { hashes, keys } = waiting;
-    hashes.add(hash);
-    if (!isRunning) void run();
-    return (await keys).get(hash);
+    waiting ??= begin(deadline);
+    waiting.hashes.add(hash);
+    return (await waiting.keys).get(hash);
   };
 }
 
