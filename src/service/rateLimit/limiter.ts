@@ -95,9 +95,9 @@ export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
   /** For each client, when this instance received the requests that it allowed. A new request removes older ones. */
-  readonly #allowed = new LRUCache<string, readonly number[]>({ max: MAX_CLIENTS });
+  readonly #receivedAt = new LRUCache<string, readonly number[]>({ max: MAX_CLIENTS });
   /** Clients that the store has refused in the last window, and when it may allow them another request. */
-  readonly #refused = new LRUCache<string, number>({ max: MAX_CLIENTS, ttl: WINDOW_MS });
+  readonly #refusedUntil = new LRUCache<string, number>({ max: MAX_CLIENTS, ttl: WINDOW_MS });
   readonly #loggedReasons = new LRUCache<string, true>({ max: 100, ttl: LOG_INTERVAL_MS });
   /** When the store last failed, by `performance.now()`; undefined if its return is in the log. */
   #failedAt: number | undefined;
@@ -170,12 +170,12 @@ export class RateLimiter {
   }
 
   #count(client: string, receivedAt: number): Count {
-    const refusedUntil = this.#refused.get(client);
+    const refusedUntil = this.#refusedUntil.get(client);
     if (refusedUntil !== undefined && refusedUntil > receivedAt) return REFUSED_COUNT;
-    const allowed = (this.#allowed.get(client) ?? []).filter((time) => time > receivedAt - WINDOW_MS);
-    if (allowed.length >= this.#points) return REFUSED_COUNT;
-    this.#allowed.set(client, [...allowed, receivedAt]);
-    const localDecision = { allowed: true, remaining: this.#points - allowed.length - 1 };
+    const recent = (this.#receivedAt.get(client) ?? []).filter((time) => time > receivedAt - WINDOW_MS);
+    if (recent.length >= this.#points) return REFUSED_COUNT;
+    this.#receivedAt.set(client, [...recent, receivedAt]);
+    const localDecision = { allowed: true, remaining: this.#points - recent.length - 1 };
     const isLikelyAllowed = refusedUntil === undefined;
     return { isLikelyAllowed, decision: this.#decide(client, receivedAt, localDecision) };
   }
@@ -191,14 +191,14 @@ export class RateLimiter {
     }
     const remaining = this.#points - counted.consumed;
     if (remaining >= 0) return { allowed: true, remaining: Math.min(remaining, localDecision.remaining) };
-    const times = this.#allowed.get(client) ?? [];
-    this.#allowed.set(
+    const times = this.#receivedAt.get(client) ?? [];
+    this.#receivedAt.set(
       client,
       times.filter((time) => time !== receivedAt),
     );
     // Until then, the client's requests are refused without asking the store. The time since the store decided is unknown,
     // but it did so after `receivedAt`.
-    this.#refused.set(client, receivedAt + counted.waitMs);
+    this.#refusedUntil.set(client, receivedAt + counted.waitMs);
     return REFUSED;
   }
 
