@@ -152,23 +152,22 @@ const RECORDING_PAUSE_MS = 60_000;
 
 /** Returns a function that finds keys, and also records that they were used. */
 export function prepareFindKeys(): FindKeys {
-  /** When the next uses may be recorded, by `performance.now()`. */
-  let recordFrom = 0;
+  let isRecording = false;
+  /** When recording last failed, by `performance.now()`. */
+  let failedAt = Number.NEGATIVE_INFINITY;
 
   return async (database, hashes, connection) => {
     const lookedUpAt = performance.now();
     const rows = await selectKeys(database, hashes);
     const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
     // Only one update at a time: if the whole table is locked, several updates would occupy all connections.
-    if (used.length > 0 && performance.now() >= recordFrom) {
-      recordFrom = Number.POSITIVE_INFINITY;
+    if (used.length > 0 && !isRecording && lookedUpAt > failedAt + RECORDING_PAUSE_MS) {
+      isRecording = true;
       const ids = used.map(({ id }) => id);
       void connection
         .run((later) => touchLastUsed(later, ids))
-        .then(
-          () => (recordFrom = 0),
-          () => (recordFrom = performance.now() + RECORDING_PAUSE_MS),
-        );
+        .catch(() => (failedAt = performance.now()))
+        .finally(() => (isRecording = false));
     }
     return new Map(
       rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
