@@ -229,6 +229,13 @@ export class Connection {
   }
 }
 
+/** Returns the rows of a statement, also if the one before it failed and no statement without rows was between (`run`). */
+export async function rowsOf<T>(statement: { forEach(add: (row: T) => void): PromiseLike<unknown> }): Promise<T[]> {
+  const rows: T[] = [];
+  await statement.forEach((row) => void rows.push(row));
+  return rows;
+}
+
 /** Runs `use` with a connection, which is then closed. */
 export async function withConnection<T>(
   url: string,

@@ -24,7 +24,7 @@
  * every snapshot is found once. The statements that compare scans only decide which scan finds it.
  */
 import type { Query, SQL } from 'drizzle-orm';
-import type { Database } from '../database/connection.js';
+import { type Database, rowsOf } from '../database/connection.js';
 import { fillPlaceholders, PgDialect, sql } from '../database/drizzle.js';
 import type { Signal } from '../database/read.js';
 import { type Filter, limitToProfiles } from './filter.js';
@@ -143,14 +143,7 @@ function prepareStatements() {
     const query = queries.get(name) ?? dialect.sqlToQuery(statement());
     queries.set(name, query);
     const values = fillPlaceholders(query.params, parameters) as string[];
-    let row: Row = [];
-    // With forEach, the result does not depend on the statement before it that failed.
-    await client
-      .unsafe(query.sql, values, { prepare: true })
-      .raw()
-      .forEach((read) => {
-        row = read;
-      });
+    const [row = []] = await rowsOf<Row>(client.unsafe(query.sql, values, { prepare: true }).raw());
     return row;
   }
 

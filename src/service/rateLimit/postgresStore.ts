@@ -4,7 +4,7 @@
  * the event loop, are counted together by the next.
  */
 import { setImmediate as endOfTurn } from 'node:timers/promises';
-import { Connection } from '../../database/connection.js';
+import { Connection, rowsOf } from '../../database/connection.js';
 import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
 import { Pool } from '../../database/pool.js';
 import { UserError } from '../../userError.js';
@@ -144,12 +144,9 @@ class BatchCounter {
     const clients = [...batch.keys()].sort();
     const asked = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.#points));
     try {
-      const rows: CountedRow[] = [];
-      // With forEach, a result does not depend on a statement before it that failed (`run`).
-      await connection.run(({ $client }) =>
-        $client
-          .unsafe<CountedRow[]>(COUNT, [clients, asked, this.#points], { prepare: true })
-          .forEach((row) => void rows.push(row)),
+      const values = [clients, asked, this.#points];
+      const rows = await connection.run(({ $client }) =>
+        rowsOf($client.unsafe<CountedRow[]>(COUNT, values, { prepare: true })),
       );
       for (const { client, granted, total, waitMs } of rows) {
         for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
@@ -210,11 +207,10 @@ async function sweepAll(pool: Pool): Promise<void> {
   for (let last: string | null = ''; last !== null; ) {
     const connection = pool.take();
     if (!connection) return;
-    const values = [last, SWEEP_BATCH];
-    const next: (string | null)[] = [];
-    await connection.run(({ $client }) =>
-      $client.unsafe<Swept[]>(SWEEP, values, { prepare: true }).forEach((row) => void next.push(row.last)),
+    const values: (string | number)[] = [last, SWEEP_BATCH];
+    const [swept]: Swept[] = await connection.run(({ $client }) =>
+      rowsOf($client.unsafe<Swept[]>(SWEEP, values, { prepare: true })),
     );
-    last = next[0] ?? null;
+    last = swept?.last ?? null;
   }
 }
