@@ -27,19 +27,19 @@ export type CheckReadiness = () => Promise<Obstacle | undefined>;
 /** Prepares the check of `/readyz`. One check at a time runs, whose result is used for all requests that arrive meanwhile. */
 export function prepareReadiness({ reader, fallback, checkSchema, obstacle }: Checks): CheckReadiness {
   let running: Promise<Obstacle | undefined> | undefined;
-  async function read(): Promise<Obstacle | undefined> {
+  async function check(): Promise<Obstacle | undefined> {
     const deadline = performance.now() + READY_TIMEOUT_MS;
     const checkBy = (each: Reader) => each.read(checkSchema, deadline, { isFirst: true });
-    if (reader.isConnected) return checkBy(reader);
-    const checks = [checkBy(reader), checkBy(fallback)];
-    return Promise.any(checks).catch(() => checks[0]);
+    try {
+      if (reader.isConnected) return await checkBy(reader);
+      const checks = [checkBy(reader), checkBy(fallback)];
+      return await Promise.any(checks).catch(() => checks[0]);
+    } catch (error) {
+      return { reason: 'the database does not respond', detail: reasonOf(error) };
+    } finally {
+      running = undefined;
+    }
   }
-  const check = () =>
-    read()
-      .catch((error) => ({ reason: 'the database does not respond', detail: reasonOf(error) }))
-      .finally(() => {
-        running = undefined;
-      });
   return async () => {
     const known = obstacle();
     if (known) return known;
