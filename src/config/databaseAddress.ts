@@ -64,7 +64,7 @@ export function parseDatabaseUrl(url: string) {
   }
   const user = parsed.user || systemUser();
   const database = decodeName(path) || user;
-  const isSocket = host.startsWith('/');
+  const isSocket = /^\.?\//.test(host);
   // As in libpq, Unix domain sockets never use TLS.
   const tls = isSocket ? undefined : tlsOf(host, parsed);
   const requiresScram = parsed.require_auth !== undefined;

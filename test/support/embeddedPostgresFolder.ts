@@ -45,7 +45,7 @@ export async function fill(at = folder): Promise<void> {
 interface Spawning {
   command?: string[];
   ownGroup?: boolean;
-  /** The folder that the process opens. */
+  /** The folder that the process opens, and in which it runs. */
   at?: string;
 }
 
@@ -75,11 +75,11 @@ export async function user(spawning: Spawning = {}) {
   };
 }
 
-export function spawnUser({ command = [], ownGroup = false, at = folder }: Spawning = {}): ChildProcess {
+export function spawnUser({ command = [], ownGroup = false, at }: Spawning = {}): ChildProcess {
   const program = `
     const [{ openEmbeddedPostgres }, { withConnection }] =
       await Promise.all([import(${resolved('../../dist/src/operator/embeddedPostgres/embeddedPostgres.js')}), import(${resolved('../../dist/src/database/connection.js')})]);
-    const { url, close } = await openEmbeddedPostgres(${JSON.stringify(at)});
+    const { url, close } = await openEmbeddedPostgres(${JSON.stringify(at ?? folder)});
     process.stdin.on('end', close).resume();
     process.once('SIGINT', async () => {
       await new Promise((resolve) => setTimeout(resolve, 300));
@@ -90,7 +90,7 @@ export function spawnUser({ command = [], ownGroup = false, at = folder }: Spawn
     console.log(url);`;
   const [file = '', ...args] = [...command, process.execPath, '--input-type=module', '--eval', program];
   const env = { ...process.env, HOME: home, TMPDIR: tmpdir() };
-  const child = spawn(file, args, { cwd: '/', env, detached: ownGroup, stdio: 'pipe' });
+  const child = spawn(file, args, { cwd: at ?? '/', env, detached: ownGroup, stdio: 'pipe' });
   children.push(child);
   return child;
 }

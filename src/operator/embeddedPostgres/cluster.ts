@@ -1,11 +1,11 @@
 /** A database cluster in a folder: creates it with initdb, starts its server with pg_ctl, and stops it. */
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
-import { chown, lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { chown, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Account, run } from './account.js';
-import { messageOf, type Programs, unusable } from './programs.js';
+import { type Programs, unusable } from './programs.js';
 
 const FAST_STOP_TIMEOUT_MS = 10_000;
 /** PostgreSQL kills its children after 5 s. */
@@ -21,8 +21,6 @@ const SOCKET_PORT = 1;
 const SOCKET = `.s.PGSQL.${SOCKET_PORT}`;
 /** The longest path of a Unix socket in bytes: sun_path without its final NUL. */
 const MAX_SOCKET_PATH_BYTES = process.platform === 'darwin' ? 103 : 107;
-/** The parent of the sockets whose path would be too long: not TMPDIR, which may differ between processes. */
-const TEMPORARY_FOLDER = '/tmp';
 
 /** Matches failures that a retry may solve: another process was faster, or children of a killed server are running. */
 const TRANSIENT_FAILURE = /postmaster\.pid|shared memory block .* still in use/;
@@ -30,8 +28,8 @@ const TRANSIENT_FAILURE = /postmaster\.pid|shared memory block .* still in use/;
 /** A cluster, and what is needed to start its server and connect to it. */
 export interface Cluster {
   /**
-   * The real path of the folder of `data`, `password` and `log`, which only its owner can enter. Programs run in it and
-   * get relative paths, because pg_ctl's shell would expand a `$`.
+   * The folder of `data`, `password`, `log` and the socket, which only its owner can enter. Programs run in it and get
+   * relative paths, because pg_ctl's shell would expand a `$`.
    */
   home: string;
   log: string;
@@ -60,7 +58,7 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
     await rm(draft, { recursive: true, force: true });
     stop.throwIfAborted();
     if (existsSync(home)) return; // another process was faster
-    throw unusable(`cannot be set up in ${home}:\n${lastLines(messageOf(error))}\nRepair what it names`, error);
+    throw unusable(`cannot be set up in ${home}:\n${lastLines((error as Error).message)}\nRepair what it names`, error);
   }
 }
 
@@ -74,38 +72,14 @@ export async function removeDrafts(home: string): Promise<void> {
 
 const draftOf = (home: string) => `${home}.initdb-`;
 
-/** Returns the URL of a database on the server's socket, where no other user can impersonate the server. */
+/**
+ * Returns the URL of a database on the server's socket, where no other user can impersonate the server. If the path of the
+ * socket is too long, the URL has the path from this process's folder.
+ */
 export function urlOf({ home, password }: Cluster, database: string): string {
-  const host = encodeURIComponent(socketFolder(home));
+  const isShort = Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES;
+  const host = encodeURIComponent(isShort ? home : `./${relative('', home)}`);
   return `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
-}
-
-/**
- * Returns the folder of the socket: `home`, or if that path is too long, a temporary folder named after it.
- * @public tests remove it
- */
-export function socketFolder(home: string): string {
-  if (Buffer.byteLength(join(home, SOCKET)) <= MAX_SOCKET_PATH_BYTES) return home;
-  const name = createHash('sha256').update(home).digest('hex').slice(0, 16);
-  return join(TEMPORARY_FOLDER, `branded-phone-numbers-${name}`);
-}
-
-/**
- * Creates the folder of the socket, unless it exists.
- * @throws {UserError} if it exists and another user could have put a socket there
- */
-export async function makeSocketFolder({ home, account: { owner } }: Cluster): Promise<void> {
-  const folder = socketFolder(home);
-  if (folder === home) return;
-  await mkdir(folder, { mode: 0o700 }).catch(() => {}); // it exists
-  const stats = await lstat(folder);
-  const isOurs = stats.uid === process.getuid?.() || stats.uid === owner?.uid;
-  if (!isOurs || (stats.mode & 0o777) !== 0o700) {
-    throw unusable(
-      `can't use ${folder} for its socket: it must be a folder of this user with the mode 0700. Delete it`,
-    );
-  }
-  if (owner) await chown(folder, owner.uid, owner.gid);
 }
 
 /** Returns the process id in the lock file, which a killed server leaves behind. */
@@ -128,19 +102,17 @@ export async function startServer(cluster: Cluster, stop: AbortSignal) {
   const size = () => statSync(log, { throwIfNoEntry: false })?.size ?? 0;
   if (size() > MAX_LOG_BYTES) await truncate(log); // not renamed: a server may be writing to it
   const logStart = size();
-  const sockets = socketFolder(home);
-  // `home` is relative to `data`, in which the server runs.
-  const directory = sockets === home ? '..' : sockets;
-  const options = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=${directory}`;
+  // Relative to `data`, in which the server runs.
+  const options = `-p ${SOCKET_PORT} -c listen_addresses= -c unix_socket_directories=..`;
   // After a crash, the socket's lock file may name an unrelated process and prevent the start; postmaster.pid suffices.
-  await rm(join(sockets, `${SOCKET}.lock`), { force: true });
+  await rm(join(home, `${SOCKET}.lock`), { force: true });
   try {
     await run(account, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
     return undefined;
   } catch (error) {
     stop.throwIfAborted();
     const logged = (await readFile(log).catch(() => Buffer.of())).subarray(logStart).toString();
-    const reasons = lastLines(logged || messageOf(error));
+    const reasons = lastLines(logged || (error as Error).message);
     // Not removed automatically: containers that share a volume would run two servers on the same data.
     const remedy = reasons.includes('postmaster.pid')
       ? `Stop the service or command of another version or container that uses this folder, and its PostgreSQL. If there is none, on another machine either, delete ${lockFileOf(home)}`

@@ -5,14 +5,14 @@
  * postmaster.pid which one starts it, and pg_stat_activity which one is the last.
  */
 import { existsSync } from 'node:fs';
-import { chmod, mkdir, readFile, realpath } from 'node:fs/promises';
+import { chmod, mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
 import { accountFor, requireOwner } from './account.js';
-import { type Cluster, initialize, makeSocketFolder, removeDrafts, startServer, stopServer } from './cluster.js';
-import { installedPrograms, messageOf, unusable } from './programs.js';
+import { type Cluster, initialize, removeDrafts, startServer, stopServer } from './cluster.js';
+import { installedPrograms, unusable } from './programs.js';
 import { openSession, type Session } from './session.js';
 
 const NEVER = new AbortController().signal;
@@ -80,13 +80,10 @@ async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluste
     if (!existsSync(home)) await initialize(home, programs, account, stop);
     await removeDrafts(home);
     await chmod(home, 0o700);
-    const password = await readPassword(home);
-    const cluster = { home: await realpath(home), log: join(home, 'log'), programs, account, password };
-    await makeSocketFolder(cluster);
-    return cluster;
+    return { home, log: join(home, 'log'), programs, account, password: await readPassword(home) };
   } catch (error) {
     if (!codeOf(error)) throw error;
-    throw unusable(`cannot use ${folder} (${messageOf(error)}). Make it writable for this user`, error);
+    throw unusable(`cannot use ${folder} (${(error as Error).message}). Make it writable for this user`, error);
   }
 }
 
@@ -104,12 +101,12 @@ async function readPassword(home: string): Promise<string> {
 async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
   let failingSince: number | undefined;
-  for (let obstacle: unknown; ; await sleep(POLL_INTERVAL_MS)) {
+  for (let obstacle: Error | undefined; ; await sleep(POLL_INTERVAL_MS)) {
     try {
       return await openSession(cluster);
     } catch (error) {
       if (error instanceof UserError) throw error;
-      obstacle = error; // the server may be starting or stopping, or another process may be creating the database
+      obstacle = error as Error; // the server may be starting or stopping, or another process may be creating the database
     }
     stop.throwIfAborted();
     if (NOT_RUNNING.test(codeOf(obstacle))) {
@@ -118,7 +115,7 @@ async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session>
       if (failingSince !== undefined && Date.now() - failingSince > TRANSIENT_FAILURE_MS) throw obstacle;
     }
     if (Date.now() > deadline) {
-      throw unusable(`does not respond (${messageOf(obstacle)}); its log is ${cluster.log}. Try again`, obstacle);
+      throw unusable(`does not respond (${obstacle?.message}); its log is ${cluster.log}. Try again`, obstacle);
     }
   }
 }

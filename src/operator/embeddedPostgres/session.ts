@@ -28,7 +28,8 @@ export type Session = Awaited<ReturnType<typeof openSession>>;
  */
 export async function openSession(cluster: Cluster) {
   let isJoined = false;
-  const url = urlOf(cluster, 'postgres');
+  // It is idle for as long as this process runs.
+  const url = `${urlOf(cluster, 'postgres')}&options=-cidle_session_timeout%3D0`;
   const open = () => new Connection(url, { statementTimeout: RESPONSE_TIMEOUT_MS, name: USING, onBroken: rejoinSoon });
   let connection = open();
   /** Runs a query, on another connection if the last one broke. */
@@ -38,50 +39,45 @@ export async function openSession(cluster: Cluster) {
   };
   // If one of its processes crashes, PostgreSQL closes all sessions and continues.
   function rejoinSoon(): void {
-    setTimeout(() => isJoined && run(stay).catch(() => {}), REJOIN_MS);
+    setTimeout(() => isJoined && run((sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
   }
   const end = () => {
     isJoined = false;
     return connection.close(0);
   };
-  const hasOther = async (sql: Transaction, name: string) =>
-    (await sql`SELECT FROM pg_stat_activity WHERE application_name = ${name}`).length > 0;
   let pid = Number.NaN;
-  // From the server itself, because the folder may be deleted, and another server may run in a new one. Again at the end:
-  // if the server was killed, another process may have started a new one, and this session has joined it.
-  const readPid = async (sql: Transaction) => {
-    const [file] = await sql`SELECT pg_read_file('postmaster.pid', true) AS content`;
-    pid = Number.parseInt(file?.content, 10) || pid;
+  /** Returns whether a session has the name, and reads the server's process. */
+  const hasSession = async (sql: Transaction, name: string): Promise<boolean> => {
+    // From the server itself, because the folder may be deleted, and another server may run in a new one. Again at the end:
+    // if the server was killed, another process may have started a new one, and this session has joined it.
+    const [found] = await sql`
+      SELECT pg_read_file('postmaster.pid', true) AS file,
+        EXISTS (SELECT FROM pg_stat_activity WHERE application_name = ${name}) AS exists`;
+    pid = Number.parseInt(found?.file, 10) || pid;
+    return found?.exists;
   };
-  const isLast = async (sql: Transaction) => {
-    await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
-    await readPid(sql);
-    return !(await hasOther(sql, USING));
-  };
-  // The setting data_directory would not do: another folder may have been put in the place of one that was moved.
-  const requireOurData = async (sql: Transaction) => {
+  const prepare = async (sql: Transaction) => {
+    // The setting data_directory would not do: another folder may have been put in the place of one that was moved.
     const name = `data-of-${randomUUID()}`;
     const file = join(cluster.home, 'data', name);
     await writeFile(file, '');
-    const [row] = await sql`SELECT (pg_stat_file(${name}, true)).size = 0 AS seen`.finally(() => rm(file));
+    const [row] = await sql`
+      SELECT (pg_stat_file(${name}, true)).size = 0 AS seen, ${DATABASE} IN (SELECT datname FROM pg_database) AS exists
+    `.finally(() => rm(file));
     if (!row?.seen) {
       throw unusable(`that runs for ${cluster.home} has other data, which was moved away. Stop what uses it`);
     }
-  };
-  const createDatabase = async (sql: Transaction) => {
-    const [existing] = await sql`SELECT FROM pg_database WHERE datname = ${DATABASE}`;
-    if (!existing) await sql`CREATE DATABASE ${sql(DATABASE)}`;
-  };
-  // It is idle for as long as this process runs.
-  const stay = async (sql: Transaction) => sql`SET idle_session_timeout = 0`;
-  try {
-    await run(stay);
-    await run(requireOurData);
     // A leaving process changes its name, then looks for users; a joining one connects, then looks for leaving ones. So
     // at least one of the two sees the other.
-    if (await run((sql) => hasOther(sql, LEAVING))) throw new Error('another process is stopping it');
-    await run(createDatabase);
-    await run(readPid);
+    if (await hasSession(sql, LEAVING)) throw new Error('another process is stopping it');
+    if (!row.exists) await sql`CREATE DATABASE ${sql(DATABASE)}`;
+  };
+  const isUsed = async (sql: Transaction) => {
+    await sql`SELECT set_config('application_name', ${LEAVING}, false)`;
+    return hasSession(sql, USING);
+  };
+  try {
+    await run(prepare);
     isJoined = true;
   } catch (error) {
     await end();
@@ -94,7 +90,7 @@ export async function openSession(cluster: Cluster) {
     async leave(): Promise<number | undefined> {
       isJoined = false;
       // A server that does not respond is of no use to other processes either.
-      return (await run(isLast).catch(() => true)) ? pid : undefined;
+      return (await run(isUsed).catch(() => false)) ? undefined : pid;
     },
     end,
   };
