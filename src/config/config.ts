@@ -5,7 +5,6 @@ import { compile } from 'proxy-addr';
 import { cut, escapeHidden, quote } from '../messages/shown.js';
 import { UserError } from '../userError.js';
 import { addressOf } from './databaseAddress.js';
-import { isLoopback } from './loopback.js';
 import { parseRedisUrl } from './redisAddress.js';
 
 const text = makeExactValidator<string>(String);
@@ -77,6 +76,13 @@ const contact = makeExactValidator<string>((value) => {
   if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isHttpsAddress(value)) return value;
   throw new Error('must be an e-mail address or an https:// address');
 });
+
+const isLoopbackAddress = compile('loopback');
+
+/** Returns whether `host` is `localhost`, or an address of 127.0.0.0/8 or ::1, without brackets. */
+export function isLoopback(host: string): boolean {
+  return host.toLowerCase() === 'localhost' || (isIP(host) > 0 && isLoopbackAddress(host, 0));
+}
 
 function splitList(value: string): string[] {
   return value.split(',').map((part) => part.trim());

@@ -3,8 +3,7 @@
  * here each gets a problem.
  */
 import type { Request } from 'express';
-import { type Config, isPrivate } from '../../config/config.js';
-import { isLoopback } from '../../config/loopback.js';
+import { type Config, isLoopback, isPrivate } from '../../config/config.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { problem } from '../problem/problem.js';
 
