@@ -63,7 +63,7 @@ describe.each([1 / 100, 1 / 5, 1])('with statistics of one row, taken after %d o
     await fakeOneRowStatistics(sql, part);
     const before = await blocks(OTHER_INDEXES);
     const [found] = await deriveAll(database.url, { keep: true });
-    expect(found).toMatchObject({ what: 'have stale index entries', count: NUMBERS / 10 });
+    expect(found).toMatchObject({ what: [expect.anything(), 'numbers have stale index entries'], count: NUMBERS / 10 });
     // To find stale postings, all are read once, perhaps from one of these indexes.
     expect((await blocks(OTHER_INDEXES)) - before).toBeLessThan(2 * MAX_BLOCKS);
   });

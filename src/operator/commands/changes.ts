@@ -5,7 +5,7 @@ import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
 import { InputError, sentence } from '../numbers/lines.js';
 import { DEFAULT_JOBS, type Progress } from '../numbers/staging.js';
 import { report } from './output.js';
-import { withProgress } from './progress.js';
+import { type State, withProgress } from './progress.js';
 
 /** More would take connections that other programs need. */
 const MAX_JOBS = 32;
@@ -33,9 +33,8 @@ export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, r
   let progress: Progress = { bytes: 0, written: 0 };
   try {
     const { lines, summary } = await withProgress(
-      () => describe(progress, files.size),
+      () => stateOf(progress, files.size),
       () => run(files, (update) => (progress = update)),
-      () => shareOf(progress, files.size),
     );
     await report(summary);
     if (lines > 0 || allowEmpty) return;
@@ -48,15 +47,12 @@ export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, r
   process.exitCode = 1;
 }
 
-/** Returns how far a change is. `size` is the size of its input in bytes, if known. */
-function describe({ bytes, written, toWrite }: Progress, size?: number): string {
-  if (toWrite !== undefined) return `wrote ${written} of ${countOf(toWrite, 'number')}`;
+/** Returns how far a change is, which first reads, then writes. `size` is the size of its input in bytes, if known. */
+function stateOf({ bytes, written, toWrite }: Progress, size?: number): State {
+  if (toWrite !== undefined) {
+    return { text: `wrote ${written} of ${countOf(toWrite, 'number')}`, share: written / toWrite };
+  }
   const read = (bytes / 1e6).toFixed(1);
-  return size === undefined ? `read ${read} MB` : `read ${read} of ${(size / 1e6).toFixed(1)} MB`;
-}
-
-/** Returns the share that is done of the phase that a change is in: reading, then writing. */
-function shareOf({ bytes, written, toWrite }: Progress, size?: number): number | undefined {
-  const [done, total] = toWrite === undefined ? [bytes, size] : [written, toWrite];
-  return total ? done / total : undefined;
+  if (size === undefined) return { text: `read ${read} MB` };
+  return { text: `read ${read} of ${(size / 1e6).toFixed(1)} MB`, share: bytes / size };
 }

@@ -20,17 +20,17 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
 
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
 async function checkDatabase(url: string, repair: boolean): Promise<void> {
-  let progress = 'looking for the numbers to check';
+  let text = 'looking for the numbers to check';
   const differences = await withProgress(
-    () => progress,
+    () => ({ text }),
     () =>
       deriveAll(url, {
         keep: repair,
-        onProgress: (done, total) => (progress = `checked ${done} of ${countOf(total, 'number')}`),
+        onProgress: (done, total) => (text = `checked ${done} of ${countOf(total, 'number')}`),
       }),
   );
   for (const { count, what, examples } of differences) {
-    const line = `${countOf(count, 'number')} ${what}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
+    const line = `${countOf(count, ...what)}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
     if (repair) await report(`repaired: ${line}`);
     else console.error(line);
   }

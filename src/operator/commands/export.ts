@@ -41,6 +41,6 @@ async function exportTo(file: string, url: string, filter: Filter): Promise<void
   const isShown = file === '-' && process.stdout.isTTY;
   const counts = await (isShown
     ? exporting()
-    : withProgress(() => `exported ${countOf(exported, 'number')} so far`, exporting));
+    : withProgress(() => ({ text: `exported ${countOf(exported, 'number')} so far` }), exporting));
   console.error(`exported ${countsOf(counts)}`);
 }

@@ -7,24 +7,27 @@ const BAR_LENGTH = 20;
 /** Returns to the start of a terminal's line and clears it. */
 const CLEAR_LINE = '\r\u001b[K';
 
+export interface State {
+  text: string;
+  /** The share that is done, if it is known. It may be more than 1, since files grow. */
+  share?: number;
+}
+
 /**
- * Runs `work`, and meanwhile prints `describe()` every ten seconds; on a terminal, in one line that is kept up to date, after a
- * bar for `shareOf()`, if the share that is done is known.
+ * Runs `work`, and meanwhile prints the text of `look()` every ten seconds; on a terminal, in one line that is kept up to date,
+ * after a bar for its share.
  */
-export async function withProgress<T>(
-  describe: () => string,
-  work: () => Promise<T>,
-  shareOf: () => number | undefined = () => undefined,
-): Promise<T> {
+export async function withProgress<T>(look: () => State, work: () => Promise<T>): Promise<T> {
   const { stderr } = process;
   const showBar = () => {
-    const share = shareOf();
-    const bar = share === undefined ? '' : `${'█'.repeat(share * BAR_LENGTH).padEnd(BAR_LENGTH, '░')} `;
-    stderr.write(`${CLEAR_LINE}${bar}${describe()}`);
+    const { text, share } = look();
+    const filled = '█'.repeat(Math.min(share ?? 0, 1) * BAR_LENGTH);
+    const bar = share === undefined ? '' : `${filled.padEnd(BAR_LENGTH, '░')} `;
+    stderr.write(`${CLEAR_LINE}${bar}${text}`);
   };
   const timer = stderr.isTTY
     ? setInterval(showBar, BAR_INTERVAL_MS)
-    : setInterval(() => console.error(describe()), LINE_INTERVAL_MS);
+    : setInterval(() => console.error(look().text), LINE_INTERVAL_MS);
   try {
     return await work();
   } finally {

@@ -17,25 +17,17 @@ const ROWS_AT_ONCE = 1000;
 type OnProgress = (done: number, total: number) => void;
 
 /** Numbers that differ in the same way. */
-class Difference {
-  count = 0;
+interface Difference {
+  count: number;
   /** The first phone numbers, at most `MAX_EXAMPLES`. */
-  examples: string[] = [];
-  readonly #what: { one: string; many: string };
+  examples: string[];
+  /** What is wrong, for `countOf`: with one number, and with several. */
+  what: readonly [one: string, many: string];
+}
 
-  /** @param what what is wrong, after "1 number" and "N numbers" in a message */
-  constructor(what: { one: string; many: string }) {
-    this.#what = what;
-  }
-
-  get what(): string {
-    return this.count === 1 ? this.#what.one : this.#what.many;
-  }
-
-  add(phoneNumbers: string[]): void {
-    this.count += phoneNumbers.length;
-    this.examples = [...this.examples, ...phoneNumbers].sort().slice(0, MAX_EXAMPLES);
-  }
+function add(difference: Difference, phoneNumbers: string[]): void {
+  difference.count += phoneNumbers.length;
+  difference.examples = [...difference.examples, ...phoneNumbers].sort().slice(0, MAX_EXAMPLES);
 }
 
 /**
@@ -57,7 +49,8 @@ export async function deriveAll(
  * snapshot: a number that another program inserts meanwhile, which could not be locked, may seem to differ, but not twice.
  */
 async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress): Promise<Difference> {
-  const found = new Difference({ one: 'differs from its sources', many: 'differ from their sources' });
+  const what = ['number differs from its sources', 'numbers differ from their sources'] as const;
+  const found: Difference = { count: 0, examples: [], what };
   const numbers = await retryInOutage(() => spoolOf(url, allNumbers), OUTAGE);
   const differing = new Spool();
   let done = 0;
@@ -69,7 +62,7 @@ async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress
       for (const row of rows) if (differs.has(keyOf(row))) differing.add(row);
     };
     await runSteps(url, numbers, { ...deriving, end: 'ROLLBACK', onWritten: onDerived });
-    const onWritten = (_: Row[], keys: string[]) => found.add(keys);
+    const onWritten = (_: Row[], keys: string[]) => add(found, keys);
     await runSteps(url, differing, { ...deriving, end: keep ? 'COMMIT' : 'ROLLBACK', onWritten });
     return found;
   } finally {
@@ -79,9 +72,10 @@ async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress
 }
 
 async function examinePostings(url: string, keep: boolean): Promise<Difference> {
-  const found = new Difference({ one: 'has stale index entries', many: 'have stale index entries' });
+  const what = ['number has stale index entries', 'numbers have stale index entries'] as const;
+  const found: Difference = { count: 0, examples: [], what };
   const stale = await retryInOutage(() => spoolOf(url, stalePostings), OUTAGE);
-  const onWritten = (rows: Row[]) => found.add(rows.map(keyOf));
+  const onWritten = (rows: Row[]) => add(found, rows.map(keyOf));
   try {
     if (keep) await runSteps(url, stale, { ...deletingPostings, onWritten });
     else for (let rows = stale.take(ROWS_AT_ONCE); rows.length > 0; rows = stale.take(ROWS_AT_ONCE)) onWritten(rows);
