@@ -10,20 +10,9 @@ import type * as PostgresJs from 'drizzle-orm/postgres-js';
 
 const load = createRequire(import.meta.url);
 
-export const {
-  and,
-  asc,
-  Column,
-  DrizzleQueryError,
-  eq,
-  fillPlaceholders,
-  getTableName,
-  inArray,
-  is,
-  isNull,
-  sql,
-  Table,
-} = load('drizzle-orm') as typeof Drizzle;
+export const { and, asc, Column, eq, fillPlaceholders, getTableName, inArray, is, isNull, sql, Table } = load(
+  'drizzle-orm',
+) as typeof Drizzle;
 export type Column = Drizzle.Column;
 export type Table = Drizzle.Table;
 

@@ -1,5 +1,4 @@
 /** How a command reports its failure, and its exit status. */
-import { DrizzleQueryError } from '../../database/drizzle.js';
 import { causeOf, codeOf, failureOf, isFailover, reasonOf } from '../../database/errors.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
@@ -43,15 +42,15 @@ function exitCodeOf(error: unknown): number {
 /** Returns what to show of an error: its message, or, if it is a bug in this program, the error with its stack. */
 export function explain(error: unknown): unknown {
   if (error instanceof UserError) return error.message;
-  if (error instanceof DrizzleQueryError) return explain(error.cause);
   const failure = failureOf(error);
   if (failure === 'unreachable') {
     return `PostgreSQL can't be reached, or has ended the connection (${reasonOf(error)}). Uncommitted changes were rolled back: run this again once PostgreSQL responds.`;
   }
-  const where = contextOf(causeOf(error));
+  const cause = causeOf(error);
+  const where = contextOf(cause);
   if (failure !== 'ours') return reasonOf(error) + where;
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
-  return error instanceof Error && 'code' in error ? escapeHidden(error.message) + where : error;
+  return 'code' in cause ? escapeHidden(cause.message) + where : cause;
 }
 
 /** Returns where an error occurred within PostgreSQL, such as in which trigger's function, to be added to its message. */

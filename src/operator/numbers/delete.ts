@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { contract } from '../../contract.js';
 import type { Transaction } from '../../database/connection.js';
 import { describeValue } from '../../messages/faults.js';
-import { InputError, LineError, type LineFault, MAX_FAULTS } from './lines.js';
+import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
 import { lockToWrite } from './numberLocks.js';
 import { givenKeys, type Row, rowOfGiven } from './rows.js';
 import { changeByLines, type Options, type Part } from './staging.js';
@@ -29,29 +29,24 @@ export async function deleteNumbers(
   input: Readable,
   { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
 ): Promise<{ lines: number; deleted: number }> {
-  const counts = { lines: 0, deleted: 0 };
-  let isFirst = true;
   const change = {
     createTable: (sql: Transaction) => sql`
       CREATE TEMPORARY TABLE staged (line integer NOT NULL, phone_number text COLLATE "C" NOT NULL) ON COMMIT DROP`,
     analyzed: ['phone_number'],
     rowOf(line: number, bytes: Buffer) {
-      // Reported once, not for each line.
-      if (isFirst && (!isUtf8(bytes) || bytes.includes(0))) throw new InputError([{ line, reason: NOT_TEXT }]);
-      isFirst = false;
-      counts.lines++;
       const text = bytes.toString().trim();
       if (PHONE_NUMBER.test(text)) return `${line}\t${text}\n`;
       throw new LineError(describeValue(schema, text));
     },
+    formFault: (first: Buffer) => (isUtf8(first) && !first.includes(0) ? undefined : NOT_TEXT),
     label: '',
     contradictions: (sql: Transaction) => (ifExists ? [] : [missing(sql)]),
     parts: [existing],
     verb: 'deleted',
     remedy: 'run the same delete again with --if-exists to finish it',
   };
-  counts.deleted = await changeByLines(url, input, change, options);
-  return counts;
+  const { lines, changed } = await changeByLines(url, input, change, options);
+  return { lines, deleted: changed };
 }
 
 const missing = (sql: Transaction): Promise<LineFault[]> => sql`

@@ -2,7 +2,6 @@
 import type { Readable } from 'node:stream';
 import { changedNumbers, changedProfiles } from './changes.js';
 import { readLine } from './line.js';
-import { InputError } from './lines.js';
 import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
 import { changeByLines, type Options } from './staging.js';
 
@@ -23,26 +22,22 @@ export async function importNumbers(
   input: Readable,
   options: Options = {},
 ): Promise<{ numbers: number; carrierStatuses: number }> {
-  const counts = { numbers: 0, carrierStatuses: 0 };
-  let isFirst = true;
+  let carrierStatuses = 0;
   const change = {
     createTable,
     analyzed: ANALYZED,
     rowOf(line: number, bytes: Buffer) {
-      // Reported once, not for each line.
-      if (isFirst && !/^\s*\{\s*["}]/.test(bytes.toString())) throw new InputError([{ line, reason: NOT_NDJSON }]);
-      isFirst = false;
       const number = readLine(bytes);
-      counts.numbers++;
-      counts.carrierStatuses += number.carrierStatuses.length;
+      carrierStatuses += number.carrierStatuses.length;
       return rowOf(line, number);
     },
+    formFault: (first: Buffer) => (/^\s*\{\s*["}]/.test(first.toString()) ? undefined : NOT_NDJSON),
     label: 'phoneNumber ',
     contradictions,
     parts: [changedProfiles, changedNumbers],
     verb: 'imported',
     remedy: 'run the same import again to finish it',
   };
-  await changeByLines(url, input, change, options);
-  return counts;
+  const { lines } = await changeByLines(url, input, change, options);
+  return { numbers: lines, carrierStatuses };
 }

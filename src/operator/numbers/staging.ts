@@ -27,6 +27,8 @@ interface Change {
   analyzed: readonly string[];
   /** Returns the row of a line that is not blank, in the text format of COPY. @throws {LineError} */
   rowOf(line: number, bytes: Buffer): string;
+  /** Returns what is wrong with an input that begins with a line, if it is no such lines at all: reported once, not for each. */
+  formFault(first: Buffer): string | undefined;
   /** The text before a phone number in messages. */
   label: string;
   /** Finds lines that contradict other lines or the database, at most `MAX_FAULTS` of each kind. */
@@ -71,7 +73,7 @@ export class Unfinished extends Error {}
 
 /**
  * Changes numbers by the lines of `input`: checks all lines, then writes in short transactions.
- * @returns how many numbers had to be changed
+ * @returns the number of lines that are not blank, and how many numbers had to be changed
  * @throws {InputError} if lines have faults; then nothing has changed
  * @throws {Unfinished} for any error while writing
  */
@@ -80,7 +82,7 @@ export async function changeByLines(
   input: Readable,
   change: Change,
   { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
-): Promise<number> {
+): Promise<{ lines: number; changed: number }> {
   const progress: Progress = { bytes: 0, written: 0 };
   const report = (update: Partial<Progress>) => onProgress({ ...Object.assign(progress, update) });
   const parts = change.parts.map((part) => ({ ...part, spool: new Spool(), written: 0, changed: 0 }));
@@ -106,7 +108,7 @@ export async function changeByLines(
       const done = `${total - toWrite + numbers.written} of ${countOf(total, 'number')}${unwritten.join('')}`;
       throw new Unfinished(`${change.verb} ${done}; ${change.remedy}`, { cause });
     }
-    return numbers.changed;
+    return { lines: total, changed: numbers.changed };
   } finally {
     input.destroy();
     for (const { spool } of parts) spool.close();
@@ -130,7 +132,8 @@ async function stage(
     for await (const bytes of linesOf(input, onRead)) {
       line++;
       if (isBlank(bytes)) continue;
-      count++;
+      const formFault = count++ === 0 && change.formFault(bytes);
+      if (formFault) throw new InputError([{ line, reason: formFault }]);
       try {
         block += change.rowOf(line, bytes);
       } catch (error) {
