@@ -8,8 +8,6 @@ import { codeOf } from '../../database/errors.js';
 /** Error codes if no file can be created in a folder: it is read-only for this user, or at all. */
 const NOT_WRITABLE = /^(EACCES|EPERM|EROFS)$/;
 
-type Fill<T> = (write: (text: string) => Promise<void>) => Promise<T>;
-
 /**
  * Writes the file `name` by calling `fill`. Writes to a draft in the same folder, which replaces `name`, with its
  * permissions, only once `fill` has succeeded. If that would change the file's owner or group, or `name` is a mount, the
@@ -17,37 +15,29 @@ type Fill<T> = (write: (text: string) => Promise<void>) => Promise<T>;
  * user can't create a draft.
  * @returns the result of `fill`
  */
-export async function writeWhole<T>(name: string, fill: Fill<T>): Promise<T> {
+export async function writeWhole<T>(
+  name: string,
+  fill: (write: (text: string) => Promise<void>) => Promise<T>,
+): Promise<T> {
   const before = await lstat(name).catch(() => undefined);
   const path = join(dirname(name), `.branded-phone-numbers-${randomUUID()}.partial`);
   const draft = (before?.isFile() ?? true) ? await openDraft(path) : undefined;
-  if (!draft) return fillAndClose(await open(name, 'w'), fill);
+  const file = draft ?? (await open(name, 'w'));
   // Also if a signal ends the process.
-  const discard = () => rmSync(path, { force: true });
+  const discard = () => draft && rmSync(path, { force: true });
   process.once('exit', discard);
   try {
-    const result = await fillAndClose(draft, async (write) => {
-      const filled = await fill(write);
-      await draft.sync();
-      return filled;
-    });
-    if (before) await chmod(path, before.mode);
-    await (before && (await wouldChangeOwner(name, before, path)) ? copyFile : replace)(path, name);
-    return result;
-  } finally {
-    discard();
-    process.off('exit', discard);
-  }
-}
-
-async function fillAndClose<T>(file: FileHandle, fill: Fill<T>): Promise<T> {
-  try {
     const result = await fill((text) => file.writeFile(text));
+    await draft?.sync();
     // Some file systems report a failed write only now.
     await file.close();
+    if (draft && before) await chmod(path, before.mode);
+    if (draft) await (before && (await wouldChangeOwner(name, before, path)) ? copyFile : replace)(path, name);
     return result;
   } finally {
     await file.close().catch(() => {});
+    discard();
+    process.off('exit', discard);
   }
 }
 
