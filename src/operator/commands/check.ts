@@ -13,9 +13,7 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
     .description('derive the read model again, and report numbers that differ')
     .option('--repair', 'repair the numbers that differ')
     .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
-    .action(({ repair = false }: { repair?: boolean }) =>
-      withDatabase(signals, ({ url }) => checkDatabase(url, repair)),
-    );
+    .action(({ repair = false }: { repair?: boolean }) => withDatabase(signals, (url) => checkDatabase(url, repair)));
 }
 
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */

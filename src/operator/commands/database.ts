@@ -9,7 +9,6 @@ import { escapeHidden } from '../../messages/shown.js';
 import { migrationsFolder } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
 import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
-import { Unfinished } from '../numbers/staging.js';
 import { abortable, type Signals } from './signals.js';
 
 /**
@@ -21,20 +20,16 @@ export function readSettings(): Config {
   return readConfig(process.env);
 }
 
-interface Access {
-  /** Whether an embedded database is created if there is none yet. */
-  mayCreate?: boolean;
-}
-
 /**
  * Names the database on standard error, and runs `use` with its URL. The URL is DATABASE_URL, which this function does
  * not connect to, or that of an embedded PostgreSQL, which runs until `use` ends.
+ * @param mayCreate whether an embedded database is created if there is none yet
  */
 export async function withDatabaseUrl(
   config: Config,
   signals: Signals,
   use: (url: string) => Promise<void>,
-  { mayCreate = false }: Access = {},
+  { mayCreate }: { mayCreate: boolean },
 ): Promise<void> {
   if (config.DATABASE_URL !== undefined) {
     console.error(`database: ${escapeHidden(addressOf(config.DATABASE_URL).shown)}`);
@@ -53,12 +48,8 @@ export async function withDatabaseUrl(
   try {
     await use(embedded.url);
   } catch (error) {
-    if (failureOf(error) !== 'unreachable') throw error;
-    const failure = new UserError(`The embedded PostgreSQL closed its connections; see ${embedded.log}`, {
-      cause: error,
-    });
-    // Keeps the message of Unfinished, which says how many numbers are done.
-    throw error instanceof Unfinished ? new Unfinished(error.message, { cause: failure }) : failure;
+    if (failureOf(error) === 'unreachable') console.error(`see the log of the embedded PostgreSQL, ${embedded.log}`);
+    throw error;
   } finally {
     await embedded.close();
   }
@@ -69,25 +60,15 @@ const MIGRATION_RETRY_MS = 60_000;
 
 const READ_ONLY = 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)';
 
-interface Opened {
-  url: string;
-  /** The names of the migrations that have just been applied. */
-  applied: string[];
-}
-
 /**
- * Migrates the configured database, runs `use` with its URL. The first signal abandons
- * `use`; if `handlesFirstSignal` is set, `use` handles the first signal itself, and the second one abandons it.
+ * Migrates the configured database, and runs `use` with its URL and the names of the migrations that were just applied. The first
+ * signal abandons `use`; if `handlesFirstSignal` is set, `use` handles the first signal itself, and the second one abandons it.
  * @throws {UserError} if DATABASE_URL is a replica, unless `isReader` is set
  */
 export function withDatabase(
   signals: Signals,
-  use: (opened: Opened) => Promise<void>,
-  {
-    handlesFirstSignal = false,
-    isReader = false,
-    ...access
-  }: Access & { handlesFirstSignal?: boolean; isReader?: boolean } = {},
+  use: (url: string, applied: string[]) => Promise<void>,
+  { handlesFirstSignal = false, isReader = false, mayCreate = false } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
     const migrating = migrateDatabase(url, migrationsFolder, {
@@ -96,7 +77,7 @@ export function withDatabase(
     });
     const { role, applied } = await abortable(signals.first, migrating);
     if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);
-    await abortable(handlesFirstSignal ? signals.second : signals.first, use({ url, applied }));
+    await abortable(handlesFirstSignal ? signals.second : signals.first, use(url, applied));
   };
-  return withDatabaseUrl(readSettings(), signals, migrateAndUse, access);
+  return withDatabaseUrl(readSettings(), signals, migrateAndUse, { mayCreate });
 }

@@ -28,7 +28,7 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
     )
     .action(async (file = '-', options: Record<string, string[] | undefined>) => {
       const filter = await readFilter(options);
-      await withDatabase(signals, ({ url }) => exportTo(file, url, filter), { isReader: true });
+      await withDatabase(signals, (url) => exportTo(file, url, filter), { isReader: true });
     });
 }
 

@@ -30,7 +30,7 @@ export function addImport(program: CommandWithExamples, signals: Signals): void 
       'gunzip --stdout numbers.ndjson.gz | branded-phone-numbers import -',
     )
     .action((fileNames: string[], options: Options) =>
-      withDatabase(signals, ({ url }) => importFiles(url, fileNames, { ...options, signal: signals.first }), {
+      withDatabase(signals, (url) => importFiles(url, fileNames, { ...options, signal: signals.first }), {
         handlesFirstSignal: true,
         mayCreate: true,
       }),

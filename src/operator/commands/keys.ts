@@ -12,7 +12,7 @@ import type { Signals } from './signals.js';
 export function addKeys(program: CommandWithExamples, signals: Signals): void {
   const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key requires');
   const withKeys = (use: (connection: Connection) => Promise<void>, access = {}) =>
-    withDatabase(signals, ({ url }) => withConnection(url, use), access);
+    withDatabase(signals, (url) => withConnection(url, use), access);
 
   keys
     .command('create')

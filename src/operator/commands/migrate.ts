@@ -14,7 +14,7 @@ export function addMigrate(program: CommandWithExamples, signals: Signals): void
     .action(() =>
       withDatabase(
         signals,
-        async ({ url, applied }) => {
+        async (url, applied) => {
           for (const line of await findForeignRoles(url)) console.error(escapeHidden(line));
           for (const name of applied) await report(`applied ${name}`);
           await report('the database is up to date');

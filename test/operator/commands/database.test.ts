@@ -125,7 +125,9 @@ describe('the database in use', () => {
     const { code, stderr } = await command.run(['import', '-'], input, { environment: {}, folder });
     expect({ code, stderr }).toEqual({
       code: 75,
-      stderr: expect.stringMatching(/^The embedded PostgreSQL closed its connections; see .*\/log\n$/),
+      stderr: expect.stringMatching(
+        /^see the log of the embedded PostgreSQL, .*\/log\nPostgreSQL can't be reached, .*\n$/,
+      ),
     });
   });
 
