@@ -43,7 +43,7 @@ it('a log reader that hangs does not keep the process from exiting after a secon
 });
 
 it('a log reader that closes the pipe does not end the service, also if its packages are symbolic links, as pnpm installs them', async () => {
-  const app = join(folder, 'app');
+  const app = join(folder, `app-${Date.now()}`);
   await copyCheckout(app);
   cpSync(join(packageFolder, 'dist'), join(app, 'dist'), { recursive: true });
   mkdirSync(join(app, 'node_modules'));
