@@ -39,7 +39,6 @@ export async function deleteNumbers(
       throw new LineError(describeValue(schema, text));
     },
     formFault: (first: Buffer) => (isUtf8(first) && !first.includes(0) ? undefined : NOT_TEXT),
-    label: '',
     contradictions: (sql: Transaction) => (ifExists ? [] : [missing(sql)]),
     parts: [existing],
     verb: 'deleted',

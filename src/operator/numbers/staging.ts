@@ -29,8 +29,8 @@ interface Change {
   rowOf(line: number, bytes: Buffer): string;
   /** Returns what is wrong with an input that begins with a line, if it is no such lines at all: reported once, not for each. */
   formFault(first: Buffer): string | undefined;
-  /** The text before a phone number in messages. */
-  label: string;
+  /** The text before a phone number in messages, if any. */
+  label?: string;
   /** Finds lines that contradict other lines or the database, at most `MAX_FAULTS` of each kind. */
   contradictions(sql: Transaction): Promise<LineFault[]>[];
   /** The parts to write, in this order; the last one writes numbers. */
@@ -195,7 +195,7 @@ async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: rea
 }
 
 /** Finds lines whose phone number an earlier line has. */
-function repeated(sql: Transaction, label: string): Promise<LineFault[]> {
+function repeated(sql: Transaction, label = ''): Promise<LineFault[]> {
   return sql`
     SELECT line, ${label}::text || phone_number || ' is given twice' AS reason, earlier
     FROM (
