@@ -105,7 +105,7 @@ async function failSample(client: string, name: string, steps: string, message: 
   const url = `${FAILING_URL}/${name}-${client}/${steps}`;
   const { folder, command } = await saved(client, name, url);
   // Ends the program before the test times out, so that no process is left.
-  const program = execute('bash', [...BASH, `exec timeout 280 ${command}`], { cwd: folder });
+  const program = execute('bash', [...BASH, `exec timeout 580 ${command}`], { cwd: folder });
   // Not `rejects`: Vitest would make the test that began last wait for it, too.
   expect(await program.then(() => 'it did not fail', String)).toMatch(message);
   const times = [...(await arrivals(url)), now()];

@@ -5,7 +5,9 @@ import { MAX_WAIT_MS, retrying } from './retries.js';
 import { conforms } from './schema.js';
 import { TimeLimit } from './timeLimit.js';
 
-export interface ConfigurationParameters extends generated.ConfigurationParameters {
+export interface ConfigurationParameters extends Omit<generated.ConfigurationParameters, 'accessToken'> {
+  /** The API key. Undefined, as an environment variable that is not set, sends none. */
+  accessToken?: generated.ConfigurationParameters['accessToken'] | undefined;
   /** How long a request may take until its response is complete, in milliseconds; 30,000 by default. */
   timeout?: number;
   /**
