@@ -134,17 +134,17 @@ function prepareStatements() {
   const queries = new Map<string, Query>();
 
   /** Reads the single row of a statement, as the bytes that PostgreSQL sent. `name` identifies the statement. */
-  async function readRow(
+  async function readRow<T extends Row>(
     client: Client,
     name: string,
     statement: () => SQL,
     parameters: Partial<BatchParameters>,
-  ): Promise<Row> {
+  ): Promise<T> {
     const query = queries.get(name) ?? dialect.sqlToQuery(statement());
     queries.set(name, query);
     const values = fillPlaceholders(query.params, parameters) as string[];
-    const [row = []] = await rowsOf<Row>(client.unsafe(query.sql, values, { prepare: true }).raw());
-    return row;
+    const [row] = await rowsOf<Row>(client.unsafe(query.sql, values, { prepare: true }).raw());
+    return row as T;
   }
 
   async function readPart(
@@ -154,12 +154,8 @@ function prepareStatements() {
     parameters: PageParameters,
   ): Promise<Part> {
     const select = () => sql`select items, count, last, has_next, until from (${statement()}) AS page`;
-    const [items, count, last, hasNext, until] = (await readRow(
-      client,
-      `page of ${name}`,
-      select,
-      parameters,
-    )) as PageRow;
+    const row = await readRow<PageRow>(client, `page of ${name}`, select, parameters);
+    const [items, count, last, hasNext, until] = row;
     return {
       items: [items],
       count: Number(count),
@@ -192,7 +188,7 @@ function prepareStatements() {
     /** Returns the last of the next `count` phone numbers of `scan`, or `END` if it has no more than that. */
     async readReach(client: Client, scan: Scan, parameters: BatchParameters): Promise<string> {
       const select = () => sql`select last from (${reachOf(scan)}) AS reach`;
-      const [last] = await readRow(client, `reach of ${nameOf(scan)}`, select, parameters);
+      const [last] = await readRow<Row>(client, `reach of ${nameOf(scan)}`, select, parameters);
       return `${last}`;
     },
   };
