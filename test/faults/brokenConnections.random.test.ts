@@ -1,5 +1,6 @@
 /** Nothing of a connection that broke reaches the next statement, whatever it was, and wherever it is sent. */
 import fc from 'fast-check';
+import { RateLimiterRes } from 'rate-limiter-flexible';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import { failureOf } from '../../src/database/errors.js';
 import { migrateDatabase } from '../../src/database/migrations.js';
@@ -8,7 +9,7 @@ import { givenKeys } from '../../src/operator/numbers/rows.js';
 import { Spool } from '../../src/operator/numbers/spool.js';
 import { runSteps } from '../../src/operator/numbers/steps.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import type { Counted, LimitStore } from '../../src/service/rateLimit/limiter.js';
+import type { LimitStore } from '../../src/service/rateLimit/limiter.js';
 import { openPostgresStore } from '../../src/service/rateLimit/postgresStore.js';
 import type { Service } from '../../src/service/server.js';
 import { hasOpenssl, startPostgresWithTls } from '../support/certificates.js';
@@ -63,8 +64,9 @@ const uses: Record<string, Use> = {
   },
   async count(breakThem) {
     breakThem();
-    const rightOf = ({ consumed }: Counted) => (consumed === 1 ? 'right' : `counted ${consumed}`);
-    return store.consume(`client ${++used}`).then(rightOf, meaningOf);
+    const counted = await store.consume(`client ${++used}`).catch((error: unknown) => error);
+    if (!(counted instanceof RateLimiterRes)) return meaningOf(counted);
+    return counted.consumedPoints === 1 ? 'right' : `counted ${counted.consumedPoints}`;
   },
   async step(breakThem) {
     const keys = [1, 2, 3].map((i) => `${++used}/${i}`);

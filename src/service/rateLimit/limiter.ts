@@ -14,9 +14,7 @@
  * - The store counts a request when it processes it. So for one second after the store was late or came back, a client
  *   within its limit may be refused.
  *
- * # Why not rate-limiter-flexible
- *
- * Its stores count in fixed windows (ARCHITECTURE.md), and what remains of it would not do, either:
+ * # Why not rate-limiter-flexible's own parts
  *
  * - `insuranceLimiter` would be a `RateLimiterMemory`: its fixed windows allow almost twice the limit around their edge, and
  *   it starts at 0 when the store fails.
@@ -25,6 +23,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
+import { RateLimiterRes } from 'rate-limiter-flexible';
 import { causeOf } from '../../database/errors.js';
 import { withDeadline } from '../../deadline.js';
 import type { Log } from '../../log.js';
@@ -36,11 +35,11 @@ import { type ProblemError, problem } from '../problem/problem.js';
 export interface LimitStore {
   readonly kind: string;
   /**
-   * Counts a client's request if its last second has room for it. A request that is still unsent after STORE_TIMEOUT_MS is
-   * not counted.
+   * Counts a client's request if its last second has room for it; otherwise rejects with the result. A request that is
+   * still unsent after STORE_TIMEOUT_MS is not counted.
    * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
-  consume(client: string): Promise<Counted>;
+  consume(client: string): Promise<RateLimiterRes>;
   /** Starts to remove idle clients periodically, if the store does not expire them itself. */
   startSweeping?(): void;
   close(): Promise<void>;
@@ -52,6 +51,11 @@ export interface Counted {
   consumed: number;
   /** Milliseconds until the oldest of them is a second old. */
   waitMs: number;
+}
+
+/** Returns rate-limiter-flexible's result for a limit of `points`. */
+export function resultOf({ consumed, waitMs }: Counted, points: number): RateLimiterRes {
+  return new RateLimiterRes(Math.max(0, points - consumed), waitMs, consumed, consumed === 1);
 }
 
 /** Whether a request is allowed, and how many more its client may send now. */
@@ -122,7 +126,7 @@ export class RateLimiter {
     const deadline = performance.now() + WARM_UP_TIMEOUT_MS;
     for (;;) {
       try {
-        await Promise.all(PROBES.map((client) => this.#consume(client)));
+        await Promise.all(PROBES.map((client) => this.#consume(client).catch(ignoreRefusal)));
         break;
       } catch (error) {
         if (error instanceof UserError) throw error;
@@ -182,31 +186,31 @@ export class RateLimiter {
 
   /** Returns the store's decision, or `localDecision` if the store does not respond in time. */
   async #decide(client: string, receivedAt: number, localDecision: Decision): Promise<Decision> {
-    let counted: Counted;
     try {
-      counted = await this.#consume(client);
+      const { remainingPoints } = await this.#consume(client);
+      return { allowed: true, remaining: Math.min(remainingPoints, localDecision.remaining) };
     } catch (error) {
-      this.#noteFailure(error);
-      return localDecision;
+      if (!(error instanceof RateLimiterRes)) {
+        this.#noteFailure(error);
+        return localDecision;
+      }
+      const times = this.#receivedAt.get(client) ?? [];
+      this.#receivedAt.set(
+        client,
+        times.filter((time) => time !== receivedAt),
+      );
+      // Until then, the client's requests are refused without asking the store. The time since the store decided is unknown,
+      // but it did so after `receivedAt`.
+      this.#refusedUntil.set(client, receivedAt + error.msBeforeNext);
+      return REFUSED;
     }
-    const remaining = this.#points - counted.consumed;
-    if (remaining >= 0) return { allowed: true, remaining: Math.min(remaining, localDecision.remaining) };
-    const times = this.#receivedAt.get(client) ?? [];
-    this.#receivedAt.set(
-      client,
-      times.filter((time) => time !== receivedAt),
-    );
-    // Until then, the client's requests are refused without asking the store. The time since the store decided is unknown,
-    // but it did so after `receivedAt`.
-    this.#refusedUntil.set(client, receivedAt + counted.waitMs);
-    return REFUSED;
   }
 
   /** Counts a request in the store, within the store's time limit. */
-  async #consume(client: string): Promise<Counted> {
-    const counted = await withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, timeoutError);
+  async #consume(client: string): Promise<RateLimiterRes> {
+    const result = await withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, timeoutError);
     if (this.#failedAt !== undefined) this.#noteReturn(this.#failedAt);
-    return counted;
+    return result;
   }
 
   /** Counts and logs a failure of the store; the same reason at most once in LOG_INTERVAL_MS. */
@@ -232,4 +236,9 @@ export class RateLimiter {
 /** Returns the error of a request that the store did not count in time. */
 export function timeoutError(): Error {
   return new Error(`no response within ${STORE_TIMEOUT_MS} ms`);
+}
+
+/** Ignores the result of a probe that the store refused: it has responded. */
+function ignoreRefusal(error: unknown): void {
+  if (!(error instanceof RateLimiterRes)) throw error;
 }

@@ -4,11 +4,12 @@
  * the event loop, are counted together by the next.
  */
 import { setImmediate as endOfTurn } from 'node:timers/promises';
+import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
 import { Connection, rowsOf } from '../../database/connection.js';
 import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
 import { Pool } from '../../database/pool.js';
 import { UserError } from '../../userError.js';
-import { type Counted, type LimitStore, STORE_TIMEOUT_MS, timeoutError } from './limiter.js';
+import { type Counted, type LimitStore, resultOf, STORE_TIMEOUT_MS, timeoutError, WINDOW_MS } from './limiter.js';
 
 /** Milliseconds between sweeps, which remove idle clients. */
 const SWEEP_INTERVAL_MS = 60_000;
@@ -25,9 +26,9 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   const pool = new Pool((onBroken) => new Connection(url, { statementTimeout: STORE_TIMEOUT_MS, onBroken }), {
     size: 1,
     retryMs: RETRY_MS,
-    onChange: () => void counter.countAll(),
+    onChange: () => void limiter.countAll(),
   });
-  const counter = new BatchCounter(pool, points);
+  const limiter = new SlidingLog(pool, points);
   let isClosed = false;
   const sweep = () =>
     sweepAll(pool).catch((error) => {
@@ -37,8 +38,10 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   return {
     kind: 'postgresql',
     consume: (client) =>
-      counter.count(client).catch((error) => {
-        throw ['unusable', 'hidden'].includes(failureOf(error)) ? privilegeError(error) : error;
+      limiter.consume(client).catch((error) => {
+        // A refusal is no Error.
+        const isPermanent = error instanceof Error && ['unusable', 'hidden'].includes(failureOf(error));
+        throw isPermanent ? privilegeError(error) : error;
       }),
     startSweeping() {
       sweeps = setInterval(sweep, SWEEP_INTERVAL_MS).unref();
@@ -99,25 +102,30 @@ interface WaitingRequest {
 
 type Batch = ReadonlyMap<string, WaitingRequest[]>;
 
-/** Counts the requests that wait for the connection together. */
-class BatchCounter {
+/** A store as rate-limiter-flexible's README describes them. */
+class SlidingLog extends RateLimiterPostgres {
   readonly #pool: Pool;
-  readonly #points: number;
   #waiting = new Map<string, WaitingRequest[]>();
   #isCounting = false;
 
   constructor(pool: Pool, points: number) {
+    // Migrations create the table, and sweeps remove expired rows.
+    const table = { tableCreated: true, clearExpiredByTimeout: false, keyPrefix: '' };
+    super({ storeClient: pool, storeType: 'client', points, duration: WINDOW_MS / 1000, ...table });
     this.#pool = pool;
-    this.#points = points;
   }
 
-  count(client: string): Promise<Counted> {
+  _upsert(client: string): Promise<Counted> {
     return new Promise((resolve, reject) => {
       const requests = this.#waiting.get(client) ?? [];
       this.#waiting.set(client, requests);
       requests.push({ receivedAt: performance.now(), resolve, reject });
       void this.countAll();
     });
+  }
+
+  _getRateLimiterRes(_client: string, _points: number, counted: Counted): RateLimiterRes {
+    return resultOf(counted, this.points);
   }
 
   /**
@@ -133,24 +141,24 @@ class BatchCounter {
       if (!connection && this.#pool.isOpening) break;
       const batch = this.#takeWaiting();
       if (!connection) rejectAll(batch, this.#pool.failure);
-      else if (batch.size > 0) await this.#countBatch(connection, batch);
+      else if (batch.size > 0) await this.#count(connection, batch);
     }
     this.#isCounting = false;
   }
 
   /** Counts requests in one statement, and settles them. Never rejects. */
-  async #countBatch(connection: Connection, batch: Batch): Promise<void> {
+  async #count(connection: Connection, batch: Batch): Promise<void> {
     // In the same order on all instances, so that there are no deadlocks.
     const clients = [...batch.keys()].sort();
-    const asked = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.#points));
+    const asked = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.points));
     try {
-      const values = [clients, asked, this.#points];
+      const values = [clients, asked, this.points];
       const rows = await connection.run(({ $client }) =>
         rowsOf($client.unsafe<CountedRow[]>(COUNT, values, { prepare: true })),
       );
       for (const { client, granted, total, waitMs } of rows) {
         for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
-          resolve({ consumed: i < granted ? total - granted + i + 1 : this.#points + 1, waitMs });
+          resolve({ consumed: i < granted ? total - granted + i + 1 : this.points + 1, waitMs });
         }
       }
     } catch (error) {

@@ -6,10 +6,11 @@ import type { EventEmitter } from 'node:events';
 import { createRequire } from 'node:module';
 import type * as IoRedis from 'ioredis';
 import type { Cluster, Redis } from 'ioredis';
+import { RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { parseRedisUrl } from '../../config/redisAddress.js';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
-import { type LimitStore, WINDOW_MS } from './limiter.js';
+import { type Counted, type LimitStore, resultOf, WINDOW_MS } from './limiter.js';
 
 /**
  * Counts a request if the client's last second has room for it.
@@ -89,8 +90,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     });
   }
 
-  /** Listens for failures of a connection, and defines the script as its command. */
-  function prepare(redis: Redis | Cluster): CountingRedis {
+  function createLimiter(redis: Redis | Cluster): SlidingLog {
     const events: EventEmitter = redis;
     for (const event of ['error', 'sentinelError', 'node error']) {
       events.on(event, (error) => {
@@ -105,30 +105,26 @@ export function openRedisStore(url: string, points: number): LimitStore {
     });
     // ioredis stops connecting if there is a failover while it queries a sentinel for the primary.
     events.on('end', () => redis.connect().catch(() => {}));
-    redis.defineCommand('count', { numberOfKeys: 1, lua: COUNT });
-    return redis as CountingRedis;
+    return new SlidingLog(redis, points);
   }
 
   const close = () => redis.removeAllListeners('end').disconnect();
   const retryStrategy = () => 200;
   const sentinel = { failoverDetector: true, sentinelCommandTimeout: 1000, sentinelRetryStrategy: retryStrategy };
-  let redis = prepare(server ? new Redis({ ...options, ...server, ...sentinel, retryStrategy }) : openCluster());
+  let redis = server ? new Redis({ ...options, ...server, ...sentinel, retryStrategy }) : openCluster();
+  let limiter = createLimiter(redis);
   return {
     kind: 'redis',
-    async consume(client) {
-      try {
-        if (redis.status !== 'ready') throw new Error('Redis connection is not ready');
-        const [consumed, waitUs] = await redis.count(`branded-phone-numbers:limit:${client}`, points, WINDOW_MS * 1000);
-        return { consumed, waitMs: waitUs / 1000 };
-      } catch (reason) {
-        const error = reason as Error;
+    consume: (client) =>
+      limiter.consume(client).catch((error) => {
+        if (error instanceof RateLimiterRes) throw error;
         if (redis instanceof Redis && CLUSTER_REDIRECTION.test(error.message)) {
           close();
-          redis = prepare(openCluster());
+          redis = openCluster();
+          limiter = createLimiter(redis);
         }
         throw explain(error instanceof ReplyError ? error : (failure ?? error));
-      }
-    },
+      }),
     async close() {
       close();
     },
@@ -139,6 +135,27 @@ export function openRedisStore(url: string, points: number): LimitStore {
 type CountingRedis = (Redis | Cluster) & {
   count(key: string, limit: number, window: number): Promise<[consumed: number, waitUs: number]>;
 };
+
+/** A store as rate-limiter-flexible's README describes them. */
+class SlidingLog extends RateLimiterRedis {
+  readonly #redis: CountingRedis;
+
+  constructor(redis: Redis | Cluster, points: number) {
+    super({ storeClient: redis, points, duration: WINDOW_MS / 1000, keyPrefix: 'branded-phone-numbers:limit' });
+    redis.defineCommand('count', { numberOfKeys: 1, lua: COUNT });
+    this.#redis = redis as CountingRedis;
+  }
+
+  async _upsert(key: string): Promise<Counted> {
+    if (this.#redis.status !== 'ready') throw new Error('Redis connection is not ready');
+    const [consumed, waitUs] = await this.#redis.count(key, this.points, WINDOW_MS * 1000);
+    return { consumed, waitMs: waitUs / 1000 };
+  }
+
+  _getRateLimiterRes(_key: string, _points: number, counted: Counted): RateLimiterRes {
+    return resultOf(counted, this.points);
+  }
+}
 
 /** A cluster node's error for keys that another node has. */
 const CLUSTER_REDIRECTION = /^(MOVED|ASK) /;
