@@ -63,6 +63,7 @@ export function shareBody(response: ServerResponse): void {
 export class Connections {
   /** In the order of `changedAt`: the first idle one has been idle longest. */
   readonly #all = new Map<Socket, Connection>();
+  readonly #server: Server;
   readonly #max: number;
   readonly #onCutOff: (count: number, bytes: number) => void;
   /** The sum of `waiting`. */
@@ -75,6 +76,7 @@ export class Connections {
    * connections that were cut off, and with their bytes.
    */
   constructor(server: Server, max: number, onCutOff: (count: number, bytes: number) => void) {
+    this.#server = server;
     this.#max = max;
     this.#onCutOff = onCutOff;
     server.on('listening', () => {
@@ -111,7 +113,9 @@ export class Connections {
     const { bytesRead } = socket;
     connection.isKept = bytesRead - connection.receivedBefore <= MAX_KEPT_BYTES;
     if (connection.isKept) connection.receivedBefore = bytesRead;
-    connection.end?.();
+    if (connection.end) connection.end();
+    // At a stop, a client would keep its connection open.
+    else if (!this.#server.listening) socket.destroy();
   }
 
   /** Reads nothing more from a connection, and calls `end` once its requests have their responses. Does nothing if called again. */
@@ -192,6 +196,12 @@ export class Connections {
       if (rest <= MAX_HELD_BYTES) break;
     }
     this.#onCutOff(count, held - rest);
+  }
+
+  /** Closes connections that have no request in progress, and were sent a response. */
+  closeIdle(): void {
+    for (const [socket, { requests, receivedBefore }] of this.#all)
+      if (requests === 0 && receivedBefore > 0) socket.destroy();
   }
 
   /** Cuts off all connections. */

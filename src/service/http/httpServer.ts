@@ -65,6 +65,8 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   // One more than protocolCheck allows. Node discards further ones.
   server.maxHeadersCount = MAX_HEADERS + 1;
   const connections = new Connections(server, config.MAX_CONNECTIONS, onCutOff);
+  // Node's, which its `close` calls, cuts off responses of which a part waits to be sent.
+  server.closeIdleConnections = () => connections.closeIdle();
 
   /**
    * Handles the requests of a connection one after the other, so that it has at most one response in memory. A request
@@ -88,11 +90,7 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
     const { socket } = request;
     const timeout = config.REQUEST_TIMEOUT_SECONDS * 1000 + RESPONSE_TIMEOUT_MS;
     const timer = setTimeout(() => response.socket?.destroy(), timeout);
-    response.once('close', () => {
-      clearTimeout(timer);
-      // At a stop, a client would keep its connection open after the running request.
-      if (!server.listening) server.closeIdleConnections();
-    });
+    response.once('close', () => clearTimeout(timer));
     response.setHeader('X-Content-Type-Options', 'nosniff');
     handle(request, response, () => endWith(socket, NO_TARGET));
   }

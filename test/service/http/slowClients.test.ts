@@ -62,6 +62,17 @@ test.concurrent('a response that takes 16 seconds is sent if REQUEST_TIMEOUT_SEC
   server.close();
 });
 
+test.concurrent('a response that its client reads slowly is sent as a whole at a stop', async () => {
+  const body = Buffer.alloc(20_000_000);
+  const app = express().get('/', (_request, response) => response.end(body));
+  const { server, finish } = createHttpServer(app, readConfig({}), { logRefusal: () => 'id', onCutOff() {} });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const response = await fetch(urlOf(server, '127.0.0.1'));
+  const finished = finish();
+  expect((await response.arrayBuffer()).byteLength).toBe(body.length);
+  await finished;
+});
+
 describe.concurrent('an idle connection', () => {
   it('is kept for KEEP_ALIVE_SECONDS', async () => {
     const { hostname, port } = new URL(longKeepAlive.url);
