@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 export async function until(
   condition: () => boolean | Promise<boolean>,
   what = 'the condition came true',
-  timeoutMs = 10_000,
+  timeoutMs = 30_000,
 ): Promise<void> {
   for (const deadline = Date.now() + timeoutMs; !(await condition()); await sleep(10)) {
     if (Date.now() > deadline) throw new Error(`timed out after ${timeoutMs} ms: ${what}`);

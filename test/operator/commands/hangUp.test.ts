@@ -19,7 +19,7 @@ const [, installed = ''] = /^install .*\/bin\/branded-phone-numbers <<'END'\n(.*
 it.skipIf(process.platform !== 'linux').each([
   ['that was started as documented continues', documented, 'imported 1 number'],
   ['that was started with nohup stops', documented.replace('setsid', 'nohup'), 'stopped by SIGHUP'],
-])('a command %s after its terminal is closed', async (_what, line, expected) => {
+])('a command %s after its terminal is closed', { timeout: 300_000 }, async (_what, line, expected) => {
   const folder = await mkdtemp(join(command.folder, 'terminal-'));
   await mkdir(join(folder, 'bin'));
   const file = (name: string) => join(folder, name);
@@ -36,15 +36,15 @@ it.skipIf(process.platform !== 'linux').each([
   const terminal = spawn('script', ['--quiet', '--command', 'exec bash --norc', '/dev/null'], { cwd: folder, env });
   terminal.stdout.resume();
   terminal.stdin.write(`echo $$ > shell\n${line}\n`);
-  await until(async () => (await content('import.log')).includes('database: '), 'it runs', 30_000);
+  await until(async () => (await content('import.log')).includes('database: '), 'it runs', 90_000);
   terminal.kill('SIGKILL');
   await once(terminal, 'close');
   const shell = Number(await content('shell'));
   await until(() => !isAlive(shell), 'the shell has ended');
 
   const isLogged = async () => (await content('import.log')).includes(expected);
-  if (line !== documented) await until(isLogged, expected, 30_000);
+  if (line !== documented) await until(isLogged, expected, 90_000);
   await numbers.write(`${JSON.stringify(numberWith({ phoneNumber: '+19' }))}\n`);
   await numbers.close();
-  await until(isLogged, expected, 30_000);
+  await until(isLogged, expected, 90_000);
 });

@@ -89,7 +89,7 @@ describe('complete requests get their responses', () => {
     socket.write(request(PAGE, '203.0.113.9') + request('/nowhere'));
     proceed(socket);
     // An idle connection is kept for longer.
-    await once(socket, 'close', { signal: AbortSignal.timeout(5000) });
+    await once(socket, 'close', { signal: AbortSignal.timeout(30_000) });
     expect(statuses()).toEqual(expected);
   });
 });
