@@ -85,6 +85,8 @@ const TABLE: readonly Row[] = [
   { failure: 'standby', codes: /^25006$/, advice: 'DATABASE_URL must lead to a server that accepts writes' },
   // Canceled, a lock timeout, out of resources, conflicts, deadlocks, errors of the server or its disk.
   { failure: 'temporary', codes: /^(40001|40P01|53\w{3}|55000|55006|55P03|57014|58\w{3}|XX\w{3})$/ },
+  // The driver drops the error of a COPY from this program that PostgreSQL ends; the next statement then has this one.
+  { failure: 'temporary', codes: /^25P02$/, advice: 'the log of PostgreSQL has the error of the previous statement' },
   {
     failure: 'hidden',
     codes: /^42501$/,

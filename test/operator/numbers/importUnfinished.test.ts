@@ -99,6 +99,18 @@ describe('an import whose input fails', () => {
   });
 });
 
+it('an import that PostgreSQL cancels while it reads may be run again', async () => {
+  const copying = () => sql`SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY staged%'`;
+  async function* input() {
+    yield Buffer.from(ndjson(file));
+    await until(async () => (await copying()).length === 1, 'the lines are copied');
+    for (const { pid } of await copying()) await sql`SELECT pg_cancel_backend(${pid})`;
+  }
+  const { code, stderr } = await command.run(['import', '-'], Readable.from(input()), { environment: environment() });
+  expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringMatching(/the log of PostgreSQL has the error/) });
+  expect(await countWritten()).toBe(0);
+});
+
 describe('an import that ends while writing', () => {
   // A process that exits by each signal is in signals.test.ts.
   it.each([
