@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import postgres from 'postgres';
-import { planningOptions } from '../dist/src/database/connect.js';
+import { planningOptions } from '../dist/src/config/sessionSettings.js';
 
 const { query, values } = JSON.parse(readFileSync(process.env.STATEMENT, 'utf8'));
 const sql = postgres(process.env.DATABASE_URL, { max: 10, connection: planningOptions });
