@@ -190,7 +190,10 @@ describe('serve reports in one line why it cannot start:', () => {
     const DATABASE_URL = Object.assign(new URL(url), { username: role, password: role }).href;
     const { code, stderr } = await command.run(['serve'], '', { environment: { DATABASE_URL, PORT: '0' } });
     await sql.unsafe(`DROP ROLE ${role}`);
-    expect([code, stderr]).toEqual([1, expect.stringMatching(/^permission denied for database \w+\n$/)]);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^permission denied for database \w+ \(SQL statement "CREATE SCHEMA .*"\)\n$/),
+    ]);
   });
 
   it('a folder that the embedded PostgreSQL cannot use', async () => {
