@@ -10,7 +10,7 @@ import type * as PostgresJs from 'drizzle-orm/postgres-js';
 
 const load = createRequire(import.meta.url);
 
-export const { and, asc, Column, eq, fillPlaceholders, getTableName, inArray, is, isNull, sql, Table } = load(
+export const { and, asc, Column, fillPlaceholders, getTableName, inArray, is, isNull, sql, Table } = load(
   'drizzle-orm',
 ) as typeof Drizzle;
 export type Column = Drizzle.Column;

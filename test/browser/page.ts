@@ -148,7 +148,7 @@ export async function statusShown(): Promise<string> {
  * Returns all that axe-core finds in the elements that a selector matches, by `rules`, or by default by all of its rules, best
  * practices included.
  */
-export async function accessibilityProblems(within: string, rules?: string[]): Promise<string[]> {
+async function accessibilityProblems(within: string, rules?: string[]): Promise<string[]> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe.source);
   // Colors may still be changing to those of another color scheme.
   await page.evaluate('document.getAnimations().forEach((transition) => transition.finish())');
