@@ -52,7 +52,7 @@ SOAK := --project soak --project 'timing soak'
 test-soak: $(BUILT) ## run the long tests: floods, faults, kills, stops and random cases
 	npx vitest run $(SOAK)
 
-check: $(BUILT) .cache/clients/checks.made $(if $(shell command -v java),.cache/clients/generator.made) ## check format, lint, types, unused code, generated files, docs and the contract
+check: $(BUILT) .cache/clients/checks.made ## check format, lint, types, unused code, generated files, docs and the contract
 	npm run -s check:format
 	npm run -s check:types
 	npm run -s check:unused
@@ -65,7 +65,7 @@ check: $(BUILT) .cache/clients/checks.made $(if $(shell command -v java),.cache/
 format: $(INSTALLED) ## format the code and apply automatic lint fixes
 	npm run -s format
 
-generate: $(INSTALLED) .cache/clients/generator.made ## regenerate generated/types and the README's table from openapi/openapi.yaml (requires Java 11 or later)
+generate: $(INSTALLED) ## regenerate generated/types and the README's table from openapi/openapi.yaml (requires Java 11 or later)
 	$(NEED_JAVA)
 	npm run -s generate
 	npm run -s docs:table
