@@ -8,7 +8,8 @@ import { expectStop, expectSurvival, expectTimeLimits } from './strangers.js';
 
 const database = useDatabase();
 
-describe.each([20, 22, 24, 26])('the service on Node %i', (version) => {
+// Connections are ended one after the other: half a minute on a quiet machine.
+describe.each([20, 22, 24, 26])('the service on Node %i', { timeout: 600_000 }, (version) => {
   let node: string;
   beforeAll(async () => {
     const folder = join(packageFolder, '.cache', 'node', `${version}-11`);
