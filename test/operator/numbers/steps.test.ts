@@ -58,7 +58,9 @@ const written = async () => (await other`SELECT FROM branded_phone_numbers WHERE
 /** Waits until a step of the tested database sleeps. */
 const untilSleeping = () =>
   until(
-    async () => (await created.sql`SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep'`).length > 0,
+    async () =>
+      (await created.sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
+        .length > 0,
     'a step sleeps',
   );
 
@@ -228,7 +230,7 @@ describe('a step', () => {
       write(sql) {
         if (++attempts > 1) return [setName(sql)];
         const cancel = () =>
-          created.sql`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'`;
+          created.sql`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
         void untilSleeping().then(cancel);
         return [sql`SELECT pg_sleep(10)`];
       },
