@@ -1,4 +1,4 @@
-/** The pool, on a server that the test plays: it answers, holds, refuses and breaks what the test tells it to. */
+/** The pool, on a server that the test plays: it responds, holds, refuses and breaks as the test says. */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
@@ -106,7 +106,7 @@ async function fill(size: number): Promise<Connection[]> {
   return connections;
 }
 
-/** Answers a statement that was held on each connection. */
+/** Responds to a statement that was held on each connection. */
 function answer(): void {
   for (const client of clients) if (!client.destroyed) client.write(Buffer.concat([ROW, COMPLETE]));
 }
@@ -215,7 +215,7 @@ describe('a pool', () => {
     await until(isOpen, 'another one is open', RETRY_MS - 100);
   });
 
-  it('closes with a silent connection those that have been quiet for as long, but none that is busy with answers', async () => {
+  it('closes with a silent connection those that have been quiet for as long, but none that is receiving responses', async () => {
     open();
     const [silent, busy, quiet] = (await fill(3)) as [Connection, Connection, Connection];
     onStatement = 'hold';

@@ -27,7 +27,7 @@ interface Change {
   analyzed: readonly string[];
   /** Returns the row of a line that is not blank, in the text format of COPY. @throws {LineError} */
   rowOf(line: number, bytes: Buffer): string;
-  /** Returns what is wrong with an input that begins with a line, if it is no such lines at all: reported once, not for each. */
+  /** Returns what is wrong with an input if its first line shows that it has other content: reported once, not for each line. */
   formFault(first: Buffer): string | undefined;
   /** The text before a phone number in messages, if any. */
   label?: string;

@@ -45,7 +45,7 @@ export const phoneNumbers = async () => (await exported()).map(({ phoneNumber })
 export const numbers = ['+11', '+12', '+13'].map((phoneNumber) => numberWith({ phoneNumber }));
 export const useNumbers = () => beforeEach(() => writeFile(inFolder('-before it.ndjson'), ndjson(numbers)));
 
-/** Runs a line, whose temporary files are in a folder of their own; expects that none is left. */
+/** Runs a line with an empty temporary folder, and expects that nothing is left in it. */
 export const replace = async (line: string) => {
   const finished = await type(`mkdir -p tmp; export TMPDIR=$PWD/tmp; ${line}`);
   expect(await readdir(inFolder('tmp'))).toEqual([]);
