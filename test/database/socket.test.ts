@@ -213,7 +213,7 @@ describe('a connection', () => {
 it('is a failed attempt, and nothing worse, while no file descriptor is free', () => {
   const program = `
     const [{ Connection }, { failureOf }, { run }, { openSync }] = await Promise.all(
-      ['dist/src/database/connection.js', 'dist/src/database/errors.js', 'dist/src/operator/embeddedPostgres/account.js', 'node:fs']
+      ['dist/src/database/connection.js', 'dist/src/database/errors.js', 'dist/src/operator/embeddedPostgres/programs.js', 'node:fs']
         .map((name) => import(name.includes(':') ? name : process.cwd() + '/' + name)));
     const codes = [];
     process.on('uncaughtException', ({ message }) => codes.push(message));
@@ -227,7 +227,7 @@ it('is a failed attempt, and nothing worse, while no file descriptor is free', (
       const connection = new Connection(url);
       codes.push(await connection.open().then(() => 'opened', failureOf));
     }
-    codes.push(await run({ environment: {}, prefix: [] }, '/bin/true', [], '/').catch(({ code }) => code));
+    codes.push(await run({ environment: {} }, '/bin/true', [], '/').catch(({ code }) => code));
     await new Promise((resolve) => setTimeout(resolve, 50));
     process._rawDebug(codes.join());`;
   const shell = `ulimit -n 500; exec "$0" --input-type=module --eval "$1" 2>&1`;

@@ -4,8 +4,7 @@ import { existsSync, statSync } from 'node:fs';
 import { chown, mkdtemp, readdir, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Account, run } from './account.js';
-import { type Programs, unusable } from './programs.js';
+import { type Programs, run, unusable } from './programs.js';
 
 const FAST_STOP_TIMEOUT_MS = 10_000;
 /** PostgreSQL kills its children after 5 s. */
@@ -34,17 +33,16 @@ export interface Cluster {
   home: string;
   log: string;
   programs: Programs;
-  account: Account;
   password: string;
 }
 
 /** Creates a cluster in `home`, by renaming a complete draft, so that a kill -9 leaves no partial cluster. */
-export async function initialize(home: string, { initdb }: Programs, account: Account, stop: AbortSignal) {
+export async function initialize(home: string, programs: Programs, stop: AbortSignal) {
   const draft = await mkdtemp(draftOf(home)); // 0700
   const password = join(draft, 'password');
   try {
     await writeFile(password, `${randomBytes(24).toString('hex')}\n`, { mode: 0o600 });
-    const { owner } = account;
+    const { owner, initdb } = programs;
     if (owner) for (const path of [password, draft]) await chown(path, owner.uid, owner.gid);
     const options = [
       ...['--pgdata=data', '--username=postgres', '--auth=scram-sha-256', '--pwfile=password'],
@@ -52,7 +50,7 @@ export async function initialize(home: string, { initdb }: Programs, account: Ac
       ...['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'],
       '--no-sync', // there is no user data yet; the server syncs as usual
     ];
-    await run(account, initdb, options, draft, stop);
+    await run(programs, initdb, options, draft, stop);
     await rename(draft, home);
   } catch (error) {
     await rm(draft, { recursive: true, force: true });
@@ -98,7 +96,7 @@ const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
  * @throws {UserError} for any other failure
  */
 export async function startServer(cluster: Cluster, stop: AbortSignal) {
-  const { home, log, programs, account } = cluster;
+  const { home, log, programs } = cluster;
   const size = () => statSync(log, { throwIfNoEntry: false })?.size ?? 0;
   if (size() > MAX_LOG_BYTES) await truncate(log); // not renamed: a server may be writing to it
   const logStart = size();
@@ -107,7 +105,7 @@ export async function startServer(cluster: Cluster, stop: AbortSignal) {
   // After a crash, the socket's lock file may name an unrelated process and prevent the start; postmaster.pid suffices.
   await rm(join(home, `${SOCKET}.lock`), { force: true });
   try {
-    await run(account, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
+    await run(programs, programs.pg_ctl, ['start', '--pgdata=data', '--log=log', `--options=${options}`], home, stop);
     return undefined;
   } catch (error) {
     stop.throwIfAborted();

