@@ -687,7 +687,10 @@ async function choose(parameter: string, example: string, value: unknown) {
   for (const one of [value].flat()) await choice(parameter, String(one)).check();
 }
 
-/** Takes the README's picture, only if SCREENSHOTS=1: it differs slightly each time. */
+/**
+ * Takes the README's picture, only if SCREENSHOTS=1: it differs slightly each time. Before you commit it, run
+ * `mogrify +dither -colors 256 docs/images/docs.png` (ImageMagick): a third of the size, and no difference to see.
+ */
 async function takePicture() {
   if (process.env.SCREENSHOTS !== '1') return;
   await page.evaluate('scrollTo(0, 0)');
