@@ -6,7 +6,6 @@ import type { Express } from 'express';
 import { type Config, publicPath } from '../../config/config.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
-import type { ProblemName } from '../problem/problem.js';
 import { Connections, endSoon } from './connections.js';
 import { rawProblem } from './problemResponse.js';
 import { MAX_HEADERS } from './protocol.js';
@@ -20,19 +19,14 @@ const RESPONSE_TIMEOUT_MS = 15_000;
 /** At a stop, requests that are still running this long after their time limit are cut off. */
 const FINISH_MARGIN_MS = 500;
 
-/** A refusal of input that is not a request which the application can handle. */
-interface Refusal {
-  name: ProblemName;
-  status: number;
-  detail: string;
-  /** Node's error, for the log. */
-  reason?: string;
-}
-
-const NO_TARGET: Refusal = {
-  name: 'invalid-request',
-  status: 400,
-  detail: 'The target of the request is not an address.',
+/** The problem's status and detail for what is not a request which the application can handle. */
+type Refusal = [status: number, detail: string];
+const NO_TARGET: Refusal = [400, 'The target of the request is not an address.'];
+const NO_REQUEST: Refusal = [400, 'This is not an HTTP request.'];
+/** The refusals of input that is too large or too slow, by the code of Node's error. */
+const REFUSALS: Record<string, Refusal> = {
+  HPE_HEADER_OVERFLOW: [431, 'The address and headers of the request are too long.'],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, 'The request was not received in time.'],
 };
 
 interface Listeners {
@@ -97,14 +91,15 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   // Node would respond with a 417 without a body; an unknown expectation may be ignored (RFC 9110 section 10.1.1).
   server.on('checkExpectation', (request, response) => server.emit('request', request, response));
   // Node emits an error for each further piece of what it can't parse.
-  server.on('clientError', (error, socket) => {
-    connections.endWhenIdle(socket as Socket, () => endWith(socket as Socket, refusalOf(error)));
+  server.on('clientError', ({ code = '', message }: NodeJS.ErrnoException, duplex) => {
+    const socket = duplex as Socket;
+    connections.endWhenIdle(socket, () => endWith(socket, REFUSALS[code] ?? NO_REQUEST, message));
   });
 
-  /** Ends a connection with a problem, and cuts off a client that keeps sending. */
-  function endWith(socket: Socket, { name, status, detail, reason }: Refusal): void {
+  /** Ends a connection with a problem, and cuts off a client that keeps sending. `reason` is Node's error, for the log. */
+  function endWith(socket: Socket, [status, detail]: Refusal, reason?: string): void {
     if (!socket.writable) return;
-    socket.write(rawProblem(path, name, status, detail, logRefusal(status, reason)));
+    socket.write(rawProblem(path, status, detail, logRefusal(status, reason)));
     endSoon(socket);
   }
 
@@ -153,16 +148,4 @@ function messageClassesOf(app: Express) {
   app.request = Object.setPrototypeOf(AppRequest.prototype, app.request);
   app.response = Object.setPrototypeOf(AppResponse.prototype, app.response);
   return { IncomingMessage: AppRequest, ServerResponse: AppResponse };
-}
-
-/** The status and the detail of the problem, by the code of Node's error. */
-const PARSER_FAULTS: Record<string, [number, string]> = {
-  HPE_HEADER_OVERFLOW: [431, 'The address and headers of the request are too long.'],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, 'The request was not received in time.'],
-};
-
-/** Returns the refusal of input that is too broken, too large or too slow to be a request. */
-function refusalOf({ code = '', message }: NodeJS.ErrnoException): Refusal {
-  const [status, detail] = PARSER_FAULTS[code] ?? [400, 'This is not an HTTP request.'];
-  return { name: 'invalid-request', status, detail, reason: message };
 }

@@ -7,7 +7,7 @@ import { contract } from '../../contract.js';
 import { DatabaseUnavailable } from '../../database/errors.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { nearest } from '../../messages/suggestion.js';
-import { ProblemError, type ProblemName, problem, unavailable } from '../problem/problem.js';
+import { ProblemError, problem, unavailable } from '../problem/problem.js';
 import { encodeBody } from './compression.js';
 
 /** Passes requests that no route matched to `problemHandler`, as a 404. */
@@ -74,17 +74,9 @@ function withTypeBelow(publicPath: string, body: Problem): Problem {
   return { ...body, type: `${publicPath}${body.type}` };
 }
 
-/**
- * Returns a whole response with a problem, for the socket of a request that is too broken to have a response object.
- */
-export function rawProblem(
-  publicPath: string,
-  name: ProblemName,
-  status: number,
-  detail: string,
-  requestId: string,
-): string {
-  const body = JSON.stringify(withTypeBelow(publicPath, problem(name, detail, { status }).problem));
+/** Returns a whole response with a problem, for the socket of a request that is too broken to have a response object. */
+export function rawProblem(publicPath: string, status: number, detail: string, requestId: string): string {
+  const body = JSON.stringify(withTypeBelow(publicPath, problem('invalid-request', detail, { status }).problem));
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/problem+json; charset=utf-8',
