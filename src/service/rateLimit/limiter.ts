@@ -21,11 +21,10 @@
  * - `inMemoryBlockOnConsumed` visits all blocked clients whenever it adds one: 1.4 s of CPU time for 20,000 clients.
  * - `RLWrapperTimeouts` rejects a response that arrived in time while the process was busy.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { causeOf } from '../../database/errors.js';
-import { withDeadline } from '../../deadline.js';
+import { retryInOutage } from '../../database/outage.js';
 import type { Log } from '../../log.js';
 import type { Metrics } from '../../metrics.js';
 import { UserError } from '../../userError.js';
@@ -123,20 +122,12 @@ export class RateLimiter {
    * @throws {UserError} if the failure is permanent (wrong password, missing privilege)
    */
   async warmUp(): Promise<void> {
-    const deadline = performance.now() + WARM_UP_TIMEOUT_MS;
-    for (;;) {
-      try {
-        await Promise.all(PROBES.map((client) => this.#consume(client).catch(ignoreRefusal)));
-        break;
-      } catch (error) {
-        if (error instanceof UserError) throw error;
-        if (performance.now() >= deadline) {
-          this.#noteFailure(error);
-          break;
-        }
-      }
-      await sleep(WARM_UP_PAUSE_MS);
-    }
+    const probe = () => Promise.all(PROBES.map((client) => this.#consume(client).catch(ignoreRefusal)));
+    const mayPass = (error: unknown) => !(error instanceof UserError);
+    await retryInOutage(probe, { forMs: WARM_UP_TIMEOUT_MS, everyMs: WARM_UP_PAUSE_MS, mayPass }).catch((error) => {
+      if (!mayPass(error)) throw error;
+      this.#noteFailure(error);
+    });
     this.#store.startSweeping?.();
   }
 
@@ -208,7 +199,7 @@ export class RateLimiter {
 
   /** Counts a request in the store, within the store's time limit. */
   async #consume(client: string): Promise<RateLimiterRes> {
-    const result = await withDeadline(this.#store.consume(client), STORE_TIMEOUT_MS, timeoutError);
+    const result = await withTimeLimit(this.#store.consume(client));
     if (this.#failedAt !== undefined) this.#noteReturn(this.#failedAt);
     return result;
   }
@@ -231,6 +222,18 @@ export class RateLimiter {
     this.#loggedReasons.clear();
     this.#log.info({ store: this.#store.kind }, 'rate limit store available again');
   }
+}
+
+/**
+ * Settles like `operation`, but after STORE_TIMEOUT_MS rejects. A response that arrives in time is used even if this process
+ * is too busy to read it in time. p-timeout would create an error with its stack at each call, also if it is not needed.
+ */
+function withTimeLimit<T>(operation: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    // After a stall, timers run first; then responses that have arrived are read; then setImmediate runs.
+    const timer = setTimeout(() => setImmediate(() => reject(timeoutError())), STORE_TIMEOUT_MS);
+    void operation.then(resolve, reject).then(() => clearTimeout(timer));
+  });
 }
 
 /** Returns the error of a request that the store did not count in time. */
