@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CORE_SCHEMA, load } from 'js-yaml';
+import { listBrandedPhoneNumbers } from '../generated/types/apis/index.js';
 import { packageFolder } from './packageFolder.js';
 
 export interface Schema {
@@ -56,7 +57,7 @@ interface Operation {
   responses: Record<string, DescribedResponse | { $ref: string }>;
   parameters: { $ref: string }[];
   /** Requests that /docs offers; `examples` maps each parameter that is sent to the name of one of its examples. */
-  'x-requests'?: { summary: string; examples: Record<string, string> }[];
+  'x-requests': { summary: string; examples: Record<string, string> }[];
   /** The largest number of parameters in a query, including repetitions; OpenAPI has no keyword for this. */
   'x-max-query-pairs': number;
 }
@@ -91,13 +92,13 @@ export function resolve<T extends object>(node: T | { $ref: string }): T {
   return resolve(target as T);
 }
 
-const operations = Object.values(contract.paths).flatMap(({ get }) => get ?? []);
+/** The operation that lists numbers, which is the only one. */
+export const listOperation = contract.paths[listBrandedPhoneNumbers.path]?.get as Operation;
 
 /** Returns the parameters of the list operation in one place, by name, in the document's order; their schemas are resolved. */
 function parametersIn(place: Parameter['in']): ReadonlyMap<string, Parameter> {
   return new Map(
-    operations
-      .flatMap((operation) => operation.parameters)
+    listOperation.parameters
       .map((reference) => resolve<Parameter>(reference))
       .filter((parameter) => parameter.in === place)
       .map((parameter) => [parameter.name, { ...parameter, schema: resolve(parameter.schema) }]),
@@ -111,7 +112,5 @@ export const requestHeaders = parametersIn('header');
 
 /** The responses of the list operation, by status or `default`. */
 export const responses: ReadonlyMap<string, DescribedResponse> = new Map(
-  operations.flatMap((operation) =>
-    Object.entries(operation.responses).map(([status, response]) => [status, resolve<DescribedResponse>(response)]),
-  ),
+  Object.entries(listOperation.responses).map(([status, response]) => [status, resolve<DescribedResponse>(response)]),
 );

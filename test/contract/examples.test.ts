@@ -6,7 +6,7 @@ import formats from 'ajv-formats';
 import { sql } from 'drizzle-orm';
 import request, { type Response } from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { contract, parameters, resolve, responses } from '../../src/contract.js';
+import { contract, listOperation, parameters, resolve, responses } from '../../src/contract.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import type { ProblemName } from '../../src/service/problem/problem.js';
@@ -182,9 +182,7 @@ describe('every example of a parameter is accepted and filters the demo data:', 
 });
 
 describe('every request that /docs offers matches numbers of the demo data:', () => {
-  const [operation] = Object.values(contract.paths).map(({ get }) => get);
-
-  it.each(operation?.['x-requests'] ?? [])('$summary', async ({ examples: chosen }) => {
+  it.each(listOperation['x-requests'])('$summary', async ({ examples: chosen }) => {
     const query = Object.entries(chosen).flatMap(([name, example]) =>
       toQuery(name, parameters.get(name)?.examples?.[example]?.value),
     );

@@ -6,8 +6,7 @@
  * response lists the faults of both.
  */
 import { LRUCache } from 'lru-cache';
-import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
-import { contract, parameters, resolve } from '../../contract.js';
+import { listOperation, parameters, resolve } from '../../contract.js';
 import { decode } from '../../messages/encoding.js';
 import { describeNumber, PLAIN_DIGITS, parameterFault } from '../../messages/faults.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
@@ -103,7 +102,7 @@ function addFindings(findings: readonly Finding[], values: Values, faults: Fault
   }
 }
 
-const MAX_PAIRS = contract.paths[operation.path]?.get?.['x-max-query-pairs'] ?? 0;
+const { 'x-max-query-pairs': MAX_PAIRS } = listOperation;
 
 /**
  * Parses a query string, without its `?`. Returns the well-formed values of known parameters, and adds what is wrong with
