@@ -1,6 +1,6 @@
 /** Problems (RFC 9457) of the types that the contract lists, as errors that are thrown. */
 import type { Fault, Problem } from '../../../generated/types/models/index.js';
-import { contract } from '../../contract.js';
+import { contract, type ProblemType } from '../../contract.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 
 /** The last part of a problem type's URI; each is listed in the contract's `x-problems`. */
@@ -36,10 +36,9 @@ export function problem(
   detail: string,
   { errors, headers = {}, status }: { errors?: Fault[]; headers?: Record<string, string>; status?: number } = {},
 ): ProblemError {
-  const type = contract['x-problems'][name];
-  if (!type) throw new Error(`the contract lists no problem ${name}`);
-  const { title } = type;
-  const body = { type: `/problems/${name}`, title, status: status ?? type.status, detail, message: title };
+  const known = contract['x-problems'][name] as ProblemType;
+  const { title } = known;
+  const body = { type: `/problems/${name}`, title, status: status ?? known.status, detail, message: title };
   return new ProblemError(errors ? { ...body, errors } : body, headers);
 }
 
