@@ -7,9 +7,10 @@ import { promisify } from 'node:util';
 import express from 'express';
 import request from 'supertest';
 import { expect, it } from 'vitest';
+import { readConfig } from '../src/config/config.js';
 import { docs } from '../src/service/docs/docs.js';
 
-const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
+const SETTINGS = readConfig({ HOST: '0.0.0.0', AUTH: 'none' });
 const EVERYTHING = {
   PUBLIC_URL: 'https://numbers.test/telephony',
   CONTACT: 'api@numbers.test',

@@ -1,13 +1,11 @@
 /** The settings: environment variables, read once at startup. A validator's error continues the variable's name. */
 import { isIP } from 'node:net';
-import { customCleanEnv, makeExactValidator } from 'envalid';
+import { customCleanEnv, makeExactValidator, str } from 'envalid';
 import { compile } from 'proxy-addr';
 import { cut, escapeHidden, quote } from '../messages/shown.js';
 import { UserError } from '../userError.js';
 import { addressOf } from './databaseAddress.js';
 import { parseRedisUrl } from './redisAddress.js';
-
-const text = makeExactValidator<string>(String);
 
 const wholeNumber = (min: number, max: number) =>
   makeExactValidator<number>((value) => {
@@ -98,7 +96,7 @@ function isHttpsAddress(text: string): boolean {
 
 const variables = {
   PORT: wholeNumber(0, 65_535)({ default: 3000 }),
-  HOST: text({ default: '127.0.0.1' }),
+  HOST: str({ default: '127.0.0.1' }),
   DATABASE_URL: address(addressOf)({ default: undefined }),
   REDIS_URL: address(parseRedisUrl)({ default: undefined }),
   RATE_LIMIT_PER_SECOND: wholeNumber(0, 1_000_000)({ default: 10 }),
@@ -114,7 +112,7 @@ const variables = {
   DATABASE_CONNECTIONS: wholeNumber(1, 1000)({ default: 4 }),
   DRAIN_SECONDS: wholeNumber(0, 60)({ default: 2 }),
   METRICS_PORT: wholeNumber(0, 65_535)({ default: undefined }),
-  METRICS_HOST: text({ default: '127.0.0.1' }),
+  METRICS_HOST: str({ default: '127.0.0.1' }),
   LOG_LEVEL: oneOf('silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace')({ default: 'info' }),
 };
 
@@ -133,7 +131,7 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
   const read = customCleanEnv(given, variables, (cleaned) => cleaned, {
     reporter({ errors }) {
       for (const [name, error] of Object.entries(errors)) {
-        faults.push(`${name} ${error?.message}${isServiceLink(given[name]) ? `; ${explainServiceLink(name)}` : ''}`);
+        faults.push(`${name} ${error?.message}${serviceLinkAdvice(name, given[name])}`);
       }
     },
   });
@@ -161,29 +159,22 @@ function hidePasswords(address: string | undefined): string | undefined {
   return escapeHidden(`${server.replace(/(:\/\/[^:@]*):.*@/s, '$1:***@')}${query ? `?${parameters}` : ''}`);
 }
 
-/** Returns whether Kubernetes set the variable to the address of a Service, such as `tcp://10.96.0.7:9464`. */
-function isServiceLink(value = ''): boolean {
-  return /^(tcp|udp|sctp):\/\//.test(value);
-}
-
-function explainServiceLink(name: string): string {
+/** Returns advice if Kubernetes set the variable to the address of a Service, such as `tcp://10.96.0.7:9464`; else ''. */
+function serviceLinkAdvice(name: string, value = ''): string {
+  if (!/^(tcp|udp|sctp):\/\//.test(value)) return '';
   const service = name
     .replace(/_PORT$/, '')
     .toLowerCase()
     .replaceAll('_', '-');
-  return `Kubernetes sets it for a Service named ${JSON.stringify(service)}: set enableServiceLinks: false in the pod's spec`;
+  return `; Kubernetes sets it for a Service named ${JSON.stringify(service)}: set enableServiceLinks: false in the pod's spec`;
 }
 
 /** Returns the path of PUBLIC_URL, below which a proxy serves this service, such as `/telephony`; may be empty. */
-export function publicPath({ PUBLIC_URL }: Partial<Pick<Config, 'PUBLIC_URL'>>): string {
+export function publicPath({ PUBLIC_URL }: Pick<Config, 'PUBLIC_URL'>): string {
   return PUBLIC_URL ? new URL(PUBLIC_URL).pathname.replace(/\/$/, '') : '';
 }
 
 /** Returns whether only programs of this machine can use the service. */
-export function isPrivate({
-  HOST,
-  AUTH,
-  TRUST_PROXY,
-}: Partial<Pick<Config, 'HOST' | 'AUTH' | 'TRUST_PROXY'>>): boolean {
-  return HOST !== undefined && isLoopback(HOST) && AUTH === 'none' && TRUST_PROXY === 0;
+export function isPrivate({ HOST, AUTH, TRUST_PROXY }: Pick<Config, 'HOST' | 'AUTH' | 'TRUST_PROXY'>): boolean {
+  return isLoopback(HOST) && AUTH === 'none' && TRUST_PROXY === 0;
 }

@@ -5,12 +5,8 @@ import { type Config, isPrivate } from '../../config/config.js';
 import { packageFolder } from '../../packageFolder.js';
 import { escaped } from './layout.js';
 
-/** The settings that the pages show. */
-export type Shown = Pick<Config, 'AUTH' | 'RATE_LIMIT_PER_SECOND'> &
-  Partial<Pick<Config, 'PUBLIC_URL' | 'CONTACT' | 'TERMS_URL' | 'HOST' | 'TRUST_PROXY'>>;
-
 /** Returns how to get access to this instance. */
-export function authenticationWords({ AUTH, CONTACT, TERMS_URL }: Shown): string {
+export function authenticationWords({ AUTH, CONTACT, TERMS_URL }: Config): string {
   const terms = TERMS_URL ? ` <a href="${escaped(TERMS_URL)}">Terms of service</a>` : '';
   if (AUTH === 'none')
     return `<p>This service requires no API key.${CONTACT ? ` Questions go to ${operator(CONTACT)}.` : ''}${terms}</p>`;
@@ -20,7 +16,7 @@ Without a valid one, the response is a 401, <a href="problems/unauthorized">Unau
 }
 
 /** Returns the limit that this instance keeps. */
-export function limitWords({ AUTH, RATE_LIMIT_PER_SECOND: limit }: Shown): string {
+export function limitWords({ AUTH, RATE_LIMIT_PER_SECOND: limit }: Config): string {
   return `<p>Each ${AUTH === 'api-key' ? 'key' : 'address'} may send ${upTo(limit)}; <code>Retry-After</code> of a 429, <a
 href="problems/rate-limit-exceeded">Rate Limit Exceeded</a>, says when to retry. <code>RateLimit</code> of a response says how many are left.</p>`;
 }
@@ -47,7 +43,7 @@ export function withLimit(text: string, limit: number): string {
 }
 
 /** Returns where to get a package that this service does not have. Who reads the page of a private instance, operates it. */
-export function missingPackage(config: Shown): string {
+export function missingPackage(config: Config): string {
   const isOperator = isPrivate(config) && !config.PUBLIC_URL && existsSync(join(packageFolder, 'Makefile'));
   if (!isOperator) return `Ask ${operator(config.CONTACT)} for the package.`;
   return 'Run <code>make clients</code> in this checkout to build the package, and start the service again.';

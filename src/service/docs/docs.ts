@@ -7,13 +7,13 @@ import { dump } from 'js-yaml';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
-import { publicPath } from '../../config/config.js';
+import { type Config, publicPath } from '../../config/config.js';
 import { type Contract, contract } from '../../contract.js';
 import { packageFolder } from '../../packageFolder.js';
 import { encodeBody } from '../http/compression.js';
 import { noSuchPath } from '../http/problemResponse.js';
 import { constantResponse } from './constantResponse.js';
-import { type Shown, withLimit } from './deployment.js';
+import { withLimit } from './deployment.js';
 import { docsPage, swaggerPage } from './docsPage.js';
 import { EXAMPLE_ADDRESS, fill, markdownPage } from './layout.js';
 import { type Packages, packagesPage, servePackages } from './packages.js';
@@ -25,7 +25,7 @@ const browserFolder = join(packageFolder, 'browser');
  * Returns a router for `/docs`, `/openapi.yaml`, `/openapi.json`, `/openapi-3.0.json`, `/packages/`, `/problems` and a redirect
  * from `/`. It sets security headers for these paths only. Mount it at the root. All links are relative, so a proxy may prepend a path.
  */
-export function docs(config: Shown, packages: Packages = new Map()): Router {
+export function docs(config: Config, packages: Packages = new Map()): Router {
   const document = () => documentFor(config, contract);
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
@@ -71,7 +71,7 @@ export function docs(config: Shown, packages: Packages = new Map()): Router {
 }
 
 /** Returns the contract with the address, the contact, the terms, the limit and the authentication of this deployment. */
-function documentFor(config: Shown, original: Contract): object {
+function documentFor(config: Config, original: Contract): object {
   const { AUTH, PUBLIC_URL, CONTACT, TERMS_URL } = config;
   const document = published(original, config);
   const { securitySchemes, ...withoutSchemes } = document.components;
@@ -95,19 +95,15 @@ function documentFor(config: Shown, original: Contract): object {
 /** The extensions that are useful to clients; the service, its pages and mocks read the rest. */
 const PUBLIC_EXTENSIONS = ['x-known-values', 'x-exact-pattern'];
 
-/**
- * Returns a document without the other extensions, with the limit and, if PUBLIC_URL is set, with it in the examples of
- * `type` and `Link`.
- */
-function published(document: Contract, { PUBLIC_URL, RATE_LIMIT_PER_SECOND }: Shown): Contract {
+/** Returns a document without the other extensions, with the limit, and with PUBLIC_URL in the examples of `type` and `Link`. */
+function published(document: Contract, { PUBLIC_URL, RATE_LIMIT_PER_SECOND }: Config): Contract {
   const isPublic = (key: string) => !key.startsWith('x-') || PUBLIC_EXTENSIONS.includes(key);
   const json = JSON.stringify(document, (key, value) => (isPublic(key) ? value : undefined));
-  const text = withLimit(json, RATE_LIMIT_PER_SECOND);
-  if (!PUBLIC_URL) return JSON.parse(text);
+  const list = PUBLIC_URL ? `${PUBLIC_URL}${operation.path}` : '';
   return JSON.parse(
-    text
+    withLimit(json, RATE_LIMIT_PER_SECOND)
       .replaceAll('"/problems/', () => `"${publicPath({ PUBLIC_URL })}/problems/`)
-      .replaceAll('"<?', () => `"<${PUBLIC_URL}${operation.path}?`),
+      .replaceAll('"<?', () => `"<${list}?`),
   );
 }
 
@@ -187,7 +183,7 @@ function prefersPage(request: Request): boolean {
 }
 
 /** Returns a handler that sends Markdown with the address at which it was requested. */
-function asMarkdown(text: string, { PUBLIC_URL }: Shown): RequestHandler {
+function asMarkdown(text: string, { PUBLIC_URL }: Config): RequestHandler {
   return async (request, response) => {
     const { protocol, host } = request;
     const address = PUBLIC_URL ?? (host ? `${protocol}://${host}` : EXAMPLE_ADDRESS);
@@ -198,7 +194,7 @@ function asMarkdown(text: string, { PUBLIC_URL }: Shown): RequestHandler {
 }
 
 /** Returns a handler that sends a 404 to a browser. */
-function asMissingPage(config: Shown): RequestHandler {
+function asMissingPage(config: Config): RequestHandler {
   return async (request, response) => {
     const { detail = '' } = noSuchPath(request, publicPath(config)).problem;
     const body = Buffer.from(missingPage(request.path, detail));

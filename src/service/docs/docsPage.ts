@@ -1,7 +1,8 @@
 /** The pages at `/docs` and `/swagger`. The server sends `/docs` complete; scripts add what can be pressed. */
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
-import { contract, parameters } from '../../contract.js';
-import { authenticationWords, limitWords, missingPackage, type Shown } from './deployment.js';
+import type { Config } from '../../config/config.js';
+import { contract, listOperation, parameters } from '../../contract.js';
+import { authenticationWords, limitWords, missingPackage } from './deployment.js';
 import { EXAMPLE_ADDRESS, escaped, fill, html, markdown, prose } from './layout.js';
 import { clients, LANGUAGES, offersClient, type Packages, readmeParts } from './packages.js';
 import { exampleOf, memberRows, parameterRows, parameterWords, responseRows } from './reference.js';
@@ -13,9 +14,8 @@ const FIRST_QUERY = 'carrier=AT%26T&status=approved';
 const MISSPELLED = { summary: 'A misspelled parameter', query: 'carier=AT%26T' };
 
 /** Returns the page at `/docs`. */
-export function docsPage(config: Shown, packages: Packages): string {
-  const { info, paths } = contract;
-  const [purpose = '', ...paragraphs] = info.description.trim().split('\n\n');
+export function docsPage(config: Config, packages: Packages): string {
+  const [purpose = '', ...paragraphs] = contract.info.description.trim().split('\n\n');
   /** The other paragraphs, which begin with a title such as `**Pages.**`, as `aboutPages` and so on. */
   const abouts = paragraphs.map((paragraph) => {
     const [, title, text = ''] = paragraph.split(/^\*\*(\w+)\.\*\*/);
@@ -23,7 +23,7 @@ export function docsPage(config: Shown, packages: Packages): string {
   });
   const content = fill('docs.html', {
     path: operation.path,
-    title: escaped(paths[operation.path]?.get?.summary ?? info.title),
+    title: escaped(listOperation.summary),
     purpose: prose(purpose),
     address: EXAMPLE_ADDRESS,
     ...consoleParts(config),
@@ -43,7 +43,7 @@ export function docsPage(config: Shown, packages: Packages): string {
 }
 
 /** Returns the page at `/swagger`. */
-export function swaggerPage({ AUTH }: Shown): string {
+export function swaggerPage({ AUTH }: Config): string {
   const content = fill('swagger.html', { key: keyPart(AUTH), words: escaped(JSON.stringify(parameterWords())) });
   return html({ title: 'Swagger UI', root: '', content });
 }
@@ -60,9 +60,9 @@ function exampleBlock(status: string): string {
 <pre tabindex="0" role="region" aria-label="Example: ${status}">${escaped(exampleOf(status))}</pre></div>`;
 }
 
-const keyPart = (AUTH: Shown['AUTH']) => (AUTH === 'api-key' ? fill('key.html', {}) : '');
+const keyPart = (AUTH: Config['AUTH']) => (AUTH === 'api-key' ? fill('key.html', {}) : '');
 
-const curl = (query: string, AUTH: Shown['AUTH']) =>
+const curl = (query: string, AUTH: Config['AUTH']) =>
   `curl ${AUTH === 'api-key' ? '--header "Authorization: Bearer $KEY" ' : ''}'${EXAMPLE_ADDRESS}${operation.path}${query && '?'}${query}'`;
 
 /** Returns tabs, the first of them pressed. They are disabled until the script runs. */
@@ -75,7 +75,7 @@ function tabs(names: string[], label: string): string {
 }
 
 /** Returns, for each language, how to install the client and its first program. */
-function firstPrograms(config: Shown, packages: Packages): string {
+function firstPrograms(config: Config, packages: Packages): string {
   const panels = clients.map((client) => {
     const { install, program } = readmeParts(client);
     return `<div class="steps" data-panel="${LANGUAGES[client]}" hidden>
@@ -88,8 +88,8 @@ ${program}
 }
 
 /** Returns the parts of the console: the requests of `x-requests`, the query, and room for the response and the request as a program. */
-function consoleParts({ AUTH }: Shown): Record<string, string> {
-  const offered = contract.paths[operation.path]?.get?.['x-requests'] ?? [];
+function consoleParts({ AUTH }: Config): Record<string, string> {
+  const offered = listOperation['x-requests'];
   const requests = [...offered.map(({ summary, examples }) => ({ summary, query: queryOf(examples) })), MISSPELLED];
   const [, , shown = MISSPELLED] = requests;
   const questions = requests.map(

@@ -5,11 +5,12 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import type { RequestHandler } from 'express';
+import type { Config } from '../../config/config.js';
 import { contract } from '../../contract.js';
 import type { Log } from '../../log.js';
 import { packageFolder } from '../../packageFolder.js';
 import { constantResponse } from './constantResponse.js';
-import { missingPackage, type Shown } from './deployment.js';
+import { missingPackage } from './deployment.js';
 import { escaped, fill, html, markdown } from './layout.js';
 
 /** Handlers that serve the files, by their paths below `/packages/`. */
@@ -91,7 +92,7 @@ export function servePackages(packages: Packages): RequestHandler<{ path: string
 }
 
 /** Returns the page at `/packages/`, which also lists the `documents` that are served there. */
-export function packagesPage(config: Shown, packages: Packages, documents: string[]): string {
+export function packagesPage(config: Config, packages: Packages, documents: string[]): string {
   const sections = clients.map((client) => {
     const install = offersClient(packages, client) ? readmeParts(client).install : `<p>${missingPackage(config)}</p>`;
     return `<h2>${LANGUAGES[client]}</h2>\n${install}\n<p><a href="../clients/${client}/README.md">First program</a></p>`;

@@ -4,12 +4,13 @@ import express from 'express';
 import request from 'supertest';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { readConfig } from '../../../src/config/config.js';
 import { contract, parameters, resolve, responses } from '../../../src/contract.js';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { docs } from '../../../src/service/docs/docs.js';
 import { markdownPage } from '../../../src/service/docs/layout.js';
 
-const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
+const SETTINGS = readConfig({ HOST: '0.0.0.0', AUTH: 'none' });
 const app = express()
   .use(docs(SETTINGS))
   .use((_request, response) => {

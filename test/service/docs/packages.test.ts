@@ -4,13 +4,14 @@ import { dirname, join } from 'node:path';
 import express from 'express';
 import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
+import { readConfig } from '../../../src/config/config.js';
 import { contract } from '../../../src/contract.js';
 import { docs } from '../../../src/service/docs/docs.js';
 import { readPackages } from '../../../src/service/docs/packages.js';
 import { run } from '../../support/programs.js';
 import { useTemporaryFolder } from '../../support/temporaryFolder.js';
 
-const SETTINGS = { AUTH: 'none', RATE_LIMIT_PER_SECOND: 10 } as const;
+const SETTINGS = readConfig({ HOST: '0.0.0.0', AUTH: 'none' });
 const { version } = contract.info;
 const TARBALL = `branded-phone-numbers-client-${version}.tgz`;
 const MAVEN = 'maven/example/brandedphonenumbers/branded-phone-numbers-client';
