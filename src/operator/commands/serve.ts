@@ -56,15 +56,16 @@ async function serve(config: Config, signals: Signals, url: string, log: Log, de
   // Loaded here, since other commands start in half the time without it.
   const { startService } = await import('../../service/server.js');
   const service = await startService(config, url, log);
-  let hasWaited = false;
-  const onObstacle = (obstacle: Obstacle) => {
-    hasWaited = true;
-    log.warn({ detail: obstacle.detail }, obstacle.reason);
-    service.setObstacle(obstacle);
+  let obstacle: Obstacle | undefined;
+  const onObstacle = (next: Obstacle) => {
+    if (next.reason === obstacle?.reason) return;
+    obstacle = next;
+    log.warn({ detail: next.detail }, next.reason);
+    service.setObstacle(next);
   };
   const start = async () => {
     await prepare(config, signals, url, demo, onObstacle);
-    if (hasWaited) log.info('PostgreSQL is available: starting');
+    if (obstacle) log.info('PostgreSQL is available: starting');
     // Only a warning: the service starts even if the query fails.
     for (const line of await findForeignRoles(url).catch(() => [])) log.warn(escapeHidden(line));
     await service.begin();
@@ -86,7 +87,7 @@ async function serve(config: Config, signals: Signals, url: string, log: Log, de
 
 /**
  * Migrates the database, and imports the demo data if `demo` is set. Retries until that succeeds, except with an
- * embedded database, which is already running. Calls `onObstacle` whenever the reason for waiting changes.
+ * embedded database, which is already running. Calls `onObstacle` with each reason for waiting, also if it is the same.
  * @throws if waiting can't help, such as for a wrong password
  */
 async function prepare(
@@ -96,13 +97,8 @@ async function prepare(
   demo: boolean,
   onObstacle: (obstacle: Obstacle) => void,
 ): Promise<void> {
-  let lastReason: string | undefined;
   let isEmpty: boolean | undefined;
-  const report = (obstacle: Obstacle) => {
-    if (obstacle.reason !== lastReason) onObstacle(obstacle);
-    lastReason = obstacle.reason;
-  };
-  const onBlocked = (blockers: string[]) => report({ reason: BLOCKED, detail: blockers.join('; ') });
+  const onBlocked = (blockers: string[]) => onObstacle({ reason: BLOCKED, detail: blockers.join('; ') });
   const attempt = async () => {
     const { role } = await migrateDatabase(url, migrationsFolder, { onBlocked });
     if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
@@ -113,7 +109,7 @@ async function prepare(
   };
   const mayPass = (error: unknown) => {
     const obstacle = config.DATABASE_URL === undefined ? undefined : obstacleOf(error);
-    if (obstacle) report(obstacle);
+    if (obstacle) onObstacle(obstacle);
     return obstacle !== undefined;
   };
   const forMs = Number.POSITIVE_INFINITY;
