@@ -43,6 +43,6 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
             return { lines, summary: `deleted ${countOf(deleted, 'number')}` };
           },
         });
-      await withDatabase(signals, (url) => deleteFrom(url), { handlesFirstSignal: true });
+      await withDatabase(signals, deleteFrom, { handlesFirstSignal: true });
     });
 }

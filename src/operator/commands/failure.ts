@@ -1,4 +1,5 @@
 /** How a command reports its failure, and its exit status. */
+import { constants } from 'node:os';
 import { causeOf, codeOf, failureOf, isFailover, reasonOf } from '../../database/errors.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
@@ -32,7 +33,7 @@ export async function runCommand(work: () => Promise<unknown>): Promise<NodeJS.S
  * statement, so that running the command again may help; 128 and the number of a signal; otherwise 1.
  */
 function exitCodeOf(error: unknown): number {
-  if (error instanceof Stopped) return error.exitCode;
+  if (error instanceof Stopped) return 128 + constants.signals[error.signal];
   if (error instanceof OutputError && codeOf(error.cause) === 'EPIPE') return PIPE_CLOSED;
   // Of the cause, since the embedded PostgreSQL has its own messages for the same failures.
   const failure = failureOf(causeOf(error));

@@ -13,7 +13,8 @@ const filters = [...parameters.values()].filter(({ name }) => !['nextCursor', 's
 export function addFilterOptions(command: Command): void {
   for (const { name, description = '', schema } of filters) {
     const { enum: choices = [] } = resolve(schema.items ?? schema);
-    const sentences = [firstSentence(description)];
+    const [sentence = ''] = description.replaceAll(/\s+/g, ' ').split(/(?<=\.) /, 1);
+    const sentences = [sentence];
     if (choices.length > 0) sentences.push(`One of ${choices.map((choice) => JSON.stringify(choice)).join(', ')}.`);
     if (schema.type === 'array') sentences.push('Repeatable.');
     const collect = (value: string, previous: string[] = []) => [...previous, value];
@@ -44,8 +45,4 @@ export async function readFilter(options: Record<string, string[] | undefined>):
 /** Returns the option for a parameter: `--detailed-status` for `detailedStatus`. Commander converts it back. */
 function flagOf(name: string): string {
   return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-}
-
-function firstSentence(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').replace(/(?<=\.) .*/, '');
 }

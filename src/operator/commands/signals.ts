@@ -3,7 +3,6 @@
  * shutdown, the second ends the command at once. Neither leaves an embedded PostgreSQL running.
  */
 import { addAbortListener } from 'node:events';
-import { constants } from 'node:os';
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
@@ -19,10 +18,6 @@ export class Stopped extends Error {
   constructor(signal: NodeJS.Signals) {
     super(`stopped by ${signal}`);
     this.signal = signal;
-  }
-  /** The exit status that a shell reports for the signal. */
-  get exitCode(): number {
-    return 128 + constants.signals[this.signal];
   }
 }
 

@@ -80,11 +80,6 @@ export function urlOf({ home, password }: Cluster, database: string): string {
   return `postgres://postgres:${password}@localhost:${SOCKET_PORT}/${database}?host=${host}`;
 }
 
-/** Returns the process id in the lock file, which a killed server leaves behind. */
-async function lastPostmaster({ home }: Cluster): Promise<number> {
-  return Number.parseInt(await readFile(lockFileOf(home), 'utf8').catch(() => ''), 10);
-}
-
 const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
 
 /**
@@ -134,8 +129,9 @@ function lastLines(text: string): string {
  * @param pid the server's process, which the lock file may not name if the folder was moved or deleted
  * @param hurry switches to the immediate shutdown
  */
-export async function stopServer(cluster: Cluster, pid: number, hurry: AbortSignal): Promise<void> {
-  const isNamed = async () => (await lastPostmaster(cluster)) === pid;
+export async function stopServer({ home }: Cluster, pid: number, hurry: AbortSignal): Promise<void> {
+  const readLockFile = () => readFile(lockFileOf(home), 'utf8').catch(() => '');
+  const isNamed = async () => Number.parseInt(await readLockFile(), 10) === pid;
   const wasNamed = await isNamed();
   // Checks both: in a container without init, a zombie process remains; after a kill -9, the lock file does.
   const isGone = async () => !sendSignal(0, pid) || (wasNamed && !(await isNamed()));
