@@ -154,8 +154,7 @@ function prepareStatements() {
     parameters: PageParameters,
   ): Promise<Part> {
     const select = () => sql`select items, count, last, has_next, until from (${statement()}) AS page`;
-    const row = await readRow<PageRow>(client, `page of ${name}`, select, parameters);
-    const [items, count, last, hasNext, until] = row;
+    const [items, count, last, hasNext, until] = await readRow<PageRow>(client, `page of ${name}`, select, parameters);
     return {
       items: [items],
       count: Number(count),

@@ -56,9 +56,10 @@ export function nextStep(filter: Filter, terms: number | null, budget: number): 
   const attributes = attributesIn(filter);
   const [attribute = null] = attributes;
   if (attributes.length < 2) {
-    if (terms === null) return attribute === null ? { read: 'all' } : ranges('items', attribute);
+    if (terms === null && attribute === null) return { read: 'all' };
+    if (terms === null) return { read: 'ranges', scan: { table: 'items', attribute } };
     const rangeCount = valueCount(attribute) * terms;
-    if (rangeCount * COST_OF_EXACT_RANGE <= budget) return ranges('postings', attribute);
+    if (rangeCount * COST_OF_EXACT_RANGE <= budget) return { read: 'ranges', scan: { table: 'postings', attribute } };
   }
   return { read: 'candidates', scans: [...scansOfItems(), ...scansOfPostings()] };
 
@@ -82,11 +83,6 @@ export function nextStep(filter: Filter, terms: number | null, budget: number): 
     return [{ scan: { table: 'postings', attribute: isNarrow ? narrowest : null }, cost: COST_OF_ROW }];
   }
 }
-
-const ranges = (table: Scan['table'], attribute: Scan['attribute']): Step => ({
-  read: 'ranges',
-  scan: { table, attribute },
-});
 
 /** Returns the attributes that a filter has values for. */
 export function attributesIn(filter: Filter): Attribute[] {
