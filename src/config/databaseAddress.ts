@@ -52,7 +52,7 @@ export function parseDatabaseUrl(url: string) {
       'names more than one host: name only one; HAProxy at that host can find the right server (deploy/haproxy)',
     );
   }
-  const parsed = parseParameters(scheme + authority, parameters);
+  const parsed = parseParts(scheme + authority, path, parameters);
   const host = parsed.host || 'localhost';
   const port = Number(parsed.port || 5432);
   if (!(Number.isInteger(port) && port > 0 && port <= 65_535)) {
@@ -63,7 +63,7 @@ export function parseDatabaseUrl(url: string) {
     throw new Error('names the parameter "ssl", which has no effect here: write sslmode');
   }
   const user = parsed.user || systemUser();
-  const database = decodeName(path) || user;
+  const database = parsed.database || user;
   const isSocket = /^\.?\//.test(host);
   // As in libpq, Unix domain sockets never use TLS.
   const tls = isSocket ? undefined : tlsOf(host, parsed);
@@ -129,8 +129,8 @@ function saslprep(password: string): string {
 
 type Parsed = Partial<ReturnType<typeof parse>>;
 
-/** Parses the parameters, and checks that the certificates that they name can be used. */
-function parseParameters(server: string, parameters: URLSearchParams): Parsed {
+/** Parses the parts of an address, and checks that the certificates that its parameters name can be used. */
+function parseParts(server: string, path: string, parameters: URLSearchParams): Parsed {
   if ((parameters.get('uselibpqcompat') ?? 'true') !== 'true') {
     throw new Error('names uselibpqcompat, which can only be true here: sslmode has the meaning that it has in libpq');
   }
@@ -147,12 +147,12 @@ function parseParameters(server: string, parameters: URLSearchParams): Parsed {
     const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
     const parsed = parse(`${address}/?${parameters}`, { useLibpqCompat: true });
     checkFiles(parameters, parsed.ssl);
-    return parsed;
+    return { ...parsed, database: decodeURIComponent(path) };
   } catch (error) {
-    const { code, message, path } = error as NodeJS.ErrnoException;
+    const { code, message, path: file } = error as NodeJS.ErrnoException;
     if (error instanceof URIError || code === 'ERR_INVALID_URL') throw new Error(NOT_ENCODED);
-    const name = [...parameters.keys()].find((key) => path && parameters.get(key) === path);
-    const reason = path ? message.replace(/, \w+ '.*$/s, '') : message;
+    const name = [...parameters.keys()].find((key) => file && parameters.get(key) === file);
+    const reason = file ? message.replace(/, \w+ '.*$/s, '') : message;
     throw new Error(`names certificates that can't be used: ${name ? `${name}: ` : ''}${reason}`);
   }
 }
@@ -179,14 +179,6 @@ function checkFiles(parameters: URLSearchParams, ssl: Parsed['ssl']): void {
     }
   }
   if (options) createSecureContext(options);
-}
-
-function decodeName(path: string): string {
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    throw new Error(NOT_ENCODED);
-  }
 }
 
 /** Returns the user of this process, which is the default, as in libpq. */
