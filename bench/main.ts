@@ -1,9 +1,8 @@
 /**
  * `make bench`: measures the service on the oldest and the newest version of PostgreSQL. On each it imports numbers at
  * each size, then measures pages at all sizes, and at the largest imported size: commands beside writers, throughput, and
- * changes of single carrier statuses. Writes the results of this and of earlier runs to docs/performance.md, and those of
- * all named filters to .cache/bench/shapes.md. `npx tsx bench/report.ts` only writes them. A version takes 20 to 30
- * minutes on an idle machine.
+ * changes of single carrier statuses. Writes the results of this and of earlier runs to docs/performance.md and
+ * docs/scaling.md; `npx tsx bench/report.ts` only writes them. A version takes 20 to 30 minutes on an idle machine.
  *
  * Options are environment variables, for example `make bench BENCH_MOST=100000`:
  *
@@ -16,7 +15,6 @@
  *     BENCH_ONLY=pages         only import and measure pages
  *     BENCH_ONLY=commands      only measure commands
  *     BENCH_ONLY=replica       only measure the lag of a replica during an import
- *     BENCH_ROUNDS=40          how many times each named filter is requested
  *     BENCH_FILTERS=150        how many random filters of each kind are requested
  *     BENCH_SEED=1             the seed of the random filters
  *     BENCH_LOAD_ROUNDS=3      rounds of the throughput measurements
@@ -30,7 +28,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Sql } from 'postgres';
-import type { Profiles } from '../test/support/namedFilters.js';
 import { type PostgresServer, startPostgres, startReplica } from '../test/support/postgresServer.js';
 import { BESIDE_WRITERS, type CommandRun, IMPORTS, measureCommand, measureCopy, writeFiles } from './commands.js';
 import { createDatabase, installedVersion, SETTINGS, urlOf, VERSIONS, vacuum, withConnection } from './database.js';
@@ -124,8 +121,7 @@ async function benchServer(serverUrl: string, addReplica?: () => Promise<Postgre
   logStep('measuring pages');
   const targets: Target[] = [];
   for (const size of SIZES) {
-    const url = urlOf(serverUrl, nameOf(size));
-    targets.push({ size, url, profiles: await findProfiles(url), server: await serve(url) });
+    targets.push({ size, server: await serve(urlOf(serverUrl, nameOf(size))) });
   }
   results.latencies = await measureLatencies(targets);
   await Promise.all(targets.map(({ server }) => server.stop()));
@@ -174,13 +170,4 @@ async function tableSizes(sql: Sql): Promise<TableSize[]> {
     SELECT relname AS table, pg_table_size(oid)::float8 AS rows, pg_indexes_size(oid)::float8 AS indexes
     FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND reltuples > 50000
     ORDER BY 1`;
-}
-
-/** Returns the profile with the most numbers, and the one with the fewest. */
-async function findProfiles(url: string): Promise<Profiles> {
-  const profiles = await withConnection(
-    url,
-    (sql) => sql`SELECT business_profile_id AS id FROM items GROUP BY 1 ORDER BY count(*) DESC`,
-  );
-  return { largeProfile: profiles[0]?.id, rareProfile: profiles.at(-1)?.id };
 }

@@ -1,5 +1,5 @@
-/** Writes the results of `make bench` to docs/performance.md, docs/scaling.md and .cache/bench/shapes.md. */
-import { readdir, readFile, writeFile } from 'node:fs/promises';
+/** Writes the results of `make bench` to docs/performance.md and docs/scaling.md. */
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { CommandRun } from './commands.js';
@@ -53,7 +53,6 @@ export async function writeReport(): Promise<void> {
   };
   const written = Object.fromEntries(Object.entries(sections).filter(([, text]) => text !== ''));
   for (const document of ['docs/performance.md', 'docs/scaling.md']) await writeSections(document, written);
-  await writeFile(join(RESULTS, 'shapes.md'), `${slowestFilterTable(all)}\n\n${shapeTable(shapesOf(all))}\n`);
   console.log(
     [targetTable(all), pageTable(all), throughputTable(all), commandTable(all), writerTable(all)].join('\n\n'),
   );
@@ -175,30 +174,6 @@ function pageCell(target: PageTarget, { random, lookUp }: Latencies): string {
   return pages.failed > 0 ? `${cell}, **${pages.failed} failed**` : cell;
 }
 
-function slowestFilterTable(all: Results[]): string {
-  const rows = all.flatMap(({ version, latencies }) =>
-    latencies.flatMap(({ numbers, random }) =>
-      random.map(({ kind, pageSize, times, slowest }) => {
-        return [kind, pageSize, format(numbers), version, `${format(times.worst, 1)} ms`, summaryOf(slowest)];
-      }),
-    ),
-  );
-  return table(['attributes', 'page', 'numbers', 'PostgreSQL', 'worst', 'request'], rows);
-}
-
-/** Returns the parameters of a query string, with the number of values instead of the values if there are several. */
-function summaryOf(search: string): string {
-  const parameters = new URLSearchParams(search);
-  parameters.delete('size');
-  return [...new Set(parameters.keys())]
-    .map((name) => {
-      const values = parameters.getAll(name);
-      if (name === 'nextCursor') return 'deep';
-      return values.length === 1 ? `${name} ${values[0]}` : `${values.length} × ${name}`;
-    })
-    .join(', ');
-}
-
 /** Returns requests per second and, in brackets, their ratios to the contender `baseline`. */
 export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], baseline = BY_HAND.name): string {
   const rates = all.flatMap(({ throughput }) => throughput);
@@ -316,24 +291,6 @@ export function comparisonTable(rounds: VariantResults[][]): string {
   );
   rows.push(["postings' indexes after the first import", ...indexes]);
   return table(['what', ...firstRound.map(({ variant }) => variant)], rows);
-}
-
-/** Returns the results of all named filters. */
-const shapesOf = (all: Results[]) =>
-  all.flatMap(({ version, latencies }) =>
-    latencies.flatMap(({ numbers, shapes }) => shapes.map((shape) => ({ version, numbers, ...shape }))),
-  );
-
-function shapeTable(shapes: ReturnType<typeof shapesOf>): string {
-  const rows = shapes.map(({ shape, numbers, version, times, buffers, items }) => [
-    shape,
-    format(numbers),
-    version,
-    `${format(times.median, 1)} / ${format(times.p95, 1)} ms`,
-    buffers,
-    items,
-  ]);
-  return table(['shape', 'numbers', 'PostgreSQL', 'median / p95', 'buffers', 'items'], rows);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await writeReport();

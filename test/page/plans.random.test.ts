@@ -4,7 +4,7 @@ import { beforeAll, describe, expect, inject, test } from 'vitest';
 import { filterOf } from '../../src/page/filter.js';
 import { useDatabase } from '../support/database.js';
 import { openExplainer, type PlanNode } from '../support/explain.js';
-import { shapesFor } from '../support/namedFilters.js';
+import { namedRequests } from '../support/namedFilters.js';
 import { randomFilters } from '../support/randomFilters.js';
 import { freshSeed } from '../support/seed.js';
 import { fakeOneRowStatistics, tables } from '../support/statistics.js';
@@ -29,7 +29,10 @@ let requests: { kind: keyof typeof MAX_BUFFERS; request: Parameters<typeof filte
 
 beforeAll(async () => {
   sql = database.sql;
-  const named = shapesFor(await fillSkewed(sql, NUMBERS)).map(({ request }) => ({ kind: 'named' as const, request }));
+  const named = Object.values(namedRequests(await fillSkewed(sql, NUMBERS))).map((request) => ({
+    kind: 'named' as const,
+    request,
+  }));
   const random = (['one attribute', 'several attributes'] as const)
     .flatMap((attributes) => randomFilters(attributes, FILTERS, seed))
     .map((request) => ({ kind: 'random' as const, request }));

@@ -1,13 +1,6 @@
-/** The shapes of requests that the bench times and that the plan test guards. */
+/** Requests of each shape, whose plans a test guards. */
 import type { ListBrandedPhoneNumbersRequest } from '../../generated/types/apis/index.js';
 import { DetailedStatus } from '../../generated/types/models/index.js';
-
-export interface Shape {
-  name: string;
-  /** One value for one or two filters; several values; or several attributes at once. */
-  kind: 'one' | 'several' | 'bounded';
-  request: ListBrandedPhoneNumbersRequest;
-}
 
 /** The profile with the most numbers, and one with few. */
 export interface Profiles {
@@ -22,11 +15,12 @@ const names = fifty('Line', 90);
 const carriers = [...fifty('Carrier', 1).slice(0, 46), 'AT&T', 'T-Mobile', 'Verizon', 'Rare Mobile'];
 const specified = { carrier: ['AT&T'], feature: ['brandedCallerId' as const], status: ['approved.optIn' as const] };
 
-/** Returns all shapes. */
-export function shapesFor({ largeProfile, rareProfile }: Profiles): Shape[] {
+/** Returns all requests, by their names. */
+export function namedRequests({ largeProfile, rareProfile }: Profiles): Record<string, ListBrandedPhoneNumbersRequest> {
   const large = { businessProfileId: largeProfile };
   const rare = { businessProfileId: rareProfile };
-  const one: Record<string, ListBrandedPhoneNumbersRequest> = {
+  return {
+    // One value for one or two filters.
     'no filter': {},
     'a page of 100': { size: 100 },
     'a phone number': { phoneNumber: '+12000350000' },
@@ -60,8 +54,7 @@ export function shapesFor({ largeProfile, rareProfile }: Profiles): Shape[] {
     'large group, carrier': { reportingGroup: ['Group 1'], carrier: ['AT&T'] },
     'large group, dotted status': { reportingGroup: ['Group 1'], status: ['pending.optOut'] },
     'large name, feature': { internalName: ['Line 1'], feature: ['brandedCallerId'] },
-  };
-  const several: Record<string, ListBrandedPhoneNumbersRequest> = {
+    // Several values.
     'carrier, feature, dotted status (specification)': specified,
     'two statuses': { status: ['approved', 'rejected'] },
     'status or dotted status': { status: ['unregistered', 'rejected.optOut'] },
@@ -81,8 +74,7 @@ export function shapesFor({ largeProfile, rareProfile }: Profiles): Shape[] {
     '50 groups, rare detailed status': { reportingGroup: groups, detailedStatus: ['rejected.optOut'] },
     '50 names': { internalName: names },
     '50 names, specification': { internalName: names, ...specified },
-  };
-  const bounded: Record<string, ListBrandedPhoneNumbersRequest> = {
+    // Several attributes at once.
     'large profile, large group': { ...large, reportingGroup: ['Group 1'] },
     'large profile, rare group': { ...large, reportingGroup: ['Group 499'] },
     'rare profile, large group': { ...rare, reportingGroup: ['Group 1'] },
@@ -107,7 +99,4 @@ export function shapesFor({ largeProfile, rareProfile }: Profiles): Shape[] {
     },
     '50 groups, 50 names, feature': { reportingGroup: groups, internalName: names, feature: ['spamRemediation'] },
   };
-  return Object.entries({ one, several, bounded }).flatMap(([kind, requests]) =>
-    Object.entries(requests).map(([name, request]) => ({ name, kind: kind as Shape['kind'], request })),
-  );
 }
