@@ -4,23 +4,17 @@ import type { RequestHandler } from 'express';
 import { encodeBody } from '../http/compression.js';
 import { shareBody } from '../http/connections.js';
 
-interface Options {
-  /** Whether the address will never have another content, so that caches need not ask for it again. */
-  isImmutable?: boolean;
-  /** Whether the content is compressed already. */
-  isArchive?: boolean;
-}
+/** The media types of content that is compressed already. */
+const ARCHIVE = /^application\/(gzip|zip|java-archive)$/;
 
 /**
  * Returns a handler that serves a constant text or file with an ETag, compressed unless it is an archive.
  * @param type a media type or a file name
  * @param content it, or what makes it for the first request, so that an instance starts sooner
+ * @param isImmutable whether the address will never have another content, so that caches need not ask for it again
  */
-export function constantResponse(
-  type: string,
-  content: Buffer | (() => string),
-  { isImmutable = false, isArchive = false }: Options = {},
-): RequestHandler {
+export function constantResponse(type: string, content: Buffer | (() => string), isImmutable = false): RequestHandler {
+  const isArchive = ARCHIVE.test(type);
   const caching = isImmutable ? 'public, max-age=31536000, immutable' : 'no-cache';
   const prepare = () => {
     const body = Buffer.from(typeof content === 'function' ? content() : content);

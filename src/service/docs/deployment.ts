@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Config, isPrivate } from '../../config/config.js';
+import { countOf } from '../../messages/count.js';
 import { packageFolder } from '../../packageFolder.js';
 import { escaped } from './layout.js';
 
@@ -28,16 +29,14 @@ function operator(contact: string | undefined): string {
 }
 
 const upTo = (limit: number) =>
-  limit === 0 ? 'any number of requests' : `at most ${requests(limit)} in any one second`;
-
-const requests = (count: number) => `${count} ${count === 1 ? 'request' : 'requests'}`;
+  limit === 0 ? 'any number of requests' : `at most ${countOf(limit, 'request')} in any one second`;
 
 /** Returns a text of the contract, which has the default limit, with the limit that this instance keeps. */
 export function withLimit(text: string, limit: number): string {
   const described = text.replaceAll(`may send ${upTo(10)}`, `may send ${upTo(limit)}`);
   if (limit === 0) return described;
   return described
-    .replaceAll('At most 10 requests', `At most ${requests(limit)}`)
+    .replaceAll('At most 10 requests', `At most ${countOf(limit, 'request')}`)
     .replaceAll('q=10;', `q=${limit};`)
     .replaceAll('r=9;', `r=${limit - 1};`);
 }

@@ -57,16 +57,19 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   }
   for (const path of readmes) {
     const text = read(path);
-    const asHtml = page(() => markdownPage(path, text, addresses));
     serve(`/${path}`, onlyIf(prefersMarkdown), asMarkdown(text, config));
-    serve(`/${path}`, asHtml);
+    servePage(`/${path}`, () => markdownPage(path, text, addresses));
   }
   serve('/llms.txt', constantResponse('text/plain', llmsText));
   router.get('/packages', redirectTo('./packages/'));
   servePage('/packages/', () => packagesPage(config, packages, documents));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
-  // Not `*`, which has no links, nor a path that would make them long.
-  router.get(/^\/.{0,999}$/, onlyIf(prefersPage), securityHeaders, asMissingPage(config));
+  // A 404 for browsers. Not for `*`, which has no links, nor a path that would make them long.
+  router.get(/^\/.{0,999}$/, onlyIf(prefersPage), securityHeaders, async (request, response) => {
+    const { detail = '' } = noSuchPath(request, publicPath(config)).problem;
+    response.status(404).type('text/html');
+    response.send(await encodeBody(request, response, Buffer.from(missingPage(request.path, detail))));
+  });
   return router;
 }
 
@@ -189,16 +192,6 @@ function asMarkdown(text: string, { PUBLIC_URL }: Config): RequestHandler {
     const address = PUBLIC_URL ?? (host ? `${protocol}://${host}` : EXAMPLE_ADDRESS);
     const body = Buffer.from(text.replaceAll(EXAMPLE_ADDRESS, () => address));
     response.set('Cache-Control', 'no-cache').type('text/markdown');
-    response.send(await encodeBody(request, response, body));
-  };
-}
-
-/** Returns a handler that sends a 404 to a browser. */
-function asMissingPage(config: Config): RequestHandler {
-  return async (request, response) => {
-    const { detail = '' } = noSuchPath(request, publicPath(config)).problem;
-    const body = Buffer.from(missingPage(request.path, detail));
-    response.status(404).type('text/html');
     response.send(await encodeBody(request, response, body));
   };
 }

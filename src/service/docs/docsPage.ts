@@ -2,9 +2,9 @@
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
 import type { Config } from '../../config/config.js';
 import { contract, listOperation, parameters } from '../../contract.js';
-import { authenticationWords, limitWords, missingPackage } from './deployment.js';
+import { authenticationWords, limitWords } from './deployment.js';
 import { EXAMPLE_ADDRESS, escaped, fill, html, markdown, prose } from './layout.js';
-import { clients, LANGUAGES, offersClient, type Packages, readmeParts } from './packages.js';
+import { clients, LANGUAGES, type Packages, readmeParts } from './packages.js';
 import { exampleOf, memberRows, parameterRows, parameterWords, responseRows } from './reference.js';
 
 const LANGUAGE_TABS = ['curl', ...Object.values(LANGUAGES)];
@@ -77,9 +77,9 @@ function tabs(names: string[], label: string): string {
 /** Returns, for each language, how to install the client and its first program. */
 function firstPrograms(config: Config, packages: Packages): string {
   const panels = clients.map((client) => {
-    const { install, program } = readmeParts(client);
+    const { install, program } = readmeParts(client, config, packages);
     return `<div class="steps" data-panel="${LANGUAGES[client]}" hidden>
-${offersClient(packages, client) ? install : `<p>${missingPackage(config)}</p>`}
+${install}
 ${program}
 <p><a href="clients/${client}/README.md">More about this client</a>, <a href="packages/">all packages</a></p>
 </div>`;

@@ -3,7 +3,7 @@
  * as `make clients` lays them out in the folder `packages`. Earlier versions that an operator copies there are offered, too.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join, relative, sep } from 'node:path';
+import { join, posix } from 'node:path';
 import type { RequestHandler } from 'express';
 import type { Config } from '../../config/config.js';
 import { contract } from '../../contract.js';
@@ -30,14 +30,15 @@ export type Client = keyof typeof FILES;
 export const clients = Object.keys(FILES) as Client[];
 export const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
 
-/** Returns whether the package of a client is there, in the version of this service. */
-export const offersClient = (packages: Packages, client: Client) => packages.has(FILES[client]);
-
-/** Returns, from the README of a client, how to install it (all between the first paragraph and the program) and its first program. */
-export function readmeParts(client: Client): { install: string; program: string } {
+/**
+ * Returns, from the README of a client, how to install it (all between the first paragraph and the program) and its first
+ * program; or where to get its package, if that is not there in the version of this service.
+ */
+export function readmeParts(client: Client, config: Config, packages: Packages): { install: string; program: string } {
   const readme = readFileSync(join(packageFolder, 'clients', client, 'README.md'), 'utf8');
-  const [, install = '', program = ''] = readme.split(/^(?=Install|The service|This program|- |## )/m);
-  return { install: markdown(install), program: markdown(program) };
+  const [, given = '', program = ''] = readme.split(/^(?=Install|The service|This program|- |## )/m);
+  const install = packages.has(FILES[client]) ? markdown(given) : `<p>${missingPackage(config)}</p>`;
+  return { install, program: markdown(program) };
 }
 
 /** The media types of the files that package managers request, by the end of their paths. */
@@ -49,7 +50,6 @@ const TYPES: [ending: RegExp, type: string][] = [
   [/\.(md5|sha1|sha256|sha512)$|\/@v\/(list|.*\.mod)$/, 'text/plain'],
   [/\/@latest$|\/@v\/.*\.info$/, 'application/json'],
 ];
-const ARCHIVE = /^application\/(gzip|zip|java-archive)$/;
 /** In the path of a file that belongs to one version of a client, and so never changes. */
 const VERSION = /\d+\.\d+\.\d+/;
 
@@ -59,17 +59,14 @@ const VERSION = /\d+\.\d+\.\d+/;
  */
 export function readPackages(log: Pick<Log, 'warn'>, folder = join(packageFolder, 'packages')): Packages {
   const packages = new Map<string, RequestHandler>();
-  const readFile = (file: string) => {
-    const path = relative(folder, file).replaceAll(sep, '/');
+  const readFile = (path: string) => {
     const [, type] = TYPES.find(([ending]) => ending.test(path)) ?? [];
-    if (!type) return;
-    const options = { isArchive: ARCHIVE.test(type), isImmutable: VERSION.test(path) };
-    packages.set(path, constantResponse(type, readFileSync(file), options));
+    if (type) packages.set(path, constantResponse(type, readFileSync(join(folder, path)), VERSION.test(path)));
   };
   const readFolder = (path: string) => {
-    for (const entry of readdirSync(path, { withFileTypes: true })) {
+    for (const entry of readdirSync(join(folder, path), { withFileTypes: true })) {
       const read = entry.isDirectory() ? readFolder : entry.isFile() ? readFile : undefined;
-      if (read && !entry.name.startsWith('.')) readOrWarn(read, join(path, entry.name));
+      if (read && !entry.name.startsWith('.')) readOrWarn(read, posix.join(path, entry.name));
     }
   };
   const readOrWarn = (read: (path: string) => void, path: string) => {
@@ -79,7 +76,7 @@ export function readPackages(log: Pick<Log, 'warn'>, folder = join(packageFolder
       log.warn({ reason: (error as Error).message }, 'left out of /packages/, because it cannot be read');
     }
   };
-  if (existsSync(folder)) readOrWarn(readFolder, folder);
+  if (existsSync(folder)) readOrWarn(readFolder, '');
   return packages;
 }
 
@@ -94,7 +91,7 @@ export function servePackages(packages: Packages): RequestHandler<{ path: string
 /** Returns the page at `/packages/`, which also lists the `documents` that are served there. */
 export function packagesPage(config: Config, packages: Packages, documents: string[]): string {
   const sections = clients.map((client) => {
-    const install = offersClient(packages, client) ? readmeParts(client).install : `<p>${missingPackage(config)}</p>`;
+    const { install } = readmeParts(client, config, packages);
     return `<h2>${LANGUAGES[client]}</h2>\n${install}\n<p><a href="../clients/${client}/README.md">First program</a></p>`;
   });
   const files = [...packages.keys(), ...documents]
