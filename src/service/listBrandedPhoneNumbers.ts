@@ -87,18 +87,13 @@ export function listBrandedPhoneNumbers({
   }
 }
 
-/** The page that a request selects. */
-interface Selection {
-  query: ListQuery;
-  /** The number of items. */
-  count: number;
-  nextCursor: string | null;
-  /** The page as JSON. */
-  body: Buffer;
-}
+type Selection = ReturnType<typeof selectionOf>;
 
-/** Returns the selection whose page was read. It does not refer to the page, so that only one copy of it stays in memory. */
-function selectionOf(query: ListQuery, { hasNext, last, items, count }: Page): Selection {
+/**
+ * Returns the page that a query selects: the number of its items, the next page's cursor, or null, and the page as JSON. It does
+ * not refer to `page`, so that only one copy stays in memory.
+ */
+function selectionOf(query: ListQuery, { hasNext, last, items, count }: Page) {
   const nextCursor = hasNext && last !== null ? encodeCursor(last, query.filter) : null;
   // The items are JSON already.
   const body = Buffer.concat([BODY_START, ...items, Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`)]);

@@ -137,9 +137,8 @@ function parse(queryString: string, faults: Faults): Values {
     } else if (schema.type === 'integer' && !PLAIN_DIGITS.test(value)) {
       faults.add(name, () => describeNumber(schema, value));
     } else if (schema.type === 'array') {
-      const list = values[name] as string[] | undefined;
-      if (list) list.push(value);
-      else values[name] = [value];
+      values[name] ??= [];
+      (values[name] as string[]).push(value);
     } else if (name in values) {
       faults.add(name, () => 'is given more than once; give it once');
     } else {
