@@ -16,24 +16,6 @@ export const { and, asc, Column, fillPlaceholders, getTableName, inArray, is, is
 export type Column = Drizzle.Column;
 export type Table = Drizzle.Table;
 
+export const pg = load('drizzle-orm/pg-core') as typeof PgCore;
 export const { readMigrationFiles } = load('drizzle-orm/migrator') as typeof Migrator;
-
-export const {
-  bigint,
-  check,
-  customType,
-  date,
-  foreignKey,
-  index,
-  integer,
-  PgDialect,
-  PgTable,
-  pgEnum,
-  pgTable,
-  primaryKey,
-  timestamp,
-  unique,
-  uuid,
-} = load('drizzle-orm/pg-core') as typeof PgCore;
-
 export const { drizzle } = load('drizzle-orm/postgres-js') as typeof PostgresJs;

@@ -5,11 +5,11 @@
  * security makes no difference, because it does not apply to TRUNCATE and triggers.
  */
 import type { Database } from './connection.js';
-import { getTableName, is, PgTable } from './drizzle.js';
+import { getTableName } from './drizzle.js';
 import * as schema from './schema.js';
 
 const TABLES = [
-  ...Object.values(schema).flatMap((object) => (is(object, PgTable) ? [getTableName(object)] : [])),
+  ...Object.values(schema).flatMap((object) => ('enumName' in object ? [] : [getTableName(object)])),
   'deferred',
 ];
 

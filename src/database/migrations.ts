@@ -5,7 +5,7 @@ import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
 import { type Database, type Query, type Transaction, withConnection } from './connection.js';
 import { settingsOfTransactions } from './driver.js';
-import { getTableName, is, PgTable, readMigrationFiles, sql } from './drizzle.js';
+import { getTableName, readMigrationFiles, sql } from './drizzle.js';
 import { CANCELED, causeOf, codeOf, failureOf, LOCK_FAILED, reasonOf } from './errors.js';
 import { describeForeignRoles } from './foreignRoles.js';
 import { retryInOutage } from './outage.js';
@@ -217,7 +217,7 @@ function applyConcurrently(url: string, migration: Migration, check: string): Pr
  * recorded, or if only one of the schemas public and drizzle was restored: then migrations would fail or do nothing.
  */
 function lockAndCheck(all: Migration[], missing: Migration | undefined): string {
-  const names = Object.values(schema).map((object) => (is(object, PgTable) ? getTableName(object) : object.enumName));
+  const names = Object.values(schema).map((object) => ('enumName' in object ? object.enumName : getTableName(object)));
   return `
     SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS};
     DO $check$

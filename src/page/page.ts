@@ -25,7 +25,7 @@
  */
 import type { Query, SQL } from 'drizzle-orm';
 import { type Database, rowsOf } from '../database/connection.js';
-import { fillPlaceholders, PgDialect, sql } from '../database/drizzle.js';
+import { fillPlaceholders, pg, sql } from '../database/drizzle.js';
 import type { Signal } from '../database/read.js';
 import { type Filter, limitToProfiles } from './filter.js';
 import type { BatchParameters, PageParameters } from './fragment.js';
@@ -130,7 +130,7 @@ function joinParts(page: Part, next: Part): Part {
 }
 
 function prepareStatements() {
-  const dialect = new PgDialect();
+  const dialect = new pg.PgDialect();
   const queries = new Map<string, Query>();
 
   /** Reads the single row of a statement, as the bytes that PostgreSQL sent. `name` identifies the statement. */

@@ -186,12 +186,12 @@ it.skipIf(!isInstalled('java'))('the second release has the indexes and the para
       return [`on(${columns})`, `on(${columns}, t.brandingNameShort).concurrently()`];
     }),
     [
-      "    index('postings_by_business_profile')",
-      "    index('postings_by_branding_name_short').on(t.brandingNameShort, t.termId, t.phoneNumber).concurrently(),\n    index('postings_by_business_profile')",
+      "    pg.index('postings_by_business_profile')",
+      "    pg.index('postings_by_branding_name_short').on(t.brandingNameShort, t.termId, t.phoneNumber).concurrently(),\n    pg.index('postings_by_business_profile')",
     ],
     [
       '    // For filters on attributes alone',
-      "    index('items_by_branding_name_short')\n      .on(t.brandingNameShort, t.phoneNumber, t.businessProfileId, t.reportingGroup, t.internalName)\n      .concurrently(),\n    // For filters on attributes alone",
+      "    pg.index('items_by_branding_name_short')\n      .on(t.brandingNameShort, t.phoneNumber, t.businessProfileId, t.reportingGroup, t.internalName)\n      .concurrently(),\n    // For filters on attributes alone",
     ],
   );
   await makeMigration('parameter', (text) => {
