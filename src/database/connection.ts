@@ -174,18 +174,15 @@ export class Connection {
       const socket = isEncrypted ? this.#use(connectTls({ ...tls.options, socket: plain })) : plain;
       this.quietSince = performance.now();
       socket.on('data', () => (this.quietSince = performance.now()));
-      const onEnd = (during?: string) => this.destroy(closedError(hostname, during));
-      socket.once('close', () => onEnd());
+      const onEnd = () => this.destroy(closedError(hostname, this.#isLoggedIn ? '' : ' during the login'));
+      socket.once('close', onEnd);
       // Later, since TLS has its own error for an end before it is established.
-      socket.once('end', () => process.nextTick(onEnd, this.#isLoggedIn ? '' : ' during the login'));
-      watchLogin(socket, this.#address, {
-        onReady: () => {
-          this.#isLoggedIn = true;
-          clearTimeout(this.#silenceTimer);
-          this.#silenceTimer = undefined;
-          this.#watchSilence();
-        },
-        fail: (reason) => this.destroy(reason),
+      socket.once('end', () => process.nextTick(onEnd));
+      watchLogin(socket, this.#address, () => {
+        this.#isLoggedIn = true;
+        clearTimeout(this.#silenceTimer);
+        this.#silenceTimer = undefined;
+        this.#watchSilence();
       });
       return Object.assign(socket, { host: hostname, port: options.port });
     } catch (error) {

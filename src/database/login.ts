@@ -33,8 +33,7 @@ export async function agreeOnTls(
   const response = await new Promise<Buffer>((resolve, reject) => {
     socket.once(isDirect ? 'connect' : 'data', resolve).once('close', () => reject(closedError(hostname)));
   });
-  if (isDirect) return true;
-  if (String(response) === TLS_SUPPORTED) return true;
+  if (isDirect || String(response) === TLS_SUPPORTED) return true;
   if (String(response) !== TLS_NOT_SUPPORTED) throw notPostgres(hostname, response);
   if (isRequired) throw serverError(hostname, 'TLS_NOT_OFFERED', NO_TLS);
   return false;
@@ -72,26 +71,26 @@ const HEADER_BYTES = 5;
 const MAX_BYTES = 10_000;
 
 /**
- * Watches what the server on a new connection sends until it is ready, and then calls `onReady`. Calls `fail` if the server
- * does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate by SCRAM, in which each side
+ * Watches what the server on a new connection sends until it is ready, and then calls `onReady`. Destroys the socket if the
+ * server does not speak PostgreSQL's protocol, or, if `requiresScram` is set, does not authenticate by SCRAM, in which each side
  * proves that it knows the password and reveals nothing of it. What is wrong is kept from the driver.
  */
 export function watchLogin(
   socket: Socket,
   { hostname, requiresScram }: { hostname: string; requiresScram: boolean },
-  { onReady, fail }: { onReady(): void; fail(reason: Error): void },
+  onReady: () => void,
 ): void {
   let unread = Buffer.alloc(0);
   const steps: string[] = [];
   const { emit } = socket;
-  /** Reads the messages that are complete. @throws if the server can't be used */
-  const read = (chunk: Buffer): 'unfinished' | 'ready' => {
+  /** Reads the messages that are complete; returns whether the server is ready. @throws if the server can't be used */
+  const read = (chunk: Buffer): boolean => {
     unread = Buffer.concat([unread, chunk]);
     while (unread.length >= HEADER_BYTES) {
       const type = String.fromCharCode(unread[0] as number);
       const length = 1 + unread.readUInt32BE(1);
       if (!TYPES.has(type) || length > MAX_BYTES) throw notPostgres(hostname, unread);
-      if (unread.length < length) return 'unfinished';
+      if (unread.length < length) return false;
       const content = unread.subarray(HEADER_BYTES, length);
       const kind = type === AUTHENTICATION && content.length >= 4 ? content.readUInt32BE() : '';
       if (KERBEROS.test(type + kind)) throw serverError(hostname, 'KERBEROS_REQUIRED', NO_KERBEROS);
@@ -99,26 +98,24 @@ export function watchLogin(
       if (type === AUTHENTICATION) steps.push(type + kind);
       const isScram = steps.every((step, i) => step === SCRAM[i]) && (type !== READY || steps.length === SCRAM.length);
       if (requiresScram && !isScram) throw serverError(hostname, 'SCRAM_NOT_OFFERED', NO_SCRAM);
-      if (type === READY) return 'ready';
+      if (type === READY) return true;
       unread = unread.subarray(length);
     }
-    return 'unfinished';
-  };
-  const watch = (chunk: Buffer): boolean => {
-    try {
-      if (read(chunk) === 'unfinished') return true;
-      socket.emit = emit;
-      onReady();
-      return true;
-    } catch (error) {
-      socket.emit = emit;
-      fail(error as Error);
-      return false;
-    }
+    return false;
   };
   // Not a listener, since the driver's listener would get the same bytes.
-  socket.emit = (event: string, ...values: unknown[]) =>
-    (event === 'data' && !watch(values[0] as Buffer)) || Reflect.apply(emit, socket, [event, ...values]);
+  socket.emit = (event: string, ...values: unknown[]) => {
+    try {
+      if (event === 'data' && read(values[0] as Buffer)) {
+        socket.emit = emit;
+        onReady();
+      }
+    } catch (error) {
+      socket.destroy(error as Error);
+      return true;
+    }
+    return Reflect.apply(emit, socket, [event, ...values]);
+  };
 }
 
 /** Returns the error of a response that is not PostgreSQL's, or that a server without resources sends. */
