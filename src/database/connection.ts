@@ -12,7 +12,7 @@ import postgres, { type PendingQuery, type Row } from 'postgres';
 import { addressOf, type DatabaseAddress } from '../config/databaseAddress.js';
 import { createDriver, type Driver, type Limits, settingsOfTransactions } from './driver.js';
 import { drizzle } from './drizzle.js';
-import { causeOf, failureOf, isOutage, noteSocketError } from './errors.js';
+import { causeOf, endsOfConnections, failureOf, isOutage } from './errors.js';
 import { agreeOnTls, closedError, serverError, watchLogin } from './login.js';
 import * as schema from './schema.js';
 
@@ -128,7 +128,7 @@ export class Connection {
     clearTimeout(this.#silenceTimer);
     if (!this.failure) {
       this.failure = reason;
-      noteSocketError(reason);
+      endsOfConnections.add(reason);
       void this.#database.$client.end({ timeout: 0 });
       this.#options.onBroken?.(reason);
     }

@@ -97,19 +97,14 @@ const TABLE: readonly Row[] = [
   { failure: 'unusable', codes: /^(3F000|42501|42703|42704|42883|42P01)$/ },
 ];
 
-/** Errors that sockets of connections have emitted, whatever their code. */
-const socketErrors = new WeakSet<Error>();
-
-/** Records that a connection's socket has emitted an error. */
-export function noteSocketError(error: Error): void {
-  socketErrors.add(error);
-}
+/** Errors with which connections ended, such as those of their sockets, whatever their code. */
+export const endsOfConnections = new WeakSet<Error>();
 
 /** Returns what an error means; for an error with a cause, what its cause means. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof UserError) return 'ours';
   const cause = causeOf(error);
-  return rowOf(cause)?.failure ?? (socketErrors.has(cause) ? 'unreachable' : 'ours');
+  return rowOf(cause)?.failure ?? (endsOfConnections.has(cause) ? 'unreachable' : 'ours');
 }
 
 /** Returns whether a failure keeps connections from being opened or used, so that each statement would fail. */
