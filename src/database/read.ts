@@ -19,7 +19,8 @@ export class Read implements Signal {
   readonly #isNeeded: () => boolean;
   #settle = { resolve: (_result: unknown) => {}, reject: (_reason: Error) => {} };
   #isSettled = false;
-  #isSent = false;
+  /** Whether its query is running. */
+  isSent = false;
   /** Why its connection broke, if it did. */
   failure: Error | undefined;
 
@@ -37,25 +38,21 @@ export class Read implements Signal {
     return this.#isSettled || !this.#isNeeded();
   }
 
-  get isSent(): boolean {
-    return this.#isSent;
-  }
-
   /** Returns whether it has waited to be sent for more than `limitMs` milliseconds since the time `from`. */
   hasWaited(limitMs: number, now: number, from = 0): boolean {
-    return !this.#isSent && now - Math.max(this.#waitingSince, from) > limitMs;
+    return !this.isSent && now - Math.max(this.#waitingSince, from) > limitMs;
   }
 
   /** Makes it wait to be sent again, after its connection broke. */
   waitAgain(reason: Error): void {
     this.failure = reason;
-    this.#isSent = false;
+    this.isSent = false;
     this.#waitingSince = performance.now();
   }
 
   /** Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves it pending. */
   send(database: Database, connection: Connection): PromiseLike<void> {
-    this.#isSent = true;
+    this.isSent = true;
     return this.#query(database, this, connection).then((result) => {
       this.#isSettled = true;
       this.#settle.resolve(result);
