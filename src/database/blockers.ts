@@ -7,7 +7,7 @@ import { Connection, type Transaction } from './connection.js';
 const RETRY_INTERVAL_MS = 200;
 
 /** The time limit of the query, in milliseconds. */
-const STATEMENT_TIMEOUT_MS = 1000;
+const LIMITS = { statementTimeout: 1000 };
 
 /**
  * Waits until sessions of this process are blocked in the database at `url`, or another one holds the advisory lock `key`,
@@ -21,22 +21,18 @@ export async function waitForBlockers(
   signal: AbortSignal,
   key = 0,
 ): Promise<string[]> {
-  let connection: Connection | undefined;
+  let connection = new Connection(url, LIMITS);
   try {
     for (;;) {
       await sleep(RETRY_INTERVAL_MS, undefined, { signal });
       if (!isBlocked()) continue;
-      try {
-        connection ??= new Connection(url, { statementTimeout: STATEMENT_TIMEOUT_MS });
-        const blockers = await connection.transaction('READ COMMITTED', (sql) => findBlockers(sql, key));
-        if (blockers.length > 0 && !signal.aborted) return blockers.map(({ blocker }) => escapeHidden(blocker));
-      } catch {
-        // Another attempt needs another connection: PostgreSQL may be restarting.
-        connection = undefined;
-      }
+      // A failed attempt has closed it: PostgreSQL may be restarting.
+      if (connection.failure) connection = new Connection(url, LIMITS);
+      const blockers = await connection.transaction('READ COMMITTED', (sql) => findBlockers(sql, key)).catch(() => []);
+      if (blockers.length > 0 && !signal.aborted) return blockers.map(({ blocker }) => escapeHidden(blocker));
     }
   } finally {
-    await connection?.close(0);
+    await connection.close(0);
   }
 }
 
