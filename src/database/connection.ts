@@ -30,6 +30,8 @@ const PROCESS_NAME = randomBytes(4).toString('hex');
 const RESPONSE_MARGIN_MS = 500;
 /** The longest silence of the server until it has accepted the login. */
 const LOGIN_SILENCE_MS = 1500;
+/** The time limits of a query for which a connection is opened, in ms. That of a lock comes first, since its error says why. */
+const QUERY_LIMITS = { lockTimeout: 4000, statementTimeout: 4500 };
 /** The code of the error if the server did not respond. */
 export const SILENT = 'CONNECTION_SILENT';
 
@@ -245,4 +247,9 @@ export async function withConnection<T>(
   } finally {
     await connection.close(0);
   }
+}
+
+/** Runs a query on a new connection, within 5 s. */
+export function queryOnce<T>(url: string, query: Query<T>): Promise<T> {
+  return withConnection(url, (connection) => connection.run(query), QUERY_LIMITS);
 }

@@ -4,7 +4,7 @@
  * one of the default privileges of the tables' owner. Superusers and members of the owner are not reported. Row-level
  * security makes no difference, because it does not apply to TRUNCATE and triggers.
  */
-import type { Database } from './connection.js';
+import { type Query, queryOnce } from './connection.js';
 import { getTableName } from './drizzle.js';
 import * as schema from './schema.js';
 
@@ -14,8 +14,8 @@ const TABLES = [
 ];
 
 /** Returns a line for each of these roles, which says what it may read or write. */
-export async function describeForeignRoles({ $client: sql }: Database): Promise<string[]> {
-  const rows = await sql<{ role: string; verb: string; names: string }[]>`
+export async function findForeignRoles(url: string): Promise<string[]> {
+  const find: Query<{ role: string; verb: string; names: string }[]> = ({ $client: sql }) => sql`
     WITH objects AS (
       SELECT relname AS name, relnamespace AS namespace, relowner AS owner, relacl AS acl, 'r' AS type
       FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname = ANY(${TABLES}::text[])
@@ -45,7 +45,7 @@ export async function describeForeignRoles({ $client: sql }: Database): Promise<
           AND defaclnamespace IN (0, namespace)
       ))
     GROUP BY grantee, given.role ORDER BY 1`;
-  return rows.map(
+  return (await queryOnce(url, find)).map(
     ({ role, verb, names }) => `the role ${role} may ${verb} ${names}; unless that is intended, revoke its privileges`,
   );
 }

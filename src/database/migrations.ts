@@ -3,11 +3,10 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
-import { type Database, type Query, type Transaction, withConnection } from './connection.js';
+import { type Database, type Query, queryOnce, type Transaction, withConnection } from './connection.js';
 import { settingsOfTransactions } from './driver.js';
 import { getTableName, readMigrationFiles, sql } from './drizzle.js';
 import { CANCELED, causeOf, codeOf, failureOf, LOCK_FAILED, reasonOf } from './errors.js';
-import { describeForeignRoles } from './foreignRoles.js';
 import { retryInOutage } from './outage.js';
 import * as schema from './schema.js';
 
@@ -30,9 +29,6 @@ const SILENCE_MS = 10_000;
 
 /** The code of our error if only one of the schemas is there. */
 const INCOMPLETE = 'BPN01';
-
-/** The time limits of a query, in milliseconds. That of a lock comes first, since its error says why. */
-const QUERY_LIMITS = { lockTimeout: 4000, statementTimeout: 4500 };
 
 /** Milliseconds between attempts to migrate while PostgreSQL restarts or fails over. */
 const RETRY_INTERVAL_MS = 500;
@@ -107,10 +103,10 @@ export async function migrateDatabase(
   migrationsFolder: string,
   { retryMs = 0, onBlocked = () => {} }: Options = {},
 ): Promise<{ role: Role; applied: string[] }> {
-  const role = await query(url, readRole);
+  const role = await queryOnce(url, readRole);
   const applied: string[] = [];
   // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-  const obstacle = await query(url, prepareSchemaCheck(migrationsFolder));
+  const obstacle = await queryOnce(url, prepareSchemaCheck(migrationsFolder));
   if (!obstacle) return { role, applied };
   if (obstacle.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
   if (role === 'replica') throw new OutdatedReplica(obstacle);
@@ -143,11 +139,6 @@ async function watchBlockers(url: string, signal: AbortSignal, onBlocked: (found
   const start = performance.now();
   const isBlocked = () => performance.now() - start > REPORT_BLOCKERS_AFTER_MS;
   while (!signal.aborted) await waitForBlockers(url, isBlocked, signal, MIGRATION_LOCK).then(onBlocked, () => {});
-}
-
-/** Returns a line for each role that has privileges on the tables at `url` that the operator has not granted. */
-export function findForeignRoles(url: string): Promise<string[]> {
-  return query(url, describeForeignRoles);
 }
 
 type Migration = ReturnType<typeof readMigrations>[number];
@@ -279,9 +270,4 @@ async function readRole(database: Database): Promise<Role> {
     );
   }
   return row.isReplica ? 'replica' : 'primary';
-}
-
-/** Runs a query on a new connection. */
-function query<T>(url: string, run: Query<T>): Promise<T> {
-  return withConnection(url, (connection) => connection.run(run), QUERY_LIMITS);
 }

@@ -1,5 +1,5 @@
 /** `migrate`: brings the schema up to date. */
-import { findForeignRoles } from '../../database/migrations.js';
+import { findForeignRoles } from '../../database/foreignRoles.js';
 import { escapeHidden } from '../../messages/shown.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
