@@ -20,7 +20,7 @@ import * as schema from './schema.js';
 export type Database = ReturnType<typeof drizzle<typeof schema, Driver>>;
 export type Query<T> = (database: Database) => PromiseLike<T>;
 /** The isolation of a transaction: each statement has its own snapshot, or all share one. */
-export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ' | 'REPEATABLE READ READ ONLY';
+export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY';
 /** Sends statements of one transaction. */
 export type Transaction = Driver;
 
