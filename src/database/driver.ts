@@ -89,9 +89,3 @@ export async function settingsOfTransactions(sql: Driver, { statementTimeout = 0
     ...(server.isWindows ? [] : [`SET LOCAL client_connection_check_interval = '100ms'`]),
   ].join(';');
 }
-
-/** Lets the planner scan and sort whole tables until the transaction ends; `planningOptions` prevents it for pages. */
-export async function planForWholeTables(sql: Driver): Promise<void> {
-  for (const name of ['enable_seqscan', 'enable_bitmapscan', 'enable_sort']) await sql`SET LOCAL ${sql(name)} = on`;
-  await sql`SET LOCAL plan_cache_mode = auto`;
-}

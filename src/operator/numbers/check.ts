@@ -3,7 +3,6 @@
  */
 import type { PendingQuery } from 'postgres';
 import { type Transaction, withConnection } from '../../database/connection.js';
-import { planForWholeTables } from '../../database/driver.js';
 import { retryInOutage } from '../../database/outage.js';
 import { lockToDerive } from './numberLocks.js';
 import { type Columns, givenKeys, givenRows, keyOf, type Row, rowOfGiven } from './rows.js';
@@ -13,6 +12,14 @@ import { OUTAGE, runSteps, type Steps } from './steps.js';
 const MAX_EXAMPLES = 5;
 /** Rows per fetch from PostgreSQL. */
 const ROWS_AT_ONCE = 1000;
+
+/**
+ * Lets the planner read whole tables, which `planningOptions` prevents for pages. After a bulk load in one transaction, it may
+ * expect one row, and a nested loop would compare each row with all others.
+ */
+const PLAN_FOR_WHOLE_TABLES = `
+  SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on; SET LOCAL enable_sort = on; SET LOCAL enable_nestloop = off;
+  SET LOCAL plan_cache_mode = auto; SET LOCAL work_mem = '128MB'`;
 
 type OnProgress = (done: number, total: number) => void;
 
@@ -91,11 +98,7 @@ async function spoolOf(url: string, find: Find): Promise<Spool> {
   const spool = new Spool();
   try {
     const read = async (sql: Transaction) => {
-      await planForWholeTables(sql);
-      // After a bulk load in one transaction, the planner may expect one row, and a nested loop would compare each row
-      // with all others.
-      await sql`SET LOCAL enable_nestloop = off`;
-      await sql`SET LOCAL work_mem = '128MB'`;
+      await sql.unsafe(PLAN_FOR_WHOLE_TABLES);
       for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
     };
     await withConnection(url, (connection) => connection.transaction('READ COMMITTED', read));
