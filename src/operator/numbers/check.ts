@@ -1,17 +1,14 @@
 /**
  * Compares the read model with its sources by deriving it again (drizzle/current.sql), and repairs it on request.
  */
-import type { PendingQuery } from 'postgres';
 import { type Transaction, withConnection } from '../../database/connection.js';
 import { retryInOutage } from '../../database/outage.js';
 import { lockToDerive } from './numberLocks.js';
-import { type Columns, givenKeys, givenRows, keyOf, type Row, rowOfGiven } from './rows.js';
+import { type Columns, type Find, givenKeys, givenRows, keyOf, type Row, rowOfGiven } from './rows.js';
 import { Spool } from './spool.js';
 import { OUTAGE, runSteps, type Steps } from './steps.js';
 
 const MAX_EXAMPLES = 5;
-/** Rows per fetch from PostgreSQL. */
-const ROWS_AT_ONCE = 1000;
 
 /**
  * Lets the planner read whole tables, which `planningOptions` prevents for pages. After a bulk load in one transaction, it may
@@ -85,21 +82,19 @@ async function examinePostings(url: string, keep: boolean): Promise<Difference> 
   const onWritten = (rows: Row[]) => add(found, rows.map(keyOf));
   try {
     if (keep) await runSteps(url, stale, { ...deletingPostings, onWritten });
-    else for (let rows = stale.take(ROWS_AT_ONCE); rows.length > 0; rows = stale.take(ROWS_AT_ONCE)) onWritten(rows);
+    else for (let rows = stale.take(1); rows.length > 0; rows = stale.take(1)) onWritten(rows);
     return found;
   } finally {
     stale.close();
   }
 }
 
-type Find = (sql: Transaction) => PendingQuery<{ row: Row }[]>;
-
 async function spoolOf(url: string, find: Find): Promise<Spool> {
   const spool = new Spool();
   try {
     const read = async (sql: Transaction) => {
       await sql.unsafe(PLAN_FOR_WHOLE_TABLES);
-      for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
+      await spool.fill(find(sql));
     };
     await withConnection(url, (connection) => connection.transaction('READ COMMITTED', read));
     return spool;

@@ -6,10 +6,12 @@ import { join } from 'node:path';
 import { StringDecoder } from 'node:string_decoder';
 import { codeOf } from '../../database/errors.js';
 import { UserError } from '../../userError.js';
-import { type Row, workOf } from './rows.js';
+import { type Find, type Row, workOf } from './rows.js';
 
 /** Bytes per read, and characters per write. */
 const BLOCK_SIZE = 256 * 1024;
+/** Rows per fetch from PostgreSQL. */
+const ROWS_AT_ONCE = 500;
 
 /**
  * A queue of rows in a temporary file. All rows must be added before the first is taken. The file is unlinked at once,
@@ -37,6 +39,11 @@ export class Spool {
     this.length++;
     this.#unwritten += `${row}\n`;
     if (this.#unwritten.length > BLOCK_SIZE) this.#write();
+  }
+
+  /** Adds the rows that a query selects. */
+  async fill(query: ReturnType<Find>): Promise<void> {
+    for await (const rows of query.cursor(ROWS_AT_ONCE)) for (const { row } of rows) this.add(row);
   }
 
   /** Removes and returns the next rows, of at most `work` together but at least one; none at the end. */

@@ -6,18 +6,15 @@
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { PendingQuery } from 'postgres';
 import { Connection, type Transaction } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
-import type { Row } from './rows.js';
+import { type Find, type Row } from './rows.js';
 import { Spool } from './spool.js';
 import { runSteps, type Options as StepOptions, type Steps } from './steps.js';
 
 /** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
-/** Rows per fetch from PostgreSQL. */
-const ROWS_AT_ONCE = 500;
 
 /** How to read lines, check them and write their changes. */
 interface Change {
@@ -46,7 +43,7 @@ export interface Part extends Omit<Steps, 'onWritten'> {
   /** What a row is, for messages. */
   noun: string;
   /** Selects the rows that differ from the database, in the order of writing. */
-  find(sql: Transaction): PendingQuery<{ row: Row }[]>;
+  find: Find;
 }
 
 /** The progress of a change, which first reads its input, then writes the differences. */
@@ -156,9 +153,7 @@ async function stage(
     const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
     const found = [...faults, ...(await Promise.all(contradictions)).flat()];
     if (found.length > 0) throw new InputError(found);
-    for (const { find, spool } of parts) {
-      for await (const rows of find(sql).cursor(ROWS_AT_ONCE)) for (const { row } of rows) spool.add(row);
-    }
+    for (const { find, spool } of parts) await spool.fill(find(sql));
   };
   signal?.throwIfAborted();
   const connection = new Connection(url);
