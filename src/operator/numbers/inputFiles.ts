@@ -4,8 +4,7 @@ import { stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { escapeHidden } from '../../messages/shown.js';
 import { UserError } from '../../userError.js';
-
-const LINE_FEED = 0x0a;
+import { LINE_FEED } from './lines.js';
 
 export type InputFiles = Awaited<ReturnType<typeof openInputFiles>>;
 
@@ -22,16 +21,13 @@ export async function openInputFiles(names: readonly string[]) {
   async function* read() {
     let lines = 0;
     for (const [i, name] of names.entries()) {
-      starts.push({ name: escapeHidden(name), line: lines });
-      let last = LINE_FEED;
+      // Ends the last line of the previous file, or adds a blank one, which is ignored.
+      if (i > 0) yield Buffer.of(LINE_FEED);
+      starts.push({ name: escapeHidden(name), line: lines + i });
       for await (const bytes of contentOf(name, sizes[i] ?? 0)) {
         for (let at = bytes.indexOf(LINE_FEED); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1)) lines++;
-        last = bytes.at(-1) ?? last;
         yield bytes;
       }
-      if (last === LINE_FEED) continue;
-      lines++;
-      yield Buffer.of(LINE_FEED);
     }
   }
   return {

@@ -37,7 +37,7 @@ export function sentence({ line, reason, earlier }: LineFault, place = (line: nu
   return `${place(line)}: ${reason}${earlier ? `; see ${place(earlier)}` : ''}`;
 }
 
-const LINE_FEED = 0x0a;
+export const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 const BLANKS = [...Buffer.from(' \t\r')];
 
