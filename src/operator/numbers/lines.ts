@@ -58,8 +58,7 @@ export async function* linesOf(input: Readable, onRead: (length: number) => void
     length += part.length;
   };
   const take = () => {
-    const [part = Buffer.alloc(0)] = parts;
-    const line = parts.length > 1 ? Buffer.concat(parts) : part;
+    const line = Buffer.concat(parts);
     [parts, length] = [[], 0];
     return line.subarray(line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0);
   };
