@@ -3,10 +3,8 @@ import type { Transaction } from '../../database/connection.js';
 import { givenKeys, lockGiven } from './rows.js';
 import type { Steps } from './steps.js';
 
-type Lock = Steps['lock'];
-
 /** Locks numbers and their entries FOR UPDATE, so that no other program can change them or add an entry. */
-export const lockToWrite: Lock = (sql, waits) => {
+export const lockToWrite: Steps['lock'] = (sql, waits) => {
   const lockEntries = lockGiven(
     sql,
     waits,
@@ -25,7 +23,9 @@ export const lockToWrite: Lock = (sql, waits) => {
 };
 
 /** Locks numbers in the mode that derive() needs. */
-export const lockToDerive: Lock = (sql, waits) => [lockGiven(sql, waits, numbers(sql), sql`FOR NO KEY UPDATE`)];
+export const lockToDerive: Steps['lock'] = (sql, waits) => [
+  lockGiven(sql, waits, numbers(sql), sql`FOR NO KEY UPDATE`),
+];
 
 const numbers = (sql: Transaction) =>
   sql`SELECT phone_number FROM branded_phone_numbers WHERE phone_number = ANY (${givenKeys(sql)})`;
