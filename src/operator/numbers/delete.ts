@@ -30,12 +30,11 @@ export async function deleteNumbers(
   { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
 ): Promise<{ lines: number; deleted: number }> {
   const change = {
-    createTable: (sql: Transaction) => sql`
-      CREATE TEMPORARY TABLE staged (line integer NOT NULL, phone_number text COLLATE "C" NOT NULL) ON COMMIT DROP`,
+    columns: { phone_number: 'text COLLATE "C"' },
     analyzed: ['phone_number'],
-    rowOf(line: number, bytes: Buffer) {
+    rowOf(bytes: Buffer) {
       const text = bytes.toString().trim();
-      if (PHONE_NUMBER.test(text)) return `${line}\t${text}\n`;
+      if (PHONE_NUMBER.test(text)) return text;
       throw new LineError(describeValue(schema, text));
     },
     formFault: (first: Buffer) => (isUtf8(first) && !first.includes(0) ? undefined : NOT_TEXT),

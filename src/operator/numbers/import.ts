@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import { changedNumbers, changedProfiles } from './changes.js';
 import { readLine } from './line.js';
-import { ANALYZED, contradictions, createTable, rowOf } from './stagedNumbers.js';
+import { COLUMNS, contradictions, rowOf } from './stagedNumbers.js';
 import { changeByLines, type Options } from './staging.js';
 
 const NOT_NDJSON =
@@ -24,12 +24,12 @@ export async function importNumbers(
 ): Promise<{ numbers: number; carrierStatuses: number }> {
   let carrierStatuses = 0;
   const change = {
-    createTable,
-    analyzed: ANALYZED,
-    rowOf(line: number, bytes: Buffer) {
+    columns: COLUMNS,
+    analyzed: ['phone_number', 'id', 'business_profile_id'],
+    rowOf(bytes: Buffer) {
       const number = readLine(bytes);
       carrierStatuses += number.carrierStatuses.length;
-      return rowOf(line, number);
+      return rowOf(number);
     },
     formFault: (first: Buffer) => (/^\s*\{\s*["}]/.test(first.toString()) ? undefined : NOT_NDJSON),
     label: 'phoneNumber ',

@@ -1,8 +1,7 @@
-/** The staged numbers of an import: their temporary table `staged`, and the checks on it. */
+/** The staged numbers of an import: their columns of the temporary table `staged`, and the checks on it. */
 import type { Transaction } from '../../database/connection.js';
 import type { GivenNumber } from './line.js';
 import { type LineFault, MAX_FAULTS } from './lines.js';
-import { listOf } from './rows.js';
 
 /** The columns of a number to write. */
 export const NUMBER_COLUMNS = {
@@ -22,25 +21,15 @@ export const NUMBER_COLUMNS = {
 };
 
 /** The columns of `staged`. */
-const COLUMNS = {
-  line: 'integer',
+export const COLUMNS = {
   ...NUMBER_COLUMNS,
   business_name: 'text COLLATE "C"',
   business_status: 'text COLLATE "C"',
 };
 
-/** The columns to ANALYZE. */
-export const ANALYZED = ['phone_number', 'id', 'business_profile_id'] satisfies (keyof typeof COLUMNS)[];
-
-/** Creates the table, with one row per line. It is dropped at the end of the transaction. */
-export async function createTable(sql: Transaction): Promise<void> {
-  await sql`CREATE TEMPORARY TABLE staged (${listOf(sql, COLUMNS, (name, type) => `${name} ${type}`)}) ON COMMIT DROP`;
-}
-
-/** Returns the row of a line in the text format of COPY. */
-export function rowOf(line: number, { businessProfile: profile, carrierStatuses, ...number }: GivenNumber): string {
+/** Returns the columns of a number in the text format of COPY. */
+export function rowOf({ businessProfile: profile, carrierStatuses, ...number }: GivenNumber): string {
   const row: Record<keyof typeof COLUMNS, unknown> = {
-    line,
     phone_number: number.phoneNumber,
     id: number.id,
     business_profile_id: profile.id,
@@ -59,7 +48,7 @@ export function rowOf(line: number, { businessProfile: profile, carrierStatuses,
   };
   const values = NAMES.map((name) => row[name]);
   // Validated text holds no control characters, so only the backslash needs care.
-  return `${values.map((value) => (value == null ? '\\N' : String(value).replaceAll('\\', '\\\\'))).join('\t')}\n`;
+  return values.map((value) => (value == null ? '\\N' : String(value).replaceAll('\\', '\\\\'))).join('\t');
 }
 
 const NAMES = Object.keys(COLUMNS) as (keyof typeof COLUMNS)[];

@@ -9,7 +9,7 @@ import { pipeline } from 'node:stream/promises';
 import { Connection, type Transaction } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
-import { type Find, type Row } from './rows.js';
+import { type Columns, type Find, listOf, type Row } from './rows.js';
 import { Spool } from './spool.js';
 import { runSteps, type Options as StepOptions, type Steps } from './steps.js';
 
@@ -18,12 +18,12 @@ const BLOCK_LENGTH = 64 * 1024;
 
 /** How to read lines, check them and write their changes. */
 interface Change {
-  /** Creates the temporary table `staged`: a row for each line, with its `line` and `phone_number`. */
-  createTable(sql: Transaction): Promise<unknown>;
-  /** The columns of `staged` to ANALYZE. */
+  /** The columns of the temporary table `staged`, which has a row for each line: its number, `line`, then these. */
+  columns: Columns & { phone_number: string };
+  /** The columns to ANALYZE. */
   analyzed: readonly string[];
-  /** Returns the row of a line that is not blank, in the text format of COPY. @throws {LineError} */
-  rowOf(line: number, bytes: Buffer): string;
+  /** Returns the columns of a line that is not blank, in the text format of COPY. @throws {LineError} */
+  rowOf(bytes: Buffer): string;
   /** Returns what is wrong with an input if its first line shows that it has other content: reported once, not for each line. */
   formFault(first: Buffer): string | undefined;
   /** The text before a phone number in messages, if any. */
@@ -132,7 +132,7 @@ async function stage(
       const formFault = count++ === 0 && change.formFault(bytes);
       if (formFault) throw new InputError([{ line, reason: formFault }]);
       try {
-        block += change.rowOf(line, bytes);
+        block += `${line}\t${change.rowOf(bytes)}\n`;
       } catch (error) {
         if (!(error instanceof LineError)) throw error;
         // Valid lines are staged anyway, to report contradictions between them, too.
@@ -148,7 +148,8 @@ async function stage(
   const work = async (sql: Transaction) => {
     // To sort and hash large inputs in memory.
     await sql`SET LOCAL work_mem = '128MB'`;
-    await change.createTable(sql);
+    const columns = listOf(sql, change.columns, (name, type) => `${name} ${type}`);
+    await sql`CREATE TEMPORARY TABLE staged (line integer, ${columns}) ON COMMIT DROP`;
     await copy(sql, rows(), change.analyzed);
     const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
     const found = [...faults, ...(await Promise.all(contradictions)).flat()];
