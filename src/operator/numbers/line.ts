@@ -7,11 +7,11 @@ import { contract, resolve, type Schema, withExactPatterns } from '../../contrac
 import { itemFaults } from '../../messages/faults.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
 import { LineError, MAX_LINE_BYTES } from './lines.js';
-import { inUtc, isTime } from './time.js';
+import { isTime } from './time.js';
 
 type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 
-/** The number of a line, with times in UTC with milliseconds. */
+/** The number of a line. */
 export type GivenNumber = Optional<
   Omit<BrandedPhoneNumber, 'status' | 'carrierStatuses'>,
   'id' | 'createdAt' | 'updatedAt'
@@ -26,7 +26,7 @@ export function readLine(bytes: Buffer): GivenNumber {
   if (!isGivenNumber(item)) throw new LineError(enumerate(itemFaults(isGivenNumber.errors ?? [])));
   const faults = [...repeatedMembers(item, text), ...repeatedEntries(item), ...loneSurrogates(item, text)];
   if (faults.length > 0) throw new LineError(enumerate(faults));
-  return withTimesInUtc(item);
+  return item;
 }
 
 /** The most reasons per line. */
@@ -90,14 +90,6 @@ function withoutEmptyTexts(item: unknown): unknown {
   if (typeof item !== 'object' || item === null) return item;
   for (const name of NULLABLE)
     if ((item as Record<string, unknown>)[name] === '') Object.assign(item, { [name]: null });
-  return item;
-}
-
-function withTimesInUtc(item: GivenNumber): GivenNumber {
-  for (const timed of [item, ...item.carrierStatuses]) {
-    if (timed.createdAt !== undefined) timed.createdAt = inUtc(timed.createdAt);
-  }
-  if (item.updatedAt !== undefined) item.updatedAt = inUtc(item.updatedAt);
   return item;
 }
 

@@ -2,6 +2,7 @@
 import type { Transaction } from '../../database/connection.js';
 import type { GivenNumber } from './line.js';
 import { type LineFault, MAX_FAULTS } from './lines.js';
+import { inUtc } from './time.js';
 
 /** The columns of a number to write. */
 export const NUMBER_COLUMNS = {
@@ -37,12 +38,12 @@ export function rowOf({ businessProfile: profile, carrierStatuses, ...number }: 
     branding_name_short: number.brandingNameShort,
     branding_name_long: number.brandingNameLong,
     reporting_group: number.reportingGroup,
-    created_at: number.createdAt,
-    updated_at: number.updatedAt,
+    created_at: number.createdAt && inUtc(number.createdAt),
+    updated_at: number.updatedAt && inUtc(number.updatedAt),
     carriers: arrayOf(carrierStatuses.map(({ carrier }) => `"${carrier.replace(/["\\]/g, '\\$&')}"`)),
     features: arrayOf(carrierStatuses.map(({ feature }) => feature)),
     detailed_statuses: arrayOf(carrierStatuses.map(({ detailedStatus }) => detailedStatus)),
-    created_ats: arrayOf(carrierStatuses.map(({ createdAt = 'NULL' }) => createdAt)),
+    created_ats: arrayOf(carrierStatuses.map(({ createdAt }) => (createdAt ? inUtc(createdAt) : 'NULL'))),
     business_name: profile.businessName,
     business_status: profile.status,
   };
