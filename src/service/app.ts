@@ -5,7 +5,7 @@ import express from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
 import { type Config, publicPath } from '../config/config.js';
 import { Connection, type Database } from '../database/connection.js';
-import { type Obstacle, prepareSchemaCheck } from '../database/migrations.js';
+import type { Obstacle } from '../database/migrations.js';
 import type { Connect } from '../database/pool.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
 import { trustedProxies } from '../keys/client.js';
@@ -13,8 +13,6 @@ import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/id
 import { countExpiringKeys } from '../keys/keys.js';
 import type { Log } from '../log.js';
 import { createMetrics, type Metrics } from '../metrics.js';
-import { migrationsFolder } from '../packageFolder.js';
-import { preparePages } from '../page/page.js';
 import { docs } from './docs/docs.js';
 import { readPackages } from './docs/packages.js';
 import { type CheckReadiness, health, prepareReadiness, READY_STATEMENT_TIMEOUT_MS } from './health.js';
@@ -61,7 +59,6 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     reader: healthReader,
     // If it can't have that connection, the service is ready as long as pages can be read.
     fallback: reader,
-    checkSchema: prepareSchemaCheck(migrationsFolder),
     obstacle: () => (isStopping ? { reason: 'stopping' } : obstacle),
   });
   const readExpiringKeys = () =>
@@ -76,7 +73,6 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     },
     rateLimit,
     reader,
-    readPage: preparePages(),
     timeLimitMs,
     publicUrl: config.PUBLIC_URL,
   });

@@ -1,10 +1,10 @@
 /** Health: `/healthz` reports that the process is alive, `/readyz` whether it can serve requests. */
 import { type RequestHandler, Router } from 'express';
 import { contract } from '../contract.js';
-import type { Database } from '../database/connection.js';
 import { reasonOf } from '../database/errors.js';
-import type { Obstacle } from '../database/migrations.js';
+import { type Obstacle, prepareSchemaCheck } from '../database/migrations.js';
 import type { Reader } from '../database/reads.js';
+import { migrationsFolder } from '../packageFolder.js';
 
 /** The service is ready only if the database responds within this time. */
 const READY_TIMEOUT_MS = 900;
@@ -15,8 +15,6 @@ interface Checks {
   reader: Reader;
   /** Used while `reader` has no connection. */
   fallback: Reader;
-  /** Returns what is missing in the database's schema, if anything. */
-  checkSchema(database: Database): Promise<Obstacle | undefined>;
   /** Returns why the service is not ready, regardless of the database: it is starting or stopping. */
   obstacle(): Obstacle | undefined;
 }
@@ -25,7 +23,8 @@ interface Checks {
 export type CheckReadiness = () => Promise<Obstacle | undefined>;
 
 /** Prepares the check of `/readyz`. One check at a time runs, whose result is used for all requests that arrive meanwhile. */
-export function prepareReadiness({ reader, fallback, checkSchema, obstacle }: Checks): CheckReadiness {
+export function prepareReadiness({ reader, fallback, obstacle }: Checks): CheckReadiness {
+  const checkSchema = prepareSchemaCheck(migrationsFolder);
   let running: Promise<Obstacle | undefined> | undefined;
   async function check(): Promise<Obstacle | undefined> {
     const deadline = performance.now() + READY_TIMEOUT_MS;

@@ -8,7 +8,7 @@ import type { Signal } from '../database/read.js';
 import type { Reader } from '../database/reads.js';
 import type { Client } from '../keys/client.js';
 import type { Identify, Identity } from '../keys/identify.js';
-import type { Page, ReadPage } from '../page/page.js';
+import { type Page, preparePages } from '../page/page.js';
 import { encodeBody } from './http/compression.js';
 import { problem, unauthorized } from './problem/problem.js';
 import { REFUSED } from './rateLimit/limiter.js';
@@ -27,7 +27,6 @@ interface Dependencies {
   identify: Identify;
   rateLimit: RateLimit;
   reader: Reader;
-  readPage: ReadPage;
   /** Milliseconds within which a request's response must be ready. */
   timeLimitMs: number;
   /** The URL at which clients reach the service, if PUBLIC_URL is set. */
@@ -39,10 +38,10 @@ export function listBrandedPhoneNumbers({
   identify,
   rateLimit,
   reader,
-  readPage,
   timeLimitMs,
   publicUrl,
 }: Dependencies): RequestHandler {
+  const readPage = preparePages();
   // Without PUBLIC_URL, links are relative to the request, so that they work behind a proxy that adds a path in front.
   const linkBase = publicUrl === undefined ? '' : `${publicUrl}${operation.path}`;
 
@@ -109,7 +108,8 @@ async function send(request: Request, response: Response, linkBase: string, sele
   // The opaque tag (RFC 9110 section 8.8.3), with quotes. The ETag is weak: it is the same for every content encoding.
   const opaqueTag = `"${hash('sha1', body, 'base64url')}"`;
   response.setHeader('ETag', `W/${opaqueTag}`);
-  if (nextCursor !== null) linkToNext(response, `${linkBase}?${query.search}&nextCursor=${nextCursor}`);
+  const link = `<${linkBase}?${query.search}&nextCursor=${nextCursor}>; rel="next"`;
+  if (nextCursor !== null && link.length <= MAX_LINK_BYTES) response.setHeader('Link', link);
   if (isKnown(opaqueTag, request.headers['if-none-match'])) return void response.status(304).end();
   response.setHeader('Content-Type', 'application/json; charset=utf-8');
   const encoded = await encodeBody(request, response, body);
@@ -125,12 +125,6 @@ async function send(request: Request, response: Response, linkBase: string, sele
  */
 function isKnown(opaqueTag: string, ifNoneMatch = ''): boolean {
   return ifNoneMatch === '*' || ifNoneMatch.includes(opaqueTag);
-}
-
-/** Adds a Link header to the next page's URL, unless it would be too long. */
-function linkToNext(response: Response, target: string): void {
-  const link = `<${target}>; rel="next"`;
-  if (link.length <= MAX_LINK_BYTES) response.setHeader('Link', link);
 }
 
 function methodNotAllowed({ method }: Request) {
