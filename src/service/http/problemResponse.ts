@@ -1,6 +1,6 @@
 /** Sends problems: responses of the type `application/problem+json` (RFC 9457). */
 import { STATUS_CODES } from 'node:http';
-import type { ErrorRequestHandler, Request, RequestHandler, Response } from 'express';
+import type { ErrorRequestHandler, Request, RequestHandler } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
 import type { Problem } from '../../../generated/types/models/index.js';
 import { contract } from '../../contract.js';
@@ -23,10 +23,12 @@ export function problemHandler(
   publicPath: string,
 ): ErrorRequestHandler {
   // With three parameters, Express would take it for a handler of requests.
-  return (error, request, response, _next) => {
+  return async (error, request, response, _next) => {
     const known = problemOf(error, request, publicPath);
     if (!known) report(error, request);
-    return send(request, response, known ?? problem('internal-error', INTERNAL_ERROR), publicPath);
+    const { problem: body, headers } = known ?? problem('internal-error', INTERNAL_ERROR);
+    response.status(body.status).set(headers).set('Content-Type', 'application/problem+json; charset=utf-8');
+    response.send(await encodeBody(request, response, Buffer.from(jsonOf(publicPath, body))));
   };
 }
 
@@ -60,23 +62,13 @@ export function noSuchPath(request: Request, publicPath: string): ProblemError {
   return problem('not-found', `There is nothing at ${publicPath}${cut(escapeHidden(request.path))}${advice}`);
 }
 
-async function send(
-  request: Request,
-  response: Response,
-  { problem: body, headers }: ProblemError,
-  publicPath: string,
-): Promise<void> {
-  response.status(body.status).set(headers).set('Content-Type', 'application/problem+json; charset=utf-8');
-  response.send(await encodeBody(request, response, Buffer.from(JSON.stringify(withTypeBelow(publicPath, body)))));
-}
-
-function withTypeBelow(publicPath: string, body: Problem): Problem {
-  return { ...body, type: `${publicPath}${body.type}` };
+function jsonOf(publicPath: string, body: Problem): string {
+  return JSON.stringify({ ...body, type: `${publicPath}${body.type}` });
 }
 
 /** Returns a whole response with a problem, for the socket of a request that is too broken to have a response object. */
 export function rawProblem(publicPath: string, status: number, detail: string, requestId: string): string {
-  const body = JSON.stringify(withTypeBelow(publicPath, problem('invalid-request', detail, { status }).problem));
+  const body = jsonOf(publicPath, problem('invalid-request', detail, { status }).problem);
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
     'Content-Type: application/problem+json; charset=utf-8',

@@ -32,14 +32,14 @@ export function protocolCheck(
       const detail = `The request has too many headers; at most ${MAX_HEADERS} are allowed.`;
       throw problem('invalid-request', detail, { status: 431 });
     }
-    const hosts = valuesOf('Host', rawHeaders);
     // Two hosts violate RFC 9112 section 3.2. If there are two keys, a proxy in front may have checked either.
-    rejectRepeated('Host', hosts);
-    rejectRepeated('Authorization', valuesOf('Authorization', rawHeaders));
-    if (hosts.length === 0 && httpVersion === '1.1')
+    const given = onlyValueOf('Host', rawHeaders);
+    onlyValueOf('Authorization', rawHeaders);
+    if (given === undefined && httpVersion === '1.1') {
       throw problem('invalid-request', 'The request has no Host header.');
+    }
     // A host in the request target takes precedence over the header (RFC 9112 section 3.2.2).
-    const host = /^https?:\/\/([^/?#]*)/i.exec(request.url)?.[1] ?? hosts[0];
+    const host = /^https?:\/\/([^/?#]*)/i.exec(request.url)?.[1] ?? given;
     // A web page can point its own name to this machine and read the responses (DNS rebinding); its name is then the Host.
     if (isPrivate(config) && host !== undefined && !isServed(hostnameOf(host))) {
       throw problem(
@@ -54,14 +54,13 @@ export function protocolCheck(
   };
 }
 
-/** Returns the values of one header, from a list in which names and values alternate. */
-function valuesOf(name: string, rawHeaders: readonly string[]): string[] {
+/** Returns the value of a header, from a list in which names and values alternate. Throws a problem if there are several. */
+function onlyValueOf(name: string, rawHeaders: readonly string[]): string | undefined {
   const lowerCase = name.toLowerCase();
-  return rawHeaders.filter((_value, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === lowerCase);
-}
-
-function rejectRepeated(name: string, { length }: readonly string[]): void {
-  if (length > 1) throw problem('invalid-request', `The request has ${length} ${name} headers; send one.`);
+  const isValue = (index: number) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === lowerCase;
+  const [value, ...others] = rawHeaders.filter((_text, index) => isValue(index));
+  if (others.length === 0) return value;
+  throw problem('invalid-request', `The request has ${others.length + 1} ${name} headers; send one.`);
 }
 
 /** Returns the name or address in a Host header, in lower case, without its port and brackets. */
