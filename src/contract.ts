@@ -52,7 +52,6 @@ interface DescribedResponse {
 }
 
 interface Operation {
-  operationId: string;
   summary: string;
   responses: Record<string, DescribedResponse | { $ref: string }>;
   parameters: { $ref: string }[];

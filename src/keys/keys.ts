@@ -69,7 +69,6 @@ function asUserError(error: unknown): unknown {
 
 /** Returns the `ids` that are not ids of business profiles. */
 export async function unknownProfiles(database: Database, ids: readonly string[]): Promise<string[]> {
-  if (ids.length === 0) return [];
   const known = await database
     .select({ id: businessProfiles.id })
     .from(businessProfiles)

@@ -38,7 +38,7 @@ const MESSAGES: Record<string, Messages> = {
   maxLength: {
     parameter: (schema, value) =>
       isFreeText(schema)
-        ? `has ${countCharacters(String(value))} characters; at most ${schema.maxLength} are allowed`
+        ? `has ${[...String(value)].length} characters; at most ${schema.maxLength} are allowed`
         : describeParameter(schema, value),
     member: (schema) => `must have at most ${schema.maxLength} characters`,
   },
@@ -154,9 +154,4 @@ function adviseIfEncodedTwice(text: string): string | undefined {
   return decoded === undefined
     ? undefined
     : `seems to be encoded twice; encode the plain value, ${quote(decoded)}, once`;
-}
-
-/** Counts code points: one outside the Basic Multilingual Plane is a pair of surrogates. */
-function countCharacters(text: string): number {
-  return text.length - (text.match(/[\ud800-\udbff]/g)?.length ?? 0);
 }

@@ -1,6 +1,6 @@
 /** `keys`: creates, lists and revokes API keys. */
 import { InvalidArgumentError } from 'commander';
-import { type Connection, type Database, withConnection } from '../../database/connection.js';
+import { type Connection, withConnection } from '../../database/connection.js';
 import { type ApiKey, createApiKey, listApiKeys, revokeApiKeys, unknownProfiles } from '../../keys/keys.js';
 import { UserError } from '../../userError.js';
 import { inUtc, isTime } from '../numbers/time.js';
@@ -67,7 +67,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
     .action((ids: string[]) =>
       withKeys(async (connection) => {
-        const active = await connection.run(revoke(ids));
+        const active = await connection.run((database) => revokeApiKeys(database, ids));
         const revoked = ids.filter((id) => active.includes(id));
         const others = ids.filter((id) => !active.includes(id));
         for (const id of others) console.error(`no active key has the id ${id}`);
@@ -76,8 +76,6 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
       }),
     );
 }
-
-const revoke = (ids: string[]) => (database: Database) => revokeApiKeys(database, ids);
 
 interface CreateOptions {
   name: string;
@@ -102,7 +100,7 @@ async function create(connection: Connection, { name, businessProfile, expires, 
   try {
     await write(`${json ? JSON.stringify({ key, ...created }) : key}\n`);
   } catch (error) {
-    await connection.run(revoke([created.id]));
+    await connection.run((database) => revokeApiKeys(database, [created.id]));
     throw error;
   }
 }

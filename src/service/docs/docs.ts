@@ -16,7 +16,7 @@ import { constantResponse } from './constantResponse.js';
 import { withLimit } from './deployment.js';
 import { docsPage, swaggerPage } from './docsPage.js';
 import { EXAMPLE_ADDRESS, fill, markdownPage } from './layout.js';
-import { type Packages, packagesPage, servePackages } from './packages.js';
+import { clients, type Packages, packagesPage, servePackages } from './packages.js';
 import { missingPage, problemList, problemPage } from './problemPages.js';
 
 const browserFolder = join(packageFolder, 'browser');
@@ -122,7 +122,7 @@ const assets: [folder: string, name: string][] = [
 /** The Markdown files of the package that have a page, at the same path. */
 const readmes = [
   'clients/README.md',
-  ...['typescript', 'python', 'java', 'go'].map((client) => `clients/${client}/README.md`),
+  ...clients.map((client) => `clients/${client}/README.md`),
   'docs/api-changelog.md',
   'docs/deprecation.md',
 ];
