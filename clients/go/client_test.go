@@ -42,9 +42,13 @@ type shape struct {
 	Count int
 }
 
-func api(url string) *client.BrandedPhoneNumbersAPIService {
+func api(url string) *client.BrandedPhoneNumbersAPIService { return apiBy(nil, url) }
+
+// apiBy returns a client that sends its requests by sender, or by the default one if it is nil.
+func apiBy(sender *http.Client, url string) *client.BrandedPhoneNumbersAPIService {
 	configuration := client.NewConfiguration()
 	configuration.Servers = client.ServerConfigurations{{URL: url}}
+	configuration.HTTPClient = sender
 	return client.NewAPIClient(configuration).BrandedPhoneNumbersAPI
 }
 
@@ -79,11 +83,7 @@ func TestListsTheRightNumbersForEveryShape(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var shapes []shape
-	if err := json.Unmarshal(file, &shapes); err != nil {
-		t.Fatal(err)
-	}
-	for _, shape := range shapes {
+	for _, shape := range decode[[]shape](t, file) {
 		t.Run(shape.Title, func(t *testing.T) {
 			given := shape.Arguments
 			request := list(service()).
@@ -108,22 +108,36 @@ func TestListsTheRightNumbersForEveryShape(t *testing.T) {
 	}
 }
 
-// firstPage sends a request for the first page without the client.
-func firstPage(t *testing.T, query string) []string {
+// get sends a request without the client, and returns the body of the response.
+func get(t *testing.T, url string) []byte {
 	t.Helper()
-	response, err := http.Get(os.Getenv("SERVICE_URL") + "/v1/brandedPhoneNumbers?size=100&" + query)
+	response, err := http.Get(url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	var page struct {
-		Items []struct{ PhoneNumber string }
-	}
-	if err := json.NewDecoder(response.Body).Decode(&page); err != nil {
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
 		t.Fatal(err)
 	}
+	return body
+}
+
+func decode[T any](t *testing.T, text []byte) (value T) {
+	t.Helper()
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+func firstPage(t *testing.T, query string) []string {
+	t.Helper()
+	type page struct {
+		Items []struct{ PhoneNumber string }
+	}
 	numbers := []string{}
-	for _, item := range page.Items {
+	for _, item := range decode[page](t, get(t, os.Getenv("SERVICE_URL")+"/v1/brandedPhoneNumbers?size=100&"+query)).Items {
 		numbers = append(numbers, item.PhoneNumber)
 	}
 	return numbers
@@ -155,34 +169,10 @@ func TestReadsTimesAndNullMembers(t *testing.T) {
 	}
 }
 
-// decoded sends a request for the first page without the client, and returns its JSON and the decoded JSON.
-func decoded(t *testing.T) (string, any) {
-	t.Helper()
-	response, err := http.Get(os.Getenv("SERVICE_URL") + "/v1/brandedPhoneNumbers?size=100")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	sent, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(sent), decode(t, sent)
-}
-
-func decode(t *testing.T, text []byte) any {
-	t.Helper()
-	var value any
-	if err := json.Unmarshal(text, &value); err != nil {
-		t.Fatal(err)
-	}
-	return value
-}
-
 func TestWritesAPageAsTheServiceSendsIt(t *testing.T) {
-	text, sent := decoded(t)
+	sent := get(t, os.Getenv("SERVICE_URL")+"/v1/brandedPhoneNumbers?size=100")
 	for _, moment := range []string{`"2026-02-03T16:49:02.800Z"`, `"2026-02-03T16:49:02.000Z"`} {
-		if !strings.Contains(text, moment) {
+		if !strings.Contains(string(sent), moment) {
 			t.Errorf("no number has the time %s", moment)
 		}
 	}
@@ -192,7 +182,7 @@ func TestWritesAPageAsTheServiceSendsIt(t *testing.T) {
 	}
 	page.Items[0].CreatedAt = page.Items[0].CreatedAt.In(time.FixedZone("", 3600))
 	written, err := json.Marshal(page)
-	if err != nil || !reflect.DeepEqual(decode(t, written), sent) {
+	if err != nil || !reflect.DeepEqual(decode[any](t, written), decode[any](t, sent)) {
 		t.Errorf("%v: %s", err, written)
 	}
 }
@@ -331,17 +321,9 @@ func TestReturnsAnErrorAtOnceIfTheServiceDoesNotSpeakTLS(t *testing.T) {
 }
 
 // connections returns how often clients have connected to the server whose certificate they do not trust.
-func connections(t *testing.T) (count int) {
+func connections(t *testing.T) int {
 	t.Helper()
-	response, err := http.Get(os.Getenv("UNTRUSTED_COUNT_URL"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if _, err := fmt.Fscan(response.Body, &count); err != nil {
-		t.Fatal(err)
-	}
-	return count
+	return decode[int](t, get(t, os.Getenv("UNTRUSTED_COUNT_URL")))
 }
 
 func TestAcceptsABaseURLThatEndsWithASlash(t *testing.T) {
@@ -445,10 +427,7 @@ func TestPageIfChangedReturnsAPageWithItsETagAndNilIfItHasNotChanged(t *testing.
 
 // hasty returns a client whose requests time out after 300 milliseconds.
 func hasty(url string) *client.BrandedPhoneNumbersAPIService {
-	configuration := client.NewConfiguration()
-	configuration.Servers = client.ServerConfigurations{{URL: url}}
-	configuration.HTTPClient = &http.Client{Timeout: 300 * time.Millisecond}
-	return client.NewAPIClient(configuration).BrandedPhoneNumbersAPI
+	return apiBy(&http.Client{Timeout: 300 * time.Millisecond}, url)
 }
 
 func TestTimesOut(t *testing.T) {
@@ -503,16 +482,7 @@ type request struct {
 // received returns the requests to this URL: when each arrived, its headers, and the size of the response.
 func received(t *testing.T, url string) []request {
 	t.Helper()
-	response, err := http.Get(url + "/requests")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var requests []request
-	if err := json.NewDecoder(response.Body).Decode(&requests); err != nil {
-		t.Fatal(err)
-	}
-	return requests
+	return decode[[]request](t, get(t, url+"/requests"))
 }
 
 // waits returns the milliseconds between the requests to this URL.
@@ -545,10 +515,16 @@ func all() []string {
 	return numbers
 }
 
-func TestEachNumberYieldsEveryNumberOnceInOrderOverAllPages(t *testing.T) {
-	if numbers, err := collect(list(service()).Size(7).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
-		t.Errorf("%v, %v", numbers, err)
+// expectAll reports an error unless a walk yields every number once, in order.
+func expectAll(t *testing.T, request client.ApiListBrandedPhoneNumbersRequest) {
+	t.Helper()
+	if numbers, err := collect(request.EachNumber()); err != nil || !slices.Equal(numbers, all()) {
+		t.Errorf("%v after %d numbers: %v", err, len(numbers), numbers)
 	}
+}
+
+func TestEachNumberYieldsEveryNumberOnceInOrderOverAllPages(t *testing.T) {
+	expectAll(t, list(service()).Size(7))
 }
 
 func TestEachNumberEndsWhenTheLoopBreaks(t *testing.T) {
@@ -567,10 +543,7 @@ func TestTwelveProgramsThatShareOneRateLimitFinish(t *testing.T) {
 		programs.Add(1)
 		go func() {
 			defer programs.Done()
-			numbers, err := collect(list(api(os.Getenv("LIMITED_URL"))).Size(20).EachNumber())
-			if err != nil || !slices.Equal(numbers, all()) {
-				t.Errorf("%v after %d numbers", err, len(numbers))
-			}
+			expectAll(t, list(api(os.Getenv("LIMITED_URL"))).Size(20))
 		}()
 	}
 	programs.Wait()
@@ -596,18 +569,13 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 func TestEachPageSendsAtMostTenRequestsPerSecondSoNoneIsRejected(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 	recorded := &recorder{}
-	configuration := client.NewConfiguration()
-	configuration.Servers = client.ServerConfigurations{{URL: os.Getenv("LIMITED_URL")}}
-	configuration.HTTPClient = &http.Client{Transport: recorded}
-	paced := client.NewAPIClient(configuration).BrandedPhoneNumbersAPI
+	paced := apiBy(&http.Client{Transport: recorded}, os.Getenv("LIMITED_URL"))
 	var walks sync.WaitGroup
 	for range 2 {
 		walks.Add(1)
 		go func() {
 			defer walks.Done()
-			if numbers, err := collect(list(paced).Size(20).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
-				t.Error(err)
-			}
+			expectAll(t, list(paced).Size(20))
 		}()
 	}
 	walks.Wait()
@@ -619,13 +587,8 @@ func TestEachPageSendsAtMostTenRequestsPerSecondSoNoneIsRejected(t *testing.T) {
 
 func TestEachPageKeepsTheGivenPace(t *testing.T) {
 	recorded := &recorder{}
-	configuration := client.NewConfiguration()
-	configuration.Servers = client.ServerConfigurations{{URL: os.Getenv("SERVICE_URL")}}
-	configuration.HTTPClient = &http.Client{Transport: recorded}
-	request := list(client.NewAPIClient(configuration).BrandedPhoneNumbersAPI).Size(20).RequestsPerSecond(4)
-	if numbers, err := collect(request.EachNumber()); err != nil || len(numbers) != 240 {
-		t.Error(err)
-	}
+	paced := apiBy(&http.Client{Transport: recorded}, os.Getenv("SERVICE_URL"))
+	expectAll(t, list(paced).Size(20).RequestsPerSecond(4))
 	checkPace(t, recorded.times, 4)
 }
 
@@ -684,9 +647,7 @@ func TestEachPageReturnsAnErrorIfACursorRepeats(t *testing.T) {
 
 func TestEachNumberRetriesOnAnyPageAfterABrokenConnection429502503And504(t *testing.T) {
 	url := failingUrl("size=80,etag,break,503,429,429-1,ok,half,504,html")
-	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
-		t.Fatalf("%v, %v", numbers, err)
-	}
+	expectAll(t, list(api(url)))
 	waited := waits(t, url)
 	if len(waited) != 9 || min(waited[0], waited[5]) < 490 || max(waited[1], waited[2], waited[6]) > 990 ||
 		waited[3] < 990 || waited[7] < 1990 {
@@ -696,9 +657,7 @@ func TestEachNumberRetriesOnAnyPageAfterABrokenConnection429502503And504(t *test
 
 func TestEachNumberSlowsDownWithEach429AndRegainsItsPacePageByPage(t *testing.T) {
 	url := failingUrl("size=30,429,429,429")
-	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
-		t.Fatalf("%v, %v", numbers, err)
-	}
+	expectAll(t, list(api(url)))
 	// An eighth of ten requests per second, and a fiftieth more after each page.
 	if waited := waits(t, url); slices.Min(waited[2:6]) < 990 || slices.Min(waited[6:]) > 900 {
 		t.Errorf("it waited %v", waited)
@@ -707,9 +666,7 @@ func TestEachNumberSlowsDownWithEach429AndRegainsItsPacePageByPage(t *testing.T)
 
 func TestEachNumberWaitsHalfASecondThenOneWithoutRetryAfter(t *testing.T) {
 	url := failingUrl("503-,503-")
-	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
-		t.Fatalf("%v, %v", numbers, err)
-	}
+	expectAll(t, list(api(url)))
 	if waited := waits(t, url); waited[0] < 490 || waited[1] < 990 {
 		t.Errorf("it waited %v", waited)
 	}
@@ -717,9 +674,7 @@ func TestEachNumberWaitsHalfASecondThenOneWithoutRetryAfter(t *testing.T) {
 
 func TestEachNumberWaitsUntilTheDateInRetryAfter(t *testing.T) {
 	url := failingUrl("503-date")
-	if numbers, err := collect(list(api(url)).EachNumber()); err != nil || !slices.Equal(numbers, all()) {
-		t.Fatalf("%v, %v", numbers, err)
-	}
+	expectAll(t, list(api(url)))
 	if waited := waits(t, url); waited[0] < 990 {
 		t.Errorf("it waited %v", waited)
 	}
