@@ -53,25 +53,25 @@ function isProxy(text: string): boolean {
 /** Origins exactly as browsers send them, because they are compared as text. */
 const origins = makeExactValidator<string[]>((value) => {
   const list = splitList(value);
-  const invalid = list.find((origin) => !isWebAddress(origin) || new URL(origin).origin !== origin);
+  const invalid = list.find((origin) => !isAddress(origin, 'http:', 'https:') || new URL(origin).origin !== origin);
   if (invalid === undefined) return list;
   throw new Error(`must be origins such as https://app.example.com, separated by commas, not ${quote(invalid)}`);
 });
 
 const publicUrl = makeExactValidator<string>((value) => {
-  if (isWebAddress(value) && !/[?#@]/.test(value)) return new URL(value).href.replace(/\/+$/, '');
+  if (isAddress(value, 'http:', 'https:') && !/[?#@]/.test(value)) return new URL(value).href.replace(/\/+$/, '');
   throw new Error(
     'must be the address that clients use, such as https://numbers.example.com, without a user, a query or a #',
   );
 });
 
 const httpsAddress = makeExactValidator<string>((value) => {
-  if (isHttpsAddress(value)) return value;
+  if (isAddress(value, 'https:')) return value;
   throw new Error('must be an https:// address');
 });
 
 const contact = makeExactValidator<string>((value) => {
-  if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isHttpsAddress(value)) return value;
+  if (/^[^\s@]+@[^\s@]+\.[^\s@]+$/.test(value) || isAddress(value, 'https:')) return value;
   throw new Error('must be an e-mail address or an https:// address');
 });
 
@@ -86,12 +86,9 @@ function splitList(value: string): string[] {
   return value.split(',').map((part) => part.trim());
 }
 
-function isWebAddress(text: string): boolean {
-  return isHttpsAddress(text) || (URL.canParse(text) && new URL(text).protocol === 'http:');
-}
-
-function isHttpsAddress(text: string): boolean {
-  return URL.canParse(text) && new URL(text).protocol === 'https:';
+/** Returns whether a text is an address whose scheme is one of these, such as `https:`. */
+function isAddress(text: string, ...schemes: string[]): boolean {
+  return URL.canParse(text) && schemes.includes(new URL(text).protocol);
 }
 
 const variables = {
@@ -115,8 +112,6 @@ const variables = {
   METRICS_HOST: str({ default: '127.0.0.1' }),
   LOG_LEVEL: oneOf('silent', 'fatal', 'error', 'warn', 'info', 'debug', 'trace')({ default: 'info' }),
 };
-
-export const settingNames = Object.keys(variables);
 
 export type Config = ReturnType<typeof readConfig>;
 
