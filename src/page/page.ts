@@ -83,18 +83,16 @@ export function preparePages({ costPerItem = COST_PER_ITEM, growth = GROWTH } = 
     if (first.read !== 'candidates') return readWhole(client, first, parameters);
 
     const { scan, cost } = await chooseDrivingScan(client, first.scans, parameters);
-    signal?.throwIfAborted();
-    let page = await readBatch(client, scan, { ...parameters, count: Math.ceil(budget / cost) });
-    while (!page.hasNext && page.until !== END) {
+    let page: Part = { items: [], count: 0, last: null, hasNext: false, until: after };
+    for (let step: Step = first; !page.hasNext && page.until !== END; step = nextStep(filter, terms, budget)) {
       signal?.throwIfAborted();
-      budget = Math.ceil(budget * growth);
       const rest = { ...parameters, after: page.until, size: size - page.count };
-      const step = nextStep(filter, terms, budget);
       const next =
         step.read === 'candidates'
           ? await readBatch(client, scan, { ...rest, count: Math.ceil(budget / cost) })
           : await readWhole(client, step, rest);
       page = joinParts(page, next);
+      budget = Math.ceil(budget * growth);
     }
     return page;
   };
