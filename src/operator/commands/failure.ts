@@ -47,15 +47,11 @@ export function explain(error: unknown): unknown {
   if (failure === 'unreachable') {
     return `PostgreSQL can't be reached, or has ended the connection (${reasonOf(error)}). Uncommitted changes were rolled back: run this again once PostgreSQL responds.`;
   }
-  const cause = causeOf(error);
-  const where = contextOf(cause);
+  const cause: Error & { where?: string } = causeOf(error);
+  // Where within PostgreSQL it occurred, such as in which trigger's function.
+  const [line] = cause.where?.split('\n', 1) ?? [];
+  const where = line ? ` (${escapeHidden(line)})` : '';
   if (failure !== 'ours') return reasonOf(error) + where;
   // Errors of the system and of PostgreSQL have a code; programming errors have none.
   return 'code' in cause ? escapeHidden(cause.message) + where : cause;
-}
-
-/** Returns where an error occurred within PostgreSQL, such as in which trigger's function, to be added to its message. */
-function contextOf({ where = '' }: Error & { where?: string }): string {
-  const [line] = where.split('\n', 1);
-  return line ? ` (${escapeHidden(line)})` : '';
 }
