@@ -77,22 +77,22 @@ export function listBrandedPhoneNumbers({
   }
 
   /** Reads the page that a request selects, unless the client disconnects or is refused before the page's turn comes. */
-  async function readUntil(deadline: number, request: Request, response: Response, client: Client): Promise<Selection> {
+  async function readUntil(deadline: number, request: Request, response: Response, client: Client): Promise<Rendered> {
     const query = await readQuery(request.url);
     const pageRequest = { ...query, visibleProfiles: client.visibleProfiles };
     const isNeeded = () => !request.socket.destroyed && !response.headersSent;
     const read = ({ $client }: Database, signal: Signal) => readPage($client, pageRequest, signal);
-    return selectionOf(query, await reader.read(read, deadline, { isNeeded }));
+    return renderPage(query, await reader.read(read, deadline, { isNeeded }));
   }
 }
 
-type Selection = ReturnType<typeof selectionOf>;
+type Rendered = ReturnType<typeof renderPage>;
 
 /**
- * Returns the page that a query selects: the number of its items, the next page's cursor, or null, and the page as JSON. It does
- * not refer to `page`, so that only one copy stays in memory.
+ * Returns a page to send: the number of its items, the next page's cursor, or null, and the page as JSON. It does not refer to
+ * what was read, so that only one copy of it stays in memory.
  */
-function selectionOf(query: ListQuery, { hasNext, last, items, count }: Page) {
+function renderPage(query: ListQuery, { hasNext, last, items, count }: Page) {
   const nextCursor = hasNext && last !== null ? encodeCursor(last, query.filter) : null;
   // The items are JSON already.
   const body = Buffer.concat([BODY_START, ...items, Buffer.from(`],"nextCursor":${JSON.stringify(nextCursor)}}`)]);
@@ -100,8 +100,8 @@ function selectionOf(query: ListQuery, { hasNext, last, items, count }: Page) {
 }
 
 /** Sends a page, or a 304 if the client has it already. */
-async function send(request: Request, response: Response, linkBase: string, selection: Selection): Promise<void> {
-  const { query, count, nextCursor, body } = selection;
+async function send(request: Request, response: Response, linkBase: string, page: Rendered): Promise<void> {
+  const { query, count, nextCursor, body } = page;
   response.locals.rows = count;
   response.setHeader('Cache-Control', 'private, no-cache');
   response.vary('Authorization, Accept-Encoding');
