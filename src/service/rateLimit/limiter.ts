@@ -137,12 +137,11 @@ export class RateLimiter {
    */
   count(client: string): Count {
     const receivedAt = performance.now();
-    const { isLikelyAllowed, decision } = this.#count(client, receivedAt);
-    const measured = decision.then((settled) => {
-      this.#metrics.observeDecision(settled.allowed, (performance.now() - receivedAt) / 1000);
-      return settled;
+    const count = this.#count(client, receivedAt);
+    void count.decision.then(({ allowed }) => {
+      this.#metrics.observeDecision(allowed, (performance.now() - receivedAt) / 1000);
     });
-    return { isLikelyAllowed, decision: measured };
+    return count;
   }
 
   /** Returns the limit's response headers. */
@@ -185,11 +184,8 @@ export class RateLimiter {
         this.#noteFailure(error);
         return localDecision;
       }
-      const times = this.#receivedAt.get(client) ?? [];
-      this.#receivedAt.set(
-        client,
-        times.filter((time) => time !== receivedAt),
-      );
+      const others = this.#receivedAt.get(client)?.filter((time) => time !== receivedAt);
+      this.#receivedAt.set(client, others ?? []);
       // Until then, the client's requests are refused without asking the store. The time since the store decided is unknown,
       // but it did so after `receivedAt`.
       this.#refusedUntil.set(client, receivedAt + error.msBeforeNext);

@@ -19,11 +19,9 @@ export function createRateLimit(
   metrics: Metrics,
 ): RateLimit {
   if (points === 0) return unlimited;
-  const store = REDIS_URL
-    ? openRedisStore(REDIS_URL, points)
-    : openPostgresStore(databaseUrl, points, ({ message: reason }) =>
-        log.error({ reason }, 'idle clients could not be removed from rate_limits'),
-      );
+  const onSweepFailure = ({ message: reason }: Error) =>
+    log.error({ reason }, 'idle clients could not be removed from rate_limits');
+  const store = REDIS_URL ? openRedisStore(REDIS_URL, points) : openPostgresStore(databaseUrl, points, onSweepFailure);
   return new RateLimiter(store, points, log, metrics);
 }
 
