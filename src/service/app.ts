@@ -1,5 +1,5 @@
 /** The service, without a port: its parts, and the steps of a request in order. */
-import { createServer, type RequestListener } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis/index.js';
@@ -113,14 +113,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       log.warn({ count, bytes }, 'connections cut off: too many headers and unread responses were held for clients');
     },
   });
-  /** Serves metrics and health to operators. */
-  const operatorServer =
-    config.METRICS_PORT === undefined
-      ? undefined
-      : createServer(
-          { keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000 },
-          operatorApp(metrics, checkReadiness, expiringKeys),
-        );
+  const operatorServer = createOperatorServer(config, metrics, checkReadiness, expiringKeys);
   return {
     server,
     /** Undefined unless METRICS_PORT is set. */
@@ -158,12 +151,14 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   };
 }
 
-/** Creates the application on METRICS_PORT, for operators only. */
-function operatorApp(
+/** Creates the server of metrics and health for operators; undefined unless METRICS_PORT is set. */
+function createOperatorServer(
+  { METRICS_PORT, KEEP_ALIVE_SECONDS }: Config,
   metrics: Metrics,
   checkReadiness: CheckReadiness,
   expiringKeys?: () => Promise<number>,
-): RequestListener {
+): Server | undefined {
+  if (METRICS_PORT === undefined) return undefined;
   metrics.collectDefaults();
   metrics.collectChecks(async () => (await checkReadiness()) === undefined, expiringKeys);
   const app = express();
@@ -176,5 +171,5 @@ function operatorApp(
   app.get('/metrics', async (_request, response) => {
     response.type(metrics.contentType).send(await metrics.text());
   });
-  return app;
+  return createServer({ keepAliveTimeout: KEEP_ALIVE_SECONDS * 1000 }, app);
 }
