@@ -5,10 +5,10 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** CI machines are shared, so a test that kills and waits for long is tried once more there. */
 const retry = process.env.CI ? 1 : 0;
 
-/** Random tests of `make test` try twice as many cases in CI, and four times before a release, except on a second version of
- * PostgreSQL. */
+/** Random tests of `make test` try four times as many cases in CI, and eight times before a release, except on a second version
+ * of PostgreSQL. */
 const isRelease = process.env.RELEASE === '1' && !process.env.TEST_POSTGRES_VERSION;
-const tries = isRelease ? 1 : process.env.CI ? 0.5 : 0.25;
+const tries = isRelease ? 1 : process.env.CI ? 0.5 : 0.125;
 
 /** Where `make test-clients` puts the clients. */
 const CLIENTS = join(import.meta.dirname, '.cache', 'clients');

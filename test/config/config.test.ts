@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import express from 'express';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, inject, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { parseDatabaseUrl } from '../../src/config/databaseAddress.js';
 import { parseRedisUrl } from '../../src/config/redisAddress.js';
@@ -166,7 +166,7 @@ describe('the settings', () => {
         const { REDIS_URL } = accepted({ REDIS_URL: redisWith(secret) }) ?? {};
         if (REDIS_URL) expect(parseRedisUrl(REDIS_URL).nodes).toEqual([{ host: '127.0.0.1', port: 1 }]);
       }),
-      { numRuns: 300, seed: 20_261_125 },
+      { numRuns: 600 * inject('tries'), seed: 20_261_125 },
     );
   });
 

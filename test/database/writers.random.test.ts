@@ -21,8 +21,8 @@ import { ndjson } from '../support/ndjson.js';
 import { DETAILED_STATUSES, FEATURES, PROFILES } from '../support/numbers.js';
 
 /** On a slow machine, the time limit ends the test before all its runs, but after the fewest. */
-const RUNS = 100 * inject('tries');
 const FEWEST_RUNS = 20;
+const RUNS = Math.max(FEWEST_RUNS, 100 * inject('tries'));
 const TIME_LIMIT_MS = 5_000 * inject('tries');
 
 /** Few values of each, so that writers collide often. */
@@ -210,6 +210,8 @@ test('two concurrent writers leave the read model right, and updatedAt moves for
 
 /** To run more: WRITER_TRANSACTIONS=20000 npx vitest run --project soak test/database/writers.random.test.ts */
 const TRANSACTIONS = Number(process.env.WRITER_TRANSACTIONS ?? 200 * inject('tries'));
+/** With fewer, no session may be found to be ended. */
+const FEWEST_TRANSACTIONS = 50;
 const ISOLATIONS = ['READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE'] as const;
 type Isolation = (typeof ISOLATIONS)[number];
 
@@ -318,7 +320,7 @@ test('writers of the same numbers, imports, deletes and checks leave the read mo
   await clear();
   const counts = await writeBesideCommands({
     writers: 6,
-    transactions: TRANSACTIONS,
+    transactions: Math.max(FEWEST_TRANSACTIONS, TRANSACTIONS),
     deadlockTimeout: '20ms',
     statementOf: () => statement,
     commands: {

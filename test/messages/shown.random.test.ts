@@ -1,8 +1,9 @@
 /** How messages show text from requests and other input. */
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, inject, it } from 'vitest';
 import { cut, escapeHidden, quote } from '../../src/messages/shown.js';
 
+const RUNS = 6000 * inject('tries');
 const MAX_SHOWN = 100;
 /** Text without control, format, private or unassigned characters, and without spaces but U+0020. */
 const VISIBLE = /^(?:(?![\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]).| )*$/u;
@@ -22,7 +23,7 @@ describe('text from the input', () => {
       fc.property(anyText, (text) => {
         for (const shown of [escapeHidden(text), cut(escapeHidden(text)), quote(text)]) expect(shown).toMatch(VISIBLE);
       }),
-      { numRuns: 3000 },
+      { numRuns: RUNS },
     );
   });
 
@@ -38,7 +39,7 @@ describe('text from the input', () => {
         );
         expect(text.startsWith(JSON.parse(`"${json}"`))).toBe(true);
       }),
-      { numRuns: 3000 },
+      { numRuns: RUNS },
     );
   });
 

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { InputError } from '../../../src/operator/numbers/lines.js';
@@ -54,7 +54,7 @@ describe('delete', () => {
         expect(await remaining()).toEqual(left.sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber)));
         await expectDerivedToAgree(database.$client);
       }),
-      { numRuns: 15 },
+      { numRuns: Math.ceil(30 * inject('tries')) },
     );
   });
 

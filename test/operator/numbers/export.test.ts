@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { filterOf } from '../../../src/page/filter.js';
@@ -44,7 +44,7 @@ describe('export', () => {
         expect(await importNumbers(other.url, Readable.from([text]))).toEqual(counts);
         expect((await exported(other)).text).toBe(text);
       }),
-      { numRuns: 15 },
+      { numRuns: Math.ceil(30 * inject('tries')) },
     );
   });
 

@@ -101,7 +101,8 @@ describe('the headers of a response to any request', () => {
           expect(headerBytes(response)).toBeLessThan(MAX_BYTES);
         },
       ),
-      { numRuns: 300 * inject('tries') },
+      // In fewer, a status may be missing.
+      { numRuns: Math.max(75, 300 * inject('tries')) },
     );
     for (const status of [200, 204, 304, 400, 401, 404, 405]) expect(statuses).toContain(status);
   });

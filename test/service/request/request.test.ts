@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import request from 'supertest';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, inject, it } from 'vitest';
 import { parameters } from '../../../src/contract.js';
 import { entryWith, numberWith, write } from '../../support/numbers.js';
 import { expectDescribed, pageOf, problemOf } from '../../support/response.js';
@@ -250,7 +250,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
           expect(errors).toHaveLength(Math.min(50, count));
         }
       }),
-      { numRuns: 100 },
+      { numRuns: 200 * inject('tries') },
     );
   });
 
