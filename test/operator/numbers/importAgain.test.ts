@@ -55,32 +55,39 @@ describe('an import', () => {
     await expectDerivedToAgree(database.$client);
   });
 
-  test.each([
-    ['another internalName', { internalName: null }],
-    ['another brandingNameShort', { brandingNameShort: 'New' }],
-    ['another brandingNameLong', { brandingNameLong: 'New' }],
-    ['another reportingGroup', { reportingGroup: 'New' }],
-    ['another businessProfile', { businessProfile: { ...PROFILE, id: ID, businessName: 'Square' } }],
-    ['one entry fewer', { carrierStatuses: [] }],
-    ['one entry more', { carrierStatuses: [entry(), entry({ carrier: 'Verizon' })] }],
-    ['another carrier', { carrierStatuses: [entry({ carrier: 'Verizon' })] }],
-    ['another feature', { carrierStatuses: [entry({ feature: 'spamRemediation' })] }],
-    ['another detailed status', { carrierStatuses: [entry({ detailedStatus: 'rejected.optIn' })] }],
-    ['another time of an entry', { carrierStatuses: [entry({ createdAt: '2026-02-03T16:49:02.748Z' })] }],
-    ['another id', { id: ID }],
-    ['another createdAt', { createdAt: '2026-02-03T16:49:02.748Z' }],
-  ])('with %s changes that and updatedAt', async (_what, changes) => {
-    await run([number()]);
-    const before = await storedNumber();
+  test('with another value of a member changes that and updatedAt', async () => {
+    const changes: Record<string, Record<string, unknown>> = {
+      'another internalName': { internalName: null },
+      'another brandingNameShort': { brandingNameShort: 'New' },
+      'another brandingNameLong': { brandingNameLong: 'New' },
+      'another reportingGroup': { reportingGroup: 'New' },
+      'another businessProfile': { businessProfile: { ...PROFILE, id: ID, businessName: 'Square' } },
+      'one entry fewer': { carrierStatuses: [] },
+      'one entry more': { carrierStatuses: [entry(), entry({ carrier: 'Verizon' })] },
+      'another carrier': { carrierStatuses: [entry({ carrier: 'Verizon' })] },
+      'another feature': { carrierStatuses: [entry({ feature: 'spamRemediation' })] },
+      'another detailed status': { carrierStatuses: [entry({ detailedStatus: 'rejected.optIn' })] },
+      'another time of an entry': { carrierStatuses: [entry({ createdAt: '2026-02-03T16:49:02.748Z' })] },
+      'another id': { id: ID },
+      'another createdAt': { createdAt: '2026-02-03T16:49:02.748Z' },
+    };
+    const names = Object.keys(changes);
+    const given = names.map((_, i) => number({ phoneNumber: `+1${10 + i}` }));
+    const changed = given.map((item, i) => ({ ...item, ...changes[names[i] ?? ''] }));
+    await run(given);
+    const before = await stored();
     await sleep(5);
-    await run([number(changes)]);
-    const after = await storedNumber();
-    expect(after.updated_at > before.updated_at).toBe(true);
-    expect(after.id).toBe('id' in changes ? changes.id : before.id);
-    expect(after.created_at).toBe('createdAt' in changes ? changes.createdAt : before.created_at);
-    expect(without(after, 'updated_at')).not.toEqual(without(before, 'updated_at'));
-    await run([number(changes)]);
-    expect(await storedNumber()).toEqual(after);
+    await run(changed);
+    const after = await stored();
+    for (const [i, name] of names.entries()) {
+      const [old, now] = [before[i] ?? expect.fail(), after[i] ?? expect.fail()];
+      const { id, createdAt } = changes[name] ?? {};
+      expect(now.updated_at > old.updated_at, name).toBe(true);
+      expect([now.id, now.created_at], name).toEqual([id ?? old.id, createdAt ?? old.created_at]);
+      expect(without(now, 'updated_at'), name).not.toEqual(without(old, 'updated_at'));
+    }
+    await run(changed);
+    expect(await stored()).toEqual(after);
     await expectDerivedToAgree(database.$client);
   });
 
