@@ -1,5 +1,5 @@
 /** `check` reports each difference between the read model and its sources, and repairs it with `--repair`. */
-import { beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, inject, it } from 'vitest';
 import { useCommand } from '../support/command.js';
 import { useConnection } from '../support/connection.js';
 import { expectDerivedToAgree } from '../support/derived.js';
@@ -128,7 +128,7 @@ describe('check', () => {
       () =>
         writer`UPDATE branded_phone_numbers SET internal_name = 'Name ' || random() WHERE phone_number = '+15001001500'`,
     );
-    for (let i = 0; i < 4; i++) {
+    for (let i = 0; i < 8 * inject('tries'); i++) {
       expect(await command.run(['check'])).toMatchObject({ code: 0, stdout: OK, stderr: '' });
     }
     await stop();
