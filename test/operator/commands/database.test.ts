@@ -10,6 +10,7 @@ import { packageFolder } from '../../../src/packageFolder.js';
 import { useCommand } from '../../support/command.js';
 import { useConnection } from '../../support/connection.js';
 import { createDatabase } from '../../support/database.js';
+import { fill } from '../../support/embeddedPostgresFolder.js';
 import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 
@@ -71,8 +72,14 @@ describe('the database in use', () => {
   });
 
   it.each([
-    ['DATABASE_URL', () => ({ DATABASE_URL: command.databaseUrl })],
-    ['the embedded PostgreSQL, without DATABASE_URL', () => ({})],
+    ['DATABASE_URL', async () => ({ DATABASE_URL: command.databaseUrl })],
+    [
+      'the embedded PostgreSQL, without DATABASE_URL',
+      async () => {
+        await fill(join(command.folder, '.data'));
+        return {};
+      },
+    ],
   ])('is that of %s, whatever the PG* variables say', async (_which, environment) => {
     const names = `
       PGDATA PGDATABASE PGHOST PGOPTIONS PGPASSWORD PGPORT PGSERVICE PGSSLMODE PGUSER
@@ -84,7 +91,7 @@ describe('the database in use', () => {
         .map((name) => [name, 'nonsense']),
     );
     const input = join(packageFolder, 'demo', 'numbers.ndjson');
-    const { finished } = command.start(['import', input], { ...environment(), ...variables });
+    const { finished } = command.start(['import', input], { ...(await environment()), ...variables });
     expect(await finished).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/^imported /) });
   });
 
@@ -96,14 +103,18 @@ describe('the database in use', () => {
   });
 
   it.each([
-    ['an import waits for input', 'mkfifo slow; exec 3<>slow; $command import - <&3', 'COPY'],
-    ['an export waits for a lock', '$command export', 'LOCK TABLE business_profiles'],
-  ])('makes the command exit with the reason if it disappears while %s', async (_when, line, statement) => {
+    [
+      'an import waits for input',
+      (url: string) => command.shell(`export DATABASE_URL=${url}; mkfifo slow; exec 3<>slow; $command import - <&3`),
+      'COPY',
+    ],
+    ['an export waits for a lock', (url: string) => run(url, 'export'), 'LOCK TABLE business_profiles'],
+  ])('makes the command exit with the reason if it disappears while %s', async (_when, start, statement) => {
     const proxy = await useProxy(command.databaseUrl);
     const sql = useConnection(command.databaseUrl);
     await sql`BEGIN`;
     await sql`LOCK TABLE branded_phone_numbers, postings`;
-    const finished = command.shell(`export DATABASE_URL=${proxy.through(command.databaseUrl)}; ${line}`);
+    const finished = start(proxy.through(command.databaseUrl));
     const isRunning = async () => {
       await sql`SELECT pg_stat_clear_snapshot()`;
       const active = await sql`
@@ -119,6 +130,7 @@ describe('the database in use', () => {
 
   it('makes the command exit with the reason if it is the embedded PostgreSQL, and is killed', async () => {
     const folder = await mkdtemp(join(command.folder, 'killed-'));
+    await fill(join(folder, '.data'));
     const postmaster = () => readFileSync(join(folder, '.data/postgres/data/postmaster.pid'), 'utf8');
     // The import reads its input once it is connected.
     const input = new Readable({ read: () => void process.kill(Number.parseInt(postmaster(), 10), 'SIGKILL') });

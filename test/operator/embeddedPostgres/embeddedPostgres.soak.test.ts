@@ -17,6 +17,7 @@ import {
 } from '../../support/embeddedPostgresFolder.js';
 import { until } from '../../support/until.js';
 import { isRoot } from './asNobody.js';
+import { expectNotJoinedAfterMove, expectNotSharedWithCopy, LONG } from './copies.js';
 
 useFolder();
 
@@ -140,4 +141,11 @@ describe('the embedded PostgreSQL', () => {
     await close();
     expect(performance.now() - begin).toBeLessThan(10_000);
   });
+});
+
+describe('the embedded PostgreSQL of a folder', () => {
+  it('is shared, but not with a copy of the folder made while it runs', () => expectNotSharedWithCopy(''));
+
+  it('with a path that is too long for a socket is not joined if the folder was moved away and replaced by a copy', () =>
+    expectNotJoinedAfterMove(LONG));
 });

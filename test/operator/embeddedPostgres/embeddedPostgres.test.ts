@@ -1,9 +1,7 @@
-import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFile, chmod, chown, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { appendFile, chmod, chown, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { promisify } from 'node:util';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import { installedPrograms, run, withOwner } from '../../../src/operator/embeddedPostgres/programs.js';
@@ -22,9 +20,7 @@ import {
 import { freePort } from '../../support/port.js';
 import { until } from '../../support/until.js';
 import { AS_NOBODY, isRoot } from './asNobody.js';
-
-/** A name that makes the path of a folder too long for a socket. */
-const LONG = 'x'.repeat(110);
+import { expectNotJoinedAfterMove, expectNotSharedWithCopy, LONG } from './copies.js';
 
 useFolder();
 
@@ -148,50 +144,17 @@ describe('the embedded PostgreSQL', () => {
   });
 });
 
-describe.each([
-  ['', ''],
-  [', with a path that is too long for a socket', LONG],
-])('the embedded PostgreSQL of a folder%s', (_length, name) => {
-  /** Opens a folder as a command does that runs in it. */
-  const openIn = (at: string) => {
-    const cwd = process.cwd();
-    onTestFinished(() => process.chdir(cwd));
-    process.chdir(at);
-    return openEmbeddedPostgres(at);
-  };
+// The soak has each of them with the other length.
+describe('the embedded PostgreSQL of a folder', () => {
+  it('with a path that is too long for a socket is shared, but not with a copy of the folder made while it runs', () =>
+    expectNotSharedWithCopy(LONG));
 
-  const copyTo = async (copy: string, at: string) => {
-    await mkdir(join(copy, '..'), { recursive: true });
-    await promisify(execFile)('cp', ['-a', at, copy]);
-  };
-
-  it('is shared, but not with a copy of the folder made while it runs', async () => {
-    const at = join(folder, name);
-    await fill(at);
-    const [first, second] = [await user({ at }), await user({ at })];
-    expect(second.url).toBe(first.url);
-    expect(await readdir(join(at, 'postgres'))).toContain('.s.PGSQL.1');
-    const copy = join(home, 'copy', name);
-    await copyTo(copy, at);
-    await expect(openIn(copy)).rejects.toThrow(/"postmaster\.pid" already exists.*Stop .*, delete .*copy/s);
-    for (const { close } of [first, second]) await close();
-  });
-
-  it('is not joined if the folder was moved away and replaced by a copy', async () => {
-    const [at, moved] = [join(folder, name), join(home, 'moved', name)];
-    await fill(at);
-    const first = await user({ at });
-    await mkdir(join(moved, '..'), { recursive: true });
-    await rename(at, moved);
-    await copyTo(at, moved);
-    await expect(openIn(at)).rejects.toThrow(/Stop/);
-    await first.kill();
-    process.kill(Number.parseInt(await readFile(join(moved, 'postgres/data/postmaster.pid'), 'utf8'), 10), 'SIGQUIT');
-  });
+  it('is not joined if the folder was moved away and replaced by a copy', () => expectNotJoinedAfterMove(''));
 });
 
 describe('an embedded PostgreSQL whose folder was deleted', () => {
   it('is stopped by its last process, and the one in a new folder at the same place is not', async () => {
+    await fill();
     const [first, deleted] = [await openEmbeddedPostgres(folder), await postmasterPid()];
     await rm(folder, { recursive: true });
     const second = await openEmbeddedPostgres(folder);
