@@ -1,91 +1,36 @@
-/** What an import or a delete leaves behind if it ends early, and how the same command finishes it. */
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+/**
+ * What an import or a delete leaves behind if it ends early, and how the same command finishes it. importUnfinished.soak.test.ts
+ * has other signals, and a check at another moment.
+ */
 import { Readable } from 'node:stream';
-import type { Sql } from 'postgres';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { migrateDatabase } from '../../../src/database/migrations.js';
-import { type Signals, Stopped } from '../../../src/operator/commands/signals.js';
+import { describe, expect, it } from 'vitest';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { Unfinished } from '../../../src/operator/numbers/staging.js';
-import { migrationsFolder } from '../../../src/packageFolder.js';
-import { useCommand } from '../../support/command.js';
-import { connectTo, untilLockIsAwaited } from '../../support/connection.js';
-import { closeDatabase, openDatabase } from '../../support/database.js';
+import { connectTo } from '../../support/connection.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { ndjson } from '../../support/ndjson.js';
-import { type PostgresServer, startPostgres } from '../../support/postgresServer.js';
 import { until } from '../../support/until.js';
-import { manyNumbers } from './importing.js';
+import {
+  before,
+  bytes,
+  COUNT,
+  command,
+  countWritten,
+  environment,
+  expectCheckToContinue,
+  expectReport,
+  expectSameImportToFinish,
+  expectToContinueAfter,
+  file,
+  inThisProcess,
+  sql,
+  startImport,
+  useServer,
+  withDatabase,
+} from './importUnfinished.js';
 
-/** About four steps, two at a time. */
-const COUNT = 800;
-const before = manyNumbers(COUNT).map((item) => ({ ...item, internalName: 'Before' }));
-const file = before.map((item, i) => ({
-  ...item,
-  internalName: 'After',
-  carrierStatuses: before[COUNT - 1 - i]?.carrierStatuses,
-}));
-const bytes = (items: unknown[]) => Readable.from([Buffer.from(ndjson(items))]);
-
-const command = useCommand();
-let server: PostgresServer;
-let sql: Sql;
-const environment = () => ({ DATABASE_URL: server.url });
-const asProcess = (args: string[]) => command.start(args, environment());
-const inThisProcess = (args: string[], signals?: Signals) =>
-  command.run(args, '', { environment: environment(), ...(signals && { signals }) });
-
-beforeAll(async () => {
-  server = await startPostgres();
-  await migrateDatabase(server.url, migrationsFolder);
-  await writeFile(join(command.folder, 'file.ndjson'), ndjson(file));
-});
-afterAll(() => server.remove());
-beforeEach(async () => {
-  sql = connectTo(server.url);
-  await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-  await withDatabase((database) => importNumbers(database.url, bytes(before)));
-});
-afterEach(() => sql.end());
-
-async function withDatabase<T>(work: (database: ReturnType<typeof openDatabase>) => Promise<T>): Promise<T> {
-  const database = openDatabase(server.url);
-  return work(database).finally(() => closeDatabase(database));
-}
-
-/** Returns how many numbers are as in the file; fails unless each of the rest is wholly as before. */
-async function countWritten(): Promise<number> {
-  const rows = await sql`
-    SELECT internal_name AS name, phone_number, (
-      SELECT count(*)::int FROM carrier_statuses AS entry WHERE entry.phone_number = number.phone_number
-    ) AS entries FROM branded_phone_numbers AS number`;
-  const entriesOf = (items: { phoneNumber: string; carrierStatuses?: unknown[] | undefined }[]) =>
-    new Map(items.map(({ phoneNumber, carrierStatuses = [] }) => [phoneNumber, carrierStatuses.length]));
-  const expected = { Before: entriesOf(before), After: entriesOf(file) };
-  for (const { name, phone_number: phoneNumber, entries } of rows)
-    expect(entries).toBe(expected[name as keyof typeof expected].get(phoneNumber));
-  await expectDerivedToAgree(sql);
-  return rows.filter(({ name }) => name === 'After').length;
-}
-
-/** Starts the import, and waits until it has written some numbers; it cannot finish until `holder` ends. */
-async function startImport<T>(start: (args: string[]) => T) {
-  const holder = connectTo(server.url);
-  await holder`BEGIN`;
-  await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${file[COUNT - 1]?.phoneNumber ?? ''} FOR UPDATE`;
-  const running = start(['import', 'file.ndjson']);
-  const firstWritten = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = 'After' LIMIT 1`;
-  await until(async () => (await firstWritten()).length > 0, 'the import writes', 60_000);
-  return { running, holder };
-}
-
-async function expectSameImportToFinish(): Promise<void> {
-  const { code, stdout } = await command.run(['import', 'file.ndjson'], '', { environment: environment() });
-  expect([code, stdout]).toEqual([0, expect.stringContaining(`imported ${COUNT} numbers, `)]);
-  expect(await countWritten()).toBe(COUNT);
-}
+useServer();
 
 describe('an import whose input fails', () => {
   it('changes nothing', async () => {
@@ -113,30 +58,11 @@ it('an import that PostgreSQL cancels while it reads may be run again', async ()
 
 describe('an import that ends while writing', () => {
   // A process that exits by each signal is in signals.test.ts.
-  it.each([
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ] as const)(
-    'reports how many numbers it imported, and is finished by the same import, after %s (exit status %i)',
-    async (signal, status) => {
-      const [first, second] = [new AbortController(), new AbortController()];
-      const signals = { first: first.signal, second: second.signal };
-      const { running, holder } = await startImport((args) => inThisProcess(args, signals));
-      first.abort(new Stopped(signal));
-      const { code, stdout, stderr } = await running;
-      await holder.end();
-      const done = await countWritten();
-      expect([code, stdout]).toEqual([status, '']);
-      expect(stderr).toBe(
-        `stopped by ${signal}\nimported ${done} of ${COUNT} numbers; run the same import again to finish it\n`,
-      );
-      expect(done).toBeGreaterThan(0);
-      await expectSameImportToFinish();
-    },
-  );
+  it('reports how many numbers it imported, and is finished by the same import, after SIGTERM', () =>
+    expectReport('SIGTERM', 143));
 
   it('leaves each number as it was or as the file has it after kill -9', async () => {
-    const { running, holder } = await startImport(asProcess);
+    const { running, holder } = await startImport((args) => command.start(args, environment()));
     running.child.kill('SIGKILL');
     await running.finished;
     await holder.end();
@@ -151,7 +77,7 @@ describe('an import that ends while writing', () => {
       ...item,
       businessProfile: { ...item.businessProfile, businessName: 'New' },
     }));
-    const holder = connectTo(server.url);
+    const holder = connectTo(environment().DATABASE_URL);
     await holder`BEGIN`;
     const held =
       await holder`SELECT FROM business_profiles WHERE id::text < '00000000-0000-4000-8000-000000000004' FOR UPDATE`;
@@ -196,37 +122,11 @@ describe('an import that loses PostgreSQL while writing', () => {
     expect(await countWritten()).toBe(COUNT);
   });
 
-  it.each(['SIGINT', 'SIGKILL'] as const)(
-    'continues after PostgreSQL is stopped by %s and started again',
-    async (signal) => {
-      const { running, holder } = await startImport(inThisProcess);
-      await server.stop(signal);
-      await holder.end({ timeout: 0 });
-      await sql.end({ timeout: 0 });
-      await server.start();
-      sql = connectTo(server.url);
-      expect(await running).toMatchObject({ code: 0, stderr: '' });
-      expect(await countWritten()).toBe(COUNT);
-    },
-  );
+  it('continues after PostgreSQL is killed and started again', () => expectToContinueAfter('SIGKILL'));
 });
 
-describe('a check that loses PostgreSQL', () => {
-  it.each(['finds the numbers', 'derives them'])('continues while it %s', async (phase) => {
-    const holder = connectTo(server.url);
-    await holder`BEGIN`;
-    if (phase === 'derives them') await holder`SELECT FROM branded_phone_numbers FOR UPDATE`;
-    else await holder`LOCK TABLE carrier_statuses`;
-    const running = inThisProcess(['check']);
-    await untilLockIsAwaited(sql, 'the check waits', 30_000);
-    await server.stop();
-    await holder.end({ timeout: 0 });
-    await sql.end({ timeout: 0 });
-    await server.start();
-    sql = connectTo(server.url);
-    expect(await running).toMatchObject({ code: 0, stdout: 'OK: the read model matches its sources\n' });
-  });
-});
+it('a check that loses PostgreSQL continues while it derives numbers', () =>
+  expectCheckToContinue('SELECT FROM branded_phone_numbers FOR UPDATE'));
 
 describe('a delete that ends while writing', () => {
   it('reports how many numbers it deleted, and is finished by the same delete with --if-exists', async () => {

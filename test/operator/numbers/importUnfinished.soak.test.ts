@@ -1,0 +1,12 @@
+import { it } from 'vitest';
+import { expectCheckToContinue, expectReport, expectToContinueAfter, useServer } from './importUnfinished.js';
+
+useServer();
+
+it('an import reports how many numbers it imported, and is finished by the same import, after SIGINT', () =>
+  expectReport('SIGINT', 130));
+
+it('an import continues after PostgreSQL is stopped and started again', () => expectToContinueAfter('SIGINT'));
+
+it('a check that loses PostgreSQL continues while it finds the numbers', () =>
+  expectCheckToContinue('LOCK TABLE carrier_statuses'));

@@ -1,0 +1,135 @@
+/** An import on its own PostgreSQL, which it loses, or beside which it is stopped, while it writes. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import type { Sql } from 'postgres';
+import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
+import { migrateDatabase } from '../../../src/database/migrations.js';
+import { type Signals, Stopped } from '../../../src/operator/commands/signals.js';
+import { importNumbers } from '../../../src/operator/numbers/import.js';
+import { migrationsFolder } from '../../../src/packageFolder.js';
+import { type Commands, useCommand } from '../../support/command.js';
+import { connectTo, untilLockIsAwaited } from '../../support/connection.js';
+import { closeDatabase, openDatabase } from '../../support/database.js';
+import { expectDerivedToAgree } from '../../support/derived.js';
+import { ndjson } from '../../support/ndjson.js';
+import { type PostgresServer, startPostgres } from '../../support/postgresServer.js';
+import { until } from '../../support/until.js';
+import { manyNumbers } from './importing.js';
+
+/** About four steps, two at a time. */
+export const COUNT = 800;
+export const before = manyNumbers(COUNT).map((item) => ({ ...item, internalName: 'Before' }));
+export const file = before.map((item, i) => ({
+  ...item,
+  internalName: 'After',
+  carrierStatuses: before[COUNT - 1 - i]?.carrierStatuses,
+}));
+export const bytes = (items: unknown[]) => Readable.from([Buffer.from(ndjson(items))]);
+
+export let command: Commands;
+export let sql: Sql;
+let server: PostgresServer;
+export const environment = () => ({ DATABASE_URL: server.url });
+export const inThisProcess = (args: string[], signals?: Signals) =>
+  command.run(args, '', { environment: environment(), ...(signals && { signals }) });
+
+/** Starts a PostgreSQL for all tests of a file; it has the numbers of `before` before each, and the folder a file with `file`. */
+export function useServer(): void {
+  command = useCommand();
+  beforeAll(async () => {
+    server = await startPostgres();
+    await migrateDatabase(server.url, migrationsFolder);
+    await writeFile(join(command.folder, 'file.ndjson'), ndjson(file));
+  });
+  afterAll(() => server.remove());
+  beforeEach(async () => {
+    sql = connectTo(server.url);
+    await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+    await withDatabase((database) => importNumbers(database.url, bytes(before)));
+  });
+  afterEach(() => sql.end());
+}
+
+export async function withDatabase<T>(work: (database: ReturnType<typeof openDatabase>) => Promise<T>): Promise<T> {
+  const database = openDatabase(server.url);
+  return work(database).finally(() => closeDatabase(database));
+}
+
+/** Returns how many numbers are as in the file; fails unless each of the rest is wholly as before. */
+export async function countWritten(): Promise<number> {
+  const rows = await sql`
+    SELECT internal_name AS name, phone_number, (
+      SELECT count(*)::int FROM carrier_statuses AS entry WHERE entry.phone_number = number.phone_number
+    ) AS entries FROM branded_phone_numbers AS number`;
+  const entriesOf = (items: { phoneNumber: string; carrierStatuses?: unknown[] | undefined }[]) =>
+    new Map(items.map(({ phoneNumber, carrierStatuses = [] }) => [phoneNumber, carrierStatuses.length]));
+  const expected = { Before: entriesOf(before), After: entriesOf(file) };
+  for (const { name, phone_number: phoneNumber, entries } of rows)
+    expect(entries).toBe(expected[name as keyof typeof expected].get(phoneNumber));
+  await expectDerivedToAgree(sql);
+  return rows.filter(({ name }) => name === 'After').length;
+}
+
+/** Starts the import, and waits until it has written some numbers; it cannot finish until `holder` ends. */
+export async function startImport<T>(start: (args: string[]) => T) {
+  const holder = connectTo(server.url);
+  await holder`BEGIN`;
+  await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${file[COUNT - 1]?.phoneNumber ?? ''} FOR UPDATE`;
+  const running = start(['import', 'file.ndjson']);
+  const firstWritten = () => sql`SELECT FROM branded_phone_numbers WHERE internal_name = 'After' LIMIT 1`;
+  await until(async () => (await firstWritten()).length > 0, 'the import writes', 60_000);
+  return { running, holder };
+}
+
+/** Fails unless the same import, run again, imports everything. */
+export async function expectSameImportToFinish(): Promise<void> {
+  const { code, stdout } = await command.run(['import', 'file.ndjson'], '', { environment: environment() });
+  expect([code, stdout]).toEqual([0, expect.stringContaining(`imported ${COUNT} numbers, `)]);
+  expect(await countWritten()).toBe(COUNT);
+}
+
+/** Stops PostgreSQL by this signal, ends the sessions of the test, among them `holder`, and starts PostgreSQL again. */
+async function restart(signal: 'SIGINT' | 'SIGKILL', holder: Sql): Promise<void> {
+  await server.stop(signal);
+  await holder.end({ timeout: 0 });
+  await sql.end({ timeout: 0 });
+  await server.start();
+  sql = connectTo(server.url);
+}
+
+/** Fails unless an import that is stopped by this signal says how much it has imported, and the same import finishes it. */
+export async function expectReport(signal: NodeJS.Signals, status: number): Promise<void> {
+  const [first, second] = [new AbortController(), new AbortController()];
+  const signals = { first: first.signal, second: second.signal };
+  const { running, holder } = await startImport((args) => inThisProcess(args, signals));
+  first.abort(new Stopped(signal));
+  const { code, stdout, stderr } = await running;
+  await holder.end();
+  const done = await countWritten();
+  expect([code, stdout]).toEqual([status, '']);
+  expect(stderr).toBe(
+    `stopped by ${signal}\nimported ${done} of ${COUNT} numbers; run the same import again to finish it\n`,
+  );
+  expect(done).toBeGreaterThan(0);
+  await expectSameImportToFinish();
+}
+
+/** Fails unless an import continues after PostgreSQL is stopped by this signal and started again. */
+export async function expectToContinueAfter(signal: 'SIGINT' | 'SIGKILL'): Promise<void> {
+  const { running, holder } = await startImport(inThisProcess);
+  await restart(signal, holder);
+  expect(await running).toMatchObject({ code: 0, stderr: '' });
+  expect(await countWritten()).toBe(COUNT);
+}
+
+/** Fails unless a check continues after PostgreSQL is restarted while the check waits for what this statement locks. */
+export async function expectCheckToContinue(lock: string): Promise<void> {
+  const holder = connectTo(server.url);
+  await holder`BEGIN`;
+  await holder.unsafe(lock);
+  const running = inThisProcess(['check']);
+  await untilLockIsAwaited(sql, 'the check waits', 30_000);
+  await restart('SIGINT', holder);
+  expect(await running).toMatchObject({ code: 0, stdout: 'OK: the read model matches its sources\n' });
+}
