@@ -6,6 +6,14 @@ useRecipes();
 useNumbers();
 
 describe.runIf(isInstalled('jq'))('a file that is everything', () => {
+  it('is imported into an empty database', async () => {
+    expect(await replace("replace-numbers '-before it.ndjson'")).toMatchObject({
+      code: 0,
+      stdout: 'imported 3 numbers, 0 carrier statuses\ndeleted 0 numbers\n',
+    });
+    expect(await phoneNumbers()).toEqual(['+11', '+12', '+13']);
+  });
+
   it('deletes nothing if it is empty', () => expectFaulty(''));
 
   it('deletes all numbers only with --force', () => expectToNeedForce(3, ['+14', '+15', '+16', '+17']));

@@ -23,10 +23,7 @@ useNumbers();
 describe.runIf(isInstalled('jq'))('a file that is everything', () => {
   it('is imported, and the numbers that it does not have are deleted, even if it can be read only once', async () => {
     await writeFile(inFolder('after.ndjson'), ndjson([numberWith({ phoneNumber: '+14' }), ...numbers.slice(2)]));
-    expect(await replace("replace-numbers '-before it.ndjson'")).toMatchObject({
-      code: 0,
-      stdout: 'imported 3 numbers, 0 carrier statuses\ndeleted 0 numbers\n',
-    });
+    await command.run(['import', './-before it.ndjson']);
     expect(await replace('replace-numbers <(cat after.ndjson)')).toMatchObject({
       code: 0,
       stdout: 'imported 2 numbers, 0 carrier statuses\ndeleted 2 numbers\n',

@@ -1,34 +1,19 @@
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, inject, it, onTestFinished } from 'vitest';
-import type { BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
 import { runServe, useCommand } from '../../support/command.js';
 import { useConnection } from '../../support/connection.js';
 import { createDatabase } from '../../support/database.js';
 import { ndjson } from '../../support/ndjson.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
-import { SERVE, startServer } from '../../support/serverProcess.js';
 import { openToxicProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
+import { serve } from './serve.js';
 
 const command = useCommand();
-
-/** Starts `serve` with the embedded PostgreSQL of the command's folder, and waits until it is ready. */
-async function serve(...args: string[]) {
-  const { folder } = command;
-  const { url, child } = await startServer([...SERVE, ...args], { RATE_LIMIT_PER_SECOND: '0' }, { folder });
-  const page = async (search: string) =>
-    (await (await fetch(`${url}/v1/brandedPhoneNumbers?${search}`)).json()) as BrandedPhoneNumberPage;
-  const end = async (signal: NodeJS.Signals) => {
-    child.kill(signal);
-    await once(child, 'exit');
-    return child.exitCode;
-  };
-  return { page, end };
-}
 
 const list = Array.from({ length: 300 }, (_, i) =>
   numberWith({
@@ -37,9 +22,10 @@ const list = Array.from({ length: 300 }, (_, i) =>
   }),
 );
 
+// The soak kills it.
 describe('serve without any setting', () => {
   it('serves from the embedded PostgreSQL beside an import, and stops that PostgreSQL when it stops', async () => {
-    const { page, end } = await serve('--demo');
+    const { page, end } = await serve(command.folder, '--demo');
     await writeFile(join(command.folder, 'numbers.ndjson'), ndjson(list));
     expect(await command.run(['import', 'numbers.ndjson'], '', { environment: {} })).toEqual({
       code: 0,
@@ -59,16 +45,6 @@ describe('serve without any setting', () => {
     );
     expect(await end('SIGTERM')).toBe(0);
     expect(await readdir(join(command.folder, '.data', 'postgres', 'data'))).not.toContain('postmaster.pid');
-  });
-
-  it('serves the same data after it was killed', async () => {
-    await (await serve()).end('SIGKILL');
-    const { page, end } = await serve();
-    expect((await page('phoneNumber=%2B14151000')).items).toHaveLength(1);
-    expect(await end('SIGINT')).toBe(0);
-    // PostgreSQL writes this after it has removed its lock file, for which the command waits.
-    const log = () => readFile(join(command.folder, '.data', 'postgres', 'log'), 'utf8');
-    await expect.poll(async () => (await log()).trimEnd()).toMatch(/database system is shut down$/);
   });
 });
 
