@@ -67,6 +67,13 @@ it('a log on a terminal that is closed does not keep the service from exiting', 
 });
 
 describe('a log in a file that cannot be written', () => {
+  it.skipIf(process.platform !== 'linux')('does not keep the service from exiting after SIGTERM', async () => {
+    const url = await serveInto('/dev/full', { DRAIN_SECONDS: '0' });
+    await flood(url, 100);
+    child.kill('SIGTERM');
+    expect(await once(child, 'exit')).toEqual([0, null]);
+  });
+
   it.skipIf(process.platform !== 'linux')('does not keep the service from exiting after a second SIGTERM', async () => {
     const url = await serveInto('/dev/full', { DRAIN_SECONDS: '60' });
     await flood(url, 100);

@@ -114,13 +114,6 @@ it('the log has the reason for a failed start', async () => {
 });
 
 describe('a log in a file that cannot be written', () => {
-  it.skipIf(process.platform !== 'linux')('does not keep the service from exiting after SIGTERM', async () => {
-    const url = await serveInto('/dev/full', { DRAIN_SECONDS: '0' });
-    await flood(url, 100);
-    child.kill('SIGTERM');
-    expect(await once(child, 'exit')).toEqual([0, null]);
-  });
-
   it.skipIf(process.platform !== 'linux')(
     'does not keep the reason for a failed start from standard error',
     async () => {

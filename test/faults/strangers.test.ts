@@ -7,7 +7,10 @@ const database = useDatabase();
 // The soak has the other kinds, and other versions of Node.
 describe('the service', () => {
   it('survives connections that are reset or ended in the middle of something, and counts nothing for them', () =>
-    expectSurvival(process.execPath, database.url, ['requests that wait']));
+    expectSurvival(process.execPath, database.url, {
+      before: ['requests that wait'],
+      input: ['nothing', 'garbage', 'CONNECT'],
+    }));
 
   it('stops in time in the middle of everything that connections may send', () =>
     expectStop(process.execPath, database.url));
