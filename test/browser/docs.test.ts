@@ -1,8 +1,9 @@
 /** The documentation in a real browser. */
+import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
-import type { Locator, Request, Route } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import type { Route } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
 import { parameters, resolve } from '../../src/contract.js';
@@ -20,12 +21,15 @@ import {
   desktop,
   execute,
   expectAccessible,
+  expectExamples,
+  expectNothingSent,
   expectResponseInView,
   expectToFit,
   field,
   hold,
   ignorePageErrors,
   isInView,
+  keyField,
   lightnessOf,
   looks,
   openDocs,
@@ -232,97 +236,116 @@ describe('the console of /docs', () => {
     expect(await (await send('All numbers')).allHeaders()).not.toHaveProperty('if-none-match');
   });
 
-  test.each([
-    ['', ['eachNumber(api)', 'each_number(api)', '\n        .build()', '(context.Background())\n']],
-    [
-      'status=submitted+for+review&status=approved.optIn&size=5',
+  describe('once loaded', () => {
+    beforeAll(openDocs);
+
+    test.each([
+      ['', ['eachNumber(api)', 'each_number(api)', '\n        .build()', '(context.Background())\n']],
       [
-        "(api, { status: ['submitted for review', 'approved.optIn'], size: 5 })",
-        '(api, status=["submitted for review", "approved.optIn"], size=5)',
-        '.status(List.of(StatusFilter.SUBMITTED_FOR_REVIEW, StatusFilter.APPROVED_OPT_IN)).size(5).build()',
-        'Status([]client.StatusFilter{client.STATUSFILTER_SUBMITTED_FOR_REVIEW, client.STATUSFILTER_APPROVED_OPT_IN}).Size(5)',
+        'status=submitted+for+review&status=approved.optIn&size=5',
+        [
+          "(api, { status: ['submitted for review', 'approved.optIn'], size: 5 })",
+          '(api, status=["submitted for review", "approved.optIn"], size=5)',
+          '.status(List.of(StatusFilter.SUBMITTED_FOR_REVIEW, StatusFilter.APPROVED_OPT_IN)).size(5).build()',
+          'Status([]client.StatusFilter{client.STATUSFILTER_SUBMITTED_FOR_REVIEW, client.STATUSFILTER_APPROVED_OPT_IN}).Size(5)',
+        ],
       ],
-    ],
-    [
-      'internalName=O%27Neil+%22A%22&businessProfileId=6513270e-269e-4d37-b2a7-4de452e6b438&detailedStatus=pending.initialOptIn',
       [
-        `internalName: ['O\\'Neil "A"'], businessProfileId: '6513270e-269e-4d37-b2a7-4de452e6b438', detailedStatus: [`,
-        'internal_name=["O\'Neil \\"A\\""], business_profile_id="6513270e-269e-4d37-b2a7-4de452e6b438", detailed_status=[',
-        'businessProfileId(java.util.UUID.fromString("6513270e-269e-4d37-b2a7-4de452e6b438")).detailedStatus(List.of(DetailedStatus.PENDING_INITIAL_OPT_IN))',
-        'InternalName([]string{"O\'Neil \\"A\\""}).BusinessProfileId("6513270e-269e-4d37-b2a7-4de452e6b438").DetailedStatus([]client.DetailedStatus{client.DETAILEDSTATUS_PENDING_INITIAL_OPT_IN})',
+        'internalName=O%27Neil+%22A%22&businessProfileId=6513270e-269e-4d37-b2a7-4de452e6b438&detailedStatus=pending.initialOptIn',
+        [
+          `internalName: ['O\\'Neil "A"'], businessProfileId: '6513270e-269e-4d37-b2a7-4de452e6b438', detailedStatus: [`,
+          'internal_name=["O\'Neil \\"A\\""], business_profile_id="6513270e-269e-4d37-b2a7-4de452e6b438", detailed_status=[',
+          'businessProfileId(java.util.UUID.fromString("6513270e-269e-4d37-b2a7-4de452e6b438")).detailedStatus(List.of(DetailedStatus.PENDING_INITIAL_OPT_IN))',
+          'InternalName([]string{"O\'Neil \\"A\\""}).BusinessProfileId("6513270e-269e-4d37-b2a7-4de452e6b438").DetailedStatus([]client.DetailedStatus{client.DETAILEDSTATUS_PENDING_INITIAL_OPT_IN})',
+        ],
       ],
-    ],
-    [
-      'internalName=a%0A%5C%22',
       [
-        `internalName: ['a\\n\\\\"']`,
-        'internal_name=["a\\n\\\\\\""]',
-        'internalName(List.of("a\\n\\\\\\""))',
-        'InternalName([]string{"a\\n\\\\\\""})',
+        'internalName=a%0A%5C%22',
+        [
+          `internalName: ['a\\n\\\\"']`,
+          'internal_name=["a\\n\\\\\\""]',
+          'internalName(List.of("a\\n\\\\\\""))',
+          'InternalName([]string{"a\\n\\\\\\""})',
+        ],
       ],
-    ],
-  ])('shows the query "%s" as a program in each language', async (query, programs) => {
-    await openDocs();
-    await page.getByLabel('Query').fill(query);
-    for (const [index, language] of ['TypeScript', 'Python', 'Java', 'Go'].entries())
-      expect(await tabText(language)).toContain(programs[index]);
-  });
+    ])('shows the query "%s" as a program in each language', async (query, programs) => {
+      await page.getByLabel('Query').fill(query);
+      for (const [index, language] of ['TypeScript', 'Python', 'Java', 'Go'].entries())
+        expect(await tabText(language)).toContain(programs[index]);
+    });
 
-  test.each([
-    ['carier=AT%26T', 'The clients have no parameter carier.'],
-    ['status=aproved', 'The clients have no status “aproved”.'],
-    ['size=5&size=6', 'The clients send size only once.'],
-    ['size=x', 'size must be a number.'],
-  ])('says why no client sends the query %s', async (query, reason) => {
-    await openDocs();
-    await page.getByLabel('Query').fill(query);
-    for (const language of ['TypeScript', 'Python', 'Java', 'Go']) expect(await tabText(language)).toBe(reason);
-  });
+    test.each([
+      ['carier=AT%26T', 'The clients have no parameter carier.'],
+      ['status=aproved', 'The clients have no status “aproved”.'],
+      ['size=5&size=6', 'The clients send size only once.'],
+      ['size=x', 'size must be a number.'],
+    ])('says why no client sends the query %s', async (query, reason) => {
+      await page.getByLabel('Query').fill(query);
+      for (const language of ['TypeScript', 'Python', 'Java', 'Go']) expect(await tabText(language)).toBe(reason);
+    });
 
-  test.each([
-    ['{"detail":"upstream is away","errors":"none"}', 'upstream is away'],
-    ['{"title":"Bad Gateway","detail":"away","errors":[null,"x",{"detail":1}]}', 'away'],
-    ['{"detail":{"reason":"away"},"type":7,"nextCursor":5}', ''],
-    ['null', ''],
-    ['<h1>502 Bad Gateway</h1>', ''],
-  ])('shows what a gateway sends: %s', async (body, words) => {
-    await openDocs();
-    const gateway = (route: Route) => route.fulfill({ status: 502, headers: { 'X-Request-Id': 'gateway' }, body });
-    await page.route(`**${path}*`, gateway);
-    await send('In review');
-    await page.unroute(`**${path}*`);
-    ignorePageErrors('502');
-    expect(await statusShown()).toContain('502');
-    expect(await panel().locator('.outcome').textContent()).toContain(words);
-    expect((await tabText('Body')).replace(/\s/g, '')).toBe(body.replace(/\s/g, ''));
-  });
+    test.each([
+      ['{"detail":"upstream is away","errors":"none"}', 'upstream is away'],
+      ['{"title":"Bad Gateway","detail":"away","errors":[null,"x",{"detail":1}]}', 'away'],
+      ['{"detail":{"reason":"away"},"type":7,"nextCursor":5}', ''],
+      ['null', ''],
+      ['<h1>502 Bad Gateway</h1>', ''],
+    ])('shows what a gateway sends: %s', async (body, words) => {
+      const headers = { 'X-Request-Id': randomUUID() };
+      const gateway = (route: Route) => route.fulfill({ status: 502, headers, body });
+      await page.route(`**${path}*`, gateway);
+      await send('In review');
+      await page.unroute(`**${path}*`);
+      ignorePageErrors('502');
+      expect(await statusShown()).toContain('502');
+      expect(await panel().locator('.outcome').textContent()).toContain(words);
+      expect((await tabText('Body')).replace(/\s/g, '')).toBe(body.replace(/\s/g, ''));
+    });
 
-  test('shows the response to the last request, also if an earlier one arrives after it', async () => {
-    await openDocs();
-    const release = await hold('**?phoneNumber=*');
-    const late = page.waitForResponse('**?phoneNumber=*');
-    await page.locator('.requests').getByRole('button', { name: 'One number' }).click();
-    await send('In review');
-    release();
-    await (await late).finished();
-    // The page has read that response when the next one is shown.
-    await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
-    expect(await tabText('Headers')).toContain('?status=submitted+for+review');
-  });
+    test('shows the response to the last request, also if an earlier one arrives after it', async () => {
+      const release = await hold('**?phoneNumber=*');
+      const late = page.waitForResponse('**?phoneNumber=*');
+      await page.locator('.requests').getByRole('button', { name: 'One number' }).click();
+      await send('In review');
+      release();
+      await (await late).finished();
+      // The page has read that response when the next one is shown.
+      await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
+      expect(await tabText('Headers')).toContain('?status=submitted+for+review');
+    });
 
-  test('leads to the next page until the last one', async () => {
-    await openDocs();
-    const filters = (await queryOf(send('Branding approved at AT&T'))) ?? '';
-    const next = page.getByRole('button', { name: 'Next page' });
-    const seen = new Set<string>();
-    for (let pages = 0; pages < 10; pages++) {
-      for (const number of (await tabText('Body')).match(/"\+\d+"/g) ?? []) seen.add(number);
-      if (!(await next.isVisible())) break;
-      expect((await queryOf(press(next)))?.replace(/&nextCursor=[\w-]+$/, '')).toBe(filters);
-      expect(await statusShown()).toBe('200 OK');
-    }
-    const all = await fetch(`${url}${path}?${filters}&size=100`);
-    expect(seen.size).toBe(((await all.json()) as BrandedPhoneNumberPage).items.length);
+    test('leads to the next page until the last one', async () => {
+      const filters = (await queryOf(send('Branding approved at AT&T'))) ?? '';
+      const next = page.getByRole('button', { name: 'Next page' });
+      const seen = new Set<string>();
+      for (let pages = 0; pages < 10; pages++) {
+        for (const number of (await tabText('Body')).match(/"\+\d+"/g) ?? []) seen.add(number);
+        if (!(await next.isVisible())) break;
+        expect((await queryOf(press(next)))?.replace(/&nextCursor=[\w-]+$/, '')).toBe(filters);
+        expect(await statusShown()).toBe('200 OK');
+      }
+      const all = await fetch(`${url}${path}?${filters}&size=100`);
+      expect(seen.size).toBe(((await all.json()) as BrandedPhoneNumberPage).items.length);
+    });
+
+    test('shows a 429, and how long to wait', async () => {
+      const stop = repeat(4, () => fetch(`${url}${path}?size=0`));
+      await until(async () => {
+        await send('One number');
+        return (await statusShown()) === '429 Rate Limit Exceeded';
+      }, 'the limit is reached');
+      await stop();
+      expect(await panel().getByRole('status').textContent()).toContain('retry in 1 s');
+      expect(await tabText('Headers')).toContain('Retry-After: 1');
+    });
+
+    test('says that the service did not respond', async () => {
+      await page.context().setOffline(true);
+      await page.locator('.requests').getByRole('button', { name: 'In review' }).click();
+      await panel().getByText('No response').waitFor();
+      await page.context().setOffline(false);
+      ignorePageErrors('ERR_INTERNET_DISCONNECTED');
+    });
   });
 
   test('shows every fault of the reader’s own query, and leads to the problem’s page', async () => {
@@ -339,27 +362,6 @@ describe('the console of /docs', () => {
     expect(await tabText('Body')).not.toContain('"items"');
     await panel().getByRole('link').click();
     expect(await page.locator('h1').textContent()).toBe('Invalid Request');
-  });
-
-  test('shows a 429, and how long to wait', async () => {
-    await openDocs();
-    const stop = repeat(4, () => fetch(`${url}${path}?size=0`));
-    await until(async () => {
-      await send('One number');
-      return (await statusShown()) === '429 Rate Limit Exceeded';
-    }, 'the limit is reached');
-    await stop();
-    expect(await panel().getByRole('status').textContent()).toContain('retry in 1 s');
-    expect(await tabText('Headers')).toContain('Retry-After: 1');
-  });
-
-  test('says that the service did not respond', async () => {
-    await openDocs();
-    await page.context().setOffline(true);
-    await page.locator('.requests').getByRole('button', { name: 'In review' }).click();
-    await panel().getByText('No response').waitFor();
-    await page.context().setOffline(false);
-    ignorePageErrors('ERR_INTERNET_DISCONNECTED');
   });
 
   test.runIf(hasNginx)('reaches the service behind a path prefix, and leads to problems', async () => {
@@ -379,8 +381,6 @@ describe('the console of /docs', () => {
 });
 
 describe('with AUTH=api-key, /docs', () => {
-  const keyField = () => page.getByRole('dialog', { name: 'API key' }).getByLabel('Your API key');
-
   test('asks for the key, sends the pressed request with it, and forgets it if it is rejected', async () => {
     const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
     await page.goto(`${withKeys.url}/docs`);
@@ -441,40 +441,13 @@ describe('with AUTH=api-key, /docs', () => {
     await page.keyboard.press('Escape');
   });
 
-  test('and /swagger ask again on another page, and send nothing if the reader cancels', async () => {
-    const { key } = await createApiKey(withKeys.database, 'another browser', { businessProfileIds: null });
-    const sent: string[] = [];
-    const note = (request: Request) => void sent.push(new URL(request.url()).pathname);
-    page.on('request', note);
-    onTestFinished(() => void page.off('request', note));
-    const cancel = async (button: Locator) => {
-      await button.click();
-      await page.getByRole('button', { name: 'Cancel' }).click();
-      // The button can be pressed again: nothing is under way.
-      await button.click();
-      await page.keyboard.press('Escape');
-      await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
-    };
+  test('asks again on another page, and sends nothing if the reader cancels', async () => {
     await page.goto(`${withKeys.url}/docs`);
-    await cancel(page.locator('.ask button'));
-    await openSwagger(withKeys.url);
-    await cancel(page.locator('button.execute'));
-    expect(sent.filter((name) => name === path)).toEqual([]);
-    await page.locator('button.execute').click();
-    await keyField().fill(key);
-    expect((await sending(() => page.keyboard.press('Enter'))).headers().authorization).toBe(`Bearer ${key}`);
-    expect(await page.locator('.key').getByRole('status').textContent()).toBe('An API key is set.');
-    expect(await page.locator('.btn.authorize').count()).toBe(0);
-    expect((await execute()).headers().authorization).toBe(`Bearer ${key}`);
-    expect(await page.locator('.curl').textContent()).toContain('--header "Authorization: Bearer $KEY" ');
-    expect(await page.content()).not.toContain(key);
+    await expectNothingSent(page.locator('.ask button'));
   });
 });
 
 describe('/swagger', () => {
-  const examples = [...parameters].map(([name, { examples = {} }]) => ({ name, examples: Object.entries(examples) }));
-  const maxExamples = Math.max(...examples.map(({ examples: all }) => all.length));
-
   // One load for all of these tests: it costs a second of CPU.
   beforeAll(() => openSwagger());
   beforeEach(clearForm);
@@ -490,30 +463,20 @@ describe('/swagger', () => {
     await other.close();
   });
 
-  test('collapses the responses until one was received', async () => {
+  test('omits empty parameters, and collapses the responses until one was received', async () => {
     const described = page.locator('tr[data-code="429"] pre').first();
     expect(await described.isVisible()).toBe(false);
     await page.locator('details > summary').click();
     expect(await described.isVisible()).toBe(true);
     await page.locator('details > summary').click();
-    await execute();
+    expect(await queryOf(execute())).toBeUndefined();
     expect(await page.locator('.live-responses-table').isVisible()).toBe(true);
   });
 
-  test.each([...Array(maxExamples).keys()])('sends example %i of each parameter that has it', async (index) => {
-    const sent: string[] = [];
-    for (const { name, examples: all } of examples) {
-      const [example, { value }] = all[index] ?? ['', { value: undefined }];
-      if (!example) continue;
-      await choose(name, example, value);
-      sent.push(encoded(name, value));
-    }
-    expect(sent).not.toEqual([]);
-    expect(await queryOf(execute())).toBe(sent.join('&'));
-  });
+  // The soak has their other examples.
+  test('sends the first example of each parameter', () => expectExamples(0));
 
-  test('omits parameters that are empty or were cleared', async () => {
-    expect(await queryOf(execute())).toBeUndefined();
+  test('omits parameters that were cleared', async () => {
     await field('phoneNumber').fill('+14155550123');
     await field('carrier').fill('AT&T\n\nVerizon\n');
     await choice('status', 'approved').check();
@@ -672,20 +635,6 @@ describe('a page of another origin', () => {
     expect(await statusAt(LISTED.replace('127.0.0.1', 'localhost'), {})).toContain('Failed to fetch');
   });
 });
-
-/** Returns a parameter for each value, with all characters encoded except RFC 3986's unreserved ones. */
-function encoded(name: string, value: unknown): string {
-  return [value]
-    .flat()
-    .map((one) => `${name}=${encodeURIComponent(String(one))}`)
-    .join('&');
-}
-
-async function choose(parameter: string, example: string, value: unknown) {
-  const button = row(parameter).locator(`button[data-example="${example}"]`);
-  if (await button.count()) return button.click();
-  for (const one of [value].flat()) await choice(parameter, String(one)).check();
-}
 
 /**
  * Takes the README's picture, only if SCREENSHOTS=1: it differs slightly each time. Before you commit it, run

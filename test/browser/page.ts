@@ -94,8 +94,10 @@ export function choice(parameter: string, value: string) {
 
 /** Empties all parameters of Swagger UI. */
 export async function clearForm() {
-  for (const box of await page.locator('.choices input').all()) await box.uncheck();
-  for (const name of parameters.keys()) if (await field(name).count()) await field(name).fill('');
+  const checked = page.locator('.choices input:checked');
+  while (await checked.count()) await checked.first().uncheck();
+  for (const name of parameters.keys())
+    if ((await field(name).count()) && (await field(name).inputValue())) await field(name).fill('');
 }
 
 /** The part of the console with the response; Swagger UI shows its responses in its own. */
@@ -166,10 +168,12 @@ async function accessibilityProblems(within: string, rules?: string[]): Promise<
 
 /** Presses Tab until `target` has the focus, and calls `afterEachPress`. */
 export async function tabTo(target: Locator, afterEachPress?: () => Promise<void>) {
+  // Found once: a press takes less time without a search.
+  const found = await target.elementHandle();
   for (let presses = 1; presses <= 200; presses++) {
     await page.keyboard.press('Tab');
     await afterEachPress?.();
-    if (await target.evaluate((element) => element === element.ownerDocument.activeElement)) return;
+    if (await found?.evaluate((element) => element === element.ownerDocument.activeElement)) return;
   }
   throw new Error(`${target} is more than 200 presses away`);
 }
@@ -274,4 +278,48 @@ export async function expectResponseInView() {
   await press(button);
   for (const part of ['.outcome', '#response .top'])
     await until(() => isInView(page.locator(part)), `${part} is in view`);
+}
+
+/** The field of the dialog for the key. */
+export const keyField = () => page.getByRole('dialog', { name: 'API key' }).getByLabel('Your API key');
+
+/** Cancels the dialog for the key, which this button opens, and expects that nothing was sent. */
+export async function expectNothingSent(button: Locator): Promise<void> {
+  await button.click();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  // The button can be pressed again: nothing is under way.
+  await button.click();
+  await page.keyboard.press('Escape');
+  await page.evaluate(`fetch('openapi.json').then((response) => response.text())`);
+  expect(requests.map((request) => new URL(request.url()).pathname).filter((name) => name === path)).toEqual([]);
+}
+
+const examples = [...parameters].map(([name, { examples = {} }]) => ({ name, examples: Object.entries(examples) }));
+export const maxExamples = Math.max(...examples.map(({ examples: all }) => all.length));
+
+/** Expects the form of /swagger to send the example with this index of each parameter that has it. */
+export async function expectExamples(index: number): Promise<void> {
+  const sent: string[] = [];
+  for (const { name, examples: all } of examples) {
+    const [example, { value }] = all[index] ?? ['', { value: undefined }];
+    if (!example) continue;
+    await choose(name, example, value);
+    sent.push(encoded(name, value));
+  }
+  expect(sent).not.toEqual([]);
+  expect(await queryOf(execute())).toBe(sent.join('&'));
+}
+
+/** Returns a parameter for each value, with all characters encoded except RFC 3986's unreserved ones. */
+function encoded(name: string, value: unknown): string {
+  return [value]
+    .flat()
+    .map((one) => `${name}=${encodeURIComponent(String(one))}`)
+    .join('&');
+}
+
+async function choose(parameter: string, example: string, value: unknown) {
+  const button = row(parameter).locator(`button[data-example="${example}"]`);
+  if (await button.count()) return button.click();
+  for (const one of [value].flat()) await choice(parameter, String(one)).check();
 }
