@@ -11,11 +11,11 @@ export function machine(): string {
   return `${commit}, ${date}, ${cpus().length} × ${cpus()[0]?.model.trim()}, ${memory} GB, Node ${process.version}`;
 }
 
-/** Returns a Markdown table, or '' without rows. All columns but the first are right-aligned. */
-export function table(head: string[], rows: (string | number)[][]): string {
+/** Returns a Markdown table, or '' without rows. All columns are right-aligned except those in `left`. */
+export function table(head: string[], rows: (string | number)[][], left = [0]): string {
   if (rows.length === 0) return '';
   const line = (cells: (string | number)[]) => `| ${cells.join(' | ')} |`;
-  const alignment = head.map((_, index) => (index === 0 ? '---' : '---:'));
+  const alignment = head.map((_, index) => (left.includes(index) ? '---' : '---:'));
   return [head, alignment, ...rows].map(line).join('\n');
 }
 
