@@ -1,4 +1,4 @@
-/** The operator's commands: seconds and memory, and how long pages and other programs' writes take meanwhile. */
+/** The operator's commands: seconds, CPU and memory, and how long pages and other programs' writes take meanwhile. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -36,6 +36,8 @@ interface Command {
 export interface CommandRun {
   name: string;
   seconds: number;
+  /** CPU seconds of the command's process, and of the PostgreSQL connections of the command and of the writers. */
+  cpu: number;
   /** Peak memory of the command's process in MB. */
   memory: number;
   /** Milliseconds of first pages requested meanwhile, and how many of those requests failed. */
@@ -60,6 +62,8 @@ export const BESIDE_WRITERS: Command[] = [
 const PAGE_INTERVAL_MS = 50;
 /** Seed of the generator for changed numbers. */
 const CHANGED_SEED = 7;
+/** Linux's unit of CPU times in /proc, the same on all architectures that Node supports. */
+const TICKS_PER_SECOND = 100;
 
 /** Writes the input files for this many phone numbers. */
 export async function writeFiles(numbers: number): Promise<Files> {
@@ -74,25 +78,30 @@ export async function writeFiles(numbers: number): Promise<Files> {
   return { numbers, original, changed, changedTenth, third };
 }
 
-/** Runs a command on the database at `url`, which `server` serves. @throws unless it succeeds */
+/** Runs a command of the program `main` on the database at `url`, which `server` serves. @throws unless it succeeds */
 export async function measureCommand(
   { name, args, hasWriters = false }: Command,
   files: Files,
-  { url, server }: { url: string; server: Server },
+  { main = MAIN, jobs, url, server }: { main?: string; jobs?: number; url: string; server: Server },
 ): Promise<CommandRun> {
   const stopWriters = hasWriters ? startWriters(url, files.numbers) : undefined;
+  const options = jobs === undefined || name.startsWith('check') ? [] : ['--jobs', String(jobs)];
+  const postmaster = await postmasterPid(url);
+  const postgresBefore = await cpuSeconds(postmaster, 'children');
   const start = performance.now();
-  const child = spawn(process.execPath, [MAIN, ...args(files)], {
+  const child = spawn(process.execPath, [main, ...args(files), ...options], {
     env: { ...process.env, DATABASE_URL: url },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const exit = once(child, 'exit').then(([code]) => ({ code, seconds: (performance.now() - start) / 1000 }));
+  let cpu = 0;
   let memory = 0;
   let failed = 0;
   const times: number[] = [];
   while (child.exitCode === null && child.signalCode === null) {
     const status = await readFile(`/proc/${child.pid}/status`, 'utf8').catch(() => '');
     memory = Math.max(memory, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
+    cpu = Math.max(cpu, await cpuSeconds(child.pid, 'self'));
     const { milliseconds, isOk } = await timeRequest(server.url + PATH);
     times.push(milliseconds);
     if (!isOk) failed++;
@@ -101,8 +110,25 @@ export async function measureCommand(
   const { code, seconds } = await exit;
   const writers = await stopWriters?.();
   if (code !== 0) throw new Error(`${name}: the command exited with status ${code}`);
+  // The process of a PostgreSQL connection ends a little after the connection.
+  await sleep(500);
+  cpu += (await cpuSeconds(postmaster, 'children')) - postgresBefore;
   const pages = { ...quantiles(times), worst: Math.max(...times), failed };
-  return { name, seconds, memory, pages, ...(writers && { writers }) };
+  return { name, seconds, cpu, memory, pages, ...(writers && { writers }) };
+}
+
+/** Returns the process ID of the PostgreSQL server: the parent of the processes of all connections. */
+async function postmasterPid(url: string): Promise<number> {
+  const [file] = await withConnection(url, (sql) => sql`SELECT pg_read_file('postmaster.pid') AS text`);
+  return Number.parseInt(file?.text, 10);
+}
+
+/** Returns the CPU time of a process, or of its children that have ended; 0 if the process has ended. */
+async function cpuSeconds(pid: number | undefined, scope: 'self' | 'children'): Promise<number> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const [user = 0, system = 0] = fields.slice(scope === 'self' ? 11 : 13).map(Number);
+  return (user + system) / TICKS_PER_SECOND;
 }
 
 /** Returns the seconds of a bare COPY of all imported and derived rows into tables without indexes and keys. */

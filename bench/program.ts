@@ -22,7 +22,7 @@ export async function runCommand(url: string, args: string[], main = MAIN): Prom
 }
 
 /** Serves the database at `url` without a rate limit. */
-export function serve(url: string): Promise<Server> {
+export function serve(url: string, main = MAIN): Promise<Server> {
   const environment = { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
-  return startServer([process.execPath, MAIN, 'serve'], environment);
+  return startServer([process.execPath, main, 'serve'], environment);
 }

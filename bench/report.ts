@@ -7,7 +7,7 @@ import { table, writeSections } from './document.js';
 import type { Latencies, RandomPages } from './latency.js';
 import { RESULTS } from './program.js';
 import { BY_HAND, type Contender, OURS, type Throughput } from './throughput.js';
-import type { Changes } from './updates.js';
+import type { Changes, RatesByWriters } from './updates.js';
 
 /** The results on one version of PostgreSQL; RESULTS has a file for each version. */
 export interface Results {
@@ -68,6 +68,7 @@ const asRatio = (value: number) => `${format(value, 2)} ×`;
 const relative = (value: number, baseline: number, formatted = format(value)) =>
   `${formatted} (${format(value / baseline, 2)})`;
 const sum = (values: number[]) => values.reduce((a, b) => a + b, 0);
+const mean = (values: number[]) => sum(values) / values.length;
 
 const longestTransaction = ({ writers }: CommandRun) => Math.max(...(writers?.longest ?? []));
 const transactionsPerSecond = ({ writers, seconds }: CommandRun) => (writers?.transactions ?? 0) / seconds;
@@ -241,6 +242,55 @@ function sizeTable(all: Results[]): string {
   });
   rows.sort(([a = ''], [b = '']) => a.localeCompare(b));
   return table(['table', 'numbers', 'PostgreSQL', 'rows', 'per number', 'indexes', 'per number'], rows);
+}
+
+/** The results of one variant of the program in one round of `make bench-compare-commands`. */
+export interface VariantResults {
+  variant: string;
+  runs: CommandRun[];
+  /** Bytes of the indexes of `postings` after the first import. */
+  indexBytes: number;
+  ratesByWriters: RatesByWriters;
+}
+
+/**
+ * Returns the means of all rounds, and the longest times; in brackets, their ratios to the first variant.
+ *
+ * @param rounds the results of each round, with the variants in the same order
+ */
+export function comparisonTable(rounds: VariantResults[][]): string {
+  const [firstRound = []] = rounds;
+  const variants = firstRound.map((_, index) => rounds.flatMap((round) => round[index] ?? []));
+  const means = (value: (results: VariantResults) => number, formatted: (mean: number) => string = format) => {
+    const values = variants.map((results) => mean(results.map(value)));
+    return values.map((value) => relative(value, values[0] ?? Number.NaN, formatted(value)));
+  };
+  const rows = (firstRound[0]?.runs ?? []).flatMap(({ name, writers }, index) => {
+    const runOf = ({ runs }: VariantResults) => runs[index] as CommandRun;
+    const times = means((results) => runOf(results).seconds, inSeconds);
+    const cpu = means((results) => runOf(results).cpu, inSeconds);
+    const command = variants.map((results, variant) => {
+      const runs = results.map(runOf);
+      const memory = inMegabytes(mean(runs.map((run) => run.memory)));
+      return `${times[variant]}, CPU ${cpu[variant]}, ${memory}, ${inMs(Math.max(...runs.map(({ pages }) => pages.worst)))}`;
+    });
+    const transactions = variants.map((results) => {
+      const runs = results.map(runOf);
+      const perSecond = format(mean(runs.map(transactionsPerSecond)));
+      return `${inMs(Math.max(...runs.map(longestTransaction)))}, ${perSecond} a second, ${sum(runs.map(failedTransactions))} failed`;
+    });
+    return [[name, ...command], ...(writers ? [[`${name}: the writers`, ...transactions]] : [])];
+  });
+  for (const writers of Object.keys(firstRound[0]?.ratesByWriters ?? {}).map(Number)) {
+    const rates = means(({ ratesByWriters }) => ratesByWriters[writers] ?? Number.NaN);
+    rows.push([`changed entries a second, writers: ${writers}`, ...rates]);
+  }
+  const indexes = means(
+    ({ indexBytes }) => indexBytes,
+    (bytes) => inMegabytes(bytes / 1e6),
+  );
+  rows.push(["postings' indexes after the first import", ...indexes]);
+  return table(['what', ...firstRound.map(({ variant }) => variant)], rows);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await writeReport();

@@ -14,9 +14,11 @@ export interface Changes {
   withTriggers: number;
   /** In a copy of the table that has its indexes but no triggers. */
   bare: number;
-  /** With triggers, by the number of concurrent writers. */
-  ratesByWriters: Record<number, number>;
+  ratesByWriters: RatesByWriters;
 }
+
+/** Updates per second, with triggers, by the number of concurrent writers. */
+export type RatesByWriters = Record<number, number>;
 
 /** Measures updates in a database that has `numbers` generated phone numbers; undefined without pgbench. */
 export async function measureChanges(url: string, numbers: number): Promise<Changes | undefined> {
@@ -30,16 +32,22 @@ export async function measureChanges(url: string, numbers: number): Promise<Chan
     measure: () => updatesPerSecond(url, table, numbers, CLIENTS),
   }));
   const [withTriggers, bare] = await mediansInTurn(tables, ROUNDS);
-  const writers = WRITERS.map((count) => ({
-    count,
-    measure: () => updatesPerSecond(url, 'carrier_statuses', numbers, count),
-  }));
-  const rates = (await mediansInTurn(writers, ROUNDS)).map(({ count, median }) => [count, median]);
-  return {
-    withTriggers: withTriggers?.median ?? 0,
-    bare: bare?.median ?? 0,
-    ratesByWriters: Object.fromEntries(rates),
-  };
+  const [ratesByWriters = {}] = await measureWriters([url], numbers);
+  return { withTriggers: withTriggers?.median ?? 0, bare: bare?.median ?? 0, ratesByWriters };
+}
+
+/** Measures 1, 2, 4 and 8 writers in each of the databases; no rates without pgbench. */
+export async function measureWriters(urls: string[], numbers: number): Promise<RatesByWriters[]> {
+  if (!hasPgbench) return urls.map(() => ({}));
+  const cases = urls.flatMap((url) =>
+    WRITERS.map((writers) => {
+      return { url, writers, measure: () => updatesPerSecond(url, 'carrier_statuses', numbers, writers) };
+    }),
+  );
+  const measured = await mediansInTurn(cases, ROUNDS);
+  return urls.map((url) =>
+    Object.fromEntries(measured.filter((rate) => rate.url === url).map(({ writers, median }) => [writers, median])),
+  );
 }
 
 /** Returns the updates per second; each sets a carrier status of a random phone number to a random value. */
