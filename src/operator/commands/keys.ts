@@ -85,7 +85,8 @@ interface CreateOptions {
 }
 
 /**
- * Creates a key and prints it, unless standard output is /dev/null, which Node also opens if it is closed. Revokes it if it can't be printed, because a key is shown only once.
+ * Creates a key and prints it, unless standard output is discarded. Revokes it if it can't be printed, because a key is shown only
+ * once.
  */
 async function create(connection: Connection, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
   if (isDiscarded()) throw new UserError('standard output is closed or discarded, and a key is shown only once');
@@ -107,16 +108,20 @@ async function create(connection: Connection, { name, businessProfile, expires, 
 
 /** Returns a table of the keys, one per line, with a header. The name is last because its length varies most. */
 function tableOf(list: readonly ApiKey[], withRoles: boolean): string {
-  const rows = list.map((key) => [
-    ...[key.id, key.state, key.createdAt, ...(withRoles ? [key.createdBy ?? '-'] : []), key.expiresAt ?? 'never'],
-    ...[key.revokedAt ?? '-', ...(withRoles ? [key.revokedBy ?? '-'] : []), key.lastUsedOn ?? 'never'],
-    ...[key.businessProfileIds === null ? 'all' : String(key.businessProfileIds.length), key.name],
-  ]);
-  const header = [
-    ...['ID', 'STATE', 'CREATED', ...(withRoles ? ['CREATED BY'] : []), 'EXPIRES'],
-    ...['REVOKED', ...(withRoles ? ['REVOKED BY'] : []), 'LAST USED', 'PROFILES', 'NAME'],
-  ];
-  const table = [header, ...rows];
+  const rows = list.map((key) => ({
+    ID: key.id,
+    STATE: key.state,
+    CREATED: key.createdAt,
+    ...(withRoles && { 'CREATED BY': key.createdBy ?? '-' }),
+    EXPIRES: key.expiresAt ?? 'never',
+    REVOKED: key.revokedAt ?? '-',
+    ...(withRoles && { 'REVOKED BY': key.revokedBy ?? '-' }),
+    'LAST USED': key.lastUsedOn ?? 'never',
+    PROFILES: `${key.businessProfileIds?.length ?? 'all'}`,
+    NAME: key.name,
+  }));
+  const header = Object.keys(rows[0] ?? {});
+  const table = [header, ...rows.map((row) => Object.values(row))];
   const widths = header.map((_name, column) => Math.max(...table.map((row) => row[column]?.length ?? 0)));
   const lineOf = (row: string[]) => row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ');
   return table.map((row) => `${lineOf(row).trimEnd()}\n`).join('');
