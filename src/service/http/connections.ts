@@ -79,10 +79,8 @@ export class Connections {
     this.#server = server;
     this.#max = max;
     this.#onCutOff = onCutOff;
-    server.on('listening', () => {
-      const timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
-      server.once('close', () => clearInterval(timer));
-    });
+    const timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
+    server.once('close', () => clearInterval(timer));
     server.on('connection', (socket: Socket) => this.#add(socket));
     server.on('request', ({ socket }, response) => {
       this.#countRequests(socket, 1);
@@ -202,11 +200,6 @@ export class Connections {
   closeIdle(): void {
     for (const [socket, { requests, receivedBefore }] of this.#all)
       if (requests === 0 && receivedBefore > 0) socket.destroy();
-  }
-
-  /** Cuts off all connections. */
-  destroyAll(): void {
-    for (const socket of this.#all.keys()) socket.destroy();
   }
 }
 
