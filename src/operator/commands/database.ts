@@ -71,11 +71,8 @@ export function withDatabase(
   { handlesFirstSignal = false, isReader = false, mayCreate = false } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
-    const migrating = migrateDatabase(url, migrationsFolder, {
-      retryMs: MIGRATION_RETRY_MS,
-      onBlocked: reportBlockers,
-    });
-    const { role, applied } = await abortable(signals.first, migrating);
+    const retrying = { retryMs: MIGRATION_RETRY_MS, onBlocked: reportBlockers };
+    const { role, applied } = await abortable(signals.first, migrateDatabase(url, migrationsFolder, retrying));
     if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);
     await abortable(handlesFirstSignal ? signals.second : signals.first, use(url, applied));
   };

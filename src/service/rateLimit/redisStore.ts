@@ -100,15 +100,13 @@ export function openRedisStore(url: string, points: number): LimitStore {
     }
     // If Redis rejects the password or the database of the URL, the connection stays open: open a new one.
     events.on('error', (error) => error instanceof ReplyError && redis.disconnect(true));
-    events.on('connect', () => {
-      failure = undefined;
-    });
+    events.on('connect', () => (failure = undefined));
     // ioredis stops connecting if there is a failover while it queries a sentinel for the primary.
     events.on('end', () => redis.connect().catch(() => {}));
     return new SlidingLog(redis, points);
   }
 
-  const close = () => redis.removeAllListeners('end').disconnect();
+  const close = async () => redis.removeAllListeners('end').disconnect();
   const retryStrategy = () => 200;
   const sentinel = { failoverDetector: true, sentinelCommandTimeout: 1000, sentinelRetryStrategy: retryStrategy };
   let redis = server ? new Redis({ ...options, ...server, ...sentinel, retryStrategy }) : openCluster();
@@ -119,15 +117,13 @@ export function openRedisStore(url: string, points: number): LimitStore {
       limiter.consume(client).catch((error) => {
         if (error instanceof RateLimiterRes) throw error;
         if (redis instanceof Redis && CLUSTER_REDIRECTION.test(error.message)) {
-          close();
+          void close();
           redis = openCluster();
           limiter = createLimiter(redis);
         }
         throw explain(error instanceof ReplyError ? error : (failure ?? error));
       }),
-    async close() {
-      close();
-    },
+    close,
   };
 }
 
