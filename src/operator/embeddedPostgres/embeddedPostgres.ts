@@ -47,16 +47,13 @@ export async function openEmbeddedPostgres(
     await leave();
     throw stop.reason;
   }
-  let closed: Promise<void> | undefined;
   return {
     /** The URL of its database, valid until `close()`. */
     url: session.url,
     /** The path of its log. */
     log: cluster.log,
-    /**
-     * Stops PostgreSQL unless other processes use it. Takes up to 21 s if PostgreSQL hangs. Can be called repeatedly.
-     */
-    close: () => (closed ??= leave()),
+    /** Stops PostgreSQL unless other processes use it. Takes up to 21 s if PostgreSQL hangs. */
+    close: leave,
   };
 }
 

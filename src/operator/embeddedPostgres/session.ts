@@ -41,10 +41,7 @@ export async function openSession(cluster: Cluster) {
   function rejoinSoon(): void {
     setTimeout(() => isJoined && run((sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
   }
-  const end = () => {
-    isJoined = false;
-    return connection.close(0);
-  };
+  const end = () => connection.close(0);
   let pid = Number.NaN;
   /** Returns whether a session has the name, and reads the server's process. */
   const hasSession = async (sql: Transaction, name: string): Promise<boolean> => {
