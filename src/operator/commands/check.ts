@@ -19,14 +19,9 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
 async function checkDatabase(url: string, repair: boolean): Promise<void> {
   let text = 'looking for the numbers to check';
-  const differences = await withProgress(
-    () => ({ text }),
-    () =>
-      deriveAll(url, {
-        keep: repair,
-        onProgress: (done, total) => (text = `checked ${done} of ${countOf(total, 'number')}`),
-      }),
-  );
+  const onProgress = (done: number, total: number) => (text = `checked ${done} of ${countOf(total, 'number')}`);
+  const derive = () => deriveAll(url, { keep: repair, onProgress });
+  const differences = await withProgress(() => ({ text }), derive);
   for (const { count, what, examples } of differences) {
     const line = `${countOf(count, ...what)}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
     if (repair) await report(`repaired: ${line}`);

@@ -11,15 +11,11 @@ export function addMigrate(program: CommandWithExamples, signals: Signals): void
     .command('migrate')
     .description('create or update the schema, then exit')
     .examples('DATABASE_URL=postgres://user:password@host/database branded-phone-numbers migrate')
-    .action(() =>
-      withDatabase(
-        signals,
-        async (url, applied) => {
-          for (const line of await findForeignRoles(url)) console.error(escapeHidden(line));
-          for (const name of applied) await report(`applied ${name}`);
-          await report('the database is up to date');
-        },
-        { isReader: true },
-      ),
-    );
+    .action(() => withDatabase(signals, reportMigrations, { isReader: true }));
+}
+
+async function reportMigrations(url: string, applied: string[]): Promise<void> {
+  for (const line of await findForeignRoles(url)) console.error(escapeHidden(line));
+  for (const name of applied) await report(`applied ${name}`);
+  await report('the database is up to date');
 }
