@@ -39,12 +39,8 @@ export function prepareReadiness({ reader, fallback, obstacle }: Checks): CheckR
       running = undefined;
     }
   }
-  return async () => {
-    const known = obstacle();
-    if (known) return known;
-    running ??= check();
-    return running;
-  };
+  const joinCheck = () => (running ??= check());
+  return async () => obstacle() ?? joinCheck();
 }
 
 /**
