@@ -39,6 +39,15 @@ describe('retryInOutage', () => {
     expect(counts.attempts).toBeGreaterThan(1);
   });
 
+  it.each(['25006', '57P01'])('retries after an error that a failover causes: %s', async (code) => {
+    let attempts = 0;
+    const work = async () => {
+      if (++attempts < 3) throw Object.assign(new Error('failing over'), { code });
+      return attempts;
+    };
+    expect(await retryInOutage(work, FOREVER)).toBe(3);
+  });
+
   it('throws the error at once if no retry helps', async () => {
     const { counts, work } = await connecting();
     await listen(counts.port, errorResponse('28P01', 'wrong password'));
@@ -56,9 +65,11 @@ describe('retryInOutage', () => {
   it('throws the reason of its signal while it waits for the next attempt', async () => {
     const { counts, work } = await connecting();
     const stop = new AbortController();
+    const begin = performance.now();
     const result = retryInOutage(work, { ...FOREVER, everyMs: 60_000, signal: stop.signal });
     setTimeout(() => stop.abort(new Error('stopped')), EVERY_MS);
     await expect(result).rejects.toThrow('stopped');
+    expect(performance.now() - begin).toBeLessThan(30_000);
     expect(counts.attempts).toBe(1);
   });
 
