@@ -201,6 +201,11 @@ export class Connections {
     for (const [socket, { requests, receivedBefore }] of this.#all)
       if (requests === 0 && receivedBefore > 0) socket.destroy();
   }
+
+  /** Cuts off all connections, also those that Node's server no longer knows. */
+  destroyAll(): void {
+    for (const socket of this.#all.keys()) socket.destroy();
+  }
 }
 
 /** Reads a connection again, unless requests of it wait or it is to be ended. */

@@ -108,7 +108,7 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
     const closed = once(server, 'close');
     server.close();
     const timeout = config.REQUEST_TIMEOUT_SECONDS * 1000 + FINISH_MARGIN_MS;
-    const timer = setTimeout(() => server.closeAllConnections(), timeout);
+    const timer = setTimeout(() => connections.destroyAll(), timeout);
     await closed;
     clearTimeout(timer);
   }
