@@ -30,29 +30,42 @@ export const bytes = (items: unknown[]) => Readable.from([Buffer.from(ndjson(ite
 export let command: Commands;
 export let sql: Sql;
 let server: PostgresServer;
-export const environment = () => ({ DATABASE_URL: server.url });
+/** The database of the current test. */
+let url: string;
+let created = 0;
+export const environment = () => ({ DATABASE_URL: url });
 export const inThisProcess = (args: string[], signals?: Signals) =>
   command.run(args, '', { environment: environment(), ...(signals && { signals }) });
 
-/** Starts a PostgreSQL for all tests of a file; it has the numbers of `before` before each, and the folder a file with `file`. */
+/** Starts a PostgreSQL for all tests of a file; each has a database with the numbers of `before`, and the folder a file with `file`. */
 export function useServer(): void {
   command = useCommand();
   beforeAll(async () => {
     server = await startPostgres();
-    await migrateDatabase(server.url, migrationsFolder);
+    await create('prepared');
+    await migrateDatabase(url, migrationsFolder);
+    await withDatabase((database) => importNumbers(database.url, bytes(before)));
     await writeFile(join(command.folder, 'file.ndjson'), ndjson(file));
   });
   afterAll(() => server.remove());
   beforeEach(async () => {
-    sql = connectTo(server.url);
-    await sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-    await withDatabase((database) => importNumbers(database.url, bytes(before)));
+    // A copy takes a tenth of the CPU time of an import.
+    await create(`copy_${++created}`, 'prepared');
+    sql = connectTo(url);
   });
   afterEach(() => sql.end());
 }
 
+/** Creates the database `url`. */
+async function create(name: string, template = 'template1'): Promise<void> {
+  const admin = connectTo(server.url);
+  await admin.unsafe(`CREATE DATABASE ${name} TEMPLATE ${template}`);
+  await admin.end();
+  url = Object.assign(new URL(server.url), { pathname: `/${name}` }).href;
+}
+
 export async function withDatabase<T>(work: (database: ReturnType<typeof openDatabase>) => Promise<T>): Promise<T> {
-  const database = openDatabase(server.url);
+  const database = openDatabase(url);
   return work(database).finally(() => closeDatabase(database));
 }
 
@@ -73,7 +86,7 @@ export async function countWritten(): Promise<number> {
 
 /** Starts the import, and waits until it has written some numbers; it cannot finish until `holder` ends. */
 export async function startImport<T>(start: (args: string[]) => T) {
-  const holder = connectTo(server.url);
+  const holder = connectTo(url);
   await holder`BEGIN`;
   await holder`SELECT FROM branded_phone_numbers WHERE phone_number = ${file[COUNT - 1]?.phoneNumber ?? ''} FOR UPDATE`;
   const running = start(['import', 'file.ndjson']);
@@ -95,7 +108,7 @@ async function restart(signal: 'SIGINT' | 'SIGKILL', holder: Sql): Promise<void>
   await holder.end({ timeout: 0 });
   await sql.end({ timeout: 0 });
   await server.start();
-  sql = connectTo(server.url);
+  sql = connectTo(url);
 }
 
 /** Fails unless an import that is stopped by this signal says how much it has imported, and the same import finishes it. */
@@ -125,7 +138,7 @@ export async function expectToContinueAfter(signal: 'SIGINT' | 'SIGKILL'): Promi
 
 /** Fails unless a check continues after PostgreSQL is restarted while the check waits for what this statement locks. */
 export async function expectCheckToContinue(lock: string): Promise<void> {
-  const holder = connectTo(server.url);
+  const holder = connectTo(url);
   await holder`BEGIN`;
   await holder.unsafe(lock);
   const running = inThisProcess(['check']);
