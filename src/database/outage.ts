@@ -1,4 +1,4 @@
-/** Retries work while PostgreSQL restarts, fails over or can't be reached. */
+/** Retries work while a server, by default PostgreSQL, restarts, fails over or can't be reached. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { failureOf, isFailover } from './errors.js';
 
