@@ -20,9 +20,7 @@ const NEEDLESSLY_ENCODED = /%(2[de]|3\d|[46][1-9a-f]|[57][0-9a]|5f|7e)/gi;
  * Returns a check of requests. It throws a problem if a request violates HTTP, or names a host that this instance does not
  * serve; otherwise it normalizes the request's path (RFC 3986 section 6.2.2.2).
  */
-export function protocolCheck(
-  config: Pick<Config, 'HOST' | 'AUTH' | 'TRUST_PROXY' | 'PUBLIC_URL'>,
-): (request: Request) => void {
+export function protocolCheck(config: Config): (request: Request) => void {
   const publicHost = config.PUBLIC_URL && hostnameOf(new URL(config.PUBLIC_URL).host);
   const isServed = (name: string) => isLoopback(name) || name === publicHost;
 
