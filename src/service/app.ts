@@ -18,7 +18,7 @@ import { readPackages } from './docs/packages.js';
 import { type CheckReadiness, health, prepareReadiness, READY_STATEMENT_TIMEOUT_MS } from './health.js';
 import { allowOrigins } from './http/cors.js';
 import { createHttpServer } from './http/httpServer.js';
-import { notFound, problemHandler } from './http/problemResponse.js';
+import { noSuchPath, problemHandler } from './http/problemResponse.js';
 import { protocolCheck } from './http/protocol.js';
 import { listBrandedPhoneNumbers } from './listBrandedPhoneNumbers.js';
 import { unavailable } from './problem/problem.js';
@@ -103,7 +103,9 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   app.use(health(checkReadiness, false));
   app.use(docs(config, readPackages(log)));
 
-  app.use(notFound);
+  app.use((request) => {
+    throw noSuchPath(request, publicPath(config));
+  });
   app.use(problemHandler(failureLog(log), publicPath(config)));
 
   const { server, finish } = createHttpServer(app, config, {

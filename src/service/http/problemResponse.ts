@@ -1,6 +1,6 @@
 /** Sends problems: responses of the type `application/problem+json` (RFC 9457). */
 import { STATUS_CODES } from 'node:http';
-import type { ErrorRequestHandler, Request, RequestHandler } from 'express';
+import type { ErrorRequestHandler, Request } from 'express';
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
 import type { Problem } from '../../../generated/types/models/index.js';
 import { contract } from '../../contract.js';
@@ -9,9 +9,6 @@ import { cut, escapeHidden } from '../../messages/shown.js';
 import { nearest } from '../../messages/suggestion.js';
 import { ProblemError, problem, unavailable } from '../problem/problem.js';
 import { encodeBody } from './compression.js';
-
-/** Passes requests that no route matched to `problemHandler`, as a 404. */
-export const notFound: RequestHandler = (_request, _response, next) => next({ status: 404 });
 
 /**
  * Returns the error handler that sends the problem of an error. An error that is not a problem becomes a 500; it is
@@ -24,7 +21,7 @@ export function problemHandler(
 ): ErrorRequestHandler {
   // With three parameters, Express would take it for a handler of requests.
   return async (error, request, response, _next) => {
-    const known = problemOf(error, request, publicPath);
+    const known = problemOf(error);
     if (!known) report(error, request);
     const { problem: body, headers } = known ?? problem('internal-error', INTERNAL_ERROR);
     response.status(body.status).set(headers).set('Content-Type', 'application/problem+json; charset=utf-8');
@@ -34,13 +31,11 @@ export function problemHandler(
 
 const INTERNAL_ERROR = 'Something went wrong on our side. Retry; if it keeps failing, tell us the X-Request-Id.';
 
-function problemOf(error: unknown, request: Request, publicPath: string): ProblemError | undefined {
+function problemOf(error: unknown): ProblemError | undefined {
   if (error instanceof ProblemError) return error;
   if (error instanceof DatabaseUnavailable) return unavailable(error.message);
-  const { status } = error as { status?: number };
-  if (status === 404) return noSuchPath(request, publicPath);
   // Express throws a 400 for a path that it can't decode.
-  if (status === 400) {
+  if ((error as { status?: number }).status === 400) {
     const detail = 'is not correctly percent-encoded';
     return problem('invalid-request', `The address ${detail}.`, { errors: [{ parameter: '', detail }] });
   }
