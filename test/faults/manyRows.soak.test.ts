@@ -7,9 +7,9 @@ import { PROFILE, second, first as sql, useSessions } from '../support/sessions.
 
 useSessions();
 
-const NUMBERS = 75_000;
+const NUMBERS = 25_000;
 /** For PostgreSQL's list of foreign keys to check, a list of phone numbers, and `work_mem` per plan node. */
-const MAX_MB = 70;
+const MAX_MB = 40;
 
 /** Returns the private memory of a process, in megabytes. */
 async function memory(pid: number): Promise<number> {
@@ -17,7 +17,7 @@ async function memory(pid: number): Promise<number> {
   return Number(/RssAnon:\s+(\d+)/.exec(status)?.[1]) / 1024;
 }
 
-test('300,000 entries are inserted, updated and deleted by one statement each', async () => {
+test('100,000 entries are inserted, updated and deleted by one statement each', async () => {
   const [backend] = await sql`SELECT pg_backend_pid() AS pid`;
   await sql`
     INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
