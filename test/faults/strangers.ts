@@ -79,7 +79,7 @@ async function open({ url }: Instance): Promise<Socket> {
 type Before = keyof typeof BEFORE;
 type Input = keyof typeof INPUTS;
 const befores = Object.keys(BEFORE) as Before[];
-const inputs = Object.keys(INPUTS) as Input[];
+export const inputs = Object.keys(INPUTS) as Input[];
 
 /** Sends each of these inputs on connections of their own, one after the other, and ends them in each way. */
 async function endAll(instance: Instance, before: Before, kinds: Input[]): Promise<void> {
@@ -120,7 +120,7 @@ function socketsOf({ url }: Instance): number {
 /** Fails unless a client whose requests wait for earlier ones gets all responses, and nothing is left of other connections. */
 async function expectNothingLeft(instance: Instance): Promise<void> {
   expect(instance.child.exitCode ?? instance.child.signalCode).toBeNull();
-  await until(() => socketsOf(instance) === 0, 'no socket is left', 30_000);
+  await until(() => socketsOf(instance) === 0, 'no socket is left', 120_000);
   await until(async () => (await metricOf(instance, 'database_queries_in_flight')) === 0, 'no reads are in flight');
   const socket = await open(instance);
   socket.end(LIST + SHORT.repeat(5));
