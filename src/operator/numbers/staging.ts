@@ -83,7 +83,7 @@ export async function changeByLines(
   const progress: Progress = { bytes: 0, written: 0 };
   const report = (update: Partial<Progress>) => onProgress({ ...Object.assign(progress, update) });
   const parts = change.parts.map((part) => ({ ...part, spool: new Spool(), written: 0, changed: 0 }));
-  const [numbers, ...others] = parts.toReversed() as [(typeof parts)[number], ...typeof parts];
+  const [numbers, ...earlierParts] = parts.toReversed() as [(typeof parts)[number], ...typeof parts];
   try {
     const onRead = (length: number) => report({ bytes: progress.bytes + length });
     const total = await stage(url, input, change, parts, { signal, onRead });
@@ -99,7 +99,7 @@ export async function changeByLines(
         if (part.spool.length > 0) jobs = await runSteps(url, part.spool, { ...part, onWritten }, { jobs, signal });
       }
     } catch (cause) {
-      const unwritten = others
+      const unwritten = earlierParts
         .filter(({ written, spool }) => written < spool.length)
         .map(({ written, spool, noun }) => ` and ${written} of ${countOf(spool.length, noun)}`);
       const done = `${total - toWrite + numbers.written} of ${countOf(total, 'number')}${unwritten.join('')}`;
