@@ -45,6 +45,13 @@ async function walk(request: ListBrandedPhoneNumbersRequest): Promise<BrandedPho
   return items;
 }
 
+/** Returns the error with which a call ends, which must be one of the service's or a proxy's responses. */
+async function responseError(call: Promise<unknown>): Promise<ResponseError> {
+  const error = await call.catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(ResponseError);
+  return error as ResponseError;
+}
+
 interface ReceivedRequest {
   at: number;
   headers: Record<string, string>;
@@ -137,9 +144,8 @@ describe('The TypeScript client', () => {
   });
 
   it('throws an error with the problem if the request is rejected', async () => {
-    const error = await api.listBrandedPhoneNumbers({ nextCursor: 'damaged' }).catch((thrown) => thrown);
-    expect(error).toBeInstanceOf(ResponseError);
-    const problem: Problem | undefined = (error as ResponseError).problem;
+    const error = await responseError(api.listBrandedPhoneNumbers({ nextCursor: 'damaged' }));
+    const problem: Problem | undefined = error.problem;
     expect(problem).toMatchObject({ type: '/problems/invalid-cursor', status: 400 });
     expect(error.message).toBe(`400 Invalid Cursor: ${problem?.detail}`);
     expect(await error.response.json()).toMatchObject({ type: '/problems/invalid-cursor', status: 400 });
@@ -152,10 +158,7 @@ describe('The TypeScript client', () => {
   });
 
   it('throws an error with the content type if a proxy responds', async () => {
-    const error = await retryingFor(0, `${FAILING_URL}/typescript/html`)
-      .listBrandedPhoneNumbers()
-      .catch((thrown) => thrown);
-    expect(error).toBeInstanceOf(ResponseError);
+    const error = await responseError(retryingFor(0, `${FAILING_URL}/typescript/html`).listBrandedPhoneNumbers());
     expect(error.message).toBe('502 Unexpected Response: text/html instead of application/problem+json');
     expect(error.problem).toBeUndefined();
     expect(error.requestId).toBeUndefined();
@@ -166,25 +169,18 @@ describe('The TypeScript client', () => {
     ['login', `<h1>Log in</h1>${'.'.repeat(85)}`],
     ['other', '{"ok":true}'],
   ])('throws a 200 that is no page as an error that shows its beginning: %s', async (step, start) => {
-    const error = await client(`${FAILING_URL}/typescript/${step}`)
-      .listBrandedPhoneNumbers()
-      .catch((thrown) => thrown);
-    expect(error).toBeInstanceOf(ResponseError);
+    const error = await responseError(client(`${FAILING_URL}/typescript/${step}`).listBrandedPhoneNumbers());
     expect(error.message).toBe(`200 Unexpected Response: not a page of numbers: ${start}`);
   });
 
   it.each(MALFORMED.split(' '))('rejects a page that %s', async (step) => {
-    const error = await client(`${FAILING_URL}/typescript/${step}`)
-      .listBrandedPhoneNumbers()
-      .catch((thrown) => thrown);
-    expect(error).toBeInstanceOf(ResponseError);
+    const error = await responseError(client(`${FAILING_URL}/typescript/${step}`).listBrandedPhoneNumbers());
     expect(error.message).toMatch(/^200 Unexpected Response: not a page of numbers: /);
   });
 
   it('follows no redirect, and says where it leads to', async () => {
     const { url, requests } = failingUrl('moved*');
-    const error = await collect(eachNumber(client(url))).catch((thrown) => thrown);
-    expect(error).toBeInstanceOf(ResponseError);
+    const error = await responseError(collect(eachNumber(client(url))));
     expect(error.message).toBe(`308 Unexpected Response: redirected to ${SERVICE_URL}: set that as the base URL`);
     expect(await requests()).toHaveLength(1);
   });
@@ -286,8 +282,7 @@ describe('The TypeScript client', () => {
 
   it('throws a 429 with Retry-After', async () => {
     const { url, requests } = failingUrl('429-1');
-    const asking = retryingFor(0, url).listBrandedPhoneNumbers();
-    const { response } = (await asking.catch((reason: unknown) => reason)) as ResponseError;
+    const { response } = await responseError(retryingFor(0, url).listBrandedPhoneNumbers());
     expect(response.status).toBe(429);
     expect(response.headers.get('Retry-After')).toBe('1');
     expect(await requests()).toHaveLength(1);
@@ -352,9 +347,7 @@ describe('eachPage', () => {
     const walk = async () => {
       for await (const page of eachPage(client(failingUrl(steps).url))) pages.push(page);
     };
-    const error = await walk().catch((thrown) => thrown);
-    expect(error).toBeInstanceOf(ResponseError);
-    expect(error.message).toBe('200 Unexpected Response: the nextCursor a repeats');
+    expect((await responseError(walk())).message).toBe('200 Unexpected Response: the nextCursor a repeats');
     expect(pages).toHaveLength(count);
   });
 });
