@@ -119,18 +119,25 @@ async function outcomeOf(serve: Serve, parameters = '') {
 
 describe('a request', () => {
   const outcomes = new Map<string, Awaited<ReturnType<typeof outcomeOf>>>();
-  // Eight at a time, because they mostly wait. All at once, a busy machine would not open a connection in its 1.5 seconds.
+  // Eight at a time, because they mostly wait. A busy machine may not complete a login in its 1.5 seconds; so those whose server
+  // responds are tried once more by themselves if the reason is that it did not.
   beforeAll(async () => {
-    const cases = [
+    const table = [
       ...outages,
       ...failures.map(
         ([code]) => [code, failStatements(errorResponse(code, 'it failed'), { isOpen: true }), ''] as const,
       ),
-    ].values();
+    ];
+    const cases = table.values();
     const run = async () => {
       for (const [what, serve, parameters] of cases) outcomes.set(what, await outcomeOf(serve, parameters));
     };
     await Promise.all(Array.from({ length: 8 }, run));
+    for (const [what, serve, parameters] of table) {
+      const { lines } = outcomes.get(what) ?? expect.fail();
+      if (what.startsWith('never responds') || !JSON.stringify(lines).includes('"CONNECT_TIMEOUT"')) continue;
+      outcomes.set(what, await outcomeOf(serve, parameters));
+    }
   });
 
   it.each(outages)('is a 503 if PostgreSQL %s', async (what, _serve, _parameters, reason) => {
