@@ -120,7 +120,8 @@ async function expectMemoryKept(attack: Attack, { onTestFinished, expect }: Test
   await sleep(SECONDS * 1000);
   const heap = (await metric('nodejs_heap_size_used_bytes')) / MEBIBYTE;
   end();
-  await until(() => isServed(instance.url), 'another client is served', 30_000);
+  // How soon depends on the machine: the instance may have requests of the attack left.
+  await until(() => isServed(instance.url), 'another client is served', 120_000);
   const peak = peakMemoryOf(instance);
   console.info(JSON.stringify({ heap, peak, cutOff: await metric('http_connections_cut_off_total') }));
   expect(heap).toBeLessThan(MAX_HEAP_MIB);
@@ -129,7 +130,7 @@ async function expectMemoryKept(attack: Attack, { onTestFinished, expect }: Test
 
 // Those that open connections one by one have time for each other.
 for (const [name, attack] of Object.entries(attacks)) {
-  const options = { timeout: 120_000, concurrent: attack.openInterval !== undefined };
+  const options = { timeout: 300_000, concurrent: attack.openInterval !== undefined };
   const title = `${name} do not exhaust the memory of an instance, and another client is served`;
   it(title, options, (context) => expectMemoryKept(attack, context));
 }
