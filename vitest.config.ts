@@ -19,7 +19,7 @@ const LONGEST = [
   ...['replaceNumbers', 'progress', 'redisSetups', 'waiting', 'stopping', 'export', 'limiter', 'migrations'],
   ...['lookUps', 'slowClients', 'slowDatabase', 'failures', 'faults/database', 'recipes', 'writers.random'],
   ...['rateLimit', 'brokenConnections.random', 'health', 'pipelining'],
-  ...['operating.soak', 'signals.soak', 'migrations.soak', 'manyRows.soak', 'memory.timing.soak'],
+  ...['operating.soak', 'strangers.soak', 'migrations.soak', 'looks.soak', 'signals.soak', 'memory.timing.soak'],
   ...['twoInstancesRedis.timing.soak', 'twoInstancesPostgres.timing.soak'],
 ].map((name) => `/${name}.test.ts`);
 
