@@ -3,3 +3,6 @@
  * do, one line for each fault. A command prints only the message, without a stack.
  */
 export class UserError extends Error {}
+
+/** A change that ended while it wrote. What is written stays. The cause says why it ended. */
+export class Unfinished extends Error {}

@@ -2,13 +2,11 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { countOf } from '../../messages/count.js';
 import { type InputFiles, openInputFiles } from '../numbers/inputFiles.js';
+import { DEFAULT_JOBS, MAX_JOBS } from '../numbers/jobs.js';
 import { InputError, sentence } from '../numbers/lines.js';
-import { DEFAULT_JOBS, type Progress } from '../numbers/staging.js';
+import type { Progress } from '../numbers/staging.js';
 import { report } from './output.js';
 import { type State, withProgress } from './progress.js';
-
-/** More would take connections that other programs need. */
-const MAX_JOBS = 32;
 
 /** Returns the option for the number of connections that write at once. */
 export const jobsOption = () =>

@@ -1,6 +1,5 @@
 /** `check`: compares the read model with its sources. */
 import { countOf } from '../../messages/count.js';
-import { deriveAll } from '../numbers/check.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
 import { report } from './output.js';
@@ -18,6 +17,7 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
 
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
 async function checkDatabase(url: string, repair: boolean): Promise<void> {
+  const { deriveAll } = await import('../numbers/check.js');
   let text = 'looking for the numbers to check';
   const onProgress = (done: number, total: number) => (text = `checked ${done} of ${countOf(total, 'number')}`);
   const derive = () => deriveAll(url, { keep: repair, onProgress });

@@ -2,13 +2,10 @@
 import { resolve } from 'node:path';
 import { type Config, readConfig } from '../../config/config.js';
 import { addressOf } from '../../config/databaseAddress.js';
-import { reportBlockers } from '../../database/blockers.js';
 import { failureOf } from '../../database/errors.js';
-import { migrateDatabase } from '../../database/migrations.js';
 import { escapeHidden } from '../../messages/shown.js';
 import { migrationsFolder } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
-import { isEmbeddedPostgres, openEmbeddedPostgres } from '../embeddedPostgres/embeddedPostgres.js';
 import { abortable, type Signals } from './signals.js';
 
 /**
@@ -36,6 +33,7 @@ export async function withDatabaseUrl(
     await use(config.DATABASE_URL);
     return;
   }
+  const { isEmbeddedPostgres, openEmbeddedPostgres } = await import('../embeddedPostgres/embeddedPostgres.js');
   const folder = resolve('.data');
   if (!mayCreate && !isEmbeddedPostgres(folder)) {
     throw new UserError(
@@ -71,6 +69,8 @@ export function withDatabase(
   { handlesFirstSignal = false, isReader = false, mayCreate = false } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
+    const { reportBlockers } = await import('../../database/blockers.js');
+    const { migrateDatabase } = await import('../../database/migrations.js');
     const retrying = { retryMs: MIGRATION_RETRY_MS, onBlocked: reportBlockers };
     const { role, applied } = await abortable(signals.first, migrateDatabase(url, migrationsFolder, retrying));
     if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);

@@ -2,7 +2,6 @@
 import { existsSync } from 'node:fs';
 import { countOf } from '../../messages/count.js';
 import { UserError } from '../../userError.js';
-import { deleteNumbers } from '../numbers/delete.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
@@ -38,6 +37,7 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
           allowEmpty,
           noun: 'phone numbers',
           async run({ stream }, onProgress) {
+            const { deleteNumbers } = await import('../numbers/delete.js');
             const given = { ...options, signal: signals.first, onProgress };
             const { deleted, lines } = await deleteNumbers(url, stream, given);
             return { lines, summary: `deleted ${countOf(deleted, 'number')}` };

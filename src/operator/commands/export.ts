@@ -1,7 +1,6 @@
 /** `export`: writes numbers as NDJSON that `import` reads. */
 import { countOf, countsOf } from '../../messages/count.js';
 import type { Filter } from '../../page/filter.js';
-import { exportNumbers } from '../numbers/export.js';
 import { writeWhole } from '../numbers/outputFile.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
@@ -33,6 +32,7 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
 }
 
 async function exportTo(file: string, url: string, filter: Filter): Promise<void> {
+  const { exportNumbers } = await import('../numbers/export.js');
   let exported = 0;
   const onWritten = (numbers: number) => (exported = numbers);
   const exportBy = (writeLines: (lines: string) => Promise<void>) => exportNumbers(url, filter, writeLines, onWritten);

@@ -2,8 +2,7 @@
 import { constants } from 'node:os';
 import { causeOf, codeOf, failureOf, isFailover, reasonOf } from '../../database/errors.js';
 import { escapeHidden } from '../../messages/shown.js';
-import { UserError } from '../../userError.js';
-import { Unfinished } from '../numbers/staging.js';
+import { Unfinished, UserError } from '../../userError.js';
 import { OutputError } from './output.js';
 import { Stopped } from './signals.js';
 

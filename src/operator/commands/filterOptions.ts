@@ -30,7 +30,6 @@ export async function readFilter(options: Record<string, string[] | undefined>):
   const search = new URLSearchParams(
     filters.flatMap(({ name }) => (options[name] ?? []).map((value): [string, string] => [name, value])),
   );
-  // Loaded here, since other commands start faster without it.
   const { readQuery } = await import('../../service/request/query.js');
   try {
     return (await readQuery(`${operation.path}?${search}`)).filter;

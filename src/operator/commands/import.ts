@@ -52,7 +52,6 @@ export function importFiles(
     allowEmpty,
     noun: 'numbers',
     async run({ stream }, onProgress) {
-      // Loaded here, since other commands start faster without the validator.
       const { importNumbers } = await import('../numbers/import.js');
       const counts = await importNumbers(url, stream, { ...options, onProgress });
       return { lines: counts.numbers, summary: `imported ${countsOf(counts)}` };

@@ -1,7 +1,7 @@
 /** `keys`: creates, lists and revokes API keys. */
 import { InvalidArgumentError } from 'commander';
-import { type Connection, withConnection } from '../../database/connection.js';
-import { type ApiKey, createApiKey, listApiKeys, revokeApiKeys, unknownProfiles } from '../../keys/keys.js';
+import type { Connection } from '../../database/connection.js';
+import type { ApiKey } from '../../keys/keys.js';
 import { UserError } from '../../userError.js';
 import { inUtc, isTime } from '../numbers/time.js';
 import type { CommandWithExamples } from './command.js';
@@ -11,8 +11,10 @@ import type { Signals } from './signals.js';
 
 export function addKeys(program: CommandWithExamples, signals: Signals): void {
   const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key requires');
-  const withKeys = (use: (connection: Connection) => Promise<void>, access = {}) =>
-    withDatabase(signals, (url) => withConnection(url, use), access);
+  const withKeys = async (use: (connection: Connection) => Promise<void>, access = {}) => {
+    const { withConnection } = await import('../../database/connection.js');
+    await withDatabase(signals, (url) => withConnection(url, use), access);
+  };
 
   keys
     .command('create')
@@ -48,6 +50,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .action(({ all = false, json }: { all?: boolean; json?: true }) =>
       withKeys(
         async (connection) => {
+          const { listApiKeys } = await import('../../keys/keys.js');
           const list = await connection.run(listApiKeys);
           for (const { id, name, expiresAt } of list.filter((key) => key.expiresSoon)) {
             console.error(`the key ${id} (${name}) expires at ${expiresAt}; create another one and hand it over`);
@@ -67,6 +70,7 @@ export function addKeys(program: CommandWithExamples, signals: Signals): void {
     .examples('branded-phone-numbers keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824')
     .action((ids: string[]) =>
       withKeys(async (connection) => {
+        const { revokeApiKeys } = await import('../../keys/keys.js');
         const active = await connection.run((database) => revokeApiKeys(database, ids));
         const revoked = ids.filter((id) => active.includes(id));
         const others = ids.filter((id) => !active.includes(id));
@@ -90,6 +94,7 @@ interface CreateOptions {
  */
 async function create(connection: Connection, { name, businessProfile, expires, json }: CreateOptions): Promise<void> {
   if (isDiscarded()) throw new UserError('standard output is closed or discarded, and a key is shown only once');
+  const { createApiKey, revokeApiKeys, unknownProfiles } = await import('../../keys/keys.js');
   for (const id of await connection.run((database) => unknownProfiles(database, businessProfile ?? []))) {
     // Not an error: the key may be created before the profile's first import.
     console.error(`business profile ${id} does not exist yet; the key will see its numbers once it does`);

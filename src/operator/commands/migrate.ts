@@ -1,5 +1,4 @@
 /** `migrate`: brings the schema up to date. */
-import { findForeignRoles } from '../../database/foreignRoles.js';
 import { escapeHidden } from '../../messages/shown.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
@@ -15,6 +14,7 @@ export function addMigrate(program: CommandWithExamples, signals: Signals): void
 }
 
 async function reportMigrations(url: string, applied: string[]): Promise<void> {
+  const { findForeignRoles } = await import('../../database/foreignRoles.js');
   for (const line of await findForeignRoles(url)) console.error(escapeHidden(line));
   for (const name of applied) await report(`applied ${name}`);
   await report('the database is up to date');

@@ -1,4 +1,7 @@
-/** The program `branded-phone-numbers`. Each of its commands has a file in this folder. */
+/**
+ * The program `branded-phone-numbers`. Each of its commands has a file in this folder. It imports what it runs in its action,
+ * so that `--help` and each command load only what they need.
+ */
 import type { Command } from 'commander';
 import { contract } from '../../contract.js';
 import { escapeHidden } from '../../messages/shown.js';

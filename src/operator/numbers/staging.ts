@@ -8,6 +8,8 @@ import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Connection, type Transaction } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
+import { Unfinished } from '../../userError.js';
+import { DEFAULT_JOBS } from './jobs.js';
 import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
 import { type Columns, type Find, listOf, type Row } from './rows.js';
 import { Spool } from './spool.js';
@@ -61,12 +63,6 @@ export interface Options extends StepOptions {
   /** Called after each chunk read and each step written. */
   onProgress?(progress: Progress): void;
 }
-
-/** The default of `jobs`: on two cores, the fastest that does not slow down other programs. */
-export const DEFAULT_JOBS = 2;
-
-/** The change ended while writing. Written numbers stay. The cause says why it ended. */
-export class Unfinished extends Error {}
 
 /**
  * Changes numbers by the lines of `input`: checks all lines, then writes in short transactions.

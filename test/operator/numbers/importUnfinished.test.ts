@@ -6,7 +6,7 @@ import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
-import { Unfinished } from '../../../src/operator/numbers/staging.js';
+import { Unfinished } from '../../../src/userError.js';
 import { connectTo } from '../../support/connection.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { ndjson } from '../../support/ndjson.js';
