@@ -1,14 +1,14 @@
 /**
  * `make bench`: measures the service on the oldest and the newest version of PostgreSQL. On each it imports numbers at
- * each size, then measures pages at all sizes, and at the largest imported size: commands beside writers, throughput, and
- * changes of single carrier statuses. Writes the results of this and of earlier runs to docs/performance.md and
- * docs/scaling.md; `npx tsx bench/report.ts` only writes them. A version takes 20 to 30 minutes on an idle machine.
+ * each size, then measures commands beside writers at the smallest size, pages at all sizes, and throughput and changes of single
+ * carrier statuses at the largest imported size. Writes the results of this and of earlier runs to docs/performance.md and
+ * docs/scaling.md; `npx tsx bench/report.ts` only writes them. A version takes 20 to 40 minutes on an idle machine.
  *
  * Options are environment variables, for example `make bench BENCH_MOST=100000`:
  *
  *     BENCH_DATABASE_URL       URLs, separated by spaces, of servers on this machine to use instead of embedded ones;
  *                              the user must be a superuser, and databases named bench_… are created there
- *     BENCH_KEEP=1             with BENCH_DATABASE_URL: reuse the databases and command results of the previous run
+ *     BENCH_KEEP=1             with BENCH_DATABASE_URL: reuse the databases and results of imports of the previous run
  *     BENCH_MOST=100000        the largest number of phone numbers to import, instead of 1,000,000
  *     BENCH_NUMBERS=10000000   measure pages also at ten million phone numbers, copied by SQL from the million; this
  *                              database takes 25 GB and is kept on a server given by BENCH_DATABASE_URL
@@ -46,6 +46,8 @@ const { BENCH_DATABASE_URL, BENCH_KEEP, BENCH_MOST, BENCH_NUMBERS, BENCH_ONLY } 
 const MAX_IMPORTED = 1_000_000;
 const IMPORTED = [100_000, MAX_IMPORTED].filter((size) => size <= Number(BENCH_MOST ?? MAX_IMPORTED));
 const LARGEST_IMPORT = IMPORTED.at(-1) ?? 0;
+/** The size at which commands run beside writers: at a million, that takes a quarter of an hour. */
+const SMALLEST_IMPORT = IMPORTED[0] ?? 0;
 const SIZES = Number(BENCH_NUMBERS) > MAX_IMPORTED ? [...IMPORTED, 10 * MAX_IMPORTED] : IMPORTED;
 
 if (BENCH_DATABASE_URL) {
@@ -109,11 +111,10 @@ async function benchServer(serverUrl: string, addReplica?: () => Promise<Postgre
   for (const size of SIZES) results.sizes[size] = await withConnection(urlOf(serverUrl, nameOf(size)), tableSizes);
   await withConnection(serverUrl, (sql) => sql`CHECKPOINT`);
 
-  const imports = results.commands[LARGEST_IMPORT] ?? [];
-  if (BENCH_ONLY !== 'pages' && imports.length <= IMPORTS.length) {
+  if (BENCH_ONLY !== 'pages') {
     logStep('running commands beside writers');
-    const runs = await onCopy(serverUrl, (url) => measureCommands(url, LARGEST_IMPORT, BESIDE_WRITERS));
-    results.commands[LARGEST_IMPORT] = [...imports, ...runs];
+    const measure = (url: string) => measureCommands(url, SMALLEST_IMPORT, BESIDE_WRITERS);
+    results.besideWriters = { numbers: SMALLEST_IMPORT, runs: await onCopy(serverUrl, SMALLEST_IMPORT, measure) };
     await save();
   }
   if (BENCH_ONLY === 'commands') return;
@@ -132,7 +133,7 @@ async function benchServer(serverUrl: string, addReplica?: () => Promise<Postgre
   results.throughput = await measureThroughput(largest);
   await save();
   logStep('measuring changes of single carrier statuses');
-  results.changes = await onCopy(serverUrl, (url) => measureChanges(url, LARGEST_IMPORT));
+  results.changes = await onCopy(serverUrl, LARGEST_IMPORT, (url) => measureChanges(url, LARGEST_IMPORT));
   await save();
 }
 
@@ -147,9 +148,9 @@ async function isMissing(serverUrl: string, size: number): Promise<boolean> {
   return found.length === 0;
 }
 
-/** Calls `work` with the URL of a copy of the largest imported database, and drops the copy. */
-async function onCopy<T>(serverUrl: string, work: (url: string) => Promise<T>): Promise<T> {
-  const result = await work(await createDatabase(serverUrl, 'bench_copy', nameOf(LARGEST_IMPORT)));
+/** Calls `work` with the URL of a copy of the database of this size, and drops the copy. */
+async function onCopy<T>(serverUrl: string, size: number, work: (url: string) => Promise<T>): Promise<T> {
+  const result = await work(await createDatabase(serverUrl, 'bench_copy', nameOf(size)));
   await withConnection(serverUrl, (sql) => sql`DROP DATABASE bench_copy WITH (FORCE)`);
   return result;
 }

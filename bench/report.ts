@@ -14,8 +14,9 @@ export interface Results {
   version: string;
   machine: string;
   latencies: Latencies[];
-  /** Commands at each imported size; beside writers only at `largestImport`. */
+  /** Imports of each size. */
   commands: Record<string, CommandRun[]>;
+  besideWriters?: { numbers: number; runs: CommandRun[] };
   /** Seconds of a bare COPY at each imported size. */
   copySeconds: Record<string, number>;
   replica?: { numbers: number; lagMs: number; seconds: number };
@@ -73,7 +74,6 @@ const mean = (values: number[]) => sum(values) / values.length;
 const longestTransaction = ({ writers }: CommandRun) => Math.max(...(writers?.longest ?? []));
 const transactionsPerSecond = ({ writers, seconds }: CommandRun) => (writers?.transactions ?? 0) / seconds;
 const failedTransactions = ({ writers }: CommandRun) => sum(Object.values(writers?.failed ?? {}));
-const besideWriters = (runs: CommandRun[] = []) => runs.filter(({ writers }) => writers);
 
 function rateOf(throughput: Throughput[], name: string, load: Throughput['load'], connections: number): number {
   const found = throughput.find((rate) => rate.name === name && rate.load === load && rate.connections === connections);
@@ -112,7 +112,7 @@ function targetTable(all: Results[]): string {
   const importPageTime = (results: Results) => firstImport(results)?.pages.p99;
   /** Returns a function that returns the highest value of all commands that ran beside writers. */
   const highest = (value: (run: CommandRun) => number) => (results: Results) =>
-    results.commands[largest] && Math.max(...besideWriters(results.commands[largest]).map(value));
+    results.besideWriters && Math.max(...results.besideWriters.runs.map(value));
   const changeRatio = ({ changes }: Results) => changes && changes.withTriggers / changes.bare;
   const rows = [
     speedup(1, 1.42),
@@ -192,29 +192,33 @@ export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], 
 }
 
 function commandTable(all: Results[]): string {
-  const columns = all.map(({ commands, largestImport }) => commands[largestImport] ?? []);
-  const rows = (columns[0] ?? []).map(({ name }, index) => [
+  const columns = all.map(({ commands, largestImport, besideWriters }) => [
+    ...(commands[largestImport] ?? []).map((run) => ({ numbers: largestImport, run })),
+    ...(besideWriters?.runs ?? []).map((run) => ({ numbers: besideWriters?.numbers ?? 0, run })),
+  ]);
+  const rows = (columns[0] ?? []).map(({ numbers, run: { name } }, index) => [
     name,
-    ...columns.map(({ [index]: run }) => {
-      if (!run) return '–';
-      const { median, p99, worst, failed } = run.pages;
-      const pages = [median, p99, worst].map((time) => format(time)).join(' / ');
-      const cell = `${inSeconds(run.seconds)}, ${inMegabytes(run.memory)}, ${pages}`;
-      return failed > 0 ? `${cell}, **${failed} failed**` : cell;
+    format(numbers),
+    ...columns.map(({ [index]: cell }) => {
+      if (!cell) return '–';
+      const { pages, seconds, memory } = cell.run;
+      const times = [pages.median, pages.p99, pages.worst].map((time) => format(time)).join(' / ');
+      const text = `${inSeconds(seconds)}, ${inMegabytes(memory)}, ${times}`;
+      return pages.failed > 0 ? `${text}, **${pages.failed} failed**` : text;
     }),
   ]);
   if (all.some(({ replica }) => replica)) {
     const lag = ({ replica }: Results) =>
       replica ? `${inMs(replica.lagMs)} in ${inSeconds(replica.seconds)}, ${format(replica.numbers)} numbers` : '–';
-    rows.push(["a replica's longest lag during a first import", ...all.map(lag)]);
+    rows.push(["a replica's longest lag during a first import", '', ...all.map(lag)]);
   }
-  return table(['command', ...all.map(({ version, largestImport }) => `${version}, ${format(largestImport)}`)], rows);
+  return table(['command', 'numbers', ...all.map(({ version }) => version)], rows);
 }
 
 /** What writers do while a command runs. */
 function writerTable(all: Results[]): string {
-  const rows = all.flatMap(({ version, commands, largestImport }) =>
-    besideWriters(commands[largestImport]).map((run) => {
+  const rows = all.flatMap(({ version, besideWriters }) =>
+    (besideWriters?.runs ?? []).map((run) => {
       const longest = run.writers?.longest.map((time) => format(time)).join(' / ') ?? '–';
       return [run.name, version, format(transactionsPerSecond(run)), longest, failedTransactions(run)];
     }),
