@@ -193,7 +193,7 @@ function repeatedly({ once: act, end }: { once(): Promise<void>; end(): Promise<
   let [longest, isStopping] = [0, false];
   let current = Promise.resolve();
   const running = (async () => {
-    for (; !isStopping; await sleep(50)) {
+    for (; !isStopping; await sleep(100)) {
       const start = performance.now();
       current = act().finally(() => (longest = Math.max(longest, performance.now() - start)));
       await current;
