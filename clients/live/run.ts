@@ -242,7 +242,7 @@ const runs = names
   });
 if (names[0] === 'schemathesis') {
   await withService(async (environment) => {
-    const [examples, examplesWithKey] = process.env.RELEASE === '1' ? [1500, 100] : [100, 40];
+    const [examples, examplesWithKey] = process.env.RELEASE === '1' ? [1500, 100] : [60, 20];
     const open = schemathesis('schemathesis', environment.SERVICE_URL, examples);
     await test({ ...open, minPassed: examples }, environment);
     const withKey = ['--header', `Authorization: Bearer ${environment.API_KEY}`];
