@@ -25,8 +25,8 @@ const CHECK_INTERVAL_MS = 100;
 /** The most received bytes that are held for a connection: the longest headers, and what was read together with their end. */
 const MAX_RECEIVED_BYTES = 192 * 1024;
 /**
- * A connection that has received more than this before it became idle is closed: Node's parser keeps long headers until the
- * next request, of which it may have the beginning already.
+ * A connection is closed after a request of more than this, and once it is idle if it has received more before: Node's parser
+ * keeps long headers until the next request, of which it may have the beginning already.
  */
 const MAX_KEPT_BYTES = 16 * 1024;
 /** The most requests that wait for earlier requests of their connection; each takes 2 KB, and 15 KB with 98 headers. */
@@ -82,7 +82,10 @@ export class Connections {
     const timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
     server.once('close', () => clearInterval(timer));
     server.on('connection', (socket: Socket) => this.#add(socket));
-    server.on('request', ({ socket }, response) => {
+    server.on('request', (request, response) => {
+      const { socket, url = '', rawHeaders } = request;
+      // The client is told: otherwise, it would send its next request while the idle connection is being closed.
+      if (url.length + rawHeaders.join('').length > MAX_KEPT_BYTES) response.shouldKeepAlive = false;
       this.#countRequests(socket, 1);
       response.once('close', () => this.#countRequests(socket, -1));
     });
