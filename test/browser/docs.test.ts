@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Route } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
@@ -337,6 +338,8 @@ describe('the console of /docs', () => {
       await stop();
       expect(await panel().getByRole('status').textContent()).toContain('retry in 1 s');
       expect(await tabText('Headers')).toContain('Retry-After: 1');
+      // Otherwise, the tests that follow would be refused, too.
+      await sleep(1000);
     });
 
     test('says that the service did not respond', async () => {
