@@ -1,9 +1,8 @@
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { beforeAll, describe, it } from 'vitest';
 import { dice } from '../../scripts/dice.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { installNodeAndNpm } from '../installation/nodeAndNpm.js';
+import { installNode } from '../installation/nodeAndNpm.js';
 import { useDatabase } from '../support/database.js';
 import { freshSeed } from '../support/seed.js';
 import { expectStop, expectSurvival, expectTimeLimits, inputs } from './strangers.js';
@@ -19,10 +18,8 @@ describe.concurrent.each([20, 22, 24, 26])('the service on Node %i', { timeout: 
   const database = useDatabase();
   let node: string;
   beforeAll(async () => {
-    const folder = join(packageFolder, '.cache', 'node', `${version}-11`);
-    await mkdir(folder, { recursive: true });
-    ({ node } = await installNodeAndNpm(folder, version, 11));
-  });
+    node = await installNode(join(packageFolder, '.cache', 'node', String(version)), version);
+  }, 600_000);
 
   it.sequential('survives connections that are reset or ended in the middle of something, and counts nothing for them', () =>
     expectSurvival(node, database.url, { input: inputsOn(version) }));
