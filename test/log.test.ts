@@ -140,7 +140,8 @@ describe('a log in a file that cannot be written', () => {
       child.kill('SIGTERM');
       expect((await once(child, 'exit'))[0]).toBe(0);
       const events = eventsIn(readFileSync(file, 'utf8'));
-      const lost = events.find(({ lostLines }) => lostLines).lostLines;
+      // On a busy machine, lines are lost more than once.
+      const lost = events.reduce((sum, { lostLines = 0 }) => sum + lostLines, 0);
       // With the request of `serveInto`.
       expect(events.filter(({ status }) => status === 404).length + lost).toBe(20_001);
       expect(events.at(-1)).toMatchObject({ msg: 'SIGTERM: closing' });
