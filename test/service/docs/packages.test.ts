@@ -52,9 +52,9 @@ async function write(path: string, into: string, content = contentOf(path)) {
 const NO_WARNINGS = { warn: (details: object): void => expect.unreachable(JSON.stringify(details)) };
 
 /** Returns a service behind a path prefix, with the packages that are there now. */
-const serviceWith = (settings: object = {}, log = NO_WARNINGS) =>
+const serviceWith = (settings: object = {}, read = readPackages(NO_WARNINGS, packages())) =>
   express()
-    .use('/numbers', docs({ ...SETTINGS, ...settings }, readPackages(log, packages())))
+    .use('/numbers', docs({ ...SETTINGS, ...settings }, read))
     .use((_request, response) => {
       response.status(404).json({ from: 'the API' });
     });
@@ -144,7 +144,8 @@ describe('GET /packages/', () => {
     await Promise.all(unreadable.map((path) => chmod(path, 0)));
     await chmod(folder.path, 0o755);
     const warnings: object[] = [];
-    const app = asNobody(() => serviceWith({}, { warn: (details) => void warnings.push(details) }));
+    const read = asNobody(() => readPackages({ warn: (details: object) => void warnings.push(details) }, packages()));
+    const app = serviceWith({}, read);
     await Promise.all(unreadable.map((path) => chmod(path, 0o755)));
     expect(JSON.stringify(warnings)).toMatch(
       new RegExp(
