@@ -42,7 +42,8 @@ async function expectExit(withinMs = 10_000): Promise<void> {
 
 describe('SIGTERM', () => {
   it('makes the service unready at once, fails no request, and makes it exit with 0', async () => {
-    const url = await serve();
+    // Longer than the load, on a busy machine, too.
+    const url = await serve({ DRAIN_SECONDS: '5' });
     const agent = new Agent({ keepAlive: true, maxSockets: 20 });
     const outcomes: Response[] = [];
     // Like a load balancer: reuses no connection after `Connection: close`, and stops once the service is unready.
