@@ -93,7 +93,7 @@ describe.skipIf(!canBuild)('the image', () => {
   /** Makes the base image, with this machine's certificates, which npm may need. */
   async function makeBase(name: string, node: string, suite: string): Promise<void> {
     const [installed] = await Promise.all([
-      installNodeAndNpm(folder, node, 11),
+      installNodeAndNpm(node, 11),
       run('mmdebstrap', ['--variant=extract', ...DEBIAN, suite, join(folder, 'debian')]),
     ]);
     const from = await buildah('from', 'scratch');

@@ -1,7 +1,5 @@
-import { join } from 'node:path';
 import { beforeAll, describe, it } from 'vitest';
 import { dice } from '../../scripts/dice.js';
-import { packageFolder } from '../../src/packageFolder.js';
 import { installNode } from '../installation/nodeAndNpm.js';
 import { useDatabase } from '../support/database.js';
 import { freshSeed } from '../support/seed.js';
@@ -18,7 +16,7 @@ describe.concurrent.each([20, 22, 24, 26])('the service on Node %i', { timeout: 
   const database = useDatabase();
   let node: string;
   beforeAll(async () => {
-    node = await installNode(join(packageFolder, '.cache', 'node', String(version)), version);
+    node = await installNode(version);
   }, 600_000);
 
   it.sequential('survives connections that are reset or ended in the middle of something, and counts nothing for them', () =>
