@@ -15,7 +15,8 @@ type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
 
 /**
  * - `half, then the end`, `half, then a reset`: forwards half of it, and closes the connection
- * - `rows before an error`: forwards it up to its first row, and an error in place of the rest; the connection stays open
+ * - `rows before an error`: forwards it up to its first row, and an error in place of the rest; the connection stays open, and
+ *   responses behind it are forwarded
  */
 type Break = 'half, then the end' | 'half, then a reset' | 'rows before an error';
 
@@ -167,14 +168,16 @@ export async function useProxy(url: string): Promise<ToxicProxy> {
   return proxy;
 }
 
-/** Breaks a response of PostgreSQL. Returns whether it did: some responses have no rows. */
+/** Breaks a response of PostgreSQL. Returns whether it did: some responses have no rows, or are not whole. */
 function breakResponse(pair: Pair, bytes: Buffer): boolean {
   const { client, breaks } = pair;
   if (breaks === 'rows before an error') {
-    const afterRow = endOfFirstRow(bytes);
-    if (afterRow === undefined) return false;
+    const afterRow = endOfNext('D', bytes, 0);
+    const afterResponse = endOfNext('Z', bytes, afterRow);
+    if (afterRow === undefined || afterResponse === undefined) return false;
     delete pair.breaks;
-    client.write(Buffer.concat([bytes.subarray(0, afterRow), errorResponse('57014', 'canceling statement'), READY]));
+    const error = errorResponse('57014', 'canceling statement');
+    client.write(Buffer.concat([bytes.subarray(0, afterRow), error, READY, bytes.subarray(afterResponse)]));
     return true;
   }
   delete pair.breaks;
@@ -185,12 +188,10 @@ function breakResponse(pair: Pair, bytes: Buffer): boolean {
   return true;
 }
 
-/** Returns where the first DataRow of whole messages ends. */
-function endOfFirstRow(bytes: Buffer): number | undefined {
-  for (let start = 0; start + 5 <= bytes.length; ) {
-    const end = start + 1 + bytes.readUInt32BE(start + 1);
-    if (bytes[start] === 'D'.charCodeAt(0)) return end <= bytes.length ? end : undefined;
-    start = end;
-  }
-  return undefined;
+/** Returns where the first message of a type ends, from a message that begins at `start`. */
+function endOfNext(type: 'D' | 'Z', bytes: Buffer, start: number | undefined): number | undefined {
+  if (start === undefined || start + 5 > bytes.length) return undefined;
+  const end = start + 1 + bytes.readUInt32BE(start + 1);
+  if (bytes[start] !== type.charCodeAt(0)) return endOfNext(type, bytes, end);
+  return end <= bytes.length ? end : undefined;
 }
