@@ -9,10 +9,12 @@ const LAST_PORT = 32_000;
 /** In no file of deploy/, and never a free port of a test. */
 const CLAIM_PORT = FIRST_PORT - 1;
 
-/** Returns a free port. */
+/** Returns a free port, which no other test gets before this process exits. */
 export async function freePort(): Promise<number> {
-  const port = randomInt(FIRST_PORT, LAST_PORT);
-  return (await isFree(port)) ? port : freePort();
+  const port = 2 * randomInt(FIRST_PORT / 2, LAST_PORT / 2);
+  // Until the test's server listens, the odd port after it tells other processes to choose another one.
+  const isClaimed = await listens(createServer().unref(), port + 1, '127.0.0.1');
+  return isClaimed && (await isFree(port)) ? port : freePort();
 }
 
 async function isFree(port: number): Promise<boolean> {
