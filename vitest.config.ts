@@ -17,10 +17,10 @@ const CLIENTS = join(import.meta.dirname, '.cache', 'clients');
 const LONGEST = [
   ...['browser/docs', 'steps', 'embeddedPostgres/embeddedPostgres', 'importUnfinished', 'queue', 'serve', 'log'],
   ...['replaceNumbers', 'progress', 'redisSetups', 'waiting', 'stopping', 'export', 'limiter', 'migrations'],
-  ...['lookUps', 'slowClients', 'slowDatabase', 'failures', 'faults/database', 'recipes', 'writers.random'],
-  ...['rateLimit', 'brokenConnections.random', 'health', 'pipelining'],
-  ...['operating.soak', 'strangers.soak', 'migrations.soak', 'looks.soak', 'signals.soak', 'memory.timing.soak'],
-  ...['twoInstancesRedis.timing.soak', 'twoInstancesPostgres.timing.soak'],
+  ...['lookUps', 'slowClients', 'combination.random', 'plans.random', 'strangers', 'pipelining', 'slowDatabase'],
+  ...['failures', 'faults/database', 'writers.random', 'commands/database', 'check', 'rateLimit', 'shown.random'],
+  ...['operating.soak', 'strangers.soak', 'looks.soak', 'signals.soak', 'migrations.soak', 'embeddedPostgres.soak'],
+  ...['manyRows.soak', 'memory.timing.soak', 'twoInstancesRedis.timing.soak', 'twoInstancesPostgres.timing.soak'],
 ].map((name) => `/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
@@ -50,7 +50,7 @@ const projects = [
     include: ['test/**/*.{random,soak}.test.ts'],
     exclude: ['test/**/*.timing.soak.test.ts'],
     provide: { tries: 3 },
-    maxWorkers: 5,
+    maxWorkers: 4,
     retry,
   },
   {
