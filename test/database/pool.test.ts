@@ -318,8 +318,9 @@ describe("the rate limit's store on a read-only server", () => {
     for (const end = performance.now() + 1500; performance.now() < end || accepted() < 2; await sleep(20)) {
       await store.consume('client').catch((reason) => reasons.add(String(reason)));
     }
-    // A busy machine may also exceed the 150 ms that the store waits for a response.
-    expect([...reasons]).toContainEqual(expect.stringContaining('read-only'));
+    // A busy machine may also exceed the time that the store waits for a response.
+    reasons.delete('Error: no response within 150 ms');
+    expect([...reasons]).toEqual([expect.stringContaining('read-only')]);
     expect(accepted()).toBeLessThan(4);
   });
 });
