@@ -130,7 +130,10 @@ async function handle(
   if (step === 'ok') return response.end(body);
   response.write(body.subarray(0, body.length / 2));
   if (step === 'half') setTimeout(() => response.destroy(), 50);
-  if (step === 'trickle') writeUntilClosed(response, () => response.write(' '));
+  if (step === 'trickle') {
+    let at = body.length / 2;
+    writeUntilClosed(response, () => response.write(body.subarray(at, ++at)));
+  }
 }
 
 /** Repeats `write` ten times a second until the client has left, as it may have before the first time. */
