@@ -57,8 +57,8 @@ const clients: Record<string, () => Omit<Run, 'name'>> = {
     execFileSync('python3', ['-m', 'venv', '--without-pip', project]);
     const python = join(project, 'bin', 'python');
     const requirements = join(root, 'clients', 'python', 'requirements-test.txt');
-    const pip = ['-m', 'pip', '--python', project, 'install', '--quiet', '--disable-pip-version-check', '--no-compile'];
-    execFileSync('python3', [...pip, '-r', requirements, packed('.whl')]);
+    const install = ['pip', 'install', '--quiet', '--python', project];
+    execFileSync(join(root, '.cache', 'uv', 'bin', 'uv'), [...install, '-r', requirements, packed('.whl')]);
     return { command: [python, '-m', 'pytest', '-p', 'no:cacheprovider', 'clients/python'], passed: /(\d+) passed/g };
   },
   java() {
