@@ -56,7 +56,7 @@ const projects = [
   {
     name: 'timing soak',
     include: ['test/**/*.timing.soak.test.ts'],
-    provide: { tries: 3 },
+    provide: { tries: process.env.RELEASE === '1' ? 3 : 2 },
     maxWorkers: 4,
     retry,
   },

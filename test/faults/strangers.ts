@@ -79,7 +79,7 @@ async function open({ url }: Instance): Promise<Socket> {
 type Before = keyof typeof BEFORE;
 type Input = keyof typeof INPUTS;
 const befores = Object.keys(BEFORE) as Before[];
-export const inputs = Object.keys(INPUTS) as Input[];
+const inputs = Object.keys(INPUTS) as Input[];
 
 /** Sends each of these inputs on connections of their own, one after the other, and ends them in each way. */
 async function endAll(instance: Instance, before: Before, kinds: Input[]): Promise<void> {
