@@ -134,13 +134,15 @@ describe.concurrent.each(['1.0.0', '1.3.0'] as const)('an upgrade from %s', (ver
         const url = await createReleased(version);
         const proxy = await openToxicProxy(Number(new URL(url).port));
         const { interrupt, ended, end } = upgrades[how]?.(url, proxy) ?? expect.fail();
+        let interruption: unknown;
         const interrupted = new Promise<boolean>((resolve) => {
           proxy.afterMessages(message, () => {
-            interrupt();
+            interruption = interrupt();
             resolve(true);
           });
         });
         isInterrupted = await Promise.race([interrupted, ended.then(() => false)]);
+        await interruption;
         const tables = 'business_profiles, api_keys, items, carrier_statuses';
         await whileLocked(
           url,
