@@ -21,6 +21,7 @@ const LONGEST = [
   ...['failures', 'faults/database', 'writers.random', 'commands/database', 'check', 'rateLimit', 'shown.random'],
   ...['operating.soak', 'strangers.soak', 'looks.soak', 'signals.soak', 'migrations.soak', 'embeddedPostgres.soak'],
   ...['manyRows.soak', 'memory.timing.soak', 'twoInstancesRedis.timing.soak', 'twoInstancesPostgres.timing.soak'],
+  'expensiveRequests.timing.soak',
 ].map((name) => `/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
@@ -50,7 +51,7 @@ const projects = [
     include: ['test/**/*.{random,soak}.test.ts'],
     exclude: ['test/**/*.timing.soak.test.ts'],
     provide: { tries: 3 },
-    maxWorkers: 4,
+    maxWorkers: 5,
     retry,
   },
   {

@@ -99,9 +99,12 @@ async function operate(url: string, count: number, folder: string): Promise<Oper
     await run('check', ['check'], matches);
     // Clients get incomplete pages until the repair, so they wait for its end.
     await pages.stop();
-    for (const table of ['items', 'postings']) await sql`DELETE FROM ${sql(table)} WHERE phone_number <> ${WRITTEN}`;
+    const lost = process.env.RELEASE === '1' ? count : count / 5;
+    for (const table of ['items', 'postings']) {
+      await sql`DELETE FROM ${sql(table)} WHERE phone_number <= ${phoneNumberAt(lost)}`;
+    }
     const examples = [1, 2, 4, 5, 7].map(phoneNumberAt).join(', ');
-    const repaired = `repaired: ${count - deleted} numbers differ from their sources: ${examples}, …\n`;
+    const repaired = `repaired: ${lost - Math.floor(lost / 3)} numbers differ from their sources: ${examples}, …\n`;
     await run('check --repair', ['check', '--repair'], repaired + matches);
     await expectAll(server, count, isKept);
     await Promise.all([writes.stop(), pages.stop()]);
