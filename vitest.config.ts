@@ -5,9 +5,11 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** CI machines are shared, so a test that kills and waits for long is tried once more there. */
 const retry = process.env.CI ? 1 : 0;
 
+const isRelease = process.env.RELEASE === '1';
+
 /** The factors of random tests of `make test`: by itself, in CI, and before a release. On a second version of PostgreSQL, one less. */
 const TRIES = [0.125, 0.5, 1];
-const step = process.env.RELEASE === '1' ? 2 : process.env.CI ? 1 : 0;
+const step = isRelease ? 2 : process.env.CI ? 1 : 0;
 const tries = TRIES.at(Math.max(0, process.env.TEST_POSTGRES_VERSION ? step - 1 : step)) ?? 1;
 
 /** Where `make test-clients` puts the clients. */
@@ -57,7 +59,7 @@ const projects = [
   {
     name: 'timing soak',
     include: ['test/**/*.timing.soak.test.ts'],
-    provide: { tries: process.env.RELEASE === '1' ? 3 : 2 },
+    provide: { tries: isRelease ? 3 : 2 },
     maxWorkers: 4,
     retry,
   },
