@@ -228,11 +228,16 @@ export class Connection {
   }
 }
 
-/** Returns the rows of a statement, also if the one before it failed and no statement without rows was between (`run`). */
+/**
+ * Returns the rows of a statement, also if the one before it failed and no statement without rows was between (`run`).
+ *
+ * The rows are moved to a new array: postgres.js assigns closures to properties, and V8 puts such closures where only a full
+ * garbage collection finds them. Until then, they keep what they refer to, which is the first array.
+ */
 export async function rowsOf<T>(statement: { forEach(add: (row: T) => void): PromiseLike<unknown> }): Promise<T[]> {
   const rows: T[] = [];
   await statement.forEach((row) => void rows.push(row));
-  return rows;
+  return rows.splice(0);
 }
 
 /** Runs `use` with a connection, which is then closed. */

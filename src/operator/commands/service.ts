@@ -1,7 +1,6 @@
 /** Runs the service until a signal stops it. */
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { setFlagsFromString } from 'node:v8';
 import type { Config } from '../../config/config.js';
 import { type Database, withConnection } from '../../database/connection.js';
 import { type Failure, failureOf, reasonOf } from '../../database/errors.js';
@@ -25,9 +24,6 @@ const RETRY_INTERVAL_MS = 500;
  * @throws if waiting for the database can't help, such as for a wrong password
  */
 export async function serve(config: Config, signals: Signals, url: string, log: Log, demo: boolean): Promise<void> {
-  // V8 counts the buffers of pages, some 50 KB each, as part of the heap. If the heap may grow by only 30 %, as V8 often
-  // chooses, all of it is collected ten times a second, which takes a third of the CPU time.
-  setFlagsFromString('--heap-growing-percent=300');
   const service = await startService(config, url, log);
   let obstacle: Obstacle | undefined;
   const onObstacle = (next: Obstacle) => {
