@@ -1,50 +1,40 @@
 /**
- * The connections of clients: their number, their requests, and what is held for them. All that is counted for a connection is
- * given back when its socket closes. Node's events of requests do not suffice: after CONNECT, it emits none for those that wait.
+ * The connections of clients: their number, one request at a time in each, and the unread responses that are held for them.
  *
  * # Number
  *
  * Beyond the limit, a new connection closes the one that has been idle longest, or is closed itself. Node's `maxConnections`
  * always closes the new one, so that idle connections could shut out new clients.
  *
+ * # One request at a time
+ *
+ * A request that is sent before the previous response (pipelining) is not handled: its connection ends after that response, and
+ * the client sends it again (RFC 9112 section 9.3.2). A second one ends the connection at once, so that they can't pile up.
+ *
  * # Memory
  *
- * Clients decide how long their headers and their unread responses stay in memory. These are summed up for all connections;
- * above MAX_HELD_BYTES, those that have waited longest are cut off. Nothing is held for an idle connection, and a constant body
- * is in memory once, however many clients are reading it.
+ * Headers take at most 16 KB for each connection. Unread responses are summed up for all connections; above MAX_HELD_BYTES, those
+ * that have waited longest are cut off. A constant body is in memory once, however many clients are reading it.
  */
 import type { Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 /** How long a connection must have been idle to be closed for a new one; before that, a request may be on its way. */
 const IDLE_GRACE_MS = 1000;
-/** The most bytes of headers and unread responses of all connections. The sizing in docs/operations.md includes them. */
+/** The most bytes of unread responses of all connections. The sizing in docs/operations.md includes them. */
 const MAX_HELD_BYTES = 64 * 2 ** 20;
 /** The interval at which they are summed up. For 2,000 connections, that takes a third of a millisecond. */
 const CHECK_INTERVAL_MS = 100;
-/** The most received bytes that are held for a connection: the longest headers, and what was read together with their end. */
-const MAX_RECEIVED_BYTES = 192 * 1024;
-/**
- * A connection is closed after a request of more than this, and once it is idle if it has received more before: Node's parser
- * keeps long headers until the next request, of which it may have the beginning already.
- */
-const MAX_KEPT_BYTES = 16 * 1024;
-/** The most requests that wait for earlier requests of their connection; each takes 2 KB, and 15 KB with 98 headers. */
-const MAX_WAITING_REQUESTS = 10_000;
 /** How long a connection that was ended is read, in milliseconds. */
 const LINGER_MS = 1000;
 
 interface Connection {
-  /** Requests in progress, including those with a response that has not been passed to the system yet. */
-  requests: number;
-  /** The requests that wait for earlier ones. */
-  waiting: number;
-  /** When `requests` last changed, in milliseconds of `performance.now()`. */
+  /** Whether a request is in progress. */
+  isBusy: boolean;
+  /** When `isBusy` last changed, in milliseconds of `performance.now()`. */
   changedAt: number;
-  /** The bytes that the socket had received when it was last idle, if nothing of them is held. */
-  receivedBefore: number;
-  /** False if it is to be closed once it is idle. */
-  isKept: boolean;
+  /** Whether it has had a request. */
+  isUsed: boolean;
   /** Ends a connection that is not read any further, once it is idle. */
   end?: () => void;
 }
@@ -66,10 +56,6 @@ export class Connections {
   readonly #server: Server;
   readonly #max: number;
   readonly #onCutOff: (count: number, bytes: number) => void;
-  /** The sum of `waiting`. */
-  #waiting = 0;
-  /** Whether the connection with the most waiting requests is being closed. */
-  #isClosingOne = false;
 
   /**
    * Keeps `server` at `max` connections and what it holds for them at MAX_HELD_BYTES. `onCutOff` is called with the number of
@@ -82,127 +68,78 @@ export class Connections {
     const timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
     server.once('close', () => clearInterval(timer));
     server.on('connection', (socket: Socket) => this.#add(socket));
-    server.on('request', (request, response) => {
-      const { socket, url = '', rawHeaders } = request;
-      // The client is told: otherwise, it would send its next request while the idle connection is being closed.
-      if (url.length + rawHeaders.join('').length > MAX_KEPT_BYTES) response.shouldKeepAlive = false;
-      this.#countRequests(socket, 1);
-      response.once('close', () => this.#countRequests(socket, -1));
+    server.on('request', ({ socket }, response) => {
+      // Node assigns the socket to a response once the previous ones are sent.
+      if (!response.socket) return void this.#refuse(socket);
+      this.#setBusy(socket, true);
+      response.once('close', () => this.#setBusy(socket, false));
     });
   }
 
   #add(socket: Socket): void {
-    const connection = { requests: 0, waiting: 0, changedAt: performance.now(), receivedBefore: 0, isKept: true };
-    this.#all.set(socket, connection);
+    this.#all.set(socket, { isBusy: false, changedAt: performance.now(), isUsed: false });
     // Node removes its own listener from a socket that it gives away.
     socket.on('error', () => {});
-    socket.once('close', () => {
-      this.#all.delete(socket);
-      this.#waiting -= connection.waiting;
-    });
+    socket.once('close', () => this.#all.delete(socket));
     if (this.#all.size > this.#max) (this.#longestIdle() ?? socket).destroy();
   }
 
-  #countRequests(socket: Socket, change: 1 | -1): void {
+  #setBusy(socket: Socket, isBusy: boolean): void {
     const connection = this.#all.get(socket);
     if (!connection) return;
     this.#all.delete(socket);
-    connection.requests += change;
-    connection.changedAt = performance.now();
-    this.#all.set(socket, connection);
-    if (connection.requests > 0) return;
-    const { bytesRead } = socket;
-    connection.isKept = bytesRead - connection.receivedBefore <= MAX_KEPT_BYTES;
-    if (connection.isKept) connection.receivedBefore = bytesRead;
+    this.#all.set(socket, Object.assign(connection, { isBusy, changedAt: performance.now(), isUsed: true }));
+    if (isBusy) return;
     if (connection.end) connection.end();
     // At a stop, a client would keep its connection open.
     else if (!this.#server.listening) socket.destroy();
   }
 
-  /** Reads nothing more from a connection, and calls `end` once its requests have their responses. Does nothing if called again. */
+  /** Does not handle a request that was sent before the previous response. */
+  #refuse(socket: Socket): void {
+    if (this.#all.get(socket)?.end) socket.destroy();
+    else this.endWhenIdle(socket, () => endSoon(socket));
+  }
+
+  /** Reads nothing more from a connection, and calls `end` once it has no request in progress. Does nothing if called again. */
   endWhenIdle(socket: Socket, end: () => void): void {
     const connection = this.#all.get(socket);
     if (!connection || connection.end) return;
     connection.end = end;
-    if (connection.requests > 0) socket.pause();
-    else end();
-  }
-
-  /** Counts a request that waits for earlier ones of its connection, from which nothing is read meanwhile. */
-  beginWait(socket: Socket): void {
-    const connection = this.#all.get(socket);
-    if (!connection) return;
-    // Not at once, because Node resumes the socket when it has parsed this request to its end.
+    if (!connection.isBusy) return void end();
+    // Again in the next turn, because Node resumes the socket when it has parsed a request to its end.
+    socket.pause();
     process.nextTick(() => socket.pause());
-    connection.waiting++;
-    if (++this.#waiting > MAX_WAITING_REQUESTS && !this.#isClosingOne) this.#closeMostWaiting();
-  }
-
-  /** Ends the wait of a request. After the last one, the connection is read again. */
-  endWait(socket: Socket): void {
-    const connection = this.#all.get(socket);
-    if (!connection) return;
-    connection.waiting--;
-    this.#waiting--;
-    resume([socket, connection]);
-  }
-
-  /**
-   * Closes the connection with the most waiting requests. Until it is closed, its requests are held, so no other connection is
-   * read: in the same turn of the event loop, Node would read and parse what thousands of them have sent.
-   */
-  #closeMostWaiting(): void {
-    const all = [...this.#all];
-    const [most] = all.reduce((one, other) => (other[1].waiting > one[1].waiting ? other : one));
-    const paused = all.filter(([socket]) => socket !== most && !socket.isPaused());
-    for (const [socket] of paused) socket.pause();
-    this.#isClosingOne = true;
-    most.once('close', () => {
-      this.#isClosingOne = false;
-      paused.forEach(resume);
-    });
-    most.destroy();
   }
 
   #longestIdle(): Socket | undefined {
-    for (const [socket, { requests, changedAt }] of this.#all) {
-      if (requests > 0) continue;
+    for (const [socket, { isBusy, changedAt }] of this.#all) {
+      if (isBusy) continue;
       return performance.now() - changedAt >= IDLE_GRACE_MS ? socket : undefined;
     }
     return undefined;
   }
 
   #check(): void {
-    let held = 0;
-    const idleSince = performance.now() - IDLE_GRACE_MS;
-    for (const [socket, connection] of this.#all) {
-      held += heldBytes(socket, connection);
-      if (connection.isKept || connection.requests > 0 || connection.changedAt > idleSince) continue;
-      connection.isKept = true;
-      endSoon(socket);
-    }
-    if (held > MAX_HELD_BYTES) this.#cutOffLongestWaiting(held);
-  }
-
-  #cutOffLongestWaiting(held: number): void {
+    const sockets = [...this.#all.keys()];
+    const held = sockets.reduce((sum, socket) => sum + heldBytes(socket), 0);
     let rest = held;
     let count = 0;
-    for (const [socket, connection] of this.#all) {
-      const bytes = heldBytes(socket, connection);
+    for (const socket of sockets) {
+      if (rest <= MAX_HELD_BYTES) break;
+      const bytes = heldBytes(socket);
       // A connection with no more than its share of the sum is not what exceeds it.
       if (bytes <= MAX_HELD_BYTES / this.#max) continue;
       socket.destroy();
       rest -= bytes;
       count++;
-      if (rest <= MAX_HELD_BYTES) break;
     }
-    this.#onCutOff(count, held - rest);
+    if (count > 0) this.#onCutOff(count, held - rest);
   }
 
   /** Closes connections that have no request in progress, and were sent a response. */
   closeIdle(): void {
-    for (const [socket, { requests, receivedBefore }] of this.#all)
-      if (requests === 0 && receivedBefore > 0) socket.destroy();
+    for (const [socket, { isBusy, isUsed }] of this.#all) if (isUsed && !isBusy) socket.destroy();
   }
 
   /** Cuts off all connections, also those that Node's server no longer knows. */
@@ -211,16 +148,8 @@ export class Connections {
   }
 }
 
-/** Reads a connection again, unless requests of it wait or it is to be ended. */
-function resume([socket, { waiting, end }]: [Socket, Connection]): void {
-  if (waiting === 0 && !end) socket.resume();
-}
-
-/** Returns the bytes that are held for a connection. A request's body counts as well, although most of it is discarded. */
-function heldBytes(socket: Socket, { receivedBefore }: Connection): number {
-  const received = Math.min(socket.bytesRead - receivedBefore, MAX_RECEIVED_BYTES);
-  return sharing.has(socket) ? received : received + socket.writableLength;
-}
+/** Returns the bytes of responses that are held for a connection. */
+const heldBytes = (socket: Socket) => (sharing.has(socket) ? 0 : socket.writableLength);
 
 /**
  * Ends a connection after what was written to it. What the client still sends is read for LINGER_MS; otherwise the system

@@ -10,8 +10,6 @@ import { Connections, endSoon } from './connections.js';
 import { rawProblem } from './problemResponse.js';
 import { MAX_HEADERS } from './protocol.js';
 
-/** The most bytes of a request line and its headers: enough for 50 long values of each name filter. */
-const MAX_HEADER_BYTES = 128 * 1024;
 /** The time limits for a client to send its headers, to send a whole request, and to receive the response. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 15_000;
@@ -44,7 +42,6 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   const server = createServer(
     {
       ...messageClassesOf(app),
-      maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       keepAliveTimeout: config.KEEP_ALIVE_SECONDS * 1000,
@@ -52,7 +49,8 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
       // protocolCheck rejects requests without a Host header with a problem.
       requireHostHeader: false,
     },
-    respondInOrder,
+    // A request that was sent before the previous response has no socket yet: `connections` ends its connection.
+    (request, response) => response.socket && respond(request, response),
   );
   // A client that closes its sending side still gets its responses; Node closes the connection after the last one.
   Object.assign(server, { httpAllowHalfOpen: true });
@@ -61,24 +59,6 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   const connections = new Connections(server, config.MAX_CONNECTIONS, onCutOff);
   // Node's, which its `close` calls, cuts off responses of which a part waits to be sent.
   server.closeIdleConnections = () => connections.closeIdle();
-
-  /**
-   * Handles the requests of a connection one after the other, so that it has at most one response in memory. A request
-   * waits until Node has sent the previous responses and assigns the socket to its response; meanwhile, nothing is read.
-   */
-  function respondInOrder(request: IncomingMessage, response: ServerResponse) {
-    const { socket } = request;
-    if (response.socket) return respond(request, response);
-    connections.beginWait(socket);
-    response.once('socket', () => {
-      // In the next turn of the event loop, so that requests that were sent ahead don't delay other connections.
-      setImmediate(() => {
-        if (socket.destroyed) return;
-        connections.endWait(socket);
-        respond(request, response);
-      });
-    });
-  }
 
   function respond(request: IncomingMessage, response: ServerResponse) {
     const { socket } = request;

@@ -63,9 +63,8 @@ describe('GET /v1/brandedPhoneNumbers accepts', () => {
     expect(pageOf(response).items.map(({ phoneNumber }) => phoneNumber)).toEqual(phoneNumbers);
   });
 
-  it('50 names of the maximum length for each filter by name', async () => {
-    const names = ['reportingGroup', 'internalName', 'carrier'].map((name) => repeat(name, 50, 'x'.repeat(255)));
-    expect((await get(`?${names.join('&')}`)).status).toBe(200);
+  it('50 names of the maximum length for a filter by name', async () => {
+    expect((await get(`?${repeat('carrier', 50, 'x'.repeat(255))}`)).status).toBe(200);
   });
 
   it('an invalid Content-Type', async () => {
@@ -194,7 +193,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
 
   it.each([
     ['501 unknown parameters', repeat('a', 501)],
-    ['60,000 parameters', Array(60_000).fill('a').join('&')],
+    ['7,000 parameters', Array(7000).fill('a').join('&')],
     ['501 valid parameters', repeat('carrier', 501)],
   ])('a query of %s as a single fault', async (_name, search) => {
     const response = await get(`?${search}`);
@@ -237,7 +236,7 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
         Array.from({ length: count }, (_, i) => pairs[i % pairs.length] as (typeof pairs)[number])
           .map(([name, long, text, times]) => `${long > 50 ? name.repeat(40) : name}=${text.repeat(times)}`)
           .join('&')
-          .slice(0, 120_000),
+          .slice(0, 15_000),
       );
     await fc.assert(
       fc.asyncProperty(queries, async (query) => {
@@ -255,14 +254,14 @@ describe('GET /v1/brandedPhoneNumbers responds with a 400 that describes', () =>
   });
 
   it.each([
-    ['control characters as names', `${'%00'.repeat(100)}=`],
+    ['control characters as names', `${'%00'.repeat(90)}=`],
     ['invisible characters as names', `${'%E2%80%AA'.repeat(20)}=`],
     ['invisible characters as values', `status=${'%F3%A0%80%81'.repeat(20)}`],
-    ['control characters as values', `status=${'%00'.repeat(100)}`],
+    ['control characters as values', `status=${'%00'.repeat(90)}`],
     ['values encoded twice', `status=${'%25E4%25BD%25A0'.repeat(13)}`],
     ['names of three-byte characters', `${'%E4%BD%A0'.repeat(20)}=`],
   ])('50 faults in at most 64 KB: %s', async (_name, pair) => {
-    const times = Math.min(500, Math.floor(120_000 / (pair.length + 1)));
+    const times = Math.min(500, Math.floor(15_000 / (pair.length + 1)));
     const response = await get(`?${Array(times).fill(pair).join('&')}`);
     expectDescribed(response);
     expect([response.status, problemOf(response).errors?.length]).toEqual([400, 50]);
