@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../userError.js';
 import { waitForBlockers } from './blockers.js';
-import { type Database, type Query, queryOnce, type Transaction, withConnection } from './connection.js';
+import { type Database, queryOnce, withConnection } from './connection.js';
 import { settingsOfTransactions } from './driver.js';
 import { getTableName, readMigrationFiles, sql } from './drizzle.js';
 import { CANCELED, causeOf, codeOf, failureOf, LOCK_FAILED, reasonOf } from './errors.js';
@@ -23,9 +23,6 @@ const LIMITS = { statementTimeout: BLOCKED_MS };
 const READ_COMMITTED = 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED';
 /** Milliseconds after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 1000;
-
-/** How long a migrator of indexes may be suspended or cut off, in milliseconds, before PostgreSQL lets others migrate. */
-const SILENCE_MS = 10_000;
 
 /** The code of our error if only one of the schemas is there. */
 const INCOMPLETE = 'BPN01';
@@ -162,7 +159,6 @@ function applyMissing(url: string, migrations: Migration[], applied: string[]): 
       const missing = migrations.find(({ hash }) => !records.some((record) => record.hash === hash));
       const check = lockAndCheck(migrations, missing);
       if (!missing) await send([check]);
-      else if (missing.sql.every(isConcurrent)) await applyConcurrently(url, missing, check);
       else await send([READ_COMMITTED, settings, check, ...missing.sql, record(missing)]);
       return missing?.name;
     };
@@ -174,33 +170,6 @@ function applyMissing(url: string, migrations: Migration[], applied: string[]): 
     const next = () => retryInOutage(applyNext, retry);
     for (let name = await next(); name !== undefined; name = await next()) applied.push(name);
   });
-}
-
-const isConcurrent = (statement: string) => /^\s*(CREATE( UNIQUE)?|DROP) INDEX CONCURRENTLY\b/im.test(statement);
-
-/**
- * Runs statements that PostgreSQL rejects in a transaction. No reader or writer waits for them, or for the transaction that
- * keeps other migrators away meanwhile, which has no snapshot. A session's lock would pass to other clients of a pooler.
- */
-function applyConcurrently(url: string, migration: Migration, check: string): Promise<void> {
-  const apply = async (sql: Transaction) => {
-    await sql.unsafe(`${check}; SET LOCAL idle_in_transaction_session_timeout = ${SILENCE_MS}`);
-    const signsOfLife = setInterval(() => sql.unsafe('SELECT').catch(() => {}), SILENCE_MS / 5);
-    const runAll: Query<void> = async ({ $client }) => {
-      for (const statement of migration.sql) {
-        // Fails if the transaction has ended, after which another migrator may have recorded the index that this would drop.
-        await sql.unsafe('SELECT');
-        await $client.unsafe(statement);
-      }
-    };
-    try {
-      await withConnection(url, (connection) => connection.run(runAll));
-    } finally {
-      clearInterval(signsOfLife);
-    }
-    await sql.unsafe(record(migration));
-  };
-  return withConnection(url, (connection) => connection.transaction('READ COMMITTED', apply));
 }
 
 /**

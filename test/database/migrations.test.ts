@@ -167,39 +167,6 @@ describe('a migration whose lock another program holds', () => {
   });
 });
 
-it('a migration of indexes is applied once while others read and write, and another instance waits', async () => {
-  await connect();
-  const next = await folderOf('concurrent', Number.POSITIVE_INFINITY, [
-    'DROP INDEX CONCURRENTLY IF EXISTS next_index;--> statement-breakpoint\nCREATE INDEX CONCURRENTLY next_index ON items (id)',
-  ]);
-  const migrating: Promise<{ applied: string[] }>[] = [];
-  await whileLocked(url, 'LOCK items IN ROW EXCLUSIVE MODE', async () => {
-    migrating.push(migrateDatabase(url, next));
-    await until(async () => (await waitingFor('virtualxid')).length === 1, 'PostgreSQL waits for the writer');
-    migrating.push(migrateDatabase(url, next));
-    await importOne('+18');
-  });
-  expect((await Promise.all(migrating)).flatMap(({ applied }) => applied)).toEqual(['added_0']);
-  const [index] = await sql()`SELECT indisvalid FROM pg_index WHERE indexrelid = 'next_index'::regclass`;
-  expect(index?.indisvalid).toBe(true);
-});
-
-it('a migration of indexes sends no further statement after its guard has ended, as while it was suspended', async () => {
-  await connect();
-  const next = await folderOf('guarded', Number.POSITIVE_INFINITY, [
-    'CREATE INDEX CONCURRENTLY next_index ON items (id);--> statement-breakpoint\nDROP INDEX CONCURRENTLY items_by_internal_name',
-  ]);
-  let migrating: Promise<unknown> | undefined;
-  await whileLocked(url, 'LOCK items IN ROW EXCLUSIVE MODE', async () => {
-    migrating = migrateDatabase(url, next).catch(failureOf);
-    await until(async () => (await waitingFor('virtualxid')).length === 1, 'PostgreSQL waits for the writer');
-    await sql()`SELECT pg_terminate_backend(pid) FROM pg_locks
-      WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
-  });
-  expect(await migrating).toBe('unreachable');
-  expect((await sql()`SELECT to_regclass('items_by_internal_name') AS index`)[0]?.index).not.toBeNull();
-});
-
 it('a migration may use a value that the previous one has added', async () => {
   const next = await folderOf('value', Number.POSITIVE_INFINITY, [
     "ALTER TYPE feature ADD VALUE 'nextFeature'",

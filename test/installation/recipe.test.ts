@@ -183,32 +183,31 @@ it.skipIf(!isInstalled('java'))('the second release has the indexes and the para
     ...attributes.slice(0, 3).map((attribute): [string, string] => {
       const rest = attributes.slice(0, 3).filter((other) => other !== attribute);
       const columns = `t.${attribute}, t.phoneNumber, ${rest.map((other) => `t.${other}`).join(', ')}`;
-      return [`on(${columns})`, `on(${columns}, t.brandingNameShort).concurrently()`];
+      return [`on(${columns})`, `on(${columns}, t.brandingNameShort)`];
     }),
     [
       "    pg.index('postings_by_business_profile')",
-      "    pg.index('postings_by_branding_name_short').on(t.brandingNameShort, t.termId, t.phoneNumber).concurrently(),\n    pg.index('postings_by_business_profile')",
+      "    pg.index('postings_by_branding_name_short').on(t.brandingNameShort, t.termId, t.phoneNumber),\n    pg.index('postings_by_business_profile')",
     ],
     [
       '    // For filters on attributes alone',
-      "    pg.index('items_by_branding_name_short')\n      .on(t.brandingNameShort, t.phoneNumber, t.businessProfileId, t.reportingGroup, t.internalName)\n      .concurrently(),\n    // For filters on attributes alone",
+      "    pg.index('items_by_branding_name_short')\n      .on(t.brandingNameShort, t.phoneNumber, t.businessProfileId, t.reportingGroup, t.internalName),\n    // For filters on attributes alone",
     ],
   );
+  let creates: string[] = [];
   await makeMigration('parameter', (text) => {
     const statements = text.split('--> statement-breakpoint').map((statement) => statement.trim());
-    const [drops, creates] = [/^DROP/, /^CREATE/].map((verb) => statements.filter((statement) => verb.test(statement)));
-    expect([drops?.length, creates?.length]).toEqual([3, 5]);
-    const restarted = creates?.flatMap((create) => [
-      `DROP INDEX CONCURRENTLY IF EXISTS ${/CONCURRENTLY ("\w+")/.exec(create)?.[1]};`,
-      create,
-    ]);
-    return [
-      ...(restarted ?? []),
-      ...(drops ?? []).map((drop) => drop.replace('DROP INDEX', 'DROP INDEX CONCURRENTLY')),
-    ].join('--> statement-breakpoint\n');
+    creates = statements.filter((statement) => statement.startsWith('CREATE INDEX'));
+    const drops = statements.filter((statement) => statement.startsWith('DROP'));
+    expect([drops.length, creates.length]).toEqual([3, 5]);
+    const guarded = creates.map((create) => create.replace('INDEX', 'INDEX IF NOT EXISTS'));
+    return [...guarded, ...drops].join('--> statement-breakpoint\n');
   });
   let next: Server | undefined;
   await besideTraffic(async () => {
+    const operator = connectTo(postgres.url);
+    for (const create of creates) await operator.unsafe(create.replace('INDEX', 'INDEX CONCURRENTLY'));
+    await operator.end();
     next = await startServer([process.execPath, 'dist/src/main.js', 'serve'], environment(), { folder: copy() });
     const { items } = (await (await fetch(`${next.url}/v1/brandedPhoneNumbers?size=100`)).json()) as {
       items: { brandingNameShort: string }[];
