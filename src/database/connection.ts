@@ -51,8 +51,8 @@ export class Connection {
   failure: Error | undefined;
   /** The number of queries that run. */
   running = 0;
-  /** The number of queries that have ended, by a result or PostgreSQL's error. */
-  ended = 0;
+  /** Whether it has completed a query since it was opened. */
+  hasServed = false;
   /** Whether it may get another query; see `queriesAtOnce`. */
   hasRoom = true;
   /** When the server last sent something, or was asked for something while nothing was awaited, by `performance.now()`. */
@@ -62,6 +62,8 @@ export class Connection {
   readonly #database: Database;
   #socket: Socket | undefined;
   #isLoggedIn = false;
+  /** The longest silence: at first until it is logged in, then while a response is awaited. */
+  #maxSilenceMs = LOGIN_SILENCE_MS;
   /** Whether it runs a transaction, and nothing else. */
   #isReserved = false;
   #silenceTimer: NodeJS.Timeout | undefined;
@@ -150,18 +152,24 @@ export class Connection {
       return await query(this.#database);
     } catch (error) {
       // Not the error of a statement that followed the end of the connection.
-      const reason = this.failure ?? error;
-      const cause = causeOf(error);
-      if (isOutage(failureOf(cause))) this.destroy(cause);
-      else if (isAlone) await this.close(0);
-      // postgres.js counts the rows before an error with those of the next result, unless a statement without rows is between.
-      else if (cause instanceof postgres.PostgresError) empty(this.#database).then(null, (end) => this.destroy(end));
-      throw reason;
+      if (this.failure) throw this.failure;
+      await this.#endOrReset(causeOf(error), isAlone);
+      throw error;
     } finally {
       this.#isReserved = false;
-      if (!this.failure) this.ended++;
+      if (query !== empty) this.hasServed = true;
       if (--this.running === 0) this.hasRoom = true;
     }
+  }
+
+  /** Does what the failure of a query requires: ends the connection, or makes it ready for others. */
+  async #endOrReset(cause: Error, isAlone: boolean): Promise<void> {
+    const failure = failureOf(cause);
+    // After a switch-over, this server is a standby, but the address may lead to the new primary.
+    if (isOutage(failure) || failure === 'standby') return this.destroy(cause);
+    if (isAlone) return this.close(0);
+    // postgres.js counts the rows before an error with those of the next result, unless a statement without rows is between.
+    if (cause instanceof postgres.PostgresError) empty(this.#database).then(null, (end) => this.destroy(end));
   }
 
   /** Opens the socket, as the option `socket` of postgres.js requires. @throws if it can't be opened, or was before */
@@ -180,12 +188,7 @@ export class Connection {
       socket.once('close', onEnd);
       // Later, since TLS has its own error for an end before it is established.
       socket.once('end', () => process.nextTick(onEnd));
-      watchLogin(socket, this.#address, () => {
-        this.#isLoggedIn = true;
-        clearTimeout(this.#silenceTimer);
-        this.#silenceTimer = undefined;
-        this.#watchSilence();
-      });
+      watchLogin(socket, this.#address, () => this.#onLogin());
       return Object.assign(socket, { host: hostname, port: options.port });
     } catch (error) {
       this.destroy(error as Error);
@@ -202,25 +205,34 @@ export class Connection {
     return socket.on('error', (reason) => this.destroy(reason));
   }
 
-  /** Destroys the socket if the server sends nothing for the time limit while it logs in or a response is awaited. */
+  /** From here on, PostgreSQL cancels a statement at its time limit, if it has one. */
+  #onLogin(): void {
+    const { statementTimeout = 0 } = this.#options;
+    this.#isLoggedIn = true;
+    this.#maxSilenceMs = statementTimeout > 0 ? statementTimeout + RESPONSE_MARGIN_MS : Number.POSITIVE_INFINITY;
+    clearTimeout(this.#silenceTimer);
+    this.#silenceTimer = undefined;
+    this.#watchSilence();
+  }
+
+  /** Destroys the socket if the server sends nothing for `#maxSilenceMs` from now on, while a query runs. */
   #watchSilence(): void {
     this.quietSince = performance.now();
     this.#checkSilenceLater();
   }
 
   #checkSilenceLater(): void {
-    const { statementTimeout = 0 } = this.#options;
-    if (this.#isLoggedIn && statementTimeout === 0) return;
-    const limitMs = () => (this.#isLoggedIn ? statementTimeout + RESPONSE_MARGIN_MS : LOGIN_SILENCE_MS);
-    const leftMs = () => this.quietSince + limitMs() - performance.now();
-    const check = () => {
-      this.#silenceTimer = undefined;
-      if (this.#isLoggedIn && this.running === 0) return;
-      if (leftMs() > 0) this.#checkSilenceLater();
-      else this.destroy(this.#error(this.#isLoggedIn ? SILENT : 'CONNECT_TIMEOUT', 'does not respond'));
-    };
+    const leftMs = this.quietSince + this.#maxSilenceMs - performance.now();
+    if (leftMs === Number.POSITIVE_INFINITY) return;
     // After a stall of this process, a response may have arrived that has not been read yet.
-    this.#silenceTimer ??= setTimeout(() => setImmediate(check), leftMs());
+    this.#silenceTimer ??= setTimeout(() => setImmediate(() => this.#checkSilence()), leftMs);
+  }
+
+  #checkSilence(): void {
+    this.#silenceTimer = undefined;
+    if (this.failure || this.running === 0) return;
+    if (performance.now() < this.quietSince + this.#maxSilenceMs) this.#checkSilenceLater();
+    else this.destroy(this.#error(this.#isLoggedIn ? SILENT : 'CONNECT_TIMEOUT', 'does not respond'));
   }
 
   #error(code: string, message: string): Error {

@@ -45,16 +45,10 @@ export class Pool {
   take(): Connection | undefined {
     let found: Connection | undefined;
     for (const connection of this.#open) {
-      if (connection.hasRoom && !(found && found.running <= connection.running)) found = connection;
+      if (connection.hasRoom && (!found || connection.running < found.running)) found = connection;
     }
     if (!found || found.running > 0) this.#grow();
     return found;
-  }
-
-  /** Closes a connection that is of no use. The next one is opened after the wait that follows a failed attempt. */
-  discard(connection: Connection, reason: Error): void {
-    this.#waitToRetry();
-    connection.destroy(reason);
   }
 
   /** Closes the connections. Queries that are still running after `timeout` seconds are cut off. */
@@ -99,7 +93,7 @@ export class Pool {
     if (index < 0) return;
     this.#open.splice(index, 1);
     // Its first query broke it. A query that breaks each connection must not open one after another.
-    if (connection.ended === 1 && connection.running > 0) this.#waitToRetry();
+    if (!connection.hasServed && connection.running > 0) this.#waitToRetry();
     if (codeOf(reason) === SILENT) {
       // What cut it may have cut all connections that have been quiet for as long.
       const quiet = this.#open.filter(({ quietSince }) => quietSince <= connection.quietSince);

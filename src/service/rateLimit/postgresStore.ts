@@ -163,8 +163,6 @@ class SlidingLog extends RateLimiterPostgres {
       }
     } catch (error) {
       rejectAll(batch, error);
-      // After a switch-over, this is a standby, but the address may lead to the new primary.
-      if (failureOf(error) === 'standby') this.#pool.discard(connection, error as Error);
     }
   }
 
