@@ -9,30 +9,36 @@ const RETRY_INTERVAL_MS = 200;
 /** The time limit of the query, in milliseconds. */
 const LIMITS = { statementTimeout: 1000 };
 
+interface Options {
+  /** Returns whether to look for blockers now. */
+  mayBeBlocked(): boolean;
+  /** The advisory lock of this program: who holds it is a blocker, too. */
+  lock?: number | undefined;
+}
+
 /**
- * Waits until sessions of this process are blocked in the database at `url`, or another one holds the advisory lock `key`,
- * while `isBlocked` returns true.
- * @returns a description of each session and prepared transaction of other programs that they wait for
- * @throws when `signal` is aborted
+ * Finds, until `signal` is aborted, what blocks sessions of this process in the database at `url`.
+ * @returns at each look that finds some, a description of each session and prepared transaction of other programs
  */
-export async function waitForBlockers(
+export async function* blockersOf(
   url: string,
-  isBlocked: () => boolean,
   signal: AbortSignal,
-  key = 0,
-): Promise<string[]> {
-  let connection = new Connection(url, LIMITS);
+  { mayBeBlocked, lock }: Options,
+): AsyncGenerator<string[], void> {
+  let connection: Connection | undefined;
   try {
     for (;;) {
       await sleep(RETRY_INTERVAL_MS, undefined, { signal });
-      if (!isBlocked()) continue;
+      if (!mayBeBlocked()) continue;
       // A failed attempt has closed it: PostgreSQL may be restarting.
-      if (connection.failure) connection = new Connection(url, LIMITS);
-      const blockers = await connection.transaction('READ COMMITTED', (sql) => findBlockers(sql, key)).catch(() => []);
-      if (blockers.length > 0 && !signal.aborted) return blockers.map(({ blocker }) => escapeHidden(blocker));
+      if (!connection || connection.failure) connection = new Connection(url, LIMITS);
+      const blockers = await connection.transaction('READ COMMITTED', (sql) => findBlockers(sql, lock)).catch(() => []);
+      if (blockers.length > 0 && !signal.aborted) yield blockers.map(({ blocker }) => escapeHidden(blocker));
     }
+  } catch {
+    // The signal, or an address that can't be used any more, as the work beside this finds, too.
   } finally {
-    await connection.close(0);
+    await connection?.close(0);
   }
 }
 
@@ -41,13 +47,13 @@ export function reportBlockers(blockers: string[]): void {
   console.error(['waiting for transactions of other programs to end:', ...blockers].join('\n  '));
 }
 
-const findBlockers = (sql: Transaction, key: number): Promise<{ blocker: string }[]> =>
+const findBlockers = (sql: Transaction, lock: number | undefined): Promise<{ blocker: string }[]> =>
   sql.unsafe(`
   WITH blocking AS (
     SELECT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity
     WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'
     UNION SELECT pid FROM pg_locks
-    WHERE (locktype, objid, granted) = ('advisory', ${key}, true)
+    WHERE (locktype, objid, granted) = ('advisory', ${lock ?? 'NULL'}, true)
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
   )
   SELECT concat_ws(', ', 'process ' || pid, usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),

@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { UserError } from '../userError.js';
-import { waitForBlockers } from './blockers.js';
-import { type Database, queryOnce, withConnection } from './connection.js';
+import { blockersOf } from './blockers.js';
+import { Connection, type Database, queryOnce } from './connection.js';
 import { settingsOfTransactions } from './driver.js';
 import { getTableName, readMigrationFiles, sql } from './drizzle.js';
-import { CANCELED, causeOf, codeOf, failureOf, LOCK_FAILED, reasonOf } from './errors.js';
+import { CANCELED, causeOf, codeOf, failureOf, isFailover, LOCK_FAILED, reasonOf } from './errors.js';
 import { retryInOutage } from './outage.js';
 import * as schema from './schema.js';
 
@@ -15,20 +15,20 @@ const MIGRATION_LOCK = 7_245_983;
 
 /** The longest wait for a lock, in milliseconds: other programs' statements queue behind it. */
 const LOCK_TIMEOUT_MS = 500;
-/** Milliseconds between two waits for a lock, in which the queued statements run. */
-const UNLOCKED_MS = 1000;
-/** How long a migration may wait for its locks in all, and the time limit of each of its statements, in milliseconds. */
-const BLOCKED_MS = 60_000;
-const LIMITS = { statementTimeout: BLOCKED_MS };
-const READ_COMMITTED = 'SET TRANSACTION ISOLATION LEVEL READ COMMITTED';
+/**
+ * For how long a migration is attempted again, in milliseconds, and how often. In between, the statements run that other
+ * programs have queued behind its wait for a lock.
+ */
+const ATTEMPTS = { forMs: 60_000, everyMs: 1000 };
+/** The time limit of each statement of a migration. */
+const LIMITS = { statementTimeout: ATTEMPTS.forMs };
 /** Milliseconds after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 1000;
 
 /** The code of our error if only one of the schemas is there. */
 const INCOMPLETE = 'BPN01';
-
-/** Milliseconds between attempts to migrate while PostgreSQL restarts or fails over. */
-const RETRY_INTERVAL_MS = 500;
+/** The codes of PostgreSQL's errors if the schema or the table of the records is missing. */
+const NO_RECORDS = /^(3F000|42P01)$/;
 
 /** Whether a server accepts writes (primary) or is read-only (replica). */
 export type Role = 'primary' | 'replica';
@@ -80,8 +80,8 @@ export class OutdatedReplica extends UserError {
 }
 
 interface Options {
-  /** How long to retry if the connection breaks while it migrates or waits for another instance, in milliseconds. */
-  retryMs?: number;
+  /** Whether to retry if the connection breaks while it migrates or waits for another instance. */
+  retriesOutage?: boolean;
   /** Called with a description of each session that a migration has waited for, once. */
   onBlocked?(blockers: string[]): void;
 }
@@ -98,26 +98,30 @@ interface Options {
 export async function migrateDatabase(
   url: string,
   migrationsFolder: string,
-  { retryMs = 0, onBlocked = () => {} }: Options = {},
+  { retriesOutage = false, onBlocked = () => {} }: Options = {},
 ): Promise<{ role: Role; applied: string[] }> {
-  const role = await queryOnce(url, readRole);
-  const applied: string[] = [];
-  // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-  const obstacle = await queryOnce(url, prepareSchemaCheck(migrationsFolder));
-  if (!obstacle) return { role, applied };
+  const checkSchema = prepareSchemaCheck(migrationsFolder);
+  const { role, obstacle } = await queryOnce(url, async (database) => ({
+    role: await readRole(database),
+    // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
+    obstacle: await checkSchema(database),
+  }));
+  if (!obstacle) return { role, applied: [] };
   if (obstacle.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
   if (role === 'replica') throw new OutdatedReplica(obstacle);
-  const migrations = readMigrations(migrationsFolder);
-  const end = new AbortController();
   let blockers: string[] = [];
-  const watching = watchBlockers(url, end.signal, (found) => {
-    if (blockers.length === 0) onBlocked(found);
-    blockers = found;
-  });
+  const end = new AbortController();
+  const reportAt = performance.now() + REPORT_BLOCKERS_AFTER_MS;
+  const watch = async () => {
+    const mayBeBlocked = () => performance.now() > reportAt;
+    for await (const found of blockersOf(url, end.signal, { mayBeBlocked, lock: MIGRATION_LOCK })) {
+      if (blockers.length === 0) onBlocked(found);
+      blockers = found;
+    }
+  };
+  const watching = watch();
   try {
-    const retry = { forMs: retryMs, everyMs: RETRY_INTERVAL_MS };
-    await retryInOutage(() => applyMissing(url, migrations, applied), retry);
-    return { role, applied };
+    return { role, applied: await applyMissing(url, readMigrations(migrationsFolder), retriesOutage) };
   } catch (error) {
     const code = codeOf(causeOf(error));
     if (code === INCOMPLETE) throw new UserError(causeOf(error).message);
@@ -131,13 +135,6 @@ export async function migrateDatabase(
   }
 }
 
-/** Calls `onBlocked` with the sessions that block a migration, whenever it waits, until `signal` is aborted. */
-async function watchBlockers(url: string, signal: AbortSignal, onBlocked: (found: string[]) => void): Promise<void> {
-  const start = performance.now();
-  const isBlocked = () => performance.now() - start > REPORT_BLOCKERS_AFTER_MS;
-  while (!signal.aborted) await waitForBlockers(url, isBlocked, signal, MIGRATION_LOCK).then(onBlocked, () => {});
-}
-
 type Migration = ReturnType<typeof readMigrations>[number];
 
 function readMigrations(migrationsFolder: string) {
@@ -146,30 +143,58 @@ function readMigrations(migrationsFolder: string) {
 }
 
 /**
- * Applies the migrations that are not recorded, and adds the name of each to `applied` once it is committed. Each is one
- * message, so that PostgreSQL holds its locks only while it works, whatever happens to this process or the network. A
- * migration that did not get its locks is attempted again and again; in between, there is no transaction.
+ * Applies the migrations that are not recorded, on one connection as long as it can be used. A migration that did not get its
+ * locks is attempted again and again; in between, there is no transaction.
+ * @returns their names, without those whose commit was not confirmed before the connection broke
  */
-function applyMissing(url: string, migrations: Migration[], applied: string[]): Promise<void> {
-  return withConnection(url, async (connection) => {
-    const send = (statements: string[]) => connection.run(({ $client }) => $client.unsafe(statements.join(';\n')));
-    const settings = await connection.run(({ $client }) => settingsOfTransactions($client, LIMITS));
-    const applyNext = async () => {
-      const records = await send(['SELECT hash FROM drizzle.__drizzle_migrations']).catch(() => []);
-      const missing = migrations.find(({ hash }) => !records.some((record) => record.hash === hash));
-      const check = lockAndCheck(migrations, missing);
-      if (!missing) await send([check]);
-      else await send([READ_COMMITTED, settings, check, ...missing.sql, record(missing)]);
-      return missing?.name;
-    };
-    const retry = {
-      forMs: BLOCKED_MS,
-      everyMs: UNLOCKED_MS,
-      mayPass: (error: unknown) => LOCK_FAILED.test(codeOf(error)),
-    };
-    const next = () => retryInOutage(applyNext, retry);
-    for (let name = await next(); name !== undefined; name = await next()) applied.push(name);
-  });
+async function applyMissing(url: string, migrations: Migration[], retriesOutage: boolean): Promise<string[]> {
+  const applied: string[] = [];
+  let connection = new Connection(url, LIMITS);
+  const applyNext = () => {
+    if (connection.failure) connection = new Connection(url, LIMITS);
+    return connection.run((database) => applyFirstMissing(database, migrations));
+  };
+  const mayPass = (error: unknown) =>
+    LOCK_FAILED.test(codeOf(error)) || (retriesOutage && isFailover(failureOf(error)));
+  try {
+    for (;;) {
+      const name = await retryInOutage(applyNext, { ...ATTEMPTS, mayPass });
+      if (name === undefined) return applied;
+      applied.push(name);
+    }
+  } finally {
+    await connection.close(0);
+  }
+}
+
+/**
+ * Applies the first migration that is not recorded, in one message, so that PostgreSQL holds its locks only while it works,
+ * whatever happens to this process or the network. Returns its name, or undefined if all are recorded.
+ */
+async function applyFirstMissing(database: Database, migrations: Migration[]): Promise<string | undefined> {
+  const send = (statements: string[]) => database.$client.unsafe(statements.join(';\n'));
+  const hashes = await recordedHashes(database);
+  const missing = migrations.find(({ hash }) => !hashes.includes(hash));
+  const check = lockAndCheck(migrations, missing);
+  if (!missing) {
+    await send([check]);
+    return undefined;
+  }
+  const settings = await settingsOfTransactions(database.$client, LIMITS);
+  const begin = ['SET TRANSACTION ISOLATION LEVEL READ COMMITTED', settings];
+  await send([...begin, check, ...missing.sql, record(missing)]);
+  return missing.name;
+}
+
+/** Returns the hashes of the recorded migrations; none if there is no table of them. */
+async function recordedHashes({ $client }: Database): Promise<string[]> {
+  try {
+    const records = await $client<{ hash: string }[]>`SELECT hash FROM drizzle.__drizzle_migrations`;
+    return records.map(({ hash }) => hash);
+  } catch (error) {
+    if (NO_RECORDS.test(codeOf(error))) return [];
+    throw error;
+  }
 }
 
 /**
@@ -177,6 +202,9 @@ function applyMissing(url: string, migrations: Migration[], applied: string[]): 
  * recorded, or if only one of the schemas public and drizzle was restored: then migrations would fail or do nothing.
  */
 function lockAndCheck(all: Migration[], missing: Migration | undefined): string {
+  const isRecorded = missing
+    ? `EXISTS (SELECT FROM drizzle.__drizzle_migrations WHERE hash = '${missing.hash}')`
+    : 'false';
   const names = Object.values(schema).map((object) => ('enumName' in object ? object.enumName : getTableName(object)));
   return `
     SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS};
@@ -206,7 +234,7 @@ function lockAndCheck(all: Migration[], missing: Migration | undefined): string 
         RAISE 'The schema drizzle has a record of migrations, but the schema public has none of their tables. Restore a dump '
           'of both schemas (pg_dump -n public -n drizzle), or start without data: DELETE FROM drizzle.__drizzle_migrations '
           'WHERE id IN (%)', array_to_string(recorded, ', ') USING ERRCODE = '${INCOMPLETE}';
-      ELSIF EXISTS (SELECT FROM drizzle.__drizzle_migrations WHERE hash = '${missing?.hash}') THEN
+      ELSIF ${isRecorded} THEN
         RAISE lock_not_available USING MESSAGE = 'another process has applied the migration';
       END IF;
     END $check$`;

@@ -1,6 +1,6 @@
 /** What a command finds out about the sessions that block it. */
 import { beforeEach, expect, it } from 'vitest';
-import { waitForBlockers } from '../../src/database/blockers.js';
+import { blockersOf } from '../../src/database/blockers.js';
 import { useConnection } from '../support/connection.js';
 import { useDatabase, usePool } from '../support/database.js';
 import { type ToxicProxy, useProxy } from '../support/toxicProxy.js';
@@ -16,10 +16,17 @@ beforeEach(async () => {
   usePool(created.url).$client`SELECT FROM items`.catch(() => {});
 });
 
+/** Returns the first blockers that are found. */
+async function firstBlockers(address: string, lock?: number): Promise<string[] | undefined> {
+  const { signal } = new AbortController();
+  for await (const blockers of blockersOf(address, signal, { mayBeBlocked: () => true, lock })) return blockers;
+  return undefined;
+}
+
 it('finds a blocker, although PostgreSQL could not be reached at first', async () => {
   proxy.behave('refusing');
   setTimeout(() => proxy.behave('passing'), 500);
-  const blockers = await waitForBlockers(url, () => true, new AbortController().signal);
+  const blockers = await firstBlockers(url);
   expect(blockers).toEqual([expect.stringMatching(/^process \d+, /)]);
 });
 
@@ -29,16 +36,16 @@ it.each(['branded-phone-numbers', 'x'.repeat(63)])(
     const connection = { application_name: `${name} ${process.pid}`.slice(0, 63) };
     await useConnection(created.url, { connection })`SELECT pg_advisory_lock(7245983)`;
     const named = `${created.url}?application_name=${name}`;
-    const blockers = await waitForBlockers(named, () => true, new AbortController().signal, 7_245_983);
+    const blockers = await firstBlockers(named, 7_245_983);
     expect(blockers).toContainEqual(expect.stringMatching(`^process \\d+, postgres, ${name}`));
   },
 );
 
 it('finds nothing once the command has ended', async () => {
   const end = new AbortController();
-  const isBlocked = () => {
+  const mayBeBlocked = () => {
     end.abort();
     return true;
   };
-  await expect(waitForBlockers(url, isBlocked, end.signal)).rejects.toThrow('aborted');
+  for await (const blockers of blockersOf(url, end.signal, { mayBeBlocked })) expect(blockers).toBe('none');
 });

@@ -105,7 +105,7 @@ const upgrades: Record<string, (url: string, proxy: ToxicProxy) => Upgrade> = {
         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE datname = current_database() AND application_name LIKE 'branded%'`.execute();
     // Only what follows the check of the schema is retried.
-    const ended = migrateDatabase(proxy.through(url), migrationsFolder, { retryMs: 60_000 }).catch((error) =>
+    const ended = migrateDatabase(proxy.through(url), migrationsFolder, { retriesOutage: true }).catch((error) =>
       expect(failureOf(error)).toBe('unreachable'),
     );
     return { interrupt, ended, end: () => ended.finally(() => sql.end()) };

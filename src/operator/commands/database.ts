@@ -53,9 +53,6 @@ export async function withDatabaseUrl(
   }
 }
 
-/** How long a migration that PostgreSQL cut off is retried, in milliseconds, as an import is. */
-const MIGRATION_RETRY_MS = 60_000;
-
 const READ_ONLY = 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)';
 
 /**
@@ -71,7 +68,7 @@ export function withDatabase(
   const migrateAndUse = async (url: string) => {
     const { reportBlockers } = await import('../../database/blockers.js');
     const { migrateDatabase } = await import('../../database/migrations.js');
-    const retrying = { retryMs: MIGRATION_RETRY_MS, onBlocked: reportBlockers };
+    const retrying = { retriesOutage: true, onBlocked: reportBlockers };
     const { role, applied } = await abortable(signals.first, migrateDatabase(url, migrationsFolder, retrying));
     if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);
     await abortable(handlesFirstSignal ? signals.second : signals.first, use(url, applied));

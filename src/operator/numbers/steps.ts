@@ -19,7 +19,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fragment } from 'postgres';
-import { reportBlockers, waitForBlockers } from '../../database/blockers.js';
+import { blockersOf, reportBlockers } from '../../database/blockers.js';
 import { Connection, type Transaction } from '../../database/connection.js';
 import { CANCELED, causeOf, codeOf, LOCK_FAILED, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { retryInOutage } from '../../database/outage.js';
@@ -226,16 +226,17 @@ export async function runSteps(
     }
   }
 
-  const isBlocked = () => performance.now() - lastWritten > REPORT_BLOCKERS_AFTER_MS;
-  if (!blocked.has(url)) {
-    waitForBlockers(url, isBlocked, end.signal).then(
-      (blockers) => {
-        blocked.add(url);
-        reportBlockers(blockers);
-      },
-      () => {},
-    );
+  /** Reports what blocks the steps, once. */
+  async function watchBlockers(): Promise<void> {
+    if (blocked.has(url)) return;
+    const mayBeBlocked = () => performance.now() - lastWritten > REPORT_BLOCKERS_AFTER_MS;
+    for await (const blockers of blockersOf(url, end.signal, { mayBeBlocked })) {
+      blocked.add(url);
+      return reportBlockers(blockers);
+    }
   }
+
+  void watchBlockers();
   const closeAll = () => open.forEach((connection) => void connection.close(0));
   const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
   signal?.addEventListener('abort', onSignal);
