@@ -21,7 +21,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fragment } from 'postgres';
 import { blockersOf, reportBlockers } from '../../database/blockers.js';
 import { Connection, type Transaction } from '../../database/connection.js';
-import { CANCELED, causeOf, codeOf, LOCK_FAILED, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
+import { CANCELED, causeOf, codeOf, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { retryInOutage } from '../../database/outage.js';
 import { give, keyOf, type Row, workOf } from './rows.js';
 import type { Spool } from './spool.js';
@@ -55,7 +55,7 @@ export interface Options {
 const STEP_MS = 200;
 /** The time limit of a step in milliseconds. */
 const MAX_STEP_MS = 400;
-/** The same for one row, unless it waits for that row. A connection that stays silent for longer is replaced. */
+/** That of a step of one row, unless it waits for that row. A connection that stays silent for longer is replaced. */
 const MAX_ROW_MS = 15_000;
 /** The work of the first step, and bounds of later ones. */
 const FIRST_WORK = 2500;
@@ -78,20 +78,21 @@ export const OUTAGE = { forMs: 60_000, everyMs: 250 };
 const PAUSE_MS = 200;
 /** The most conflicts of the same rows with concurrent writes of other programs. */
 const MAX_CONFLICTS = 20;
-/** How many conflicts a canceled step of one row counts for: it may have taken 15 s. */
-const CONFLICTS_OF_CANCELED = 5;
+/** How many conflicts a failure counts for, by PostgreSQL's code. No retry helps against others. */
+const CONFLICTS: Readonly<Record<string, number>> = {
+  // A lock timeout and a deadlock: retried for as long as it takes.
+  '55P03': 0,
+  '40P01': 0,
+  // A serialization failure, and violations of foreign and unique keys: caused by concurrent writes.
+  40001: 1,
+  23503: 1,
+  23505: 1,
+  // One row may have taken 15 s.
+  [CANCELED]: 5,
+};
 
 /** The databases of commands that have reported their blockers: once is enough. */
 const blocked = new Set<string>();
-
-/**
- * PostgreSQL's codes for a serialization failure, and for unique and foreign key violations: caused by concurrent
- * writes.
- */
-const CONFLICT = /^(40001|23503|23505)$/;
-
-/** PostgreSQL has no connection for a job, which has postponed its step, but for another one. */
-class NoConnection extends Error {}
 
 /** Rows to write in one transaction. */
 interface Step {
@@ -102,6 +103,41 @@ interface Step {
 }
 
 const workOfAll = (rows: readonly Row[]) => rows.reduce((sum, row) => sum + workOf(row), 0);
+
+/** The steps that are left: the rows of a spool, and what was postponed. */
+class StepQueue {
+  readonly #spool: Spool;
+  readonly #postponed: Step[] = [];
+
+  constructor(spool: Spool) {
+    this.#spool = spool;
+  }
+
+  /** Returns the next step: new rows of at most `work`, or postponed ones if there are many of them or no new rows. */
+  next(work: number): Step | undefined {
+    const isFull = this.#postponed.reduce((sum, { rows }) => sum + workOfAll(rows), 0) > MAX_POSTPONED_WORK;
+    const rows = isFull ? [] : this.#spool.take(work);
+    return rows.length > 0 ? { rows, conflicts: 0, waits: false } : this.#postponed.shift();
+  }
+
+  postpone(rows: Row[], { conflicts = 0, waits = false }: Partial<Step> = {}): void {
+    if (rows.length > 0) this.#postponed.push({ rows, conflicts, waits });
+  }
+
+  /** Postpones a failed step, or its halves. @throws its error if no retry helps */
+  retryLater({ rows, conflicts }: Step, error: unknown): void {
+    const code = codeOf(causeOf(error));
+    const middle = rows.length >> 1;
+    if (code === CANCELED && middle > 0) {
+      this.postpone(rows.slice(0, middle));
+      this.postpone(rows.slice(middle));
+      return;
+    }
+    const sum = conflicts + (CONFLICTS[code] ?? Number.POSITIVE_INFINITY);
+    if (sum > MAX_CONFLICTS) throw error;
+    this.postpone(rows, { conflicts: sum });
+  }
+}
 
 /**
  * Writes all rows of a spool in steps. Retries rows that can't be locked for as long as it takes.
@@ -114,37 +150,28 @@ export async function runSteps(
   steps: Steps,
   { jobs = 1, signal }: Options = {},
 ): Promise<number> {
-  const postponed: Step[] = [];
-  const open = new Set<Connection>();
+  const queue = new StepQueue(spool);
+  /** The connections that jobs use or try to open, at most one of each job. */
+  const connections = new Set<Connection>();
   const end = new AbortController();
   const stopped = AbortSignal.any([end.signal, ...(signal ? [signal] : [])]);
   let jobsWithoutConnection = 0;
   let lastWritten = performance.now();
 
-  /** Returns the next step: new rows of at most `work`, or postponed ones if there are many of them or no new rows. */
-  function next(work: number): Step | undefined {
-    stopped.throwIfAborted();
-    const isFull = postponed.reduce((sum, { rows }) => sum + workOfAll(rows), 0) > MAX_POSTPONED_WORK;
-    const rows = isFull ? [] : spool.take(work);
-    return rows.length > 0 ? { rows, conflicts: 0, waits: false } : postponed.shift();
-  }
-
-  function postpone(rows: Row[], conflicts = 0, waits = false): void {
-    if (rows.length > 0) postponed.push({ rows, conflicts, waits });
-  }
-
   /**
    * Locks and writes rows in a transaction. Postpones those that another transaction holds.
    * @returns how many milliseconds the step took; undefined if it did not write all rows
+   * @throws the error of a step that failed; then its connection is closed
    */
   async function write(connection: Connection, { rows, waits }: Step): Promise<number | undefined> {
     const maxMs = waits || rows.length > 1 ? MAX_STEP_MS : MAX_ROW_MS;
     const results = await connection.transactionAtOnce((sql) => {
+      const limited = (statement: Fragment) => sql`${limitToRest(sql, maxMs)}; ${statement};`;
       // Derives what was deferred. A commit would do so without a time limit.
       const statements = [...steps.lock(sql, waits), ...steps.write(sql), sql`SET CONSTRAINTS ALL IMMEDIATE`];
       const message = sql`
         SET LOCAL lock_timeout = ${sql.unsafe(`${LOCK_TIMEOUT_MS}`)};
-        ${statements.map((statement) => sql`${limitToRest(sql, maxMs)}; ${statement};`)}
+        ${statements.map(limited)}
         SELECT ${elapsed(sql)} AS ms;
         ${sql.unsafe(steps.end ?? 'COMMIT')}`;
       return [give(sql, rows), message.simple()];
@@ -153,11 +180,11 @@ export async function runSteps(
     const busy = rows.filter((row) => busyKeys.has(keyOf(row)));
     if (busy.length === rows.length) {
       // Waits for one of them in a transaction without other locks, so that it blocks no other program.
-      postpone(busy.slice(0, 1), 0, true);
-      postpone(busy.slice(1));
+      queue.postpone(busy.slice(0, 1), { waits: true });
+      queue.postpone(busy.slice(1));
       return undefined;
     }
-    postpone(busy);
+    queue.postpone(busy);
     lastWritten = performance.now();
     const changed = results.flatMap(({ key }) => key ?? []);
     steps.onWritten?.(
@@ -167,53 +194,38 @@ export async function runSteps(
     return busy.length === 0 ? Number(results.at(-1)?.ms) : undefined;
   }
 
-  /** Postpones a failed step, or its halves. @throws its error if no retry helps */
-  function retryLater({ rows, conflicts }: Step, error: unknown): void {
-    const code = codeOf(causeOf(error));
-    const middle = rows.length >> 1;
-    if (code === CANCELED && middle > 0) {
-      postpone(rows.slice(0, middle));
-      postpone(rows.slice(middle));
-      return;
-    }
-    // By the default, no retry helps.
-    let weight = Number.POSITIVE_INFINITY;
-    if (LOCK_FAILED.test(code)) weight = 0;
-    if (CONFLICT.test(code)) weight = 1;
-    if (code === CANCELED) weight = CONFLICTS_OF_CANCELED;
-    if (conflicts + weight > MAX_CONFLICTS) throw error;
-    postpone(rows, conflicts + weight);
-  }
-
   /** Runs steps on one connection, which it replaces after an error, until no step is left, or PostgreSQL has no connection. */
-  async function run(): Promise<void> {
+  async function runJob(): Promise<void> {
     let connection: Connection | undefined;
     let maxWork = FIRST_WORK;
-    const attempt = async (step: Step) => {
+    const attempt = async (step: Step): Promise<number | undefined | 'no connection'> => {
+      connection ??= new Connection(url, { statementTimeout: MAX_ROW_MS });
+      connections.add(connection);
       try {
-        connection ??= new Connection(url, { statementTimeout: MAX_ROW_MS });
-        open.add(connection);
         return await write(connection, step);
       } catch (error) {
-        if (connection) open.delete(connection);
+        connections.delete(connection);
         connection = undefined;
-        if (codeOf(causeOf(error)) !== TOO_MANY_CONNECTIONS || open.size === 0) throw error;
-        postponed.push(step);
-        if (jobsWithoutConnection++ === 0) {
-          console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
-        }
-        throw new NoConnection();
+        // Another job goes on.
+        if (codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS && connections.size > 0) return 'no connection';
+        throw error;
       }
     };
     try {
-      for (let step = next(maxWork); step !== undefined; step = next(maxWork)) {
-        const current = step;
+      for (;;) {
+        stopped.throwIfAborted();
+        const step = queue.next(maxWork);
+        if (!step) return;
         try {
-          const ms = await retryInOutage(() => attempt(current), { ...OUTAGE, signal: stopped });
-          if (ms !== undefined) maxWork = nextMaxWork(maxWork, workOfAll(current.rows), ms);
+          const ms = await retryInOutage(() => attempt(step), { ...OUTAGE, signal: stopped });
+          if (ms === 'no connection') {
+            queue.postpone(step.rows, step);
+            if (jobsWithoutConnection++ > 0) return;
+            return console.error(`PostgreSQL has too few free connections for --jobs ${jobs}: continuing with fewer`);
+          }
+          if (ms !== undefined) maxWork = nextMaxWork(maxWork, workOfAll(step.rows), ms);
         } catch (error) {
-          if (error instanceof NoConnection) return;
-          retryLater(current, error);
+          queue.retryLater(step, error);
           if (codeOf(causeOf(error)) === CANCELED) maxWork = Math.max(maxWork / 2, MIN_WORK);
           await sleep(Math.random() * PAUSE_MS);
         }
@@ -221,7 +233,7 @@ export async function runSteps(
     } catch (error) {
       end.abort(error);
     } finally {
-      if (connection) open.delete(connection);
+      if (connection) connections.delete(connection);
       await connection?.close(0);
     }
   }
@@ -237,10 +249,10 @@ export async function runSteps(
   }
 
   void watchBlockers();
-  const closeAll = () => open.forEach((connection) => void connection.close(0));
+  const closeAll = () => connections.forEach((connection) => void connection.close(0));
   const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
   signal?.addEventListener('abort', onSignal);
-  await Promise.all(Array.from({ length: jobs }, run));
+  await Promise.all(Array.from({ length: jobs }, runJob));
   signal?.removeEventListener('abort', onSignal);
   end.signal.throwIfAborted();
   end.abort();
