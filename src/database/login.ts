@@ -83,33 +83,41 @@ export function watchLogin(
   let unread = Buffer.alloc(0);
   const steps: string[] = [];
   const { emit } = socket;
-  /** Reads the messages that are complete; returns whether the server is ready. @throws if the server can't be used */
-  const read = (chunk: Buffer): boolean => {
+  /** Takes the first unread message, if it is complete, and returns its kind. @throws if it is not PostgreSQL's */
+  const take = (): string | undefined => {
+    if (unread.length < HEADER_BYTES) return undefined;
+    const type = String.fromCharCode(unread[0] as number);
+    const length = 1 + unread.readUInt32BE(1);
+    if (!TYPES.has(type) || length > MAX_BYTES) throw notPostgres(hostname, unread);
+    if (unread.length < length) return undefined;
+    const content = unread.subarray(HEADER_BYTES, length);
+    const kind = type === AUTHENTICATION && content.length >= 4 ? type + content.readUInt32BE() : type;
+    if (KERBEROS.test(kind)) throw serverError(hostname, 'KERBEROS_REQUIRED', NO_KERBEROS);
+    if (!MESSAGES[kind]?.test(content.toString('latin1'))) throw notPostgres(hostname, unread);
+    unread = unread.subarray(length);
+    return kind;
+  };
+  /** Returns whether a login by SCRAM may go on with a message of this kind. */
+  const isScram = (kind: string) => {
+    if (kind === READY && steps.length < SCRAM.length) return false;
+    if (kind.startsWith(AUTHENTICATION)) steps.push(kind);
+    return steps.every((step, i) => step === SCRAM[i]);
+  };
+  const read = (chunk: Buffer) => {
     unread = Buffer.concat([unread, chunk]);
-    while (unread.length >= HEADER_BYTES) {
-      const type = String.fromCharCode(unread[0] as number);
-      const length = 1 + unread.readUInt32BE(1);
-      if (!TYPES.has(type) || length > MAX_BYTES) throw notPostgres(hostname, unread);
-      if (unread.length < length) return false;
-      const content = unread.subarray(HEADER_BYTES, length);
-      const kind = type === AUTHENTICATION && content.length >= 4 ? content.readUInt32BE() : '';
-      if (KERBEROS.test(type + kind)) throw serverError(hostname, 'KERBEROS_REQUIRED', NO_KERBEROS);
-      if (!MESSAGES[type + kind]?.test(content.toString('latin1'))) throw notPostgres(hostname, unread);
-      if (type === AUTHENTICATION) steps.push(type + kind);
-      const isScram = steps.every((step, i) => step === SCRAM[i]) && (type !== READY || steps.length === SCRAM.length);
-      if (requiresScram && !isScram) throw serverError(hostname, 'SCRAM_NOT_OFFERED', NO_SCRAM);
-      if (type === READY) return true;
-      unread = unread.subarray(length);
+    for (;;) {
+      const kind = take();
+      if (!kind) return;
+      if (requiresScram && !isScram(kind)) throw serverError(hostname, 'SCRAM_NOT_OFFERED', NO_SCRAM);
+      if (kind !== READY) continue;
+      socket.emit = emit;
+      return onReady();
     }
-    return false;
   };
   // Not a listener, since the driver's listener would get the same bytes.
   socket.emit = (event: string, ...values: unknown[]) => {
     try {
-      if (event === 'data' && read(values[0] as Buffer)) {
-        socket.emit = emit;
-        onReady();
-      }
+      if (event === 'data') read(values[0] as Buffer);
     } catch (error) {
       socket.destroy(error as Error);
       return true;

@@ -172,29 +172,21 @@ async function applyMissing(url: string, migrations: Migration[], retriesOutage:
  * whatever happens to this process or the network. Returns its name, or undefined if all are recorded.
  */
 async function applyFirstMissing(database: Database, migrations: Migration[]): Promise<string | undefined> {
-  const send = (statements: string[]) => database.$client.unsafe(statements.join(';\n'));
   const hashes = await recordedHashes(database);
   const missing = migrations.find(({ hash }) => !hashes.includes(hash));
-  const check = lockAndCheck(migrations, missing);
-  if (!missing) {
-    await send([check]);
-    return undefined;
-  }
   const settings = await settingsOfTransactions(database.$client, LIMITS);
-  const begin = ['SET TRANSACTION ISOLATION LEVEL READ COMMITTED', settings];
-  await send([...begin, check, ...missing.sql, record(missing)]);
-  return missing.name;
+  const begin = ['SET TRANSACTION ISOLATION LEVEL READ COMMITTED', settings, lockAndCheck(migrations, missing)];
+  await database.$client.unsafe([...begin, ...(missing ? [...missing.sql, record(missing)] : [])].join(';\n'));
+  return missing?.name;
 }
 
 /** Returns the hashes of the recorded migrations; none if there is no table of them. */
 async function recordedHashes({ $client }: Database): Promise<string[]> {
-  try {
-    const records = await $client<{ hash: string }[]>`SELECT hash FROM drizzle.__drizzle_migrations`;
-    return records.map(({ hash }) => hash);
-  } catch (error) {
+  const records = await $client`SELECT hash FROM drizzle.__drizzle_migrations`.catch((error) => {
     if (NO_RECORDS.test(codeOf(error))) return [];
     throw error;
-  }
+  });
+  return records.map(({ hash }) => hash);
 }
 
 /**

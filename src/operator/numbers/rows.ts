@@ -40,11 +40,14 @@ export const givenKeys = (sql: Transaction) => sql`ARRAY(SELECT line[2] FROM ${l
  */
 export const lockGiven = (sql: Transaction, waits: boolean, existing: Fragment, mode: Fragment) => sql`
   WITH locked AS MATERIALIZED (${existing} ${mode} ${waits ? sql`` : sql`SKIP LOCKED`}),
-  busy AS MATERIALIZED (SELECT DISTINCT key::text FROM ((${existing}) EXCEPT TABLE locked) AS other (key))
-  SELECT string_agg(key, E'\\n') AS busy, set_config('branded_phone_numbers.given', coalesce((
-    SELECT string_agg(line, E'\\n') FROM string_to_table(current_setting('branded_phone_numbers.given'), E'\\n') AS line
+  busy AS MATERIALIZED (SELECT DISTINCT key::text FROM ((${existing}) EXCEPT TABLE locked) AS other (key)),
+  free AS (
+    SELECT string_agg(line, E'\\n') AS rows
+    FROM string_to_table(current_setting('branded_phone_numbers.given'), E'\\n') AS line
     WHERE split_part(line, E'\\t', 2) NOT IN (TABLE busy)
-  ), ''), true) IS NULL
+  )
+  SELECT string_agg(key, E'\\n') AS busy,
+    set_config('branded_phone_numbers.given', coalesce((SELECT rows FROM free), ''), true) IS NULL
   FROM busy HAVING count(*) > 0`;
 
 /** Returns a list of SQL expressions or definitions, one for each column. */

@@ -79,7 +79,8 @@ export async function changeByLines(
   const progress: Progress = { bytes: 0, written: 0 };
   const report = (update: Partial<Progress>) => onProgress({ ...Object.assign(progress, update) });
   const parts = change.parts.map((part) => ({ ...part, spool: new Spool(), written: 0, changed: 0 }));
-  const [numbers, ...earlierParts] = parts.toReversed() as [(typeof parts)[number], ...typeof parts];
+  const earlierParts = parts.slice(0, -1);
+  const [numbers] = parts.slice(-1) as [(typeof parts)[number]];
   try {
     const onRead = (length: number) => report({ bytes: progress.bytes + length });
     const total = await stage(url, input, change, parts, { signal, onRead });
