@@ -34,6 +34,11 @@ export function createMetrics(maxReads: number) {
   for (const status of [200, 429, 500, 503]) durations.zero({ route: 'list', status });
   durations.zero({ route: 'other', status: 500 });
   for (const decision of ['passed', 'refused']) decisions.zero({ decision });
+  /** Adds a metric that each scrape computes. */
+  const computed = (name: string, help: string, compute: () => Promise<number>) => {
+    const collect = async () => metric.set(await compute());
+    const metric: Gauge = new Gauge({ name: `branded_phone_numbers_${name}`, help, registers, collect });
+  };
   return {
     observeResponse: (route: 'list' | 'other', status: number, seconds: number) =>
       durations.observe({ route, status }, seconds),
@@ -49,25 +54,14 @@ export function createMetrics(maxReads: number) {
       for (const kind of ['handles', 'requests', 'resources'])
         registry.removeSingleMetric(`nodejs_active_${kind}_total`);
     },
-    /** Adds metrics that each scrape computes, by a call of `isReady` and, if keys are required, of `expiringKeys`. */
-    collectChecks: (isReady: () => Promise<boolean>, expiringKeys?: () => Promise<number>) => {
-      const collected = (name: string, help: string, compute: () => Promise<number>) =>
-        new Gauge({
-          name,
-          help,
-          registers,
-          async collect() {
-            this.set(await compute());
-          },
-        });
-      collected('branded_phone_numbers_ready', '1 if /readyz responds with 200, otherwise 0', async () =>
-        Number(await isReady()),
-      );
-      if (expiringKeys) {
-        const help = 'Active API keys that expire within 14 days; NaN if the database does not respond';
-        collected('branded_phone_numbers_keys_expiring', help, expiringKeys);
-      }
-    },
+    collectReadiness: (isReady: () => Promise<boolean>) =>
+      computed('ready', '1 if /readyz responds with 200, otherwise 0', async () => Number(await isReady())),
+    collectExpiringKeys: (count: () => Promise<number>) =>
+      computed(
+        'keys_expiring',
+        'Active API keys that expire within 14 days; NaN if the database does not respond',
+        count,
+      ),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

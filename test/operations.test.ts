@@ -24,10 +24,8 @@ describe('docs/operations.md', () => {
 
   it('explains every metric that the service counts', async () => {
     const metrics = createMetrics(256);
-    metrics.collectChecks(
-      async () => true,
-      async () => 0,
-    );
+    metrics.collectReadiness(async () => true);
+    metrics.collectExpiringKeys(async () => 0);
     const text = await metrics.text();
     for (const [, name] of text.matchAll(/^# HELP (\w+)/gm)) expect(document).toContain(`\`${name}`);
   });

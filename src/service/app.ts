@@ -6,7 +6,6 @@ import { listBrandedPhoneNumbers as operation } from '../../generated/types/apis
 import { type Config, publicPath } from '../config/config.js';
 import { Connection, type Database } from '../database/connection.js';
 import type { Obstacle } from '../database/migrations.js';
-import type { Connect } from '../database/pool.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
 import { trustedProxies } from '../keys/client.js';
 import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/identify.js';
@@ -43,15 +42,14 @@ const SEND_RESERVE_MS = 500;
 export function openService(config: Config, databaseUrl: string, log: Log) {
   const timeLimitMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
   const readsEach = readsPerConnection(timeLimitMs, STATEMENT_TIMEOUT_MS);
-  const connections = config.DATABASE_CONNECTIONS;
-  const metrics = createMetrics(readsEach * connections);
-  const connectWith =
-    (statementTimeout: number): Connect =>
-    (onBroken) =>
-      new Connection(databaseUrl, { statementTimeout, queriesAtOnce: readsEach, onBroken });
-  const reader = new Reader(connectWith(STATEMENT_TIMEOUT_MS), connections, log, metrics);
+  const metrics = createMetrics(readsEach * config.DATABASE_CONNECTIONS);
+  const openReader = (size: number, statementTimeout: number, reported: Pick<Metrics, 'setQueries'>) => {
+    const limits = { statementTimeout, queriesAtOnce: readsEach };
+    return new Reader((onBroken) => new Connection(databaseUrl, { ...limits, onBroken }), size, log, reported);
+  };
+  const reader = openReader(config.DATABASE_CONNECTIONS, STATEMENT_TIMEOUT_MS, metrics);
   // /readyz has its own connection, so that pages don't delay its check.
-  const healthReader = new Reader(connectWith(READY_STATEMENT_TIMEOUT_MS), 1, log, { setQueries() {} });
+  const healthReader = openReader(1, READY_STATEMENT_TIMEOUT_MS, { setQueries() {} });
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   let obstacle: Obstacle | undefined;
   let isStopping = false;
@@ -61,10 +59,13 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     fallback: reader,
     obstacle: () => (isStopping ? { reason: 'stopping' } : obstacle),
   });
-  const readExpiringKeys = () =>
-    healthReader.read(countExpiringKeys, performance.now() + KEYS_TIMEOUT_MS).catch(() => Number.NaN);
-  const expiringKeys = config.AUTH === 'api-key' ? readExpiringKeys : undefined;
-  const identify = config.AUTH === 'api-key' ? identifyByApiKey(reader, prepareFindKeys()) : identifyByAddress;
+  metrics.collectReadiness(async () => (await checkReadiness()) === undefined);
+  let identify = identifyByAddress;
+  if (config.AUTH === 'api-key') {
+    identify = identifyByApiKey(reader, prepareFindKeys());
+    const count = () => healthReader.read(countExpiringKeys, performance.now() + KEYS_TIMEOUT_MS);
+    metrics.collectExpiringKeys(() => count().catch(() => Number.NaN));
+  }
   const listNumbers = listBrandedPhoneNumbers({
     identify(request, deadline) {
       // The database may still lack the schema or its numbers, and the limit its table.
@@ -115,7 +116,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       log.warn({ count, bytes }, 'connections cut off: too many headers and unread responses were held for clients');
     },
   });
-  const operatorServer = createOperatorServer(config, metrics, checkReadiness, expiringKeys);
+  const operatorServer = createOperatorServer(config, metrics, checkReadiness);
   return {
     server,
     /** Undefined unless METRICS_PORT is set. */
@@ -133,13 +134,13 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       await warmUpValidator();
       const select = ({ $client }: Database) => $client.unsafe('SELECT');
       // If the database can't be read, /readyz says so.
-      const connect = (each: Reader) => each.read(select, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
-      await Promise.all([rateLimit.warmUp(), connect(reader), connect(healthReader)]);
+      const warmUp = (each: Reader) => each.read(select, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
+      await Promise.all([rateLimit.warmUp(), warmUp(reader), warmUp(healthReader)]);
       obstacle = undefined;
     },
     /**
      * Stops the service: serves for another `delay` seconds, unready, then finishes the running requests, which takes at most
-     * REQUEST_TIMEOUT_SECONDS + 2 s.
+     * REQUEST_TIMEOUT_SECONDS + 1.5 s.
      */
     async close(delay = 0) {
       isStopping = true;
@@ -147,8 +148,8 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       await finish();
       operatorServer?.close();
       operatorServer?.closeAllConnections();
-      await rateLimit.close();
-      await Promise.all([reader, healthReader].map((each) => each.close(CLOSE_TIMEOUT_SECONDS)));
+      const readers = [reader, healthReader].map((each) => each.close(CLOSE_TIMEOUT_SECONDS));
+      await Promise.all([rateLimit.close(), ...readers]);
     },
   };
 }
@@ -158,11 +159,9 @@ function createOperatorServer(
   { METRICS_PORT, KEEP_ALIVE_SECONDS }: Config,
   metrics: Metrics,
   checkReadiness: CheckReadiness,
-  expiringKeys?: () => Promise<number>,
 ): Server | undefined {
   if (METRICS_PORT === undefined) return undefined;
   metrics.collectDefaults();
-  metrics.collectChecks(async () => (await checkReadiness()) === undefined, expiringKeys);
   const app = express();
   app.disable('x-powered-by');
   app.use((_request, response, next) => {
