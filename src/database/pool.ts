@@ -11,7 +11,7 @@ interface Options {
   /** Milliseconds from a failed attempt to open a connection to the next one. */
   retryMs: number;
   /** Called when a connection has been opened, or could not be opened. */
-  onChange(): void;
+  onChange?(): void;
 }
 
 export class Pool {
@@ -19,6 +19,7 @@ export class Pool {
   readonly #options: Options;
   readonly #open: Connection[] = [];
   readonly #opening = new Set<Connection>();
+  #latestAttempt: Promise<void> | undefined;
   /** When the next attempt may begin, by `performance.now()`, if the latest one failed; undefined if it succeeded. */
   #retryAt: number | undefined;
   #isClosed = false;
@@ -51,6 +52,14 @@ export class Pool {
     return found;
   }
 
+  /** Like `take`, but if no connection is open, waits for the attempt to open one. */
+  async takeOpened(): Promise<Connection | undefined> {
+    const connection = this.take();
+    if (connection || !this.isOpening) return connection;
+    await this.#latestAttempt;
+    return this.take();
+  }
+
   /** Closes the connections. Queries that are still running after `timeout` seconds are cut off. */
   async close(timeout: number): Promise<void> {
     this.#isClosed = true;
@@ -61,7 +70,7 @@ export class Pool {
   #grow(): void {
     const isFull = this.#open.length + this.#opening.size >= this.#options.size;
     const mustWait = this.#retryAt !== undefined && (this.isOpening || performance.now() < this.#retryAt);
-    if (!isFull && !mustWait && !this.#isClosed) void this.#attempt();
+    if (!isFull && !mustWait && !this.#isClosed) this.#latestAttempt = this.#attempt();
   }
 
   /** Opens a connection and adds it. Never rejects. */
@@ -81,7 +90,7 @@ export class Pool {
       this.#waitToRetry();
       if (!this.isConnected) this.failure = error as Error;
     }
-    this.#options.onChange();
+    this.#options.onChange?.();
   }
 
   #waitToRetry(): void {

@@ -14,10 +14,9 @@
  */
 import type { Log } from '../log.js';
 import type { Metrics } from '../metrics.js';
-import type { Connection } from './connection.js';
+import type { Connection, Database } from './connection.js';
 import { causeOf, codeOf, DatabaseUnavailable, failureOf, isOutage, reasonOf } from './errors.js';
 import { type Connect, Pool } from './pool.js';
-import { ABANDONED, type Query, Read } from './read.js';
 
 /** Milliseconds between checks for reads that can be sent, are late, are no longer needed, or have waited for too long. */
 const CHECK_INTERVAL_MS = 50;
@@ -31,6 +30,7 @@ const OUTAGE_WAIT_MS = 2000;
 /** Milliseconds between attempts to open a connection during an outage. */
 const ATTEMPT_INTERVAL_MS = 300;
 const BUSY = 'Too many requests are being processed.';
+const ABANDONED = new DatabaseUnavailable('The request was abandoned.');
 /** The most reads that are sent at once on each connection. With one, a connection idles while its response is processed. */
 const MAX_READS_PER_CONNECTION = 4;
 
@@ -41,6 +41,73 @@ const MAX_READS_PER_CONNECTION = 4;
 export function readsPerConnection(requestMs: number, statementMs: number): number {
   const fitting = Math.floor((requestMs - QUEUE_WAIT_MS) / statementMs);
   return Math.min(MAX_READS_PER_CONNECTION, Math.max(1, fitting));
+}
+
+/** The members of an AbortSignal that queries use. */
+export type Signal = Pick<AbortSignal, 'throwIfAborted'>;
+
+/** Sends statements that only read; their result is not needed once the signal is aborted. */
+export type Query<T> = (database: Database, signal: Signal) => PromiseLike<T>;
+
+/** A read, which may be sent several times, and also its query's signal: an AbortSignal takes longer to create. */
+class Read implements Signal {
+  /** Since when it waits to be sent, by `performance.now()`. */
+  #waitingSince = performance.now();
+  /** By `performance.now()`. */
+  readonly deadline: number;
+  readonly result: Promise<unknown>;
+  readonly #query: Query<unknown>;
+  readonly #isNeeded: () => boolean;
+  #settle!: { resolve(result: unknown): void; reject(reason: Error): void };
+  #isSettled = false;
+  /** Whether its query is running. */
+  isSent = false;
+  /** Why its connection broke, if it did. */
+  brokenBy: Error | undefined;
+
+  constructor(query: Query<unknown>, deadline: number, isNeeded: () => boolean) {
+    this.#query = query;
+    this.deadline = deadline;
+    this.#isNeeded = isNeeded;
+    this.result = new Promise((resolve, reject) => {
+      this.#settle = { resolve, reject };
+    });
+  }
+
+  /** Whether the result is no longer awaited. */
+  get isAbandoned(): boolean {
+    return this.#isSettled || !this.#isNeeded();
+  }
+
+  /** Returns for how many milliseconds it has waited to be sent, by the time `now`. */
+  waitedMs(now: number): number {
+    return this.isSent ? 0 : now - this.#waitingSince;
+  }
+
+  /** Makes it wait to be sent again, after its connection broke. */
+  waitAgain(reason: Error): void {
+    this.brokenBy = reason;
+    this.isSent = false;
+    this.#waitingSince = performance.now();
+  }
+
+  /** Sends the query once. Resolves once `result` is settled; if the attempt fails, rejects and leaves it pending. */
+  send(database: Database): PromiseLike<void> {
+    this.isSent = true;
+    return this.#query(database, this).then((result) => {
+      this.#isSettled = true;
+      this.#settle.resolve(result);
+    });
+  }
+
+  reject(reason: Error): void {
+    this.#isSettled = true;
+    this.#settle.reject(reason);
+  }
+
+  throwIfAborted(): void {
+    if (this.isAbandoned) throw ABANDONED;
+  }
 }
 
 /** Runs queries that only read, on a pool of connections. */
@@ -115,7 +182,7 @@ export class Reader {
   /** Sends a read. Never rejects: a read whose connection breaks waits again. */
   async #send(read: Read, connection: Connection): Promise<void> {
     try {
-      await connection.run((database) => read.send(database, connection));
+      await connection.run((database) => read.send(database));
       if (this.#isOutageLogged) this.#log.info('the database responds again');
       this.#isOutageLogged = false;
     } catch (error) {
@@ -138,13 +205,18 @@ export class Reader {
   /** Returns why a read is rejected, if it has waited for too long or is no longer needed. */
   #reasonToReject(read: Read, now: number): Error | undefined {
     const { isConnected, connectedAt, failure } = this.#pool;
-    const outage = isConnected ? read.failure : failure;
-    if (now >= read.deadline) return this.#unavailable('The database did not respond in time.', outage);
+    if (now >= read.deadline) {
+      return this.#unavailable('The database did not respond in time.', isConnected ? read.brokenBy : failure);
+    }
     if (read.isAbandoned) return ABANDONED;
-    if (isConnected) return read.hasWaited(QUEUE_WAIT_MS, now, connectedAt) ? new DatabaseUnavailable(BUSY) : undefined;
-    return outage && read.hasWaited(OUTAGE_WAIT_MS, now)
-      ? this.#unavailable("The database can't be reached.", outage)
-      : undefined;
+    if (isConnected) {
+      // Until a connection was open, it waited for that.
+      const queuedMs = Math.min(read.waitedMs(now), now - connectedAt);
+      return queuedMs > QUEUE_WAIT_MS ? new DatabaseUnavailable(BUSY) : undefined;
+    }
+    // Without a failure, the first attempt is in progress.
+    const isOverdue = failure && read.waitedMs(now) > OUTAGE_WAIT_MS;
+    return isOverdue ? this.#unavailable("The database can't be reached.", failure) : undefined;
   }
 
   /** Returns the error of a read that had no response. The first one of an outage is also in the log. */

@@ -16,7 +16,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request } from 'express';
 import { LRUCache } from 'lru-cache';
-import type { Connection, Database } from '../database/connection.js';
+import { inBatches } from '../database/batches.js';
+import { type Database, withConnection } from '../database/connection.js';
 import { and, inArray, isNull, sql } from '../database/drizzle.js';
 import type { Reader } from '../database/reads.js';
 import { apiKeys } from '../database/schema.js';
@@ -30,7 +31,7 @@ const MAX_UNKNOWN_KEYS = 1000;
 const FRESH_MS = 2000;
 /** How long a look-up of a valid key is used at all: a revoked key must stop working within 5 s. */
 const VALID_MS = 5000;
-/** The shortest time from the start of one look-up to the start of the next. */
+/** How long a look-up waits for others that may join it, in milliseconds. */
 const LOOKUP_INTERVAL_MS = 10;
 
 export interface Identity {
@@ -50,12 +51,17 @@ export const identifyByAddress: Identify = (request) => ({ client: addressClient
 
 /** Identifies clients by their API keys, which are looked up through `reader`. */
 export function identifyByApiKey(reader: Reader, findKeys: FindKeys): Identify {
-  const lookUp = batchLookups((hashes, deadline) => {
-    // Before the pages that wait, since one statement at a time can't delay those.
-    return reader.read((database, _signal, connection) => findKeys(database, hashes, connection), deadline, {
-      isFirst: true,
-    });
-  });
+  /** Looks up a key, in one statement with all that arrive before it is sent. It has the deadline of the first of them. */
+  const lookUp = inBatches<{ hash: string; deadline: number }, KnownKey | undefined>(
+    () => sleep(LOOKUP_INTERVAL_MS),
+    async (sought) => {
+      const hashes = [...new Set(sought.map(({ hash }) => hash))];
+      const deadline = sought[0]?.deadline ?? 0;
+      // Before the pages that wait, since one statement at a time can't delay those.
+      const keys = await reader.read((database) => findKeys(database, hashes), deadline, { isFirst: true });
+      return ({ hash }) => keys.get(hash);
+    },
+  );
   const validKeys = new LRUCache<string, KnownKey>({ max: MAX_VALID_KEYS, ttl: VALID_MS });
   const unknownKeys = new LRUCache<string, true>({ max: MAX_UNKNOWN_KEYS, ttl: FRESH_MS });
 
@@ -73,7 +79,7 @@ export function identifyByApiKey(reader: Reader, findKeys: FindKeys): Identify {
 
   // Not LRUCache's `fetch`: an unknown key would take the place of a valid one while it is looked up.
   async function lookUpAndCache(hash: string, deadline: number): Promise<KnownKey | undefined> {
-    const key = await lookUp(hash, deadline);
+    const key = await lookUp({ hash, deadline });
     if (key) {
       validKeys.set(hash, key, { start: key.lookedUpAt });
     } else {
@@ -112,63 +118,18 @@ interface KnownKey {
 type KnownKeys = ReadonlyMap<string, KnownKey>;
 
 /** Returns the known keys with the given hashes, by their hash. */
-export type FindKeys = (database: Database, hashes: string[], connection: Connection) => Promise<KnownKeys>;
-
-/**
- * Returns a function that looks up one key by its hash, in one statement with all keys that arrive before it may be sent. The
- * statement has the deadline of the first of them. The function resolves to undefined for a key that is unknown or revoked.
- * If a statement fails, the look-ups that wait for it to end also fail, because the next one would probably fail as well.
- */
-function batchLookups(findKeys: (hashes: string[], deadline: number) => Promise<KnownKeys>) {
-  /** The look-ups that are not sent yet. */
-  let waiting: { hashes: Set<string>; keys: Promise<KnownKeys> } | undefined;
-  /** Settles when the next statement may be sent; rejects if the latest one failed while others waited for it. */
-  let previous: Promise<unknown> = Promise.resolve();
-
-  function begin(deadline: number) {
-    const hashes = new Set<string>();
-    const turn = previous.finally(() => (waiting = undefined));
-    const keys = turn.then(() => findKeys([...hashes], deadline));
-    const end = Promise.all([keys, turn.then(() => sleep(LOOKUP_INTERVAL_MS))]);
-    previous = end;
-    end.catch(() => {
-      if (previous === end) previous = sleep(LOOKUP_INTERVAL_MS);
-    });
-    return { hashes, keys };
-  }
-
-  return async (hash: string, deadline: number): Promise<KnownKey | undefined> => {
-    waiting ??= begin(deadline);
-    waiting.hashes.add(hash);
-    return (await waiting.keys).get(hash);
-  };
-}
+export type FindKeys = (database: Database, hashes: string[]) => Promise<KnownKeys>;
 
 /** The current date in UTC, the time zone of all stored times. */
 const TODAY = sql`(now() AT TIME ZONE 'UTC')::date`;
 
-/** How long uses are not recorded after a failure: each would be an error in the log of a read-only server. */
-const RECORDING_PAUSE_MS = 60_000;
-
-/** Returns a function that finds keys, and also records that they were used. */
-export function prepareFindKeys(): FindKeys {
-  let isRecording = false;
-  /** When recording last failed, by `performance.now()`. */
-  let failedAt = Number.NEGATIVE_INFINITY;
-
-  return async (database, hashes, connection) => {
+/** Returns a function that finds keys, and calls `recordUse` with the ids of valid ones that were not used yet today. */
+export function prepareFindKeys(recordUse: (ids: string[]) => void = () => {}): FindKeys {
+  return async (database, hashes) => {
     const lookedUpAt = performance.now();
     const rows = await selectKeys(database, hashes);
     const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
-    // Only one update at a time: if the whole table is locked, several updates would occupy all connections.
-    if (used.length > 0 && !isRecording && lookedUpAt > failedAt + RECORDING_PAUSE_MS) {
-      isRecording = true;
-      const ids = used.map(({ id }) => id);
-      void connection
-        .run((later) => touchLastUsed(later, ids))
-        .catch(() => (failedAt = performance.now()))
-        .finally(() => (isRecording = false));
-    }
+    if (used.length > 0) recordUse(used.map(({ id }) => id));
     return new Map(
       rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
         hash,
@@ -201,15 +162,36 @@ function selectKeys(database: Database, hashes: string[]) {
     .execute();
 }
 
+/** How long uses are not recorded after a failure: each would be an error in the log of a read-only server. */
+const RECORDING_PAUSE_MS = 60_000;
+const RECORDING_LIMITS = { statementTimeout: 1000 };
+
 /**
- * Records that keys were used today, once a day for each key, for `keys list`. It skips locked rows. Rejects on
- * a replica, or without the privilege.
+ * Returns a function that records in the database at `url` that keys were used today, for `keys list`, on a connection for the
+ * moment: a locked table must not occupy those of pages. A use that it can't record, since it is recording or has failed, as on
+ * a replica or without the privilege, is recorded with a later look-up of the key.
  */
-async function touchLastUsed(database: Database, ids: string[]): Promise<void> {
+export function prepareRecordUse(url: string): (ids: string[]) => void {
+  /** When it may record again, by `performance.now()`. */
+  let nextAt = 0;
+  return async (ids) => {
+    if (performance.now() < nextAt) return;
+    nextAt = Number.POSITIVE_INFINITY;
+    try {
+      await withConnection(url, (connection) => connection.run(touchLastUsed(ids)), RECORDING_LIMITS);
+      nextAt = 0;
+    } catch {
+      nextAt = performance.now() + RECORDING_PAUSE_MS;
+    }
+  };
+}
+
+/** Returns a query that records that keys were used today. It skips locked rows. */
+const touchLastUsed = (ids: string[]) => (database: Database) => {
   const unlockedIds = database
     .select({ id: apiKeys.id })
     .from(apiKeys)
     .where(inArray(apiKeys.id, ids))
     .for('update', { skipLocked: true });
-  await database.update(apiKeys).set({ lastUsedOn: TODAY }).where(inArray(apiKeys.id, unlockedIds));
-}
+  return database.update(apiKeys).set({ lastUsedOn: TODAY }).where(inArray(apiKeys.id, unlockedIds));
+};

@@ -26,7 +26,7 @@
 import type { Query, SQL } from 'drizzle-orm';
 import { type Database, rowsOf } from '../database/connection.js';
 import { fillPlaceholders, pg, sql } from '../database/drizzle.js';
-import type { Signal } from '../database/read.js';
+import type { Signal } from '../database/reads.js';
 import { type Filter, limitToProfiles } from './filter.js';
 import type { BatchParameters, PageParameters } from './fragment.js';
 import { attributesIn, type CandidateScan, maxTerms, nextStep, type Scan, type Step } from './plan.js';

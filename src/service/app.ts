@@ -8,7 +8,7 @@ import { Connection, type Database } from '../database/connection.js';
 import type { Obstacle } from '../database/migrations.js';
 import { Reader, readsPerConnection } from '../database/reads.js';
 import { trustedProxies } from '../keys/client.js';
-import { identifyByAddress, identifyByApiKey, prepareFindKeys } from '../keys/identify.js';
+import { identifyByAddress, identifyByApiKey, prepareFindKeys, prepareRecordUse } from '../keys/identify.js';
 import { countExpiringKeys } from '../keys/keys.js';
 import type { Log } from '../log.js';
 import { createMetrics, type Metrics } from '../metrics.js';
@@ -62,7 +62,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   metrics.collectReadiness(async () => (await checkReadiness()) === undefined);
   let identify = identifyByAddress;
   if (config.AUTH === 'api-key') {
-    identify = identifyByApiKey(reader, prepareFindKeys());
+    identify = identifyByApiKey(reader, prepareFindKeys(prepareRecordUse(databaseUrl)));
     const count = () => healthReader.read(countExpiringKeys, performance.now() + KEYS_TIMEOUT_MS);
     metrics.collectExpiringKeys(() => count().catch(() => Number.NaN));
   }

@@ -26,8 +26,7 @@ const readPage = () =>
   database.drizzle.connection.run(({ $client }) =>
     rowsOf($client.unsafe('SELECT repeat($1::text, 100000)', ['x'], { prepare: true }).raw()),
   );
-const readKeys = () =>
-  database.drizzle.connection.run((db) => findKeys(db, hundred('key'), database.drizzle.connection));
+const readKeys = () => database.drizzle.connection.run((db) => findKeys(db, hundred('key')));
 const countRequests = (index: number) => Promise.all(hundred(`client ${index}`).map((name) => store.consume(name)));
 
 it.each<[string, (index: number) => Promise<unknown>]>([

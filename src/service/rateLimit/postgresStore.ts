@@ -5,6 +5,7 @@
  */
 import { setImmediate as endOfTurn } from 'node:timers/promises';
 import { RateLimiterPostgres, type RateLimiterRes } from 'rate-limiter-flexible';
+import { inBatches } from '../../database/batches.js';
 import { Connection, rowsOf } from '../../database/connection.js';
 import { causeOf, failureOf, reasonOf } from '../../database/errors.js';
 import { Pool } from '../../database/pool.js';
@@ -26,7 +27,6 @@ export function openPostgresStore(url: string, points: number, onSweepFailure: (
   const pool = new Pool((onBroken) => new Connection(url, { statementTimeout: STORE_TIMEOUT_MS, onBroken }), {
     size: 1,
     retryMs: RETRY_MS,
-    onChange: () => void limiter.countAll(),
   });
   const limiter = new SlidingLog(pool, points);
   let isClosed = false;
@@ -94,19 +94,19 @@ interface CountedRow {
   waitMs: number;
 }
 
-interface WaitingRequest {
+interface Request {
+  client: string;
   receivedAt: number;
-  resolve(counted: Counted): void;
-  reject(reason: unknown): void;
 }
-
-type Batch = ReadonlyMap<string, WaitingRequest[]>;
 
 /** A store as rate-limiter-flexible's README describes them. */
 class SlidingLog extends RateLimiterPostgres {
   readonly #pool: Pool;
-  #waiting = new Map<string, WaitingRequest[]>();
-  #isCounting = false;
+  /**
+   * Counts requests by one statement at a time: concurrent ones would count fewer requests each, at the same cost for
+   * PostgreSQL.
+   */
+  readonly #count = inBatches<Request, Counted>(endOfTurn, (requests) => this.#countAll(requests));
 
   constructor(pool: Pool, points: number) {
     // Migrations create the table, and sweeps remove expired rows.
@@ -116,73 +116,42 @@ class SlidingLog extends RateLimiterPostgres {
   }
 
   _upsert(client: string): Promise<Counted> {
-    return new Promise((resolve, reject) => {
-      const requests = this.#waiting.get(client) ?? [];
-      this.#waiting.set(client, requests);
-      requests.push({ receivedAt: performance.now(), resolve, reject });
-      void this.countAll();
-    });
+    return this.#count({ client, receivedAt: performance.now() });
   }
 
   _getRateLimiterRes(_client: string, _points: number, counted: Counted): RateLimiterRes {
     return resultOf(counted, this.points);
   }
 
-  /**
-   * Counts the waiting requests, by one statement at a time: concurrent ones would count fewer requests each, at the same cost
-   * for PostgreSQL. Without a connection, the requests wait while one is being opened, and are rejected otherwise.
-   */
-  async countAll(): Promise<void> {
-    if (this.#isCounting) return;
-    this.#isCounting = true;
-    while (this.#waiting.size > 0) {
-      await endOfTurn();
-      const connection = this.#pool.take();
-      if (!connection && this.#pool.isOpening) break;
-      const batch = this.#takeWaiting();
-      if (!connection) rejectAll(batch, this.#pool.failure);
-      else if (batch.size > 0) await this.#count(connection, batch);
-    }
-    this.#isCounting = false;
-  }
-
-  /** Counts requests in one statement, and settles them. Never rejects. */
-  async #count(connection: Connection, batch: Batch): Promise<void> {
-    // In the same order on all instances, so that there are no deadlocks.
-    const clients = [...batch.keys()].sort();
-    const asked = clients.map((client) => Math.min(batch.get(client)?.length ?? 0, this.points));
-    try {
-      const values = [clients, asked, this.points];
-      const rows = await connection.run(({ $client }) =>
-        rowsOf($client.unsafe<CountedRow[]>(COUNT, values, { prepare: true })),
-      );
-      for (const { client, granted, total, waitMs } of rows) {
-        for (const [i, { resolve }] of (batch.get(client) ?? []).entries()) {
-          resolve({ consumed: i < granted ? total - granted + i + 1 : this.points + 1, waitMs });
-        }
-      }
-    } catch (error) {
-      rejectAll(batch, error);
-    }
-  }
-
-  /** Returns the waiting requests by client, and removes them. Rejects those whose callers have given up. */
-  #takeWaiting(): Map<string, WaitingRequest[]> {
-    const batch = this.#waiting;
-    this.#waiting = new Map();
+  /** Counts requests in one statement, except those whose callers have given up. @throws if there is no connection */
+  async #countAll(requests: readonly Request[]): Promise<(request: Request) => Counted> {
+    const connection = await this.#pool.takeOpened();
+    if (!connection) throw this.#pool.failure;
     const earliest = performance.now() - STORE_TIMEOUT_MS;
-    for (const [client, requests] of batch) {
-      const awaited = requests.filter(({ receivedAt }) => receivedAt > earliest);
-      for (const { reject } of requests.slice(0, requests.length - awaited.length)) reject(timeoutError());
-      if (awaited.length > 0) batch.set(client, awaited);
-      else batch.delete(client);
+    const asked = new Map<string, number>();
+    /** The requests to count; which one of its client each is. */
+    const places = new Map<Request, number>();
+    for (const request of requests) {
+      if (request.receivedAt <= earliest) continue;
+      const place = asked.get(request.client) ?? 0;
+      places.set(request, place);
+      asked.set(request.client, place + 1);
     }
-    return batch;
+    // In the same order on all instances, so that there are no deadlocks.
+    const clients = [...asked.keys()].sort();
+    const values = [clients, clients.map((client) => Math.min(asked.get(client) ?? 0, this.points)), this.points];
+    const rows = await connection.run(({ $client }) =>
+      rowsOf($client.unsafe<CountedRow[]>(COUNT, values, { prepare: true })),
+    );
+    const rowOf = new Map(rows.map((row) => [row.client, row]));
+    return (request) => {
+      const place = places.get(request);
+      const row = rowOf.get(request.client);
+      if (place === undefined || !row) throw timeoutError();
+      const { granted, total, waitMs } = row;
+      return { consumed: place < granted ? total - granted + place + 1 : this.points + 1, waitMs };
+    };
   }
-}
-
-function rejectAll(batch: Batch, reason: unknown): void {
-  for (const { reject } of [...batch.values()].flat()) reject(reason);
 }
 
 /**

@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { inArray, like, sql } from 'drizzle-orm';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { codeOf } from '../../../src/database/errors.js';
@@ -48,7 +48,7 @@ const inTime = (burst: () => Promise<void>) => withinASecond(burst, { limitMs: S
 describe('the store in PostgreSQL', () => {
   it.each([
     { when: 'in one turn of the event loop', statements: 1, wait: async () => {} },
-    { when: 'during a statement', statements: 2, wait: () => nextTurn() },
+    { when: 'during a statement', statements: 2, wait: () => sleep(1) },
   ])('counts the requests that arrive $when, of all clients, in one statement', ({ statements, wait }) =>
     inTime(async () => {
       const name = `together ${performance.now()}`;
@@ -77,7 +77,7 @@ describe('the store in PostgreSQL', () => {
     await untilItCounts(slow);
     proxy.behave('slow', 2 * STORE_TIMEOUT_MS);
     const sent = slow.consume('sent');
-    await nextTurn();
+    await sleep(1);
     const ends = await Promise.allSettled([sent, slow.consume('given up')]);
     expect(ends.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     const found = await database
