@@ -10,8 +10,7 @@
  *
  * Only the database can tell whether a key is valid that this instance has not seen yet, and anyone can send such keys.
  * So the look-ups are limited: one statement at a time and at most a hundred a second, each for all keys that have
- * arrived since the previous one. MAX_CONNECTIONS bounds the requests that wait for a look-up, because the requests of
- * one connection are processed one after another.
+ * arrived since the previous one. MAX_CONNECTIONS bounds the requests that wait for a look-up: a connection has one.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Request } from 'express';
