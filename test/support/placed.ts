@@ -9,7 +9,8 @@ export async function place(path: string, network: string, folder: string): Prom
     // In one pass, since `127.110.0.1` has a `10.0.` itself.
     .replaceAll(/127\.0\.(?=0\.1)|10\.0\./g, `${network}.`)
     .replaceAll(' :::443 v4v6', ` ${network}.0.1:8443`)
-    .replaceAll(/\/etc\/(haproxy|pgbouncer)|\/run\/postgresql/g, folder)
+    .replaceAll(/ (\[::\]:)?443 /g, (_, isIpv6) => ` ${network}.0.${isIpv6 ? 2 : 1}:8443 `)
+    .replaceAll(/\/etc\/(haproxy|nginx|pgbouncer)|\/run\/postgresql/g, folder)
     // Only root may switch to another user.
     .replaceAll(/^ {2}(user|group) .*$/gm, process.getuid?.() === 0 ? '$&' : '');
   const file = join(folder, basename(path));

@@ -9,15 +9,15 @@ describe.skipIf(!hasNginx)('two instances behind nginx, restarted one after the 
   const database = useDatabase();
 
   it.each([
-    ['fail no request with the upstream block of docs/operations.md', '', 200],
+    ['fail no request with the upstream block of deploy/nginx', '', 200],
     ['fail requests with the defaults of nginx', ' max_fails=0', 502],
   ])('%s', async (_, without, status) => {
     const ports = [await freePort(), await freePort()];
     const start = (port?: number) =>
       listenOn(database.url, { PORT: String(port), DRAIN_SECONDS: '0', TRUST_PROXY: '1' });
     const instances = [await start(ports[0]), await start(ports[1])];
-    const manual = await readFile('docs/operations.md', 'utf8');
-    const [, block = ''] = /^```nginx\n(.*?)^```$/ms.exec(manual) ?? [];
+    const file = await readFile('deploy/nginx/branded-phone-numbers.conf', 'utf8');
+    const [block = ''] = /^upstream .*?^}$/ms.exec(file) ?? [];
     let named = 0;
     const upstream = block.replace(/10\.0\.1\.\d+:3000/g, () => `127.0.0.1:${ports[named++]}`).replaceAll(without, '');
     expect(named).toBe(2);
