@@ -40,8 +40,8 @@ const trustedProxies = makeExactValidator<number | string[]>((value) => {
 
 function isProxy(text: string): boolean {
   if (['loopback', 'linklocal', 'uniquelocal'].includes(text)) return true;
-  // Express's library, which is used below, would read 1 as 0.0.0.1.
-  if (isIP(text.split('/')[0] ?? '') === 0) return false;
+  // No proxy has these addresses. Express's library, which is used below, would read 1 as 0.0.0.1.
+  if (['0.0.0.0', '::'].includes(text) || isIP(text.split('/')[0] ?? '') === 0) return false;
   try {
     compile(text);
     return true;
@@ -55,13 +55,15 @@ const origins = makeExactValidator<string[]>((value) => {
   const list = splitList(value);
   const invalid = list.find((origin) => !isAddress(origin, 'http:', 'https:') || new URL(origin).origin !== origin);
   if (invalid === undefined) return list;
-  throw new Error(`must be origins such as https://app.example.com, separated by commas, not ${quote(invalid)}`);
+  throw new Error(
+    `must be origins as browsers send them, such as https://app.example.com, separated by commas; ${quote(invalid)} matches none: write each in lower case, without *, a path or a default port`,
+  );
 });
 
 const publicUrl = makeExactValidator<string>((value) => {
-  if (isAddress(value, 'http:', 'https:') && !/[?#@]/.test(value)) return new URL(value).href.replace(/\/+$/, '');
+  if (isAddress(value, 'http:', 'https:') && !/[?#@*]/.test(value)) return new URL(value).href.replace(/\/+$/, '');
   throw new Error(
-    'must be the address that clients use, such as https://numbers.example.com, without a user, a query or a #',
+    'must be the address that clients use, such as https://numbers.example.com, without a user, a query, a # or a *',
   );
 });
 
@@ -86,9 +88,12 @@ function splitList(value: string): string[] {
   return value.split(',').map((part) => part.trim());
 }
 
-/** Returns whether a text is an address whose scheme is one of these, such as `https:`. */
+/** Returns whether a text is an address whose scheme is one of these, such as `https:`, and whose host can exist. */
 function isAddress(text: string, ...schemes: string[]): boolean {
-  return URL.canParse(text) && schemes.includes(new URL(text).protocol);
+  if (!URL.canParse(text)) return false;
+  const { protocol, hostname } = new URL(text);
+  // URL accepts *.example.com, .example.com and the like.
+  return schemes.includes(protocol) && /^(\[.*\]|[\w-]+(\.[\w-]+)*\.?)$/.test(hostname);
 }
 
 const variables = {
@@ -134,6 +139,9 @@ export function readConfig(environment: NodeJS.ProcessEnv) {
     faults.push(
       `AUTH must be set, because other machines can reach HOST (${cut(escapeHidden(read.HOST))}): api-key, or none to let anyone in`,
     );
+  }
+  if (given.METRICS_PORT === undefined && !isLoopback(read.METRICS_HOST)) {
+    faults.push('METRICS_HOST must be left out, or METRICS_PORT set as well: without a port, there are no metrics');
   }
   if (faults.length > 0) throw new UserError(faults.join('\n'));
   return { ...read, AUTH: read.AUTH ?? 'none' };

@@ -8,12 +8,14 @@ import { sessionSettings } from './sessionSettings.js';
 
 /** The scheme, the authority, the path and the query of an address. */
 const ADDRESS = /^(postgres(?:ql)?:\/\/)([^/?#]*)(?:\/([^?#]*))?(?:\?([^#]*))?/;
-/** The parameters that an address may have. `uselibpqcompat` may only be true: all addresses are read that way. */
+/** The parameters that an address may have. */
 const PARAMETERS = [
   ...['host', 'port', 'user', 'password', 'application_name', 'options', 'prepare'],
   'require_auth',
   ...['ssl', 'sslmode', 'sslnegotiation', 'sslrootcert', 'sslcert', 'sslkey', 'uselibpqcompat'],
 ];
+/** The only values of some parameters. Every address is read as `uselibpqcompat` says. */
+const VALUES = { prepare: ['true', 'false'], sslnegotiation: ['postgres', 'direct'], uselibpqcompat: ['true'] };
 const NOT_ENCODED =
   'must be an address such as postgres://user:password@host/database; % / ? # @ in a password are percent-encoded';
 /** Does not repeat the parameter, which may be part of a password. */
@@ -45,7 +47,9 @@ export function parseDatabaseUrl(url: string) {
   // parsed.
   if (matched !== url || `${path}${query}`.includes('@')) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
-  if ([...parameters.keys()].some((name) => !PARAMETERS.includes(name))) throw new Error(NO_EFFECT);
+  const names = [...parameters.keys()];
+  if (names.some((name) => !PARAMETERS.includes(name))) throw new Error(NO_EFFECT);
+  if (new Set(names).size < names.length) throw new Error('names a parameter twice; only one would have an effect');
   const hosts = authority.replace(/^.*@/s, '') + (parameters.get('host') ?? '');
   if (/,|%2c/i.test(hosts)) {
     throw new Error(
@@ -67,6 +71,7 @@ export function parseDatabaseUrl(url: string) {
   const isSocket = /^\.?\//.test(host);
   // As in libpq, Unix domain sockets never use TLS.
   const tls = isSocket ? undefined : tlsOf(host, parsed);
+  if (!isSocket) checkTls(parameters, tls);
   const requiresScram = parsed.require_auth !== undefined;
   if (requiresScram && (parsed.require_auth !== 'scram-sha-256' || tls)) {
     throw new Error(
@@ -131,8 +136,9 @@ type Parsed = Partial<ReturnType<typeof parse>>;
 
 /** Parses the parts of an address, and checks that the certificates that its parameters name can be used. */
 function parseParts(server: string, path: string, parameters: URLSearchParams): Parsed {
-  if ((parameters.get('uselibpqcompat') ?? 'true') !== 'true') {
-    throw new Error('names uselibpqcompat, which can only be true here: sslmode has the meaning that it has in libpq');
+  for (const [name, values] of Object.entries(VALUES)) {
+    if (parameters.getAll(name).every((value) => values.includes(value))) continue;
+    throw new Error(`names ${name}, which can only be ${values.join(' or ')} here`);
   }
   parameters.delete('uselibpqcompat');
   if (parameters.get('sslrootcert') === 'system') {
@@ -198,6 +204,16 @@ interface Tls {
   /** Whether TLS starts without a request that asks whether the server supports it. */
   isDirect: boolean;
   options: ConnectionOptions;
+}
+
+/** Checks that no parameter is without effect because of the others. */
+function checkTls(parameters: URLSearchParams, tls: Tls | undefined): void {
+  if (parameters.has('sslcert') !== parameters.has('sslkey')) {
+    throw new Error('must name sslcert and sslkey together, or neither');
+  }
+  const unused = [...(tls ? [] : ['sslnegotiation']), ...(tls?.isRequired ? [] : ['sslrootcert', 'sslcert'])];
+  const given = unused.find((name) => parameters.has(name));
+  if (given) throw new Error(`names ${given}, which has no effect with this sslmode; leave it out, or use verify-full`);
 }
 
 function tlsOf(host: string, { ssl, sslmode, sslnegotiation }: Parsed): Tls | undefined {

@@ -1,6 +1,7 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { rootCertificates } from 'node:tls';
 import express from 'express';
 import fc from 'fast-check';
 import { describe, expect, inject, it } from 'vitest';
@@ -12,6 +13,9 @@ import { UserError } from '../../src/userError.js';
 import { runProgram } from '../support/command.js';
 import { closeDatabase, openDatabase } from '../support/database.js';
 import { makeFolder } from '../support/temporaryFolder.js';
+
+const CA = join(await makeFolder('branded-phone-numbers-ca-'), 'ca.pem');
+writeFileSync(CA, rootCertificates[0] as string);
 
 describe('the settings', () => {
   it('treat an empty variable as unset', () => {
@@ -33,6 +37,17 @@ describe('the settings', () => {
   const invalid: Invalid[] = [
     ...values('PORT', '70000', 'http'),
     ...values('CORS_ORIGINS', '*', 'https://app.example.com/', 'https://a.example.com,b.example.com'),
+    ...values(
+      'CORS_ORIGINS',
+      'https://*.example.com',
+      'https://*',
+      'https://.example.com',
+      'https://app.example.com:*',
+    ),
+    ...values('CORS_ORIGINS', 'https://app.example.com:443', 'https://App.example.com', 'https://app.example.com/*'),
+    ...values('PUBLIC_URL', 'https://*.example.com', 'https://.example.com', 'https://numbers.example.com/*'),
+    ...values('PUBLIC_URL', 'https://me@numbers.example', 'https://numbers.example#a'),
+    ...values('METRICS_HOST', '0.0.0.0', '10.0.1.1'),
     ...values('RATE_LIMIT_PER_SECOND', '-1'),
     ...values('DATABASE_URL', 'localhost:5432', 'postgres://host:port/numbers', 'nonsense'),
     ...values('REQUEST_TIMEOUT_SECONDS', '0'),
@@ -43,7 +58,7 @@ describe('the settings', () => {
     ...values('REDIS_URL', 'redis+sentinel://host:26379', 'redis://user:a/b#c@host'),
     ...values('AUTH', 'yes'),
     ...values('TRUST_PROXY', '10.0.0.0/99', '::1/129', '10.0.0.0/', '10.0.0.0/0', 'loopback/8', '1,2', '1,10.0.0.1'),
-    ...values('TRUST_PROXY', 'true', '10.0.0', '-1', '1e3'),
+    ...values('TRUST_PROXY', 'true', '10.0.0', '-1', '1e3', '0.0.0.0', '10.0.0.1,::', '10.0.*'),
     ...values('PUBLIC_URL', 'numbers.example', 'ftp://numbers.example', 'https://numbers.example/?a=b'),
     ...values('CONTACT', 'ask Bob', 'http://numbers.example'),
     ...values('TERMS_URL', 'ask Bob', 'http://numbers.example'),
@@ -88,6 +103,16 @@ describe('the settings', () => {
     ['sslmode=verify-ca', /a CA with sslrootcert/],
     ['sslmode=require&sslrootcert=system', /sslrootcert=system, which needs sslmode=verify-full/],
     ['uselibpqcompat=false&sslmode=require', /uselibpqcompat, which can only be true/],
+    ['prepare=no', /prepare, which can only be true or false/],
+    ['sslmode=require&sslnegotiation=Direct', /sslnegotiation, which can only be postgres or direct/],
+    [
+      'sslmode=disable&sslnegotiation=direct',
+      /sslnegotiation, which has no effect with this sslmode; leave it out, or use verify-full/,
+    ],
+    [`sslmode=disable&sslrootcert=${CA}`, /sslrootcert, which has no effect with this sslmode/],
+    [`sslmode=prefer&sslrootcert=${CA}`, /sslrootcert, which has no effect with this sslmode/],
+    [`sslmode=require&sslcert=${CA}`, /must name sslcert and sslkey together/],
+    ['sslmode=verify-full&sslmode=require', /a parameter twice/],
   ])('reject a parameter of DATABASE_URL that would have no effect: %s', (query, message) => {
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
@@ -197,6 +222,15 @@ describe('the settings', () => {
     ['https://nümmern.example/für <alle>', 'https://xn--nmmern-3ya.example/f%C3%BCr%20%3Calle%3E'],
   ])('accept PUBLIC_URL=%s, and encode it for use in a header', (PUBLIC_URL, encoded) => {
     expect(readConfig({ PUBLIC_URL }).PUBLIC_URL).toBe(encoded);
+  });
+
+  it.each([
+    { METRICS_HOST: '0.0.0.0', METRICS_PORT: '9464' },
+    { CORS_ORIGINS: 'https://app_1.example.com:8443, http://[::1]:3000, http://localhost' },
+    { TRUST_PROXY: '10.0.0.1/8, ::ffff:10.0.0.1, fe80::1%eth0' },
+    { DATABASE_URL: `postgres://user@/numbers?host=/tmp&sslmode=verify-full&sslrootcert=${CA}` },
+  ])('accept what can have an effect: %o', (environment) => {
+    expect(() => readConfig(environment)).not.toThrow();
   });
 
   it.each(['none', 'api-key'])('accept any HOST if AUTH=%s is set', (AUTH) => {
