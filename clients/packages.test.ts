@@ -337,11 +337,12 @@ describe.runIf(CLIENTS.includes('go'))('The Go module', () => {
     expect(await run('go', ['list', '-m', 'all'], module)).toBe('branded-phone-numbers.example/clients/go\n');
   });
 
-  it('passes go vet and staticcheck', async () => {
+  it('passes go vet, and before a release staticcheck', async () => {
     await run('go', ['vet', './...'], made);
-    // Excludes two checks that report problems in the generated client.go.
-    await run(join(CACHE, 'checks', 'staticcheck'), ['-checks', 'inherit,-ST1005,-SA4006', './...'], made);
     await run('go', ['vet', '.'], installed('go'));
+    if (process.env.RELEASE !== '1') return;
+    // Excludes two checks that report problems in the generated client.go.
+    await run(join(CACHE, 'staticcheck'), ['-checks', 'inherit,-ST1005,-SA4006', './...'], made);
   });
 
   it('compiles a valid program, but not one with an unknown filter', async () => {
