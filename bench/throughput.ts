@@ -1,4 +1,7 @@
-/** Requests per second, for the first page and for a mix of requests: our service and other servers on the same data. */
+/**
+ * Requests per second, and CPU time per request, for the first page and for a mix of requests: our service and other servers on
+ * the same data. wrk loads them, since it takes little of the CPU that they share with it.
+ */
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,15 +11,15 @@ import { filterOf } from '../src/page/filter.js';
 import { recordPages } from '../test/support/explain.js';
 import { phoneNumberAt } from '../test/support/generatedNumbers.js';
 import { type Server, startServer } from '../test/support/serverProcess.js';
+import { postmasterPid } from './commands.js';
 import { PATH, searchOf } from './latency.js';
-import { mediansInTurn } from './medians.js';
 import { hasPgbench, pgbench } from './pgbench.js';
 import { MAIN, RESULTS } from './program.js';
 
 const run = promisify(execFile);
-const ROUNDS = Number(process.env.BENCH_LOAD_ROUNDS ?? 3);
+const ROUNDS = Number(process.env.BENCH_LOAD_ROUNDS ?? 5);
 const SECONDS = Number(process.env.BENCH_LOAD_SECONDS ?? 2);
-const CONNECTIONS = [1, 8, 64];
+export const CONNECTIONS = [1, 8, 64];
 /** The examples in section 4 of the specification. */
 const MIX = [
   {},
@@ -30,9 +33,12 @@ const MIX = [
 export interface Throughput {
   name: string;
   load: 'first page' | 'mix';
-  connections: number;
-  perSecond: number;
+  /** Of each round, by the number of connections. */
+  samples: Record<number, Sample[]>;
 }
+
+/** Requests per second, and CPU microseconds per request, of the server's process and of PostgreSQL's; not of pgbench's. */
+export type Sample = { perSecond: number; node?: number; postgres?: number };
 
 export interface Contender {
   name: string;
@@ -63,33 +69,40 @@ export const BARE: Contender = {
 };
 const CONTENDERS = [BY_HAND, OURS, BARE, OURS_UNLIMITED];
 
-/** Runs all contenders at once on the database at `url`, and measures them in turn. */
+/** Runs all contenders at once on the database at `url`, or at their own, and measures them in turn. */
 export async function measureThroughput(url: string, contenders = CONTENDERS): Promise<Throughput[]> {
   const statement = await recordFirstPage(url);
   await writeFile(STATEMENT, JSON.stringify(statement));
+  const postmaster = await postmasterPid(url);
   const servers: Server[] = [];
-  const cases: (Omit<Throughput, 'perSecond'> & { measure(): Promise<number> })[] = [];
+  const cases: (Throughput & { measure(connections: number): Promise<Sample> })[] = [];
   for (const contender of contenders) {
     const server = await startContender(contender, url);
     servers.push(server);
     const { name, canMix = false } = contender;
-    const origin = server.url;
     for (const load of canMix ? (['first page', 'mix'] as const) : (['first page'] as const)) {
       const paths = load === 'mix' ? MIX : [PATH];
-      await measureLoad({ origin, paths, connections: 8, seconds: 1 });
-      for (const connections of CONNECTIONS) {
-        const measure = () => measureLoad({ origin, paths, connections, seconds: SECONDS });
-        cases.push({ name, load, connections, measure });
+      const measure = (connections: number) => measureLoad({ server, postmaster, paths, connections });
+      cases.push({ name, load, samples: {}, measure });
+    }
+  }
+  if (hasPgbench) {
+    const rate = (connections: number) => pgbench(url, pgbenchScript(statement), connections, SECONDS);
+    const measure = async (connections: number) => ({ perSecond: await rate(connections) });
+    cases.push({ name: 'pgbench -M prepared, our query', load: 'first page', samples: {}, measure });
+  }
+  // In round 0, connections to PostgreSQL are opened, and V8 compiles.
+  for (let round = 0; round <= ROUNDS; round++) {
+    console.error(`  round ${round} of ${ROUNDS}`);
+    for (const connections of CONNECTIONS) {
+      for (const { samples, measure } of cases) {
+        const sample = await measure(connections);
+        if (round > 0) samples[connections] = [...(samples[connections] ?? []), sample];
       }
     }
   }
-  for (const connections of hasPgbench ? CONNECTIONS : []) {
-    const measure = () => pgbench(url, pgbenchScript(statement), connections, SECONDS);
-    cases.push({ name: 'pgbench -M prepared, our query', load: 'first page', connections, measure });
-  }
-  const measured = await mediansInTurn(cases, ROUNDS);
   await Promise.all(servers.map((server) => server.stop()));
-  return measured.map(({ name, load, connections, median }) => ({ name, load, connections, perSecond: median }));
+  return cases;
 }
 
 /** Starts a contender on the database at `url`, and waits until it is ready. */
@@ -102,19 +115,29 @@ function startContender({ command, environment }: Contender, url: string): Promi
 }
 
 interface Load {
-  origin: string;
+  server: Server;
+  postmaster: number;
   paths: string[];
   connections: number;
-  seconds: number;
-  headers?: Record<string, string>;
 }
 
-/** Returns the requests per second. */
-export async function measureLoad(load: Load): Promise<number> {
-  const { stdout } = await run(process.execPath, ['bench/load.js', JSON.stringify(load)]);
-  const { perSecond, refused, errors } = JSON.parse(stdout);
-  if (refused + errors > 0) console.error(`${load.origin}: ${refused} refused, ${errors} errors`);
-  return perSecond;
+async function measureLoad({ server, postmaster, paths, connections }: Load): Promise<Sample> {
+  const readCpu = () => Promise.all([cpuOf(`${server.child.pid}`), cpuOf(`$(pgrep -P ${postmaster})`)]);
+  const options = ['-t1', `-c${connections}`, `-d${SECONDS}`, '--timeout=10', '-s', 'bench/load.lua', server.url, '--'];
+  const before = await readCpu();
+  const { stdout } = await run('wrk', [...options, ...paths]);
+  const after = await readCpu();
+  const { requests, seconds, refused, errors } = JSON.parse(stdout.trim().split('\n').at(-1) ?? '');
+  if (refused + errors > 0) console.error(`${server.url}: ${refused} refused, ${errors} errors`);
+  const [node = 0, postgres = 0] = after.map((cpu, index) => (cpu - (before[index] ?? 0)) / requests);
+  return { perSecond: requests / seconds, node, postgres };
+}
+
+/** Returns the CPU microseconds of all threads of processes, whose ids the shell reads. */
+async function cpuOf(pids: string): Promise<number> {
+  const files = `for pid in ${pids}; do cat /proc/$pid/task/*/schedstat; done`;
+  const { stdout } = await run('sh', ['-c', `(${files}) | awk '{ sum += $1 } END { printf "%.0f", sum / 1000 }'`]);
+  return Number(stdout);
 }
 
 interface Statement {
