@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inflateSync } from 'node:zlib';
 import type { Route } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
@@ -584,7 +585,19 @@ test('/docs is printed whole, without what only works on a screen', async () => 
   const position = "getComputedStyle(document.querySelector('.bar')).position";
   expect(await page.evaluate(position)).toBe('static');
   await page.emulateMedia({ media: null });
+  // A list moved to the next page would leave most of one empty; the last may be.
+  expect(Math.min(...textsByPage(await page.pdf({ format: 'A4' })).slice(0, -1))).toBeGreaterThan(1000);
 });
+
+/** Returns how many pieces of text each page of a PDF by Chromium has. */
+function textsByPage(pdf: Buffer): number[] {
+  const streams = [...pdf.toString('latin1').matchAll(/\/Filter \/FlateDecode\n\/Length (\d+)>> stream\n/g)];
+  return streams
+    .map(({ index, 0: { length }, 1: size }) => pdf.subarray(index + length, index + length + Number(size)))
+    .map((stream) => inflateSync(stream).toString('latin1'))
+    .filter((content) => content.includes('BT\n'))
+    .map((content) => content.split('Tj').length - 1);
+}
 
 test('without JavaScript, /docs shows the program of each language, and nothing that can’t be pressed', async () => {
   const context = await page.context().browser()?.newContext({ javaScriptEnabled: false });
