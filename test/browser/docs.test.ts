@@ -623,6 +623,13 @@ test('with forced colors, /docs shows which tab, request and section is chosen',
     const [[color], others] = [await backgroundsOf(chosen as string), await backgroundsOf(rest as string)];
     expect([chosen, others.length > 0, others.includes(color as string)]).toEqual([chosen, true, false]);
   }
+  // Nothing keeps the page's own colors: all that is chosen, and all within, has the system's pair of colors for it.
+  const kept =
+    "[...document.querySelectorAll('*')].filter((part) => getComputedStyle(part).forcedColorAdjust === 'none')";
+  for (const property of ['color', 'backgroundColor']) {
+    const colors = await page.evaluate<string[]>(`${kept}.map((part) => getComputedStyle(part).${property})`);
+    expect(new Set(colors.filter((color) => color !== 'rgba(0, 0, 0, 0)')).size).toBe(1);
+  }
   await page.emulateMedia({ forcedColors: null });
 });
 
