@@ -138,10 +138,18 @@ describe('the contents of /docs', () => {
     await openDocs();
     const names = await links().allTextContents();
     expect(await current()).toEqual(names.slice(0, 1));
+    // A title that became wider could wrap, in some font.
+    const widths = () =>
+      page.evaluate(`Array.from(document.querySelectorAll('.contents a'), (link) => {
+        const text = document.createRange();
+        text.selectNodeContents(link);
+        return text.getBoundingClientRect().width;
+      })`);
+    const before = await widths();
     for (const [index, name] of names.entries()) {
       await links().nth(index).click();
       await until(async () => (await current())[0] === name, `${name} is marked`);
-      expect([name, await isInView(links().nth(index))]).toEqual([name, true]);
+      expect([name, await isInView(links().nth(index)), await widths()]).toEqual([name, true, before]);
     }
   });
 
