@@ -574,6 +574,43 @@ describe('at a desk, in the light scheme', () => {
   });
 });
 
+describe('on a phone, /docs', () => {
+  beforeAll(() => page.setViewportSize({ width: 360, height: 740 }));
+  afterAll(() => page.setViewportSize(desktop));
+  const menu = () => page.getByRole('button', { name: 'Menu' });
+  const links = () => page.getByRole('navigation', { name: 'Documentation' }).getByRole('link');
+
+  test('has a header of one line, with its links in a menu', async () => {
+    await openDocs();
+    expect(await page.locator('.bar').evaluate(({ clientHeight }) => clientHeight)).toBeLessThan(60);
+    expect(await links().count()).toBe(0);
+    await menu().click();
+    for (const link of await links().all()) expect(await isInView(link)).toBe(true);
+    await page.keyboard.press('Escape');
+    expect(await links().count()).toBe(0);
+  });
+
+  test('has its links below its name if the browser has no popovers', async () => {
+    await page.route('**/style.css', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, body: (await response.text()).replace(':popover-open', ':unknown') });
+    });
+    await openDocs();
+    await page.unroute('**/style.css');
+    expect([await menu().count(), await isInView(links().last())]).toEqual([0, true]);
+  });
+
+  test('has no tab beneath another button', async () => {
+    await openDocs();
+    await page.locator('#programs').scrollIntoViewIfNeeded();
+    const covered = `[...document.querySelectorAll('#programs .tab')].filter((tab) => {
+      const { left, top, width, height } = tab.getBoundingClientRect();
+      return document.elementFromPoint(left + width / 2, top + height / 2) !== tab;
+    }).length`;
+    expect(await page.evaluate(covered)).toBe(0);
+  });
+});
+
 test('/docs at 1440 pixels takes at most 6,200', async () => {
   await openDocs();
   expect(await page.evaluate('document.documentElement.scrollHeight')).toBeLessThanOrEqual(6200);
@@ -583,16 +620,19 @@ test('/docs is printed whole, without what only works on a screen', async () => 
   await openDocs();
   await send('In review');
   await page.emulateMedia({ media: 'print' });
+  // As wide as a sheet of paper.
+  await page.setViewportSize({ width: 718, height: 1000 });
   const body = panel().locator('[data-panel="Body"]');
   expect(await body.evaluate((pre) => pre.scrollHeight - pre.clientHeight)).toBe(0);
   const ink =
     "[...new Set(Array.from(document.querySelectorAll('pre, pre *'), (part) => getComputedStyle(part).color))]";
   expect(await page.evaluate(ink)).toEqual(['rgb(0, 0, 0)']);
   for (const part of ['.contents', '.skip', '.small'])
-    expect([part, await page.locator(part).first().isVisible()]).toEqual([part, false]);
+    expect([part, await page.locator(`${part}:visible`).count()]).toEqual([part, 0]);
   const position = "getComputedStyle(document.querySelector('.bar')).position";
   expect(await page.evaluate(position)).toBe('static');
   await page.emulateMedia({ media: null });
+  await page.setViewportSize(desktop);
   // A list moved to the next page would leave most of one empty; the last may be.
   expect(Math.min(...textsByPage(await page.pdf({ format: 'A4' })).slice(0, -1))).toBeGreaterThan(1000);
 });

@@ -71,7 +71,7 @@ function tabs(names: string[], label: string): string {
     (name, index) =>
       `<button type="button" class="tab" data-tab="${name}" aria-pressed="${index === 0}" disabled>${name}</button>`,
   );
-  return `<div class="top" role="group" aria-label="${label}">\n${buttons.join('\n')}\n</div>`;
+  return `<div class="top">\n<div class="tabs" role="group" aria-label="${label}">\n${buttons.join('\n')}\n</div>\n</div>`;
 }
 
 /** Returns, for each language, how to install the client and its first program. */
