@@ -18,6 +18,8 @@ const HEADERS = [
 const WORDS = { 200: 'OK', 304: 'Not Modified' };
 
 const section = document.getElementById('response');
+const outcome = section.querySelector('.outcome');
+const stale = section.querySelector('.stale');
 const block = section.querySelector('.block');
 const form = document.querySelector('.ask');
 const input = form.elements.query;
@@ -34,6 +36,8 @@ export function enableConsole(root, path, programs) {
   const pages = new Map();
   /** The number of requests sent so far. */
   let count = 0;
+  /** The query whose response is shown or awaited: at first, that of the example. */
+  let requested = input.defaultValue;
 
   for (const button of requests) {
     button.addEventListener('click', () => {
@@ -56,15 +60,23 @@ export function enableConsole(root, path, programs) {
   }
 
   /** Shows the request that the page's address has behind `#`, such as `/docs#/v1/brandedPhoneNumbers?size=5`. */
-  function readAddress() {
+  function readAddress(event) {
     const [, hashPath, query] = /^#([^?]*)\??(.*)$/.exec(location.hash) ?? [];
-    if (hashPath === path) input.value = query;
+    if (hashPath === path) {
+      input.value = query;
+      // A link or Back led here.
+      if (event) form.scrollIntoView();
+    }
     showRequest();
   }
 
-  /** Shows the query as a command and as a program, and which of the requests it is. */
+  /** Shows the query as a command and as a program, which of the requests it is, and whether the response is another's. */
   function showRequest() {
     const query = input.value.trim();
+    stale.textContent =
+      query === requested
+        ? ''
+        : `The response to another request: ${requested || 'no filter'}. Press Send for this one.`;
     for (const button of requests) button.setAttribute('aria-pressed', button.dataset.query === query);
     show(panel('curl'), curl(root + targetOf(query), needsKey));
     for (const [language, text] of programs) {
@@ -80,7 +92,11 @@ export function enableConsole(root, path, programs) {
   async function send() {
     showRequest();
     if (!(await askForKey())) return;
-    const target = targetOf(input.value.trim());
+    requested = input.value.trim();
+    showRequest();
+    section.ariaBusy = 'true';
+    outcome.textContent = 'Waiting for the response …';
+    const target = targetOf(requested);
     history.replaceState(null, '', `#${target}`);
     const url = root + target;
     const headers = keyHeaders();
@@ -88,21 +104,22 @@ export function enableConsole(root, path, programs) {
     if (pages.has(page)) headers['If-None-Match'] = pages.get(page).etag;
     const id = ++count;
     const start = performance.now();
-    let outcome;
+    let received;
     try {
       const response = await fetch(url, { headers, cache: 'no-store' });
-      outcome = { response, text: await response.text() };
+      received = { response, text: await response.text() };
     } catch (error) {
-      outcome = { error, text: '' };
+      received = { error, text: '' };
     }
     // Another request was sent meanwhile: its response is the one to show.
     if (id !== count) return;
+    section.ariaBusy = 'false';
     const ms = Math.round(performance.now() - start);
-    const { response } = outcome;
+    const { response, text } = received;
     if (response?.status === 401) forgetKey();
-    if (response?.ok) pages.set(page, { etag: response.headers.get('ETag'), text: outcome.text });
+    if (response?.ok) pages.set(page, { etag: response.headers.get('ETag'), text });
     const isHeld = response?.status === 304;
-    showOutcome({ ...outcome, text: isHeld ? pages.get(page).text : outcome.text, url, headers, ms, isHeld });
+    showOutcome({ ...received, text: isHeld ? pages.get(page).text : text, url, headers, ms, isHeld });
   }
 
   function showOutcome({ url, headers, ms, response, text, error, isHeld }) {
@@ -112,7 +129,6 @@ export function enableConsole(root, path, programs) {
     status.className = response?.ok ? 'good' : isHeld ? 'same' : 'bad';
     const line = element('p', status, ` ${outcomeWords({ ms, response, body, error, isHeld })}`);
     line.setAttribute('role', 'status');
-    const outcome = section.querySelector('.outcome');
     outcome.replaceChildren(line);
     if (typeof body?.nextCursor === 'string') {
       const next = Object.assign(element('button', 'Next page'), { type: 'button', className: 'small' });

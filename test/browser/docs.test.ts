@@ -228,6 +228,40 @@ describe('the console of /docs', () => {
     expect(await panel().locator('pre:visible').textContent()).toContain('"status": "submitted for review"');
   });
 
+  test('says whose response is shown if it is not that of the request', async () => {
+    await openDocs();
+    const query = page.getByLabel('Query');
+    /** Expects a line with these words above the response, and no other. */
+    const expectLine = async (words: string) => {
+      await panel().getByText(words).waitFor();
+      expect(await panel().locator('.outcome:visible, .stale:visible:not(:empty)').count()).toBe(1);
+    };
+    await query.fill('size=5');
+    await expectLine('The response to another request: status=submitted+for+review.');
+    await query.fill('status=submitted+for+review');
+    await expectLine('An example.');
+    await send('All numbers');
+    await page.evaluate(`location.hash = '${path}?status=rejected'`);
+    await expectLine('The response to another request: no filter.');
+    expect(await isInView(query)).toBe(true);
+    await page.goBack();
+    await expectLine('200 OK');
+    await page.goForward();
+    const release = await hold(`**${path}?status=rejected`);
+    const responded = sending(() => query.press('Enter'));
+    await expectLine('Waiting for the response');
+    release();
+    await responded;
+    await expectLine('200 OK');
+  });
+
+  test('shows an example whose cursor continues the request that is shown', async () => {
+    await openDocs();
+    const { nextCursor } = JSON.parse(await tabText('Body'));
+    const query = await page.getByLabel('Query').inputValue();
+    expect((await fetch(`${url}${path}?${query}&nextCursor=${nextCursor}`)).status).toBe(200);
+  });
+
   test('shows the same numbers again if they have not changed', async () => {
     await openDocs();
     await send('All numbers');

@@ -1,7 +1,10 @@
 /** The pages at `/docs` and `/swagger`. The server sends `/docs` complete; scripts add what can be pressed. */
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
+import type { BrandedPhoneNumber, BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
 import type { Config } from '../../config/config.js';
 import { contract, listOperation, parameters } from '../../contract.js';
+import { filterOf } from '../../page/filter.js';
+import { encodeCursor } from '../request/cursor.js';
 import { authenticationWords, limitWords } from './deployment.js';
 import { EXAMPLE_ADDRESS, escaped, fill, html, markdown, prose } from './layout.js';
 import { clients, LANGUAGES, type Packages, readmeParts } from './packages.js';
@@ -11,7 +14,7 @@ const LANGUAGE_TABS = ['curl', ...Object.values(LANGUAGES)];
 /** The filters of the first programs, which the page replaces by those of other requests. */
 const FIRST_QUERY = 'carrier=AT%26T&status=approved';
 /** A request with a typing error, since what a 400 says is worth seeing. */
-const MISSPELLED = { summary: 'A misspelled parameter', query: 'carier=AT%26T' };
+const MISSPELLED = { summary: 'A misspelled parameter', examples: {}, query: 'carier=AT%26T' };
 
 /** Returns the page at `/docs`. */
 export function docsPage(config: Config, packages: Packages): string {
@@ -90,7 +93,7 @@ ${program}
 /** Returns the parts of the console: the requests of `x-requests`, the query, and room for the response and the request as a program. */
 function consoleParts({ AUTH }: Config): Record<string, string> {
   const offered = listOperation['x-requests'];
-  const requests = [...offered.map(({ summary, examples }) => ({ summary, query: queryOf(examples) })), MISSPELLED];
+  const requests = [...offered.map((request) => ({ ...request, query: queryOf(request.examples) })), MISSPELLED];
   const [, , shown = MISSPELLED] = requests;
   const questions = requests.map(
     ({ summary, query }, index) => `<li class="request">
@@ -98,7 +101,7 @@ function consoleParts({ AUTH }: Config): Record<string, string> {
 <span id="query-${index}">${escaped(query || 'no filter')}</span>
 </li>`,
   );
-  const texts: Record<string, string> = { Body: exampleOf('200'), curl: curl(shown.query, AUTH) };
+  const texts: Record<string, string> = { Body: examplePage(shown.examples), curl: curl(shown.query, AUTH) };
   const names = ['Body', 'Headers', ...LANGUAGE_TABS];
   const panels = names.map(
     (name, index) =>
@@ -116,8 +119,21 @@ function consoleParts({ AUTH }: Config): Record<string, string> {
 
 /** Returns the query that has these examples, by parameter. */
 function queryOf(examples: Record<string, string>): string {
-  const pairs = Object.entries(examples).flatMap(([name, example]) =>
-    [parameters.get(name)?.examples?.[example]?.value].flat().map((value): [string, string] => [name, String(value)]),
+  const pairs = valuesOf(examples).flatMap(([name, values]) =>
+    [values].flat().map((value): [string, string] => [name, String(value)]),
   );
   return new URLSearchParams(pairs).toString();
+}
+
+/** Returns the values of these examples, by parameter. */
+function valuesOf(examples: Record<string, string>): [name: string, value: unknown][] {
+  return Object.entries(examples).map(([name, example]) => [name, parameters.get(name)?.examples?.[example]?.value]);
+}
+
+/** Returns the contract's example of a page, with a cursor for the query that has these examples: its own is for no filter. */
+function examplePage(examples: Record<string, string>): string {
+  const page: BrandedPhoneNumberPage = JSON.parse(exampleOf('200'));
+  const [last] = page.items.slice(-1) as [BrandedPhoneNumber];
+  const nextCursor = encodeCursor(last.phoneNumber, filterOf(Object.fromEntries(valuesOf(examples))));
+  return JSON.stringify({ ...page, nextCursor }, null, 2);
 }
