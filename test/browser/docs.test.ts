@@ -1,17 +1,21 @@
 /** The documentation in a real browser. */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inflateSync } from 'node:zlib';
+import express from 'express';
 import type { Route } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { sample } from '../../clients/live/samples.js';
 import type { BrandedPhoneNumberPage } from '../../generated/types/models/index.js';
-import { parameters, resolve } from '../../src/contract.js';
+import { readConfig } from '../../src/config/config.js';
+import { contract, parameters, resolve } from '../../src/contract.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { timesWords, valueWords } from '../../src/messages/parameterWords.js';
 import { packageFolder } from '../../src/packageFolder.js';
+import { docs } from '../../src/service/docs/docs.js';
 import { hasNginx, startNginx } from '../service/http/nginx.js';
 import { freePort } from '../support/port.js';
 import { useService } from '../support/service.js';
@@ -93,26 +97,27 @@ describe('the samples of /docs', () => {
     await page.evaluate('localStorage.clear()');
   });
 
-  test('have this service’s address on every page, with a button that copies them', async () => {
-    for (const [name, command] of [
-      ['/clients/README.md', ''],
-      ['/clients/python/README.md', `pip install ${url}/packages/`],
-      ['/clients/go/README.md', `GOPROXY=${url}/packages/go `],
+  test('have the address of the page, on every page, with a button that copies them', async () => {
+    const file = `branded-phone-numbers-client-${contract.info.version}.tgz`;
+    const packages = new Map([[file, () => {}]]);
+    const server = express()
+      .use(docs(readConfig({ HOST: '0.0.0.0', AUTH: 'none' }), packages))
+      .listen(0);
+    onTestFinished(() => void server.close());
+    const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    for (const [path, block, command] of [
+      ['docs', '.address', address],
+      ['packages/', '.code', `npm install ${address}/packages/${file}`],
+      ['clients/typescript/README.md', '.code', `npm install ${address}/packages/${file}`],
+      ['clients/typescript/README.md', '.code', `basePath: '${address}'`],
     ] as const) {
-      await page.goto(url + name);
-      const text = await page.locator('main').textContent();
-      expect(text).toContain(url);
-      expect(text).not.toContain('localhost:3000');
-      if (!command) continue;
-      const block = page.locator('.code').filter({ hasText: command });
-      await block.getByRole('button', { name: 'Copy' }).first().click();
-      await page.getByRole('button', { name: 'Copied' }).waitFor();
+      await page.goto(`${address}/${path}`);
+      expect(await page.locator('main').textContent()).not.toContain('localhost:3000');
+      const place = page.locator(block).filter({ hasText: command }).first();
+      await place.getByRole('button', { name: 'Copy' }).click();
+      await place.getByRole('button', { name: 'Copied' }).waitFor();
       expect(await page.evaluate<string>('navigator.clipboard.readText()')).toContain(command);
     }
-    await openDocs();
-    await page.locator('.address').getByRole('button', { name: 'Copy' }).click();
-    await page.locator('.address').getByRole('button', { name: 'Copied' }).waitFor();
-    expect(await page.evaluate<string>('navigator.clipboard.readText()')).toBe(url);
   });
 
   test('can be copied', async () => {

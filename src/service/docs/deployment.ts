@@ -4,14 +4,15 @@ import { join } from 'node:path';
 import { type Config, isPrivate } from '../../config/config.js';
 import { countOf } from '../../messages/count.js';
 import { packageFolder } from '../../packageFolder.js';
-import { escaped } from './layout.js';
+import { escaped, prose } from './layout.js';
 
 /** Returns how to get access to this instance. */
 export function authenticationWords({ AUTH, CONTACT, TERMS_URL }: Config): string {
   const terms = TERMS_URL ? ` <a href="${escaped(TERMS_URL)}">Terms of service</a>` : '';
+  const contact = prose(operator(CONTACT));
   if (AUTH === 'none')
-    return `<p>This service requires no API key.${CONTACT ? ` Questions go to ${operator(CONTACT)}.` : ''}${terms}</p>`;
-  return `<p>This service requires an API key. Ask ${operator(CONTACT)} for one, and send it as <code>Authorization: Bearer &lt;key&gt;</code>.
+    return `<p>This service requires no API key.${CONTACT ? ` Questions go to ${contact}.` : ''}${terms}</p>`;
+  return `<p>This service requires an API key. Ask ${contact} for one, and send it as <code>Authorization: Bearer &lt;key&gt;</code>.
 Without a valid one, the response is a 401, <a href="problems/unauthorized">Unauthorized</a>.${terms}</p>
 <p>The commands and programs on this page take the key from the environment variable <code>KEY</code>.</p>`;
 }
@@ -22,10 +23,10 @@ export function limitWords({ AUTH, RATE_LIMIT_PER_SECOND: limit }: Config): stri
 href="problems/rate-limit-exceeded">Rate Limit Exceeded</a>, says when to retry. <code>RateLimit</code> of a response says how many are left.</p>`;
 }
 
-/** Returns "the operator", with a link if CONTACT is set. */
+/** Returns "the operator" in Markdown, with a link if CONTACT is set. */
 function operator(contact: string | undefined): string {
   if (!contact) return 'the operator';
-  return `<a href="${escaped(contact.includes('://') ? contact : `mailto:${contact}`)}">the operator</a>`;
+  return `[the operator](<${contact.includes('://') ? contact : `mailto:${contact}`}>)`;
 }
 
 const upTo = (limit: number) =>
@@ -41,9 +42,9 @@ export function withLimit(text: string, limit: number): string {
     .replaceAll('r=9;', `r=${limit - 1};`);
 }
 
-/** Returns where to get a package that this service does not have. Who reads the page of a private instance, operates it. */
+/** Returns in Markdown where to get a package that this service does not have. Who reads the page of a private instance, operates it. */
 export function missingPackage(config: Config): string {
   const isOperator = isPrivate(config) && !config.PUBLIC_URL && existsSync(join(packageFolder, 'Makefile'));
   if (!isOperator) return `Ask ${operator(config.CONTACT)} for the package.`;
-  return 'Run <code>make clients</code> in this checkout to build the package, and start the service again.';
+  return 'Run `make clients` in this checkout to build the package, and start the service again.';
 }

@@ -13,10 +13,10 @@ import { packageFolder } from '../../packageFolder.js';
 import { encodeBody } from '../http/compression.js';
 import { noSuchPath } from '../http/problemResponse.js';
 import { constantResponse } from './constantResponse.js';
-import { withLimit } from './deployment.js';
+import { missingPackage, withLimit } from './deployment.js';
 import { docsPage, swaggerPage } from './docsPage.js';
 import { EXAMPLE_ADDRESS, fill, markdownPage } from './layout.js';
-import { clients, type Packages, packagesPage, servePackages } from './packages.js';
+import { clients, type Packages, packagesPage, readmeOf, servePackages } from './packages.js';
 import { missingPage, problemList, problemPage } from './problemPages.js';
 
 const browserFolder = join(packageFolder, 'browser');
@@ -56,11 +56,14 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
     servePage(`/problems/${name}`, problem);
   }
   for (const path of readmes) {
-    const text = read(path);
+    const text = path.startsWith('clients/') ? readmeOf(path, config, packages) : read(path);
     serve(`/${path}`, onlyIf(prefersMarkdown), asMarkdown(text, config));
     servePage(`/${path}`, () => markdownPage(path, text, addresses));
   }
-  serve('/llms.txt', constantResponse('text/plain', llmsText));
+  serve(
+    '/llms.txt',
+    constantResponse('text/plain', () => llmsText(packages.size > 0 ? '' : `: ${missingPackage(config)}`)),
+  );
   router.get('/packages', redirectTo('./packages/'));
   servePage('/packages/', () => packagesPage(config, packages, documents));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
@@ -127,11 +130,11 @@ const readmes = [
   'docs/deprecation.md',
 ];
 
-/** Returns what there is for programs that read (llmstxt.org). */
-function llmsText(): string {
+/** Returns what there is for programs that read (llmstxt.org), with a `note` behind the packages. */
+function llmsText(note: string): string {
   const titleOf = (path: string) => /^# (.*)$/m.exec(readFileSync(join(packageFolder, path), 'utf8'))?.[1];
   const pages = readmes.map((path) => `- [${titleOf(path)}](${path})`).join('\n');
-  return fill('llms.txt', { service: contract.info.title, summary: contract.info.summary, pages });
+  return fill('llms.txt', { service: contract.info.title, summary: contract.info.summary, note, pages });
 }
 
 const OPENAPI_30 = 'openapi-3.0.json';

@@ -56,7 +56,7 @@ export function markdownPage(path: string, text: string, served: ReadonlyMap<str
       },
       link({ href, tokens }: Tokens.Link) {
         const label = this.parser.parseInline(tokens);
-        if (/^(https?:|#)/.test(href)) return `<a href="${escaped(href)}">${label}</a>`;
+        if (/^(https?:|mailto:|#)/.test(href)) return `<a href="${escaped(href)}">${label}</a>`;
         const [file = '', fragment] = posix.join(posix.dirname(path), href).split('#');
         const address = served.get(file);
         if (address === undefined) return label;

@@ -35,10 +35,24 @@ export const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', pyt
  * program; or where to get its package, if that is not there in the version of this service.
  */
 export function readmeParts(client: Client, config: Config, packages: Packages): { install: string; program: string } {
-  const readme = readFileSync(join(packageFolder, 'clients', client, 'README.md'), 'utf8');
-  const [, given = '', program = ''] = readme.split(/^(?=Install|The service|This program|- |## )/m);
-  const install = packages.has(FILES[client]) ? markdown(given) : `<p>${missingPackage(config)}</p>`;
-  return { install, program: markdown(program) };
+  const [, install = '', program = ''] = partsOf(`clients/${client}/README.md`, config, packages);
+  return { install: markdown(install), program: markdown(program) };
+}
+
+/** Returns a README of `clients/`; without its package, it says where to get that instead of how to install it. */
+export function readmeOf(path: string, config: Config, packages: Packages): string {
+  return partsOf(path, config, packages).join('');
+}
+
+/** Returns the parts of a README: an introduction, how to install the package, and the rest, such as the first program. */
+function partsOf(path: string, config: Config, packages: Packages): string[] {
+  const readme = readFileSync(join(packageFolder, path), 'utf8');
+  const parts = readme.split(/^(?=Install|The service|This program|- |## |\| )/m);
+  const client = clients.find((name) => path.includes(`/${name}/`));
+  // The README of all clients belongs to no package.
+  const isThere = client ? packages.has(FILES[client]) : packages.size > 0;
+  if (!isThere) parts[1] = `${missingPackage(config)}\n\n`;
+  return parts;
 }
 
 /** The media types of the files that package managers request, by the end of their paths. */

@@ -211,7 +211,7 @@ describe('for programs that read', () => {
     expect((await request(app).head('/llms.txt').expect(200)).headers['content-length']).toBe(`${text.length}`);
   });
 
-  const README = '/clients/python/README.md';
+  const README = '/clients/README.md';
   test.each([
     ['text/markdown', 'text/markdown'],
     ['text/markdown, text/html;q=0.9', 'text/markdown'],
@@ -232,11 +232,14 @@ describe('for programs that read', () => {
 
   test('a Markdown page is its file, with the address at which it was requested, or PUBLIC_URL', async () => {
     const file = readFileSync(join(packageFolder, README), 'utf8');
-    const read = (app: express.Express) => request(app).get(README).set({ Accept: 'text/markdown', Host: 'here:8080' });
-    const { text } = await read(express().use(docs(SETTINGS))).buffer();
+    const read = (settings: typeof SETTINGS) =>
+      request(express().use(docs(settings, new Map([['any', () => {}]]))))
+        .get(README)
+        .set({ Accept: 'text/markdown', Host: 'here:8080' });
+    const { text } = await read(SETTINGS).buffer();
     expect(text).toBe(file.replaceAll('http://localhost:3000', 'http://here:8080'));
     const PUBLIC_URL = 'https://numbers.test/telephony';
-    const { text: published } = await read(express().use(docs({ ...SETTINGS, PUBLIC_URL }))).buffer();
+    const { text: published } = await read({ ...SETTINGS, PUBLIC_URL }).buffer();
     expect(published).toBe(file.replaceAll('http://localhost:3000', PUBLIC_URL));
   });
 });

@@ -223,3 +223,36 @@ describe('GET /docs', () => {
     expect(list).toContain('Ask the operator for the package.');
   });
 });
+
+describe('where to get a package that is not there', () => {
+  const PUBLIC_URL = 'https://numbers.test/telephony';
+  const read = async (path: string, type: string, packages?: ReturnType<typeof readPackages>) => {
+    const service = serviceWith({ PUBLIC_URL, CONTACT: 'api@numbers.test' }, packages);
+    return (await request(service).get(`/numbers/${path}`).set('Accept', type).buffer().expect(200)).text;
+  };
+  beforeAll(async () => {
+    for (const [path] of files) await write(path, packages());
+  });
+
+  const READMES = ['', 'typescript/', 'python/', 'java/', 'go/'].map((folder) => `clients/${folder}README.md`);
+  it.each(READMES)('is said by %s, in HTML and in Markdown, instead of how to install it', async (path) => {
+    for (const [type, words] of [
+      ['text/html', 'Ask <a href="mailto:api@numbers.test">the operator</a> for the package.'],
+      ['text/markdown', 'Ask [the operator](<mailto:api@numbers.test>) for the package.'],
+    ] as const) {
+      const there = await read(path, type);
+      expect(there).toContain(`${PUBLIC_URL}/packages/`);
+      const missing = await read(path, type, new Map());
+      expect(missing).toContain(words);
+      expect(missing).not.toContain(`${PUBLIC_URL}/packages/`);
+      expect(missing).toMatch(/This program prints|TypeScript, JavaScript/);
+    }
+  });
+
+  it('is said by /llms.txt', async () => {
+    expect(await read('llms.txt', '*/*')).toContain('[Packages of the clients](packages/)\n');
+    const words =
+      '[Packages of the clients](packages/): Ask [the operator](<mailto:api@numbers.test>) for the package.';
+    expect(await read('llms.txt', '*/*', new Map())).toContain(words);
+  });
+});
