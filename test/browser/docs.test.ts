@@ -420,6 +420,7 @@ describe('the console of /docs', () => {
     const stop = await startNginx(Number(new URL(prefixed).port), url);
     try {
       await page.goto(`${prefixed}/docs`);
+      expect(await page.locator('.address code').textContent()).toBe(prefixed);
       await page.getByLabel('Query').fill('size=0');
       const sent = await sending(() => page.keyboard.press('Enter'));
       expect(sent.url()).toBe(`${prefixed}${path}?size=0`);
@@ -696,6 +697,7 @@ test('without JavaScript, /docs shows the program of each language, and nothing 
   for (const name of ['curl', 'TypeScript', 'Python', 'Java', 'Go'])
     expect(await other?.locator(`#programs [data-panel="${name}"]`).isVisible()).toBe(true);
   expect(await other?.locator('.tab:visible, .ask:visible, .outcome:visible').count()).toBe(0);
+  expect(await other?.locator('.address').textContent()).toBe(`Base URL: ${url}`);
   await context?.close();
 });
 

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import express, { type Request, type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
 import { dump } from 'js-yaml';
+import { LRUCache } from 'lru-cache';
 // Not the package's main module: that would load all of Swagger UI into the server.
 import swaggerUiFolder from 'swagger-ui-dist/absolute-path.js';
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
@@ -15,7 +16,7 @@ import { noSuchPath } from '../http/problemResponse.js';
 import { constantResponse } from './constantResponse.js';
 import { missingPackage, withLimit } from './deployment.js';
 import { docsPage, swaggerPage } from './docsPage.js';
-import { EXAMPLE_ADDRESS, fill, markdownPage } from './layout.js';
+import { EXAMPLE_ADDRESS, escaped, fill, markdownPage } from './layout.js';
 import { clients, type Packages, packagesPage, readmeOf, servePackages } from './packages.js';
 import { missingPage, problemList, problemPage } from './problemPages.js';
 
@@ -29,9 +30,7 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   const document = () => documentFor(config, contract);
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
-  const withAddress = (text: string) => text.replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
-  const page = (html: () => string) => constantResponse('text/html', () => withAddress(html()));
-  const servePage = (path: string, html: () => string) => serve(path, page(html));
+  const servePage = (path: string, html: () => string) => serve(path, withAddress('text/html', html, config));
   const read = (path: string) => readFileSync(join(packageFolder, path), 'utf8');
   const json = (content: () => object) => constantResponse('application/json', () => JSON.stringify(content()));
   router.get('/', redirectTo('./docs'));
@@ -45,7 +44,7 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   // `npm run build` makes these documents: a checkout that is not built, such as that of `make dev`, has none.
   const documents = [OPENAPI_30, POSTMAN].filter((name) => existsSync(join(packageFolder, 'dist', name)));
   for (const name of documents) {
-    const text = withAddress(read(`dist/${name}`));
+    const text = read(`dist/${name}`).replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
     const response = json(() => (name === OPENAPI_30 ? documentFor(config, JSON.parse(text)) : JSON.parse(text)));
     for (const path of [name === OPENAPI_30 ? name : `clients/postman/${name}`, `packages/${name}`])
       serve(`/${path}`, allowAnyOrigin, response);
@@ -57,7 +56,11 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   }
   for (const path of readmes) {
     const text = path.startsWith('clients/') ? readmeOf(path, config, packages) : read(path);
-    serve(`/${path}`, onlyIf(prefersMarkdown), asMarkdown(text, config));
+    serve(
+      `/${path}`,
+      onlyIf(prefersMarkdown),
+      withAddress('text/markdown', () => text, config),
+    );
     servePage(`/${path}`, () => markdownPage(path, text, addresses));
   }
   serve(
@@ -188,14 +191,20 @@ function prefersPage(request: Request): boolean {
   return preferred === 'application/xhtml+xml' || (!preferred && request.accepts('text/html') !== false);
 }
 
-/** Returns a handler that sends Markdown with the address at which it was requested. */
-function asMarkdown(text: string, { PUBLIC_URL }: Config): RequestHandler {
-  return async (request, response) => {
+/** Returns a handler that serves a text whose samples have PUBLIC_URL, or else the address at which it was requested. */
+function withAddress(type: string, make: () => string, { PUBLIC_URL }: Config): RequestHandler {
+  let text: string | undefined;
+  const sample = () => (text ??= make());
+  // Few, because clients choose the Host.
+  const handlers = new LRUCache<string, RequestHandler>({ max: 4 });
+  return (request, response, next) => {
     const { protocol, host } = request;
     const address = PUBLIC_URL ?? (host ? `${protocol}://${host}` : EXAMPLE_ADDRESS);
-    const body = Buffer.from(text.replaceAll(EXAMPLE_ADDRESS, () => address));
-    response.set('Cache-Control', 'no-cache').type('text/markdown');
-    response.send(await encodeBody(request, response, body));
+    const shown = type === 'text/html' ? escaped(address) : address;
+    const handler =
+      handlers.get(address) ?? constantResponse(type, () => sample().replaceAll(EXAMPLE_ADDRESS, () => shown));
+    handlers.set(address, handler);
+    return handler(request, response, next);
   };
 }
 

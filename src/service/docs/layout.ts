@@ -5,7 +5,10 @@ import { Marked, type Tokens } from 'marked';
 import { contract } from '../../contract.js';
 import { packageFolder } from '../../packageFolder.js';
 
-/** The address of the service in all samples; `browser/samples.js` replaces it by the address of the page. */
+/**
+ * The address of the service in all samples. `docs.ts` replaces it by that of a request, and `browser/samples.js` by that of the
+ * page, which may be another one behind a proxy.
+ */
 export const EXAMPLE_ADDRESS = 'http://localhost:3000';
 
 /**

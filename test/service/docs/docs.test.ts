@@ -36,9 +36,13 @@ describe('the documentation page', () => {
     expect(text).toContain('<title>Branded Phone Numbers</title>');
   });
 
-  /** Returns the text of /docs with these settings. */
-  const pageWith = async (settings: object) =>
-    (await request(express().use(docs({ ...SETTINGS, ...settings }))).get('/docs')).text;
+  /** Returns the text of /docs with these settings, as requested from `host`. */
+  const pageWith = async (settings: object, host = 'here:8080') =>
+    (
+      await request(express().use(docs({ ...SETTINGS, ...settings })))
+        .get('/docs')
+        .set('Host', host)
+    ).text;
 
   test('says whether this instance requires a key, which limit it keeps, and who operates it', async () => {
     const open = await pageWith({});
@@ -64,8 +68,19 @@ describe('the documentation page', () => {
     expect(queries.slice(0, 3)).toEqual(['no filter', 'phoneNumber=%2B14155550123', 'status=submitted+for+review']);
     expect(queries).toHaveLength(7);
     expect(text).toContain(
-      '>curl --header &#34;Authorization: Bearer $KEY&#34; &#39;http://localhost:3000/v1/brandedPhoneNumbers?status=submitted+for+review&#39;<',
+      '>curl --header &#34;Authorization: Bearer $KEY&#34; &#39;http://here:8080/v1/brandedPhoneNumbers?status=submitted+for+review&#39;<',
     );
+  });
+
+  test('has PUBLIC_URL, or else the address at which it was requested, without scripts', async () => {
+    const address = (text: string) => /Base URL: <code>(.*?)<.code>/.exec(text)?.[1];
+    const service = request(express().use(docs(SETTINGS)));
+    for (const host of ['here:8080', 'there.test', 'here:8080']) {
+      const { text } = await service.get('/docs').set('Host', host);
+      expect([address(text), text.includes('localhost:3000')]).toEqual([`http://${host}`, false]);
+    }
+    expect(address(await pageWith({ PUBLIC_URL: 'https://numbers.test/a' }))).toBe('https://numbers.test/a');
+    expect(await pageWith({}, 'x"<b>')).not.toContain('x"<b>');
   });
 
   test('has contents, which name its sections', async () => {
