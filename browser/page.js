@@ -1,7 +1,7 @@
 /** The script of /docs: contents, tabs and the console. */
 import { enableConsole } from './console.js';
 import { addCopy, root } from './samples.js';
-import { select, selected } from './tabs.js';
+import { select } from './tabs.js';
 
 const docs = document.querySelector('.docs');
 const programs = docs.querySelector('#programs .block');
@@ -10,7 +10,8 @@ const languages = new Map([...programs.querySelectorAll('[data-panel]')].map((pa
 enableContents();
 enableTabs();
 enableConsole(root, docs.dataset.path, firstPrograms());
-for (const block of docs.querySelectorAll('.block')) addCopy(block.firstElementChild, () => shownText(block));
+for (const block of docs.querySelectorAll('.block:not([data-panel])'))
+  addCopy(block.firstElementChild, () => shownText(block));
 
 /** Marks the section that is in view; on a phone, lets the button show and hide the list. */
 function enableContents() {
@@ -37,22 +38,22 @@ function enableContents() {
   mark();
 }
 
-/** Lets each tab show its panel. A chosen language is shown in all samples, now and at the next visit. */
+/** Lets each tab show its panel. A language is chosen once, for all samples, now and at the next visit. */
 function enableTabs() {
-  const blocks = [programs, docs.querySelector('#response .block')];
-  const choose = (name) => {
-    for (const block of blocks) if (languages.has(name) && languages.has(selected(block))) select(block, name);
+  const choose = (language) => {
+    for (const block of [programs, docs.querySelector('[data-panel="Code"]')]) select(block, language);
   };
   for (const tab of docs.querySelectorAll('.tab')) {
     const name = tab.dataset.tab;
     tab.disabled = false;
     tab.addEventListener('click', () => {
-      select(tab.closest('.block'), name);
+      if (!languages.has(name)) return select(tab.closest('.block'), name);
       choose(name);
-      if (languages.has(name)) remember(name);
+      remember(name);
     });
   }
-  choose(remembered());
+  const language = remembered();
+  if (languages.has(language)) choose(language);
 }
 
 function remember(language) {

@@ -2,8 +2,9 @@
 
 /** Shows the panel of `block` with this name. */
 export function select(block, name) {
-  for (const tab of block.querySelectorAll('.tab')) tab.setAttribute('aria-pressed', tab.dataset.tab === name);
-  for (const panel of block.querySelectorAll('[data-panel]')) panel.hidden = panel.dataset.panel !== name;
+  const [top, ...panels] = block.children;
+  for (const tab of top.querySelectorAll('.tab')) tab.setAttribute('aria-pressed', tab.dataset.tab === name);
+  for (const panel of panels) panel.hidden = panel.dataset.panel !== name;
 }
 
 /** Returns the name of the panel that is shown. */

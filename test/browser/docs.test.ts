@@ -88,12 +88,16 @@ describe('the samples of /docs', () => {
 
   test('are in the language that was last chosen, also in the console and at the next visit', async () => {
     await openDocs();
+    await language('#response', 'Code');
     await language('#response', 'Python');
     expect(await shown().textContent()).toContain('from branded_phone_numbers_client');
     await language('#programs', 'Go');
     expect(await panel().locator('pre:visible').textContent()).toContain('package main');
     await page.reload();
     expect(await shown().textContent()).toContain('package main');
+    await send('In review');
+    await language('#response', 'Code');
+    expect(await panel().locator('pre:visible').textContent()).toContain('package main');
     await page.evaluate('localStorage.clear()');
   });
 
@@ -127,7 +131,7 @@ describe('the samples of /docs', () => {
       await page.locator(within).getByRole('button', { name: 'Copied' }).waitFor();
       return page.evaluate<string>('navigator.clipboard.readText()');
     };
-    await language('#response', 'curl');
+    await language('#response', 'Code');
     expect(await copied('#response')).toBe(`curl '${url}${path}?status=submitted+for+review'`);
     await language('#programs', 'Java');
     expect((await copied('#programs')).trim()).toBe(sample('java', 'java', url).trim());

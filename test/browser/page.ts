@@ -277,7 +277,7 @@ export async function expectResponseInView() {
   expect(await isInView(button)).toBe(true);
   await press(button);
   for (const part of ['.outcome', '#response .top'])
-    await until(() => isInView(page.locator(part)), `${part} is in view`);
+    await until(() => isInView(page.locator(part).first()), `${part} is in view`);
 }
 
 /** The field of the dialog for the key. */

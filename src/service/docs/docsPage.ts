@@ -102,18 +102,19 @@ function consoleParts({ AUTH }: Config): Record<string, string> {
 </li>`,
   );
   const texts: Record<string, string> = { Body: examplePage(shown.examples), curl: curl(shown.query, AUTH) };
-  const names = ['Body', 'Headers', ...LANGUAGE_TABS];
-  const panels = names.map(
-    (name, index) =>
-      `<pre data-panel="${name}" tabindex="0" role="region" aria-label="${name}"${index ? ' hidden' : ''}>${escaped(texts[name] ?? '')}</pre>`,
-  );
+  const panels = (names: string[]) =>
+    names.map(
+      (name, index) =>
+        `<pre data-panel="${name}" tabindex="0" role="region" aria-label="${name}"${index ? ' hidden' : ''}>${escaped(texts[name] ?? '')}</pre>`,
+    );
+  const code = [tabs(LANGUAGE_TABS, 'Language'), ...panels(LANGUAGE_TABS)].join('\n');
   return {
     questions: questions.join('\n'),
     firstQuery: escaped(FIRST_QUERY),
     query: escaped(shown.query),
     key: keyPart(AUTH),
-    responseTabs: tabs(names, 'Response and request'),
-    panels: panels.join('\n'),
+    responseTabs: tabs(['Body', 'Headers', 'Code'], 'Response and request'),
+    panels: [...panels(['Body', 'Headers']), `<div class="block" data-panel="Code" hidden>${code}</div>`].join('\n'),
   };
 }
 
