@@ -38,6 +38,8 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   servePage('/swagger', () => swaggerPage(config));
   for (const name of ['docs', 'swagger', 'problems']) router.get(`/${name}/`, redirectTo(`../${name}`));
   for (const [folder, name] of assets) serve(`/docs/${name}`, constantResponse(name, readFileSync(join(folder, name))));
+  // Browsers request it for what is not HTML.
+  serve('/favicon.ico', constantResponse('icon.svg', readFileSync(join(browserFolder, 'icon.svg'))));
   const yaml = () => dump(document(), { lineWidth: -1 });
   serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', yaml));
   serve('/openapi.json', allowAnyOrigin, json(document));

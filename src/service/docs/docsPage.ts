@@ -42,13 +42,13 @@ export function docsPage(config: Config, packages: Packages): string {
     responses: responseRows(),
     ...Object.fromEntries(abouts),
   });
-  return html({ root: '', content, contents: contentsOf(content) });
+  return html({ path: 'docs', content, contents: contentsOf(content) });
 }
 
 /** Returns the page at `/swagger`. */
 export function swaggerPage({ AUTH }: Config): string {
   const content = fill('swagger.html', { key: keyPart(AUTH), words: escaped(JSON.stringify(parameterWords())) });
-  return html({ title: 'Swagger UI', root: '', content });
+  return html({ title: 'Swagger UI', path: 'swagger', content });
 }
 
 /** Returns links to the sections of a page, beside the text; on a phone, behind a button that says where the reader is. */

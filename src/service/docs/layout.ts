@@ -13,15 +13,30 @@ export const EXAMPLE_ADDRESS = 'http://localhost:3000';
 
 /**
  * Returns a page as HTML, with a list of contents beside its content. The page of the API itself has no title.
- * @param root the relative path from the page to the root of the service, such as `../`
+ * @param path the page's path, relative to the root of the service; the header marks its link, or that of its section
  */
-export function html(page: { title?: string; root: string; content: string; contents?: string }): string {
-  const { title, root, content, contents = '' } = page;
-  const [service, version] = [contract.info.title, contract.info.version].map(escaped) as [string, string];
-  const fullTitle = title ? `${escaped(title)} · ${service}` : service;
-  const address = EXAMPLE_ADDRESS;
-  return fill('page.html', { title: fullTitle, service, version, root, address, content, contents });
+export function html(page: { title?: string; path: string; content: string; contents?: string }): string {
+  const { title, path, content, contents = '' } = page;
+  const { info } = contract;
+  const service = escaped(info.title);
+  const root = rootFrom(path);
+  const parts = {
+    title: title ? `${escaped(title)} · ${service}` : service,
+    description: escaped(info.summary),
+    version: escaped(info.version),
+    ...{ service, root, content, contents, address: EXAMPLE_ADDRESS },
+  };
+  const section = path
+    .replace(/^clients\/.*/, 'clients/README.md')
+    .replace(/^problems\/.*/, 'problems')
+    .replace('docs/deprecation.md', 'docs/api-changelog.md');
+  const current = section === path ? 'page' : 'true';
+  // The first link with this address is in the header.
+  return fill('page.html', parts).replace(`href="${root}${section}"`, `$& aria-current="${current}"`);
 }
+
+/** Returns the relative path from a page to the root of the service, such as `../`. */
+export const rootFrom = (path: string) => '../'.repeat(path.split('/').length - 1);
 
 /** Returns a file of `browser/`, in which `{name}` is replaced by the HTML of that name. */
 export function fill(file: string, parts: Record<string, string>): string {
@@ -50,7 +65,7 @@ export function prose(text: string): string {
  * @param served the paths of the files that have an address: a link to any other file would lead nowhere, so its text stays
  */
 export function markdownPage(path: string, text: string, served: ReadonlyMap<string, string>): string {
-  const root = posix.relative(posix.dirname(`/${path}`), '/');
+  const root = rootFrom(path);
   const page = new Marked({
     renderer: {
       heading({ tokens, depth, text }: Tokens.Heading) {
@@ -68,5 +83,5 @@ export function markdownPage(path: string, text: string, served: ReadonlyMap<str
     },
   });
   const [, title = ''] = /^# (.*)$/m.exec(text) ?? [];
-  return html({ title, root: root ? `${root}/` : '', content: page.parse(text, { async: false }) });
+  return html({ title, path, content: page.parse(text, { async: false }) });
 }

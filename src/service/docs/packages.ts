@@ -113,5 +113,5 @@ export function packagesPage(config: Config, packages: Packages, documents: stri
     .sort()
     .map((path) => `<li><a href="${escaped(encodeURI(path))}">${escaped(path)}</a></li>`);
   const content = fill('packages.html', { sections: sections.join('\n'), files: files.join('\n') });
-  return html({ title: 'Packages', root: '../', content });
+  return html({ title: 'Packages', path: 'packages/', content });
 }

@@ -1,7 +1,7 @@
 /** HTML pages for people: what a problem's `type` means and what to do about it, and what is missing. */
 import type { Problem } from '../../../generated/types/models/index.js';
 import { contract, type ProblemType, responses } from '../../contract.js';
-import { escaped, fill, html, prose } from './layout.js';
+import { escaped, fill, html, prose, rootFrom } from './layout.js';
 
 /** Returns the page at `/problems`: a list of all problem types. */
 export function problemList(): string {
@@ -11,7 +11,7 @@ export function problemList(): string {
         `<div class="member">\n<dt><a href="problems/${name}">${prose(title)}</a><span>status ${status}</span></dt>\n<dd>${prose(meaning)}</dd>\n</div>`,
     )
     .join('\n');
-  return html({ title: 'Problems', root: '', content: fill('problems.html', { entries }) });
+  return html({ title: 'Problems', path: 'problems', content: fill('problems.html', { entries }) });
 }
 
 /** Returns the page at `/problems/<name>`; `publicPath` is prepended to each type that it shows. */
@@ -23,14 +23,13 @@ export function problemPage(name: string, publicPath: string): string {
     .join('\n');
   const parts = { title: prose(title), status: `${status}`, type: `${escaped(publicPath)}/problems/${name}`, examples };
   const content = fill('problem.html', { ...parts, meaning: prose(meaning), advice: prose(advice) });
-  return html({ title, root: '../', content });
+  return html({ title, path: `problems/${name}`, content });
 }
 
 /** Returns the page for browsers at an address at which there is nothing. */
 export function missingPage(path: string, detail: string): string {
-  const root = '../'.repeat(path.split('/').length - 2);
-  const content = fill('missing.html', { detail: escaped(detail), root });
-  return html({ title: 'Not Found', root, content });
+  const content = fill('missing.html', { detail: escaped(detail), root: rootFrom(path.slice(1)) });
+  return html({ title: 'Not Found', path: path.slice(1), content });
 }
 
 /** Returns the problems of this type among the examples of the contract's responses. */

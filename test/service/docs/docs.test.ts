@@ -28,12 +28,16 @@ test.each([
 });
 
 describe('the documentation page', () => {
-  test('is HTML with the name of the service as its title', async () => {
+  test('is HTML with the name of the service as its title, and an icon', async () => {
     const { text } = await request(app)
       .get('/docs')
       .expect(200)
       .expect('Content-Type', /^text\/html/);
     expect(text).toContain('<title>Branded Phone Numbers</title>');
+    await request(app)
+      .get('/favicon.ico')
+      .expect(200)
+      .expect('Content-Type', /^image\/svg/);
   });
 
   /** Returns the text of /docs with these settings, as requested from `host`. */
@@ -267,6 +271,11 @@ test('every link of every page leads somewhere, also behind a path prefix', asyn
     const response = await request(prefixed).get(path).set('Accept', 'text/html,*/*;q=0.8').buffer();
     expect([path, response.status]).toEqual([path, 200]);
     if (response.type !== 'text/html') continue;
+    // Who reads it has no checkout of the project.
+    expect([path, /CONTRIBUTING|CHANGELOG|npm run|\bmake [a-z]+<.code>/.exec(response.text)]).toEqual([path, null]);
+    const [, header = ''] = /<header(.*)<.header>/s.exec(response.text) ?? [];
+    expect([path, header.match(/aria-current/g)?.length]).toEqual([path, 1]);
+    expect(response.text).toContain('<meta name="description" content="Lists the phone numbers');
     const ids = [...response.text.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id);
     for (const [, link = ''] of response.text.matchAll(/ (?:src|href)="([^"]*)"/g)) {
       if (/^(https:|mailto:)/.test(link)) continue;
@@ -295,9 +304,27 @@ test('the pages of Markdown files and the Postman collection have PUBLIC_URL, an
     .expect('Content-Type', /^text\/html/);
   expect(text).toContain('<title>Changelog of the API · Branded Phone Numbers</title>');
   expect(text).toContain('<a href="../problems">Problems</a>');
-  // CONTRIBUTING.md is not served.
-  expect(text).toMatch(/<h2 id="releasing-a-version">.*\n<p>See CONTRIBUTING.md\./);
+  expect(text).toContain('<a href="../docs/api-changelog.md" aria-current="page">Changes</a>');
 });
+
+test.each([
+  ['/docs', '<a class="name" href="docs" aria-current="page">'],
+  ['/problems', '<a href="problems" aria-current="page">'],
+  ['/problems/unauthorized', '<a href="../problems" aria-current="true">'],
+  ['/clients/go/README.md', '<a href="../../clients/README.md" aria-current="true">'],
+  ['/packages/', '<a href="../packages/" aria-current="page">'],
+])('the header of %s says where the reader is', async (path, link) => {
+  expect((await request(app).get(path).expect(200)).text).toContain(link);
+});
+
+test.each(['clients/README.md', 'clients/java/README.md', 'docs/api-changelog.md', 'docs/deprecation.md'])(
+  'no link of %s is only text, as one to a file that is not served would be',
+  async (path) => {
+    const { text } = await request(app).get(`/${path}`).expect(200);
+    const labels = readFileSync(join(packageFolder, path), 'utf8').matchAll(/\[([^\]`]+)\]\([^)]+\)/g);
+    for (const [, label] of labels) expect(text).toContain(`>${label}</a>`);
+  },
+);
 
 test('a link of a Markdown file keeps its fragment, and is only text if it leads to a file that has no address', () => {
   const addresses = new Map([['docs/there.md', 'docs/there.md']]);
