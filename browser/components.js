@@ -7,7 +7,9 @@ import { curl } from './request.js';
 export const createResponses = (Original, { React: { createElement: h, useEffect } }) =>
   function Responses(props) {
     useEffect(() => document.getElementById('swagger-ui').removeAttribute('aria-busy'), []);
-    return h('details', { open: Boolean(props.tryItOutResponse) }, h('summary', null, 'Responses'), h(Original, props));
+    const isSent = Boolean(props.tryItOutResponse);
+    const title = isSent ? 'The response, and all possible ones' : 'All possible responses';
+    return h('details', { open: isSent }, h('summary', null, title), h(Original, props));
   };
 
 /** Asks for the key before a request, which is not sent without it. The service, not this form, checks the parameters. */

@@ -440,7 +440,7 @@ describe('with AUTH=api-key, /docs', () => {
   test('asks for the key, sends the pressed request with it, and forgets it if it is rejected', async () => {
     const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
     await page.goto(`${withKeys.url}/docs`);
-    expect(await page.locator('#programs pre:visible').textContent()).toContain(
+    expect(await page.locator('#programs .block pre:visible').textContent()).toContain(
       '--header "Authorization: Bearer $KEY" ',
     );
     const inReview = page.locator('.requests').getByRole('button', { name: 'In review' });
@@ -527,6 +527,12 @@ describe('/swagger', () => {
     await page.locator('details > summary').click();
     expect(await queryOf(execute())).toBeUndefined();
     expect(await page.locator('.live-responses-table').isVisible()).toBe(true);
+  });
+
+  test('has the font of the page', async () => {
+    const fonts = "Array.from(document.querySelectorAll('#swagger-ui *'), (part) => getComputedStyle(part).fontFamily)";
+    const others = (await page.evaluate<string[]>(fonts)).filter((font) => !/^system-ui|mono/.test(font));
+    expect(others).toEqual([]);
   });
 
   // The soak has their other examples.
