@@ -16,6 +16,9 @@ const FIRST_QUERY = 'carrier=AT%26T&status=approved';
 /** A request with a typing error, since what a 400 says is worth seeing. */
 const MISSPELLED = { summary: 'A misspelled parameter', examples: {}, query: 'carier=AT%26T' };
 
+/** Sets the variable from which all commands and programs take the key. */
+const SET_KEY = `<pre>export KEY=${escaped("'your API key'")}</pre>`;
+
 /** Returns the page at `/docs`. */
 export function docsPage(config: Config, packages: Packages): string {
   const [purpose = '', ...paragraphs] = contract.info.description.trim().split('\n\n');
@@ -32,6 +35,7 @@ export function docsPage(config: Config, packages: Packages): string {
     ...consoleParts(config),
     programTabs: tabs(LANGUAGE_TABS, 'Language'),
     programs: firstPrograms(config, packages),
+    setKey: config.AUTH === 'api-key' ? SET_KEY : '',
     authentication: authenticationWords(config),
     rateLimit: limitWords(config),
     parameters: parameterRows(),

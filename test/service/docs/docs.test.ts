@@ -71,6 +71,8 @@ describe('the documentation page', () => {
     const queries = [...text.matchAll(/<span id="query-\d">(.*?)<\/span>/g)].map(([, query]) => query);
     expect(queries.slice(0, 3)).toEqual(['no filter', 'phoneNumber=%2B14155550123', 'status=submitted+for+review']);
     expect(queries).toHaveLength(7);
+    expect(text).toContain('<pre>export KEY=&#39;your API key&#39;</pre>');
+    expect(await pageWith({})).not.toContain('export KEY');
     expect(text).toContain(
       '>curl --header &#34;Authorization: Bearer $KEY&#34; &#39;http://here:8080/v1/brandedPhoneNumbers?status=submitted+for+review&#39;<',
     );
