@@ -17,7 +17,7 @@ import { constantResponse } from './constantResponse.js';
 import { missingPackage, withLimit } from './deployment.js';
 import { docsPage, swaggerPage } from './docsPage.js';
 import { EXAMPLE_ADDRESS, escaped, fill, markdownPage } from './layout.js';
-import { clients, type Packages, packagesPage, readmeOf, servePackages } from './packages.js';
+import { clients, type Packages, packagesPage, readmeParts, servePackages } from './packages.js';
 import { missingPage, problemList, problemPage } from './problemPages.js';
 
 const browserFolder = join(packageFolder, 'browser');
@@ -57,18 +57,13 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
     servePage(`/problems/${name}`, problem);
   }
   for (const path of readmes) {
-    const text = path.startsWith('clients/') ? readmeOf(path, config, packages) : read(path);
-    serve(
-      `/${path}`,
-      onlyIf(prefersMarkdown),
-      withAddress('text/markdown', () => text, config),
-    );
+    const text = path.startsWith('clients/') ? readmeParts(path, config, packages).join('') : read(path);
+    const markdown = withAddress('text/markdown', () => text, config);
+    serve(`/${path}`, onlyIf(prefersMarkdown), markdown);
     servePage(`/${path}`, () => markdownPage(path, text, addresses));
   }
-  serve(
-    '/llms.txt',
-    constantResponse('text/plain', () => llmsText(packages.size > 0 ? '' : `: ${missingPackage(config)}`)),
-  );
+  const llms = () => llmsText(config, packages);
+  serve('/llms.txt', constantResponse('text/plain', llms));
   router.get('/packages', redirectTo('./packages/'));
   servePage('/packages/', () => packagesPage(config, packages, documents));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
@@ -135,8 +130,9 @@ const readmes = [
   'docs/deprecation.md',
 ];
 
-/** Returns what there is for programs that read (llmstxt.org), with a `note` behind the packages. */
-function llmsText(note: string): string {
+/** Returns what there is for programs that read (llmstxt.org). */
+function llmsText(config: Config, packages: Packages): string {
+  const note = packages.size > 0 ? '' : `: ${missingPackage(config)}`;
   const titleOf = (path: string) => /^# (.*)$/m.exec(readFileSync(join(packageFolder, path), 'utf8'))?.[1];
   const pages = readmes.map((path) => `- [${titleOf(path)}](${path})`).join('\n');
   return fill('llms.txt', { service: contract.info.title, summary: contract.info.summary, note, pages });
@@ -196,17 +192,16 @@ function prefersPage(request: Request): boolean {
 /** Returns a handler that serves a text whose samples have PUBLIC_URL, or else the address at which it was requested. */
 function withAddress(type: string, make: () => string, { PUBLIC_URL }: Config): RequestHandler {
   let text: string | undefined;
-  const sample = () => (text ??= make());
+  const memoMethod = (address: string) => {
+    text ??= make();
+    return constantResponse(type, Buffer.from(text.replaceAll(EXAMPLE_ADDRESS, () => address)));
+  };
   // Few, because clients choose the Host.
-  const handlers = new LRUCache<string, RequestHandler>({ max: 4 });
+  const handlers = new LRUCache({ max: 4, memoMethod });
   return (request, response, next) => {
     const { protocol, host } = request;
     const address = PUBLIC_URL ?? (host ? `${protocol}://${host}` : EXAMPLE_ADDRESS);
-    const shown = type === 'text/html' ? escaped(address) : address;
-    const handler =
-      handlers.get(address) ?? constantResponse(type, () => sample().replaceAll(EXAMPLE_ADDRESS, () => shown));
-    handlers.set(address, handler);
-    return handler(request, response, next);
+    return handlers.memo(type === 'text/html' ? escaped(address) : address)(request, response, next);
   };
 }
 

@@ -1,23 +1,25 @@
 /** The pages at `/docs` and `/swagger`. The server sends `/docs` complete; scripts add what can be pressed. */
 import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
-import type { BrandedPhoneNumber, BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
 import type { Config } from '../../config/config.js';
-import { contract, listOperation, parameters } from '../../contract.js';
-import { filterOf } from '../../page/filter.js';
-import { encodeCursor } from '../request/cursor.js';
+import { contract, listOperation } from '../../contract.js';
 import { authenticationWords, limitWords } from './deployment.js';
 import { EXAMPLE_ADDRESS, escaped, fill, html, markdown, prose } from './layout.js';
 import { clients, LANGUAGES, type Packages, readmeParts } from './packages.js';
-import { exampleOf, memberRows, parameterRows, parameterWords, responseRows } from './reference.js';
+import {
+  exampleOf,
+  examplePage,
+  memberRows,
+  parameterRows,
+  parameterWords,
+  queryOf,
+  responseRows,
+} from './reference.js';
 
 const LANGUAGE_TABS = ['curl', ...Object.values(LANGUAGES)];
 /** The filters of the first programs, which the page replaces by those of other requests. */
 const FIRST_QUERY = 'carrier=AT%26T&status=approved';
 /** A request with a typing error, since what a 400 says is worth seeing. */
 const MISSPELLED = { summary: 'A misspelled parameter', examples: {}, query: 'carier=AT%26T' };
-
-/** Sets the variable from which all commands and programs take the key. */
-const SET_KEY = `<pre>export KEY=${escaped("'your API key'")}</pre>`;
 
 /** Returns the page at `/docs`. */
 export function docsPage(config: Config, packages: Packages): string {
@@ -35,7 +37,7 @@ export function docsPage(config: Config, packages: Packages): string {
     ...consoleParts(config),
     programTabs: tabs(LANGUAGE_TABS, 'Language'),
     programs: firstPrograms(config, packages),
-    setKey: config.AUTH === 'api-key' ? SET_KEY : '',
+    setKey: config.AUTH === 'api-key' ? "<pre>export KEY='your API key'</pre>" : '',
     authentication: authenticationWords(config),
     rateLimit: limitWords(config),
     parameters: parameterRows(),
@@ -84,11 +86,11 @@ function tabs(names: string[], label: string): string {
 /** Returns, for each language, how to install the client and its first program. */
 function firstPrograms(config: Config, packages: Packages): string {
   const panels = clients.map((client) => {
-    const { install, program } = readmeParts(client, config, packages);
+    const path = `clients/${client}/README.md`;
+    const [, install = '', program = ''] = readmeParts(path, config, packages);
     return `<div class="steps" data-panel="${LANGUAGES[client]}" hidden>
-${install}
-${program}
-<p><a href="clients/${client}/README.md">More about this client</a>, <a href="packages/">all packages</a></p>
+${markdown(install + program)}
+<p><a href="${path}">More about this client</a>, <a href="packages/">all packages</a></p>
 </div>`;
   });
   return [`<pre data-panel="curl">${escaped(curl(FIRST_QUERY, config.AUTH))}</pre>`, ...panels].join('\n');
@@ -120,25 +122,4 @@ function consoleParts({ AUTH }: Config): Record<string, string> {
     responseTabs: tabs(['Body', 'Headers', 'Code'], 'Response and request'),
     panels: [...panels(['Body', 'Headers']), `<div class="block" data-panel="Code" hidden>${code}</div>`].join('\n'),
   };
-}
-
-/** Returns the query that has these examples, by parameter. */
-function queryOf(examples: Record<string, string>): string {
-  const pairs = valuesOf(examples).flatMap(([name, values]) =>
-    [values].flat().map((value): [string, string] => [name, String(value)]),
-  );
-  return new URLSearchParams(pairs).toString();
-}
-
-/** Returns the values of these examples, by parameter. */
-function valuesOf(examples: Record<string, string>): [name: string, value: unknown][] {
-  return Object.entries(examples).map(([name, example]) => [name, parameters.get(name)?.examples?.[example]?.value]);
-}
-
-/** Returns the contract's example of a page, with a cursor for the query that has these examples: its own is for no filter. */
-function examplePage(examples: Record<string, string>): string {
-  const page: BrandedPhoneNumberPage = JSON.parse(exampleOf('200'));
-  const [last] = page.items.slice(-1) as [BrandedPhoneNumber];
-  const nextCursor = encodeCursor(last.phoneNumber, filterOf(Object.fromEntries(valuesOf(examples))));
-  return JSON.stringify({ ...page, nextCursor }, null, 2);
 }

@@ -31,25 +31,13 @@ export const clients = Object.keys(FILES) as Client[];
 export const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
 
 /**
- * Returns, from the README of a client, how to install it (all between the first paragraph and the program) and its first
- * program; or where to get its package, if that is not there in the version of this service.
+ * Returns the parts of a README of `clients/`: an introduction, how to install the package (all before the program or the list of
+ * clients), and the rest, beginning with the program. If the service does not have the package, the second says where to get it.
  */
-export function readmeParts(client: Client, config: Config, packages: Packages): { install: string; program: string } {
-  const [, install = '', program = ''] = partsOf(`clients/${client}/README.md`, config, packages);
-  return { install: markdown(install), program: markdown(program) };
-}
-
-/** Returns a README of `clients/`; without its package, it says where to get that instead of how to install it. */
-export function readmeOf(path: string, config: Config, packages: Packages): string {
-  return partsOf(path, config, packages).join('');
-}
-
-/** Returns the parts of a README: an introduction, how to install the package, and the rest, such as the first program. */
-function partsOf(path: string, config: Config, packages: Packages): string[] {
+export function readmeParts(path: string, config: Config, packages: Packages): string[] {
   const readme = readFileSync(join(packageFolder, path), 'utf8');
   const parts = readme.split(/^(?=Install|The service|This program|- |## |\| )/m);
   const client = clients.find((name) => path.includes(`/${name}/`));
-  // The README of all clients belongs to no package.
   const isThere = client ? packages.has(FILES[client]) : packages.size > 0;
   if (!isThere) parts[1] = `${missingPackage(config)}\n\n`;
   return parts;
@@ -105,8 +93,9 @@ export function servePackages(packages: Packages): RequestHandler<{ path: string
 /** Returns the page at `/packages/`, which also lists the `documents` that are served there. */
 export function packagesPage(config: Config, packages: Packages, documents: string[]): string {
   const sections = clients.map((client) => {
-    const { install } = readmeParts(client, config, packages);
-    return `<h2>${LANGUAGES[client]}</h2>\n${install}\n<p><a href="../clients/${client}/README.md">First program</a></p>`;
+    const path = `clients/${client}/README.md`;
+    const [, install = ''] = readmeParts(path, config, packages);
+    return `<h2>${LANGUAGES[client]}</h2>\n${markdown(install)}\n<p><a href="../${path}">First program</a></p>`;
   });
   const files = [...packages.keys(), ...documents]
     .filter((path) => !/\.(md5|sha\d+)$/.test(path))

@@ -1,4 +1,5 @@
 /** The reference in `/docs`: the contract's parameters, members, responses and examples, each row with an address. */
+import type { BrandedPhoneNumber, BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
 import {
   contract,
   type Parameter,
@@ -9,6 +10,8 @@ import {
   type Schema,
 } from '../../contract.js';
 import { rangeWords, timesWords, valueWords } from '../../messages/parameterWords.js';
+import { filterOf } from '../../page/filter.js';
+import { encodeCursor } from '../request/cursor.js';
 import { escaped, prose } from './layout.js';
 
 interface Row {
@@ -109,9 +112,30 @@ function rows(list: Row[]): string {
   return `<dl class="members">\n${entries.join('\n')}\n</dl>`;
 }
 
+/** Returns the query that has the contract's examples with these names, by parameter. */
+export function queryOf(names: Record<string, string>): string {
+  const pairs = examplesOf(names).flatMap(([name, values]) =>
+    [values].flat().map((value): [string, string] => [name, String(value)]),
+  );
+  return new URLSearchParams(pairs).toString();
+}
+
+/** Returns the values of these examples, by parameter. */
+function examplesOf(names: Record<string, string>): [name: string, value: unknown][] {
+  return Object.entries(names).map(([name, example]) => [name, parameters.get(name)?.examples?.[example]?.value]);
+}
+
 /** Returns the first example of a response, formatted. */
 export function exampleOf(status: string): string {
   const [media] = Object.values(responses.get(status)?.content ?? {});
   const [first] = Object.values(media?.examples ?? {});
   return JSON.stringify(media?.example ?? first?.value, null, 2);
+}
+
+/** Returns the contract's example of a page, with a cursor for the query that has the examples with these names: its own is for no filter. */
+export function examplePage(names: Record<string, string>): string {
+  const page: BrandedPhoneNumberPage = JSON.parse(exampleOf('200'));
+  const [last] = page.items.slice(-1) as [BrandedPhoneNumber];
+  const nextCursor = encodeCursor(last.phoneNumber, filterOf(Object.fromEntries(examplesOf(names))));
+  return JSON.stringify({ ...page, nextCursor }, null, 2);
 }

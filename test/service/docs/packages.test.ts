@@ -177,8 +177,10 @@ describe('GET /packages/', () => {
   });
 });
 
+const CLIENTS = ['typescript', 'python', 'java', 'go'];
+
 describe('GET /docs', () => {
-  const READMES = ['typescript', 'python', 'java', 'go'].map((client) => `<a href="clients/${client}/README.md">`);
+  const READMES = CLIENTS.map((client) => `<a href="clients/${client}/README.md">`);
   const INSTALLATIONS = [
     `npm install https://numbers.test/telephony/packages/${TARBALL}`,
     `pip install https://numbers.test/telephony/packages/branded_phone_numbers_client-${version}-py3-none-any.whl`,
@@ -215,44 +217,30 @@ describe('GET /docs', () => {
     for (const part of INSTALLATIONS.slice(0, 3)) expect(text).toContain(part);
     expect(text).not.toContain('GOPROXY');
     expect(text).toContain('Ask <a href="mailto:api@numbers.test">the operator</a> for the package.');
-    await rm(packages(), { recursive: true });
-    const { text: without } = await request(serviceWith()).get('/numbers/docs');
-    for (const part of [...READMES, 'Ask the operator for the package.']) expect(without).toContain(part);
-    expect(without).not.toContain('/packages/');
-    const { text: list } = await request(serviceWith()).get('/numbers/packages/').expect(200);
-    expect(list).toContain('Ask the operator for the package.');
   });
 });
 
 describe('where to get a package that is not there', () => {
   const PUBLIC_URL = 'https://numbers.test/telephony';
-  const read = async (path: string, type: string, packages?: ReturnType<typeof readPackages>) => {
-    const service = serviceWith({ PUBLIC_URL, CONTACT: 'api@numbers.test' }, packages);
-    return (await request(service).get(`/numbers/${path}`).set('Accept', type).buffer().expect(200)).text;
-  };
-  beforeAll(async () => {
-    for (const [path] of files) await write(path, packages());
-  });
+  const ASK =
+    /Ask (\[the operator\]\(<mailto:api@numbers.test>\)|<a href="mailto:api@numbers.test">the operator<.a>) for the package\./;
 
-  const READMES = ['', 'typescript/', 'python/', 'java/', 'go/'].map((folder) => `clients/${folder}README.md`);
-  it.each(READMES)('is said by %s, in HTML and in Markdown, instead of how to install it', async (path) => {
-    for (const [type, words] of [
-      ['text/html', 'Ask <a href="mailto:api@numbers.test">the operator</a> for the package.'],
-      ['text/markdown', 'Ask [the operator](<mailto:api@numbers.test>) for the package.'],
-    ] as const) {
-      const there = await read(path, type);
-      expect(there).toContain(`${PUBLIC_URL}/packages/`);
-      const missing = await read(path, type, new Map());
-      expect(missing).toContain(words);
-      expect(missing).not.toContain(`${PUBLIC_URL}/packages/`);
-      expect(missing).toMatch(/This program prints|TypeScript, JavaScript/);
-    }
-  });
-
-  it('is said by /llms.txt', async () => {
-    expect(await read('llms.txt', '*/*')).toContain('[Packages of the clients](packages/)\n');
-    const words =
-      '[Packages of the clients](packages/): Ask [the operator](<mailto:api@numbers.test>) for the package.';
-    expect(await read('llms.txt', '*/*', new Map())).toContain(words);
-  });
+  const READMES = ['clients', ...CLIENTS.map((client) => `clients/${client}`)].map((folder) => `${folder}/README.md`);
+  it.each([...READMES, 'docs', 'packages/', 'llms.txt'])(
+    'is said by /%s, in HTML and Markdown, instead of how to install it',
+    async (path) => {
+      for (const [file] of files) await write(file, packages());
+      const install = path === 'llms.txt' ? /packages\/\)$/m : new RegExp(`${PUBLIC_URL}/packages/`);
+      for (const type of ['text/html', 'text/markdown']) {
+        const read = async (read?: ReturnType<typeof readPackages>) => {
+          const service = request(serviceWith({ PUBLIC_URL, CONTACT: 'api@numbers.test' }, read));
+          return (await service.get(`/numbers/${path}`).set('Accept', type).buffer().expect(200)).text;
+        };
+        const [there, missing] = [await read(), await read(new Map())];
+        expect([install.test(there), ASK.test(there)]).toEqual([true, false]);
+        expect([install.test(missing), ASK.test(missing)]).toEqual([false, true]);
+        if (path.endsWith('.md')) expect(missing).toMatch(/This program prints|TypeScript, JavaScript/);
+      }
+    },
+  );
 });
