@@ -243,7 +243,7 @@ describe('the console of /docs', () => {
     await query.fill('size=5');
     await expectLine('The response to another request: status=submitted+for+review.');
     await send('All numbers');
-    await page.evaluate(`location.hash = '${path}?detailedStatus=approved.optIn'`);
+    await page.getByRole('link', { name: 'detailedStatus=approved.optIn' }).click();
     await expectLine('The response to another request: no filter.');
     expect([await isInView(query), await query.inputValue()]).toEqual([true, 'detailedStatus=approved.optIn']);
     await page.goBack();

@@ -1,4 +1,5 @@
 /** The reference in `/docs`: the contract's parameters, members, responses and examples, each row with an address. */
+import { listBrandedPhoneNumbers as operation } from '../../../generated/types/apis/index.js';
 import type { BrandedPhoneNumber, BrandedPhoneNumberPage } from '../../../generated/types/models/index.js';
 import {
   contract,
@@ -42,14 +43,17 @@ export function parameterRows(): string {
   return rows(parametersAndHeaders.map(parameterRow));
 }
 
-function parameterRow({ name, in: place, schema, description = '' }: Parameter): Row {
+function parameterRow({ name, in: place, schema, description = '', examples = {} }: Parameter): Row {
   const item = resolve(schema.items ?? schema);
+  const [first = ''] = Object.keys(examples);
+  const example = queryOf({ [name]: first });
   const type = item.enum ? schema.items?.$ref?.split('/').pop() : item.format === 'uuid' ? 'uuid' : item.type;
   return {
     id: `parameter-${name}`,
     name,
     words: [...(place === 'header' ? ['request header'] : []), valueWords(item), timesWords(schema)],
-    description,
+    description:
+      first && place === 'query' ? `${description} [\`${example}\`](docs#${operation.path}?${example})` : description,
     values: codes('Values', item.enum),
     ...(place === 'query' && { attributes: ` data-name="${name}" data-type="${type}${schema.items ? '[]' : ''}"` }),
   };
