@@ -38,7 +38,7 @@ const terminateTwice = async () => {
 };
 
 it('a log reader that hangs does not keep the process from exiting after a second SIGTERM', async () => {
-  await hang(1000, process.execPath, [MAIN, 'serve']);
+  await hang(400, process.execPath, [MAIN, 'serve']);
   await terminateTwice();
 });
 
@@ -53,7 +53,7 @@ it('a log reader that closes the pipe does not end the service, also if its pack
   const url = await listening(start(process.execPath, [join(app, 'dist/src/main.js'), 'serve']));
   await requestList(url);
   child.stdout?.destroy();
-  await flood(url, 3000);
+  await flood(url, 400);
   expect((await fetch(`${url}/healthz`)).status).toBe(200);
   child.kill('SIGINT');
   expect(await once(child, 'exit')).toEqual([0, null]);

@@ -2,7 +2,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { connect } from 'node:net';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeAll, expect } from 'vitest';
@@ -49,7 +48,7 @@ export function logging(): string {
     import { flushLog, openLog } from '${LOG}';
     const log = openLog({ LOG_LEVEL: 'info' });
     const server = createServer((request, response) => {
-      log.info({ status: 404, detail: 'x'.repeat(250) });
+      log.info({ status: 404, detail: 'x'.repeat(4000) });
       response.writeHead(404).end();
     });
     server.listen(process.env.PORT, '127.0.0.1', () => log.info('listening on http://127.0.0.1:' + server.address().port));
@@ -77,21 +76,16 @@ export async function hang(requests: number, program: string, args: string[]) {
   return { url, output };
 }
 
-/** Sends requests, and waits for their responses. */
+/** Sends requests on a few connections, and waits for their responses. */
 export async function flood(url: string, requests: number): Promise<void> {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname).on('error', () => {});
-  const id = 'x'.repeat(120);
-  socket.write(`GET /nowhere HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: ${id}\r\n\r\n`.repeat(requests));
-  let responses = 0;
-  let text = '';
-  for await (const chunk of socket) {
-    // Keep the last characters: a status line may be split between two chunks.
-    text = text.slice(-11) + chunk;
-    responses += text.split('HTTP/1.1 404').length - 1;
-    if (responses === requests) break;
-  }
+  const headers = { 'X-Request-Id': 'x'.repeat(120) };
+  let unsent = requests;
+  const send = async () => {
+    while (unsent-- > 0) await (await fetch(`${url}/nowhere`, { headers })).arrayBuffer();
+  };
+  await Promise.all(Array.from({ length: 10 }, send));
 }
+
 /** Settings that make `serve` fail, and what it then says. */
 export const UNUSABLE = { PORT: '0', METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
 export const UNUSABLE_REASON = /address not available 192\.0\.2\.1.*; choose another METRICS_PORT or METRICS_HOST\n$/;
