@@ -15,6 +15,7 @@ import {
   hang,
   hasEnded,
   LIMITED,
+  LOG,
   listening,
   logging,
   logInto,
@@ -104,6 +105,19 @@ describe('a log on a terminal', () => {
     process.kill(service, 'SIGTERM');
     await until(() => hasEnded(service), 'it ends', 30_000);
   });
+});
+
+it('the log has all lines of a program that flushes it and exits, also those logged during a write', async () => {
+  const script = `
+    import { flushLog, openLog } from '${LOG}';
+    const log = openLog({ LOG_LEVEL: 'info' });
+    log.info('x'.repeat(17_000));
+    log.info('last');
+    await flushLog(log);
+    process.exit();`;
+  const output = start(process.execPath, ['--input-type=module', '--eval', script]);
+  expect(await once(child, 'close')).toEqual([0, null]);
+  expect(eventsIn(output()).map(({ msg }) => msg.slice(-4))).toEqual(['xxxx', 'last']);
 });
 
 it('the log has the reason for a failed start', async () => {

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import fs from 'node:fs';
 import { symlink } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
@@ -104,6 +105,7 @@ export async function runProgram(
   const { env, exitCode } = process;
   const cwd = process.cwd();
   const stdin = typeof input === 'string' ? Readable.from([Buffer.from(input)]) : input;
+  const writeFile = fs.write as (...parameters: unknown[]) => void;
   const spies = [
     vi.spyOn(process, 'stdin', 'get').mockReturnValue(stdin as typeof process.stdin),
     vi.spyOn(console, 'error').mockImplementation((text) => {
@@ -115,6 +117,12 @@ export async function runProgram(
       done?.();
       return true;
     }) as typeof process.stdout.write),
+    // The log of `serve`.
+    vi.spyOn(fs, 'write').mockImplementation(((fd: number, text: string, ...rest: unknown[]) => {
+      if (fd !== 1) return writeFile(fd, text, ...rest);
+      out.stdout += text;
+      setImmediate(rest[0] as (...parameters: unknown[]) => void, null, Buffer.byteLength(text));
+    }) as typeof fs.write),
   ];
   try {
     process.env = { PATH: env.PATH, LOG_LEVEL: 'warn', ...environment };
