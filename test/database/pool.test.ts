@@ -296,7 +296,7 @@ describe('a reader', () => {
     await Promise.all(held);
   });
 
-  it('logs the end of an outage when a read has succeeded, not when a connection was opened', async () => {
+  it('logs the end of an outage when a read has succeeded, not when a connection was opened, and no slow read after it', async () => {
     onStatement = 'break';
     expect(await read(100)).toContain('in time');
     const before = accepted();
@@ -307,6 +307,9 @@ describe('a reader', () => {
     await until(async () => !(await read(1000)).includes('Error'), 'a read succeeds');
     await read(1000);
     expect(lines).toEqual(['the database does not respond', 'the database responds again']);
+    onStatement = 'hold';
+    expect(await read(100)).toContain('in time');
+    expect(lines).toHaveLength(2);
   });
 });
 
@@ -363,6 +366,19 @@ describe('a connection', () => {
       clients[0]?.write(NOTICE);
     clients[0]?.write(Buffer.concat([ROW, COMPLETE]));
     expect(await result).toBe('[object Object]');
+  });
+
+  it('is silent for too long although further queries are sent meanwhile', async () => {
+    open({ size: 1 });
+    const [connection] = await fill(1);
+    onStatement = 'hold';
+    const held = [query(connection)];
+    for (const end = performance.now() + 2 * SILENT_MS; !connection?.failure && performance.now() < end; ) {
+      await sleep(250);
+      held.push(query(connection));
+    }
+    expect(connection?.failure).toMatchObject({ code: 'CONNECTION_SILENT' });
+    await Promise.all(held);
   });
 
   it('is closed if the statement that resets it fails, too', async () => {

@@ -1,14 +1,17 @@
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdtemp, readdir, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, inject, it, onTestFinished } from 'vitest';
+import { packageFolder } from '../../../src/packageFolder.js';
 import { runServe, useCommand } from '../../support/command.js';
 import { useConnection } from '../../support/connection.js';
 import { createDatabase } from '../../support/database.js';
-import { ndjson } from '../../support/ndjson.js';
+import { itemsOf, ndjson } from '../../support/ndjson.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
+import { byBytes } from '../../support/reference.js';
 import { openToxicProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 import { serve } from './serve.js';
@@ -21,6 +24,11 @@ const list = Array.from({ length: 300 }, (_, i) =>
     carrierStatuses: [entryWith('AT&T', 'brandedCallerId', i % 2 ? 'approved.optIn' : 'pending.optIn')],
   }),
 );
+
+/** The phone numbers of the demo data, in order. */
+const demo = itemsOf(readFileSync(join(packageFolder, 'demo', 'numbers.ndjson'), 'utf8'))
+  .map(({ phoneNumber }) => phoneNumber)
+  .sort(byBytes);
 
 // The soak kills it.
 describe('serve without any setting', () => {
@@ -110,6 +118,23 @@ describe('serve, before it can use PostgreSQL,', () => {
     service.stop();
     expect(await service.end()).toBe(0);
     await sql.unsafe(`DROP DATABASE ${name} WITH (FORCE)`);
+  });
+
+  it('completes the demo data after a failure in the middle of its import', async () => {
+    const url = await createDatabase();
+    const sql = useConnection(url);
+    await sql.unsafe(`
+      CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE disk_full; END';
+      CREATE TRIGGER fail BEFORE INSERT ON branded_phone_numbers FOR EACH ROW
+      WHEN (NEW.phone_number = '${demo.at(-1)}') EXECUTE FUNCTION fail()`);
+    const service = await runServe(['--demo'], { DATABASE_URL: url });
+    await until(() => service.out.stdout.includes('until a temporary failure'), 'the import has failed');
+    const count = async () => (await sql`SELECT FROM branded_phone_numbers`).length;
+    expect(await count()).toBeGreaterThan(0);
+    expect(await count()).toBeLessThan(demo.length);
+    await sql`DROP FUNCTION fail CASCADE`;
+    await service.untilReady();
+    expect(await count()).toBe(demo.length);
   });
 
   it('exits at once after a signal', async () => {

@@ -4,6 +4,7 @@ import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { filterOf } from '../../../src/page/filter.js';
+import { untilLockIsAwaited, useConnection } from '../../support/connection.js';
 import { type TestConnection as Database, useDatabase } from '../../support/database.js';
 import { itemsOf, ndjson } from '../../support/ndjson.js';
 import { entryWith, numbers, numberWith, write } from '../../support/numbers.js';
@@ -66,6 +67,17 @@ describe('export', () => {
 
   it('writes nothing if there are no numbers', async () => {
     expect(await exported(database)).toEqual({ text: '', counts: { numbers: 0, carrierStatuses: 0 } });
+  });
+
+  it('writes what another program commits in one transaction with TRUNCATE', async () => {
+    await write(database, [numberWith({ phoneNumber: '+14155550100' })]);
+    const { text } = await exported(database);
+    const sql = useConnection(database.url);
+    await sql.unsafe('BEGIN; CREATE TEMP TABLE copy AS TABLE items; TRUNCATE items; INSERT INTO items TABLE copy');
+    const exporting = exported(database);
+    await untilLockIsAwaited(source.sql, 'the export waits');
+    await sql`COMMIT`;
+    expect((await exporting).text).toBe(text);
   });
 
   it('writes one snapshot page by page, although other programs write meanwhile', async () => {

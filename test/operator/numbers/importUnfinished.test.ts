@@ -4,6 +4,7 @@
  */
 import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
+import { Stopped } from '../../../src/operator/commands/signals.js';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { Unfinished } from '../../../src/userError.js';
@@ -44,16 +45,29 @@ describe('an import whose input fails', () => {
   });
 });
 
-it('an import that PostgreSQL cancels while it reads may be run again', async () => {
-  const copying = () => sql`SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY staged%'`;
-  async function* input() {
-    yield Buffer.from(ndjson(file));
-    await until(async () => (await copying()).length === 1, 'the lines are copied');
-    for (const { pid } of await copying()) await sql`SELECT pg_cancel_backend(${pid})`;
-  }
-  const { code, stderr } = await command.run(['import', '-'], Readable.from(input()), { environment: environment() });
-  expect({ code, stderr }).toEqual({ code: 75, stderr: expect.stringMatching(/the log of PostgreSQL has the error/) });
-  expect(await countWritten()).toBe(0);
+describe('an import that ends while it reads', () => {
+  it.each<[string, (pid: number, stop: AbortController) => unknown, number, RegExp]>([
+    [
+      'may be run again if PostgreSQL has canceled it',
+      (pid) => sql`SELECT pg_cancel_backend(${pid})`,
+      75,
+      /the log of PostgreSQL has the error/,
+    ],
+    ['names the signal', (_pid, stop) => stop.abort(new Stopped('SIGTERM')), 143, /^stopped by SIGTERM\n$/],
+  ])('%s', async (_what, end, code, reason) => {
+    const [stop, never] = [new AbortController(), new AbortController()];
+    const copying = () => sql`SELECT pid FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY staged%'`;
+    async function* input() {
+      yield Buffer.from(ndjson(file));
+      await until(async () => (await copying()).length === 1, 'the lines are copied');
+      for (const { pid } of await copying()) await end(pid, stop);
+    }
+    const signals = { first: stop.signal, second: never.signal };
+    const around = { environment: environment(), signals };
+    const ended = await command.run(['import', '-'], Readable.from(input()), around);
+    expect([ended.code, ended.stderr]).toEqual([code, expect.stringMatching(reason)]);
+    expect(await countWritten()).toBe(0);
+  });
 });
 
 describe('an import that ends while writing', () => {

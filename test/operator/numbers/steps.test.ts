@@ -223,6 +223,19 @@ describe('a step', () => {
     expect(sizes).toEqual([1, 1]);
   });
 
+  it('is halved as well if a statement that PostgreSQL does not limit took longer than the whole step', async () => {
+    add(['+11', '+12']);
+    const sizes: number[] = [];
+    await runSteps(database.url, spool, {
+      lock: (sql) => [
+        sql`SET LOCAL statement_timeout = 0; SELECT pg_sleep((cardinality(${givenKeys(sql)}) - 1) * 0.5)`,
+      ],
+      write: (sql) => [sql`SELECT pg_sleep(0.01)`],
+      onWritten: (rows) => sizes.push(rows.length),
+    });
+    expect(sizes).toEqual([1, 1]);
+  });
+
   it('of one row is retried after it was canceled by another program', async () => {
     add(['+11']);
     let attempts = 0;
@@ -269,6 +282,16 @@ describe('a step', () => {
     });
     const code = await running.then(() => undefined, codeOf);
     expect({ code, attempts, written: await written() }).toEqual(outcome);
+  });
+
+  it('is retried only after a pause', async () => {
+    const longest = vi.spyOn(Math, 'random').mockReturnValue(1);
+    onTestFinished(() => longest.mockRestore());
+    add(['+11']);
+    const lock = vi.fn((sql: Transaction) => [sql`DO 'BEGIN RAISE lock_not_available; END'`]);
+    const running = runSteps(database.url, spool, { lock, write: () => [] }, { signal: AbortSignal.timeout(1500) });
+    await expect(running).rejects.toThrow('timeout');
+    expect(lock.mock.calls.length).toBeLessThanOrEqual(8);
   });
 
   it('gives way before PostgreSQL ends another program’s transaction because of a deadlock with it', async () => {

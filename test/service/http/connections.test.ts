@@ -9,6 +9,7 @@ import { until } from '../../support/until.js';
 const MAX = 3;
 /** Its responses are sent by the tests. */
 let server: Server;
+let connections: Connections;
 /** What was cut off: numbers of connections. */
 let cutOff: number[];
 const sockets: Socket[] = [];
@@ -17,7 +18,7 @@ beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['performance'] });
   server = createServer();
   cutOff = [];
-  new Connections(server, MAX, (count) => cutOff.push(count));
+  connections = new Connections(server, MAX, (count) => cutOff.push(count));
   await once(server.listen(0, '127.0.0.1'), 'listening');
 });
 afterEach(async () => {
@@ -111,9 +112,13 @@ describe('at MAX_CONNECTIONS, a new connection', () => {
 describe('of clients that hold more than 64 MB in all', () => {
   const MEGABYTE = Buffer.alloc(2 ** 20);
 
-  /** Requests a response of so many megabytes, and does not read it. */
+  /** Reads a body that is shared, requests a response of so many megabytes, and does not read that. */
   async function hold(megabytes: number, isShared = false): Promise<void> {
-    const response = await begin((await open()).pause());
+    const socket = await open();
+    const earlier = await begin(socket);
+    shareBody(earlier);
+    await end(earlier);
+    const response = await begin(socket.pause());
     if (isShared) shareBody(response);
     response.end(Buffer.concat(Array(megabytes).fill(MEGABYTE)));
   }
@@ -141,6 +146,14 @@ describe('of clients that hold more than 64 MB in all', () => {
     await sleep(500);
     expect([cutOff, areOpen()]).toEqual([[], [true, true, true]]);
   });
+});
+
+it('closes connections that are idle at a stop, but no new one, whose request may be on its way', async () => {
+  const [idle, fresh] = [await open(), await open()];
+  await end(await begin(idle));
+  connections.closeIdle();
+  await once(idle, 'close');
+  await end(await begin(fresh));
 });
 
 it('a connection that was given away can be reset in the middle of what it is sent', async () => {

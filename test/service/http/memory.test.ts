@@ -90,6 +90,17 @@ describe('a request', () => {
     expect([await counted(499), await counted(200)]).toEqual([1, before]);
   });
 
+  it('is not in the log if its connection was reset before it was complete', async () => {
+    lines.length = 0;
+    const socket = connect(Number(new URL(service.url).port), '127.0.0.1');
+    await once(socket.setNoDelay(true), 'connect');
+    await new Promise((written) => socket.write('GET / HTTP/1.1\r\n', written));
+    await sleep(100);
+    socket.resetAndDestroy();
+    await sleep(100);
+    expect(lines).toEqual([]);
+  });
+
   it('is not cut off if a file, which all clients share, waits to be read', async () => {
     const { hostname, port } = new URL(service.url);
     const file = 'GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n';
