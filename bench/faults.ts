@@ -8,12 +8,12 @@ import type postgres from 'postgres';
 import { brandedPhoneNumbers, businessProfiles } from '../src/database/schema.js';
 import { connectTo } from '../test/support/connection.js';
 import { closeDatabase, openDatabase } from '../test/support/database.js';
-import { type OtherClients, useUpConnections } from '../test/support/otherClients.js';
 import { startPostgres } from '../test/support/postgresServer.js';
 import { hasRedis, startRedis } from '../test/support/redis.js';
 import { SERVE, type Server, startServer } from '../test/support/serverProcess.js';
 import { openToxicProxy, type ToxicProxy } from '../test/support/toxicProxy.js';
 import { machine, table } from './document.js';
+import { type OtherClients, useUpConnections } from './otherClients.js';
 import { runCommand } from './program.js';
 
 const PAGE = '/v1/brandedPhoneNumbers?size=5';

@@ -1,26 +1,65 @@
+/** A service with a proxy before its database that can fail like a network, and the responses that it may send then. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
+import type { Service } from '../../src/service/server.js';
 import { connectTo } from '../support/connection.js';
-import {
-  askTogether,
-  DEADLINE_MS,
-  databaseUrl,
-  expectUnavailable,
-  proxy,
-  ready,
-  recovery,
-  start,
-  useFailingDatabase,
-} from '../support/failingDatabase.js';
+import { useDatabase } from '../support/database.js';
+import { useServiceOn } from '../support/service.js';
+import type { TimedResponse } from '../support/timedResponses.js';
+import { type ToxicProxy, useProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
-useFailingDatabase();
+const PATH = '/v1/brandedPhoneNumbers';
+/** The deadline of a request. */
+const DEADLINE_MS = 2000;
+/** The time that a busy machine may add; with DEADLINE_MS, less than a service's default deadline. */
+const SLACK_MS = 2500;
+
+const database = useDatabase();
+let proxy: ToxicProxy;
+let service: Service;
+beforeEach(async () => {
+  proxy = await useProxy(database.url);
+});
+
+async function start(environment: Record<string, string> = {}): Promise<void> {
+  const settings = { REQUEST_TIMEOUT_SECONDS: String(DEADLINE_MS / 1000), ...environment };
+  service = await useServiceOn(proxy.through(database.url), settings);
+  expect((await ask()).status).toBe(200);
+}
+
+interface PageResponse extends TimedResponse {
+  type: string | undefined;
+  retryAfter: string | null;
+}
+
+async function ask(): Promise<PageResponse> {
+  const sentAt = performance.now();
+  const response = await fetch(`${service.url}${PATH}`);
+  const { type } = (await response.json()) as { type?: string };
+  const retryAfter = response.headers.get('Retry-After');
+  return { status: response.status, sentAt, endedAt: performance.now(), type, retryAfter };
+}
+
+const askTogether = (count: number) => Promise.all(Array.from({ length: count }, ask));
+
+async function ready(): Promise<TimedResponse> {
+  const sentAt = performance.now();
+  const { status } = await fetch(`${service.url}/readyz`);
+  return { status, sentAt, endedAt: performance.now() };
+}
+
+/** Fails unless the response is the 503 that these faults may cause, within the deadline. */
+function expectUnavailable({ status, sentAt, endedAt, type, retryAfter }: PageResponse): void {
+  expect([status, type, retryAfter]).toEqual([503, '/problems/unavailable', '1']);
+  expect(endedAt - sentAt).toBeLessThan(DEADLINE_MS + SLACK_MS);
+}
 
 describe('a database', () => {
   it.each(['refusing', 'silent'] as const)(
     'causes 503s in time and makes the service unready while it is %s, and is used again afterwards',
     async (behaviour) => {
-      await start(proxy.through(databaseUrl));
+      await start();
       await askTogether(20);
       proxy.behave(behaviour);
       const responses = askTogether(20);
@@ -30,7 +69,7 @@ describe('a database', () => {
       for (const response of await responses) expectUnavailable(response);
       for (const response of await askTogether(30)) expectUnavailable(response);
       proxy.behave('passing');
-      await recovery();
+      await until(async () => (await ask()).status === 200, 'requests succeed again');
       expect(await ready()).toMatchObject({ status: 200 });
       // More than once, because on a busy machine some of thirty may wait for too long.
       const succeed = async () => (await askTogether(30)).every((response) => response.status === 200);
@@ -53,7 +92,7 @@ describe('a database', () => {
     [
       'sessions are terminated',
       async () => {
-        const sql = connectTo(databaseUrl);
+        const sql = connectTo(database.url);
         for (let i = 0; i < 3; i++) {
           await sql`
             SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -64,7 +103,7 @@ describe('a database', () => {
     ],
   ])('causes no 503 if its %s', async (_name, cause) => {
     // All thirty reads are sent at once: one that waited for half a second would get a 503.
-    await start(proxy.through(databaseUrl), { REQUEST_TIMEOUT_SECONDS: '5', DATABASE_CONNECTIONS: '8' });
+    await start({ REQUEST_TIMEOUT_SECONDS: '5', DATABASE_CONNECTIONS: '8' });
     await askTogether(30);
     const responses = askTogether(30);
     await cause();

@@ -1,8 +1,8 @@
 /** Other clients that use up all connections of a PostgreSQL. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type postgres from 'postgres';
-import { codeOf, TOO_MANY_CONNECTIONS } from '../../src/database/errors.js';
-import { connectTo } from './connection.js';
+import { codeOf, TOO_MANY_CONNECTIONS } from '../src/database/errors.js';
+import { connectTo } from '../test/support/connection.js';
 
 export interface OtherClients {
   leave(): Promise<void>;
