@@ -330,20 +330,6 @@ describe('a migration that waits for a lock', () => {
     else expect(failureOf(outcome)).toBe('unreachable');
   });
 
-  it('outlasts a transaction_timeout of the database', async () => {
-    const [version] = await sql()`SELECT current_setting('server_version_num')::int AS version`;
-    if (version?.version < 170_000) return;
-    await connect();
-    const next = await lockingVersion();
-    let migrating: Promise<unknown> | undefined;
-    await whileLocked(url, LOCK, async () => {
-      await sql().unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET transaction_timeout = '200ms'`);
-      migrating = migrateDatabase(url, next);
-      await until(async () => ((await waitingFor('relation'))[0]?.seconds ?? 0) > 0.3, 'it waits for 0.3 s');
-    });
-    expect(await migrating).toMatchObject({ role: 'primary' });
-  });
-
   it('keeps no lock once it has its own, although it is cut off silently', async () => {
     await connect();
     const next = await lockingVersion();

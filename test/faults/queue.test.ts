@@ -152,25 +152,6 @@ describe('reads', () => {
     expect([...reasons]).toContain(TOO_MANY);
   });
 
-  it('do not wait for a slow one, except the two that its connection was sent before', async () => {
-    await open(2, 3);
-    const counts = [0, 0, 0, 0, 0];
-    let isRunning = true;
-    const slow = read(3).finally(() => {
-      isRunning = false;
-    });
-    await Promise.all([
-      slow,
-      ...counts.map(async (_, i) => {
-        for (let count = 0; isRunning; count++) {
-          await read(0.01);
-          counts[i] = count;
-        }
-      }),
-    ]);
-    expect(counts.filter((count) => count > 10).length).toBeGreaterThanOrEqual(3);
-  });
-
   it('are rejected two seconds after the database could be reached', async () => {
     await open(1, 1);
     proxy.behave('refusing');
@@ -178,17 +159,6 @@ describe('reads', () => {
     // With an attempt each 300 ms.
     expect(opened).toBeGreaterThan(3);
     expect(opened).toBeLessThan(10);
-  });
-
-  it('probe a database that can’t be reached one at a time', async () => {
-    await open(4, 3);
-    proxy.behave('refusing');
-    const waiting = Array.from({ length: 10 }, () => read(0));
-    await sleep(1000);
-    proxy.behave('passing');
-    await Promise.all(waiting);
-    // Four once the open ones have broken, one each 300 ms, and four in the end.
-    expect(opened).toBeLessThan(15);
   });
 
   it('are sent at once on another connection if theirs ends', async () => {

@@ -119,21 +119,6 @@ describe('/readyz while the database fails', () => {
     await untilReady();
   });
 
-  it('says on METRICS_PORT that PostgreSQL refuses the login', async () => {
-    const role = `refused_${process.pid}`;
-    const { sql: owner } = database;
-    await owner.unsafe(`CREATE ROLE ${role} LOGIN SUPERUSER`);
-    const refused = await listenOn(Object.assign(new URL(database.url), { username: role }).href);
-    const reason = async () => (await get(refused.metricsUrl)).reason;
-    await until(async () => (await reason()) === 'ready', 'it is ready');
-    await owner.unsafe(`ALTER ROLE ${role} NOLOGIN`);
-    await owner`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ${role}`;
-    const shown = `the database does not respond (role "${role}" is not permitted to log in)`;
-    await until(async () => (await reason()) === shown, 'it says so');
-    await refused.close();
-    await owner.unsafe(`DROP ROLE ${role}`);
-  });
-
   it('says on METRICS_PORT that nothing listens at the address of PostgreSQL', async () => {
     await proxy.close();
     await expectReason(/\(connect ECONNREFUSED 127\.0\.0\.1:\d+\)$/);

@@ -71,30 +71,6 @@ describe('the database in use', () => {
     expect(tables.map(({ schemaname }) => schemaname).sort()).toEqual(['drizzle', 'public']);
   });
 
-  it.each([
-    ['DATABASE_URL', async () => ({ DATABASE_URL: command.databaseUrl })],
-    [
-      'the embedded PostgreSQL, without DATABASE_URL',
-      async () => {
-        await fill(join(command.folder, '.data'));
-        return {};
-      },
-    ],
-  ])('is that of %s, whatever the PG* variables say', async (_which, environment) => {
-    const names = `
-      PGDATA PGDATABASE PGHOST PGOPTIONS PGPASSWORD PGPORT PGSERVICE PGSSLMODE PGUSER
-      PGTARGETSESSIONATTRS PGIDLE_TIMEOUT PGMAX_LIFETIME PGTZ PGCLIENTENCODING`;
-    const variables = Object.fromEntries(
-      names
-        .trim()
-        .split(/\s+/)
-        .map((name) => [name, 'nonsense']),
-    );
-    const input = join(packageFolder, 'demo', 'numbers.ndjson');
-    const { finished } = command.start(['import', input], { ...(await environment()), ...variables });
-    expect(await finished).toMatchObject({ code: 0, stderr: '', stdout: expect.stringMatching(/^imported /) });
-  });
-
   it('makes the command exit with the reason if it closes every connection', async () => {
     const proxy = await useProxy(command.databaseUrl);
     proxy.behave('refusing');

@@ -212,17 +212,6 @@ describe('a step', () => {
     expect(sizes).toEqual([1, 1]);
   });
 
-  it('is halved as well if its statements take too long together', async () => {
-    add(['+11', '+12']);
-    const sizes: number[] = [];
-    await runSteps(database.url, spool, {
-      lock: (sql) => [sql`SELECT pg_sleep(cardinality(${givenKeys(sql)}) * 0.07)`],
-      write: (sql) => [1, 2].map(() => sql`SELECT pg_sleep(cardinality(${givenKeys(sql)}) * 0.07)`),
-      onWritten: (rows) => sizes.push(rows.length),
-    });
-    expect(sizes).toEqual([1, 1]);
-  });
-
   it('is halved as well if a statement that PostgreSQL does not limit took longer than the whole step', async () => {
     add(['+11', '+12']);
     const sizes: number[] = [];
