@@ -113,7 +113,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
     logRefusal: refusalLog(log, metrics),
     onCutOff(count, bytes) {
       metrics.countCutOff(count);
-      log.warn({ count, bytes }, 'connections cut off: too many headers and unread responses were held for clients');
+      log.warn({ count, bytes }, 'connections cut off: too many unread responses were held for clients');
     },
   });
   const operatorServer = createOperatorServer(config, metrics, checkReadiness);

@@ -28,16 +28,20 @@ const LONG = 'a'.repeat(15 * 1024);
 const HEALTH = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\n';
 /** The longest file: 1.5 MB. */
 const FILE = 'GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n';
-/** Requests a page of numbers with `entries` carrier statuses each: 2.8 MB for 200. Each connection has its own address. */
+const BODY = `Content-Length: 100000000\r\n\r\n${LONG.repeat(10)}`;
+/**
+ * Requests a page of numbers with `entries` carrier statuses each: 5.6 MB for 400, more than the system takes for a client that
+ * does not read. Each connection has its own address.
+ */
 const page = (entries: number, connection: number) =>
-  `GET /v1/brandedPhoneNumbers?size=100&reportingGroup=${entries} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.1.1.${connection}\r\n\r\n`;
+  `GET /v1/brandedPhoneNumbers?size=100&reportingGroup=${entries} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 10.1.${connection >> 8}.${connection % 256}\r\n`;
 
 interface Attack {
   connections: number;
   /** Milliseconds between two new connections, if they are not opened all at once. */
   openInterval?: number;
   /** What a connection sends, by its number. */
-  bytes: Buffer[] | ((connection: number) => string);
+  send(connection: number): string | Buffer[];
   /** Milliseconds between two reads of up to 64 KB; without it, a connection is never read. */
   readInterval?: number;
   /** The most memory that the instance may have used, in MiB, if it is more than the limit of the Kubernetes manifest. */
@@ -45,47 +49,47 @@ interface Attack {
 }
 
 const attacks: Record<string, Attack> = {
-  'headers that never end': { connections: 2000, bytes: [Buffer.from(`${HEALTH}X: ${LONG}`)] },
+  'headers that never end': { connections: 2000, send: () => `${HEALTH}X: ${LONG}` },
   'headers that never end, on far more connections than are kept': {
     connections: AS_MANY_AS_POSSIBLE,
-    bytes: [Buffer.from(`${HEALTH}X: ${LONG}`)],
+    send: () => `${HEALTH}X: ${LONG}`,
   },
   'connections that are idle after 15 KB of headers': {
     connections: 2000,
-    bytes: [Buffer.from(`${HEALTH}X: ${LONG}\r\n\r\n`)],
+    send: () => `${HEALTH}X: ${LONG}\r\n\r\n`,
     readInterval: 0,
   },
   'files that are not read, requested with 15 KB of headers': {
     connections: 2000,
-    bytes: [Buffer.from(`${FILE}X: ${LONG}\r\n\r\n`)],
+    send: () => `${FILE}X: ${LONG}\r\n\r\n`,
   },
-  'pipelines behind files that are not read': {
+  'requests behind files that are not read': {
     connections: 500,
-    bytes: [Buffer.from(`${FILE}\r\n`.repeat(8) + `${HEALTH}\r\n`.repeat(1000))],
+    send: () => `${FILE}\r\n${`${HEALTH}\r\n`.repeat(1000)}`,
   },
-  'bodies of requests for files that are not read': {
-    connections: 500,
-    bytes: [Buffer.from(`${`${FILE}\r\n`.repeat(4)}${FILE}Content-Length: 100000000\r\n\r\n${LONG}`)],
+  'bodies of requests for pages that are not read': {
+    connections: 2000,
+    send: (connection) => page(400, connection) + BODY,
   },
-  'bytes that are not HTTP, after files that are not read': {
+  'bytes that are not HTTP, after pages that are not read': {
     connections: 4,
-    bytes: [Buffer.from(`${FILE}\r\n`.repeat(8)), ...Array(400).fill(Buffer.alloc(MEBIBYTE))],
+    send: (connection) => [Buffer.from(`${page(400, connection)}\r\n`), ...Array(400).fill(Buffer.alloc(MEBIBYTE))],
   },
   'pages that are not read': {
     connections: 250,
     openInterval: 30,
-    bytes: (connection) => page(200, connection).repeat(4),
+    send: (connection) => `${page(400, connection)}\r\n`,
   },
-  'pages that are read slowly': {
+  'pages that are read slowly, with bodies of requests behind them': {
     connections: 250,
     openInterval: 30,
-    bytes: (connection) => page(200, connection).repeat(4),
+    send: (connection) => `${page(400, connection)}\r\n${HEALTH}${BODY}`,
     readInterval: 500,
   },
   'pages of 14 MB that are not read': {
     connections: 100,
     openInterval: 100,
-    bytes: (connection) => page(1000, connection),
+    send: (connection) => `${page(1000, connection)}\r\n`,
     mebibytes: 1024,
   },
 };
@@ -102,8 +106,8 @@ beforeAll(async () => {
   const numbers = Array.from({ length: 200 }, (_, index) => ({
     ...number,
     phoneNumber: `+1415555${String(index).padStart(4, '0')}`,
-    reportingGroup: index < 100 ? '200' : '1000',
-    carrierStatuses: carrierStatuses.slice(0, index < 100 ? 200 : 1000),
+    reportingGroup: index < 100 ? '400' : '1000',
+    carrierStatuses: carrierStatuses.slice(0, index < 100 ? 400 : 1000),
   }));
   expect(await commands.run(['import', '-'], ndjson(numbers))).toMatchObject({ code: 0 });
 });
@@ -141,7 +145,7 @@ for (const [name, attack] of tried) {
 }
 
 /** Opens the connections of an attack; returns a function that closes them. */
-async function begin({ connections, openInterval, bytes, readInterval }: Attack, url: string): Promise<() => void> {
+async function begin({ connections, openInterval, send, readInterval }: Attack, url: string): Promise<() => void> {
   const { hostname, port } = new URL(url);
   const sockets: Socket[] = [];
   const connected: Promise<unknown>[] = [];
@@ -149,7 +153,7 @@ async function begin({ connections, openInterval, bytes, readInterval }: Attack,
     const socket = connect(Number(port), hostname).on('error', () => {});
     sockets.push(socket);
     connected.push(new Promise((resolve) => socket.once('connect', resolve).once('close', resolve)));
-    for (const piece of typeof bytes === 'function' ? [bytes(connection)] : bytes) socket.write(piece);
+    for (const piece of [send(connection)].flat()) socket.write(piece);
     socket.pause();
     if (readInterval !== undefined) {
       socket.resume().on('data', () => {

@@ -20,10 +20,10 @@ import { claimNetwork, freePort, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { endProcess } from '../support/process.js';
 import { isInstalled, run } from '../support/programs.js';
-import { holdHeaders } from '../support/rawHttp.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
 import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
+import { holdPages } from '../support/unreadPages.js';
 import { until } from '../support/until.js';
 
 interface Rule {
@@ -95,6 +95,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   let haproxy: Awaited<ReturnType<typeof startHaproxy>>;
   let traffic: NodeJS.Timeout;
   let key: string;
+  let unreadKey: string;
   /** The latest response that clients got from HAProxy. */
   let latest = '';
   let metricsUrl: string;
@@ -113,6 +114,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
 
     const database = openDatabase(postgres.url);
     ({ key } = await createApiKey(database, 'traffic'));
+    ({ key: unreadKey } = await createApiKey(database, 'reads nothing'));
     await createApiKey(database, 'expires', { expiresAt: new Date(Date.now() + 13 * 86_400_000) });
     await closeDatabase(database);
     haproxy = await startHaproxy(network, folder.path);
@@ -185,9 +187,9 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   });
 
   it('fires after an instance cut off connections whose responses were not read', async () => {
-    const close = holdHeaders(instance.url);
+    const close = await holdPages(instance.url, postgres.url, `Authorization: ${unreadKey}\r\n`);
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', 'firing');
-    close();
+    await close();
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', undefined);
   });
 

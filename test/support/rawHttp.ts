@@ -31,17 +31,6 @@ export async function exchange(url: string, head: string[], limitMilliseconds = 
   };
 }
 
-/** Opens connections with more than 64 MB of headers that never end; returns a function that closes them. */
-export function holdHeaders(url: string): () => void {
-  const { hostname, port } = new URL(url);
-  const head = `GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: ${'a'.repeat(120_000)}`;
-  const sockets = Array.from({ length: 600 }, () => connect(Number(port), hostname).on('error', () => {}));
-  for (const socket of sockets) socket.resume().write(head);
-  return () => {
-    for (const socket of sockets) socket.destroy();
-  };
-}
-
 export function problemIn({ body }: RawResponse): Problem {
   return JSON.parse(body);
 }

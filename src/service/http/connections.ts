@@ -1,5 +1,5 @@
 /**
- * The connections of clients: their number, one request at a time in each, and the unread responses that are held for them.
+ * The connections of clients: their number, one request at a time on each, and the unread responses that are held for them.
  *
  * # Number
  *
@@ -8,13 +8,13 @@
  *
  * # One request at a time
  *
- * A request that is sent before the previous response (pipelining) is not handled: its connection ends after that response, and
- * the client sends it again (RFC 9112 section 9.3.2). A second one ends the connection at once, so that they can't pile up.
+ * A request that arrives before the previous response has been sent (pipelining) is not handled: the connection ends after that
+ * response, and the client sends the request again (RFC 9112 section 9.3.2). A third one ends it at once, so requests can't pile up.
  *
  * # Memory
  *
- * Headers take at most 16 KB for each connection. Unread responses are summed up for all connections; above MAX_HELD_BYTES, those
- * that have waited longest are cut off. A constant body is in memory once, however many clients are reading it.
+ * Unread responses are summed up for all connections; above MAX_HELD_BYTES, those that have waited longest are cut off. A
+ * constant body is in memory once, however many clients read it.
  */
 import type { Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -29,13 +29,11 @@ const CHECK_INTERVAL_MS = 100;
 const LINGER_MS = 1000;
 
 interface Connection {
-  /** Whether a request is in progress. */
-  isBusy: boolean;
-  /** When `isBusy` last changed, in milliseconds of `performance.now()`. */
+  /** Whether it has had no request yet, has one in progress, or waits for the next one. */
+  state: 'new' | 'busy' | 'idle';
+  /** When `state` last changed, in milliseconds of `performance.now()`. */
   changedAt: number;
-  /** Whether it has had a request. */
-  isUsed: boolean;
-  /** Ends a connection that is not read any further, once it is idle. */
+  /** Ends the connection once it has no request in progress. */
   end?: () => void;
 }
 
@@ -68,53 +66,53 @@ export class Connections {
     const timer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
     server.once('close', () => clearInterval(timer));
     server.on('connection', (socket: Socket) => this.#add(socket));
-    server.on('request', ({ socket }, response) => {
-      // Node assigns the socket to a response once the previous ones are sent.
-      if (!response.socket) return void this.#refuse(socket);
-      this.#setBusy(socket, true);
-      response.once('close', () => this.#setBusy(socket, false));
-    });
   }
 
   #add(socket: Socket): void {
-    this.#all.set(socket, { isBusy: false, changedAt: performance.now(), isUsed: false });
+    this.#all.set(socket, { state: 'new', changedAt: performance.now() });
     // Node removes its own listener from a socket that it gives away.
     socket.on('error', () => {});
     socket.once('close', () => this.#all.delete(socket));
     if (this.#all.size > this.#max) (this.#longestIdle() ?? socket).destroy();
   }
 
-  #setBusy(socket: Socket, isBusy: boolean): void {
+  /** Begins a request. Returns false if it arrived too early to be handled, so that its connection ends. */
+  begin(socket: Socket, response: ServerResponse): boolean {
+    // Node gives the socket to a response once the previous one has been passed to the system.
+    if (!response.socket) {
+      if (this.#all.get(socket)?.end) socket.destroy();
+      else this.endWhenIdle(socket, () => endSoon(socket));
+      return false;
+    }
+    this.#setState(socket, 'busy');
+    response.once('close', () => this.#setState(socket, 'idle'));
+    return true;
+  }
+
+  #setState(socket: Socket, state: 'busy' | 'idle'): void {
     const connection = this.#all.get(socket);
     if (!connection) return;
     this.#all.delete(socket);
-    this.#all.set(socket, Object.assign(connection, { isBusy, changedAt: performance.now(), isUsed: true }));
-    if (isBusy) return;
+    this.#all.set(socket, Object.assign(connection, { state, changedAt: performance.now() }));
+    if (state === 'busy') return;
     if (connection.end) connection.end();
     // At a stop, a client would keep its connection open.
     else if (!this.#server.listening) socket.destroy();
   }
 
-  /** Does not handle a request that was sent before the previous response. */
-  #refuse(socket: Socket): void {
-    if (this.#all.get(socket)?.end) socket.destroy();
-    else this.endWhenIdle(socket, () => endSoon(socket));
-  }
-
-  /** Reads nothing more from a connection, and calls `end` once it has no request in progress. Does nothing if called again. */
+  /** Ends a connection by calling `end` once it has no request in progress. Does nothing if called again. */
   endWhenIdle(socket: Socket, end: () => void): void {
     const connection = this.#all.get(socket);
     if (!connection || connection.end) return;
     connection.end = end;
-    if (!connection.isBusy) return void end();
-    // Again in the next turn, because Node resumes the socket when it has parsed a request to its end.
-    socket.pause();
-    process.nextTick(() => socket.pause());
+    // Meanwhile, bytes that are not HTTP are not read.
+    if (connection.state === 'busy') socket.pause();
+    else end();
   }
 
   #longestIdle(): Socket | undefined {
-    for (const [socket, { isBusy, changedAt }] of this.#all) {
-      if (isBusy) continue;
+    for (const [socket, { state, changedAt }] of this.#all) {
+      if (state === 'busy') continue;
       return performance.now() - changedAt >= IDLE_GRACE_MS ? socket : undefined;
     }
     return undefined;
@@ -137,9 +135,9 @@ export class Connections {
     if (count > 0) this.#onCutOff(count, held - rest);
   }
 
-  /** Closes connections that have no request in progress, and were sent a response. */
+  /** Closes connections that were sent a response, and have no request in progress. */
   closeIdle(): void {
-    for (const [socket, { isBusy, isUsed }] of this.#all) if (isUsed && !isBusy) socket.destroy();
+    for (const [socket, { state }] of this.#all) if (state === 'idle') socket.destroy();
   }
 
   /** Cuts off all connections, also those that Node's server no longer knows. */

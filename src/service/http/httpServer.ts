@@ -23,7 +23,7 @@ const NO_TARGET: Refusal = [400, 'The target of the request is not an address.']
 const NO_REQUEST: Refusal = [400, 'This is not an HTTP request.'];
 /** The refusals of input that is too large or too slow, by the code of Node's error. */
 const REFUSALS: Record<string, Refusal> = {
-  HPE_HEADER_OVERFLOW: [431, 'The address and headers of the request are too long.'],
+  HPE_HEADER_OVERFLOW: [431, 'The address and headers of the request take more than 16 KB together.'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'The request was not received in time.'],
 };
 
@@ -49,8 +49,7 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
       // protocolCheck rejects requests without a Host header with a problem.
       requireHostHeader: false,
     },
-    // A request that was sent before the previous response has no socket yet: `connections` ends its connection.
-    (request, response) => response.socket && respond(request, response),
+    (request, response) => connections.begin(request.socket, response) && respond(request, response),
   );
   // A client that closes its sending side still gets its responses; Node closes the connection after the last one.
   Object.assign(server, { httpAllowHalfOpen: true });

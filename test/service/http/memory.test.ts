@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -7,12 +7,14 @@ import express from 'express';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readConfig } from '../../../src/config/config.js';
+import { constantResponse } from '../../../src/service/docs/constantResponse.js';
 import { createHttpServer, urlOf } from '../../../src/service/http/httpServer.js';
 import type { Service } from '../../../src/service/server.js';
 import { whileLocked } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { exchange } from '../../support/rawHttp.js';
 import { listenOn, metricOf } from '../../support/service.js';
+import { holdPages } from '../../support/unreadPages.js';
 import { until } from '../../support/until.js';
 
 setFlagsFromString('--expose-gc');
@@ -101,13 +103,27 @@ describe('a request', () => {
     expect(lines).toEqual([]);
   });
 
-  it('is not cut off if a file, which all clients share, waits to be read', async () => {
-    const { hostname, port } = new URL(service.url);
-    const file = 'GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n';
-    const sockets = Array.from({ length: 60 }, () => connect(Number(port), hostname).pause());
-    for (const socket of sockets) socket.write(file);
-    await sleep(1500);
-    expect(await metricOf(service, 'http_connections_cut_off_total')).toBe(0);
-    for (const socket of sockets) socket.destroy();
+  it('is cut off, with a line in the log and a metric, if pages of 64 MB are not read', async () => {
+    lines.length = 0;
+    const close = await holdPages(service.url, database.url);
+    const isLine = ({ msg }: Record<string, unknown>) => /^connections cut off/.test(`${msg}`);
+    await until(() => lines.some(isLine), 'the line');
+    expect(lines.find(isLine)).toMatchObject({ level: 40, count: expect.any(Number), bytes: expect.any(Number) });
+    expect(await metricOf(service, 'http_connections_cut_off_total')).toBeGreaterThan(0);
+    await close();
   });
+});
+
+it('files that clients do not read are not held for each of them', async () => {
+  const app = express().get('/', constantResponse('application/zip', Buffer.alloc(20 * 2 ** 20)));
+  const cutOff: number[] = [];
+  const onCutOff = (count: number) => void cutOff.push(count);
+  const { server } = createHttpServer(app, readConfig({}), { logRefusal: () => 'id', onCutOff });
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const sockets = Array.from({ length: 4 }, () => connect((server.address() as AddressInfo).port, '127.0.0.1').pause());
+  for (const socket of sockets) socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  await sleep(1000);
+  expect(cutOff).toEqual([]);
+  for (const socket of sockets) socket.destroy();
+  server.close();
 });

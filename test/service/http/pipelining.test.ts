@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { metricOf, useService } from '../../support/service.js';
 import { until } from '../../support/until.js';
@@ -34,7 +33,7 @@ async function open({ url }: { url: string }): Promise<Socket> {
 const request = (path: string, client = '203.0.113.1') =>
   `GET ${path} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: ${client}\r\n\r\n`;
 
-it('a request that is sent before the previous response is not handled: its connection ends, also after a response', async () => {
+it('a request that arrives before the previous response was sent is not handled: its connection ends after that', async () => {
   const socket = await open(limited);
   const statuses = watchStatuses(socket);
   socket.write(request('/healthz'));
@@ -44,17 +43,17 @@ it('a request that is sent before the previous response is not handled: its conn
   expect(statuses()).toEqual(['200', '200']);
 });
 
-it('two of them end the connection at once', async () => {
+it('a third request ends the connection at once', async () => {
   const socket = await open(unlimited);
   const statuses = watchStatuses(socket);
-  socket.write(request(PAGE).repeat(3000));
+  socket.write(request(PAGE).repeat(3));
   await until(() => socket.destroyed, 'it is closed');
   expect(statuses()).toEqual([]);
 });
 
-it('they do not delay other connections', async () => {
-  const pipelining = await Promise.all(Array.from({ length: 50 }, () => open(unlimited)));
-  for (const socket of pipelining) socket.resume().write(request('/healthz').repeat(3000));
+it('requests that clients send ahead do not delay other clients', async () => {
+  const pipelining = await Promise.all(Array.from({ length: 20 }, () => open(unlimited)));
+  for (const socket of pipelining) socket.resume().write(request('/healthz').repeat(1000));
   expect((await fetch(`${unlimited.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
   await until(() => pipelining.every(({ destroyed }) => destroyed), 'all are closed');
 });
@@ -75,12 +74,8 @@ describe('a complete request gets its response', () => {
   });
 });
 
-it('no reads are left of connections that are reset with 300 requests each', async () => {
-  for (let i = 0; i < 7; i++) {
-    const socket = await open(limited);
-    socket.write(Array.from({ length: 300 }, (_, j) => request(PAGE, `10.0.${i}.${j % 250}`)).join(''));
-    await sleep(5 * i);
-    socket.resetAndDestroy();
-  }
+it('no reads are left of 200 connections that are reset', async () => {
+  for (let i = 0; i < 200; i++) (await open(limited)).write(request(PAGE, `10.0.0.${i}`));
+  for (const socket of sockets) socket.resetAndDestroy();
   await until(async () => (await metricOf(limited, 'database_queries_in_flight')) === 0, 'no reads are in flight');
 });

@@ -6,6 +6,12 @@ import { useService } from '../../support/service.js';
 const PATH = '/v1/brandedPhoneNumbers';
 const GET = `GET ${PATH} HTTP/1.1`;
 const local = useService();
+/** The head of a request with so many bytes of address and headers, without those between them. */
+const headOf = (bytes: number) => [
+  GET,
+  'Host: localhost',
+  `X: ${'a'.repeat(bytes - `${PATH}HostlocalhostXConnectionclose`.length)}`,
+];
 const junk = (count: number) => Array.from({ length: count }, (_, i) => `X-Junk-${i}: ${i}`);
 
 describe('a request that violates HTTP gets a problem', () => {
@@ -22,7 +28,7 @@ describe('a request that violates HTTP gets a problem', () => {
     ['with a target that is not a URL', ['GET http://[::1/v1 HTTP/1.1', 'Host: localhost'], 400, /not an address/],
     ['with 140 headers', [GET, 'Host: localhost', ...junk(140)], 431, /too many headers; at most 100/],
     ['with 4,000 headers', [GET, 'Host: localhost', ...Array(4000).fill('a:')], 431, /at most 100/],
-    ['with a header of 17 KB', [GET, 'Host: localhost', `X-Long: ${'a'.repeat(17_000)}`], 431, /too long/],
+    ['with 16 KB of address and headers', headOf(16_384), 431, /16 KB/],
     ['for a page at *', ['GET * HTTP/1.1', 'Host: localhost', 'Accept: text/html'], 404, /nothing at [*]/],
     [
       'for a page at a long path',
@@ -50,6 +56,7 @@ describe('a request that conforms to HTTP', () => {
     ['Expect: 100-continue', [GET, 'Host: localhost', 'Expect: 100-continue'], 100],
     ['an unknown expectation', [GET, 'Host: localhost', 'Expect: nonsense'], 200],
     ['an absolute URL as its target', [`GET http://localhost${PATH} HTTP/1.1`, 'Host: localhost'], 200],
+    ['a byte less than 16 KB of address and headers', headOf(16_383), 200],
   ] as const)('is served with %s', async (_name, head, status) => {
     const response = await exchange(local.url, [...head]);
     expect(response.status).toBe(status);
