@@ -123,7 +123,14 @@ export function urlOf(server: Server, host: string): string {
  */
 function messageClassesOf(app: Express) {
   class AppRequest extends IncomingMessage {}
-  class AppResponse extends ServerResponse {}
+  class AppResponse extends ServerResponse {
+    /** Ends the response once its body is sent. Node 22 would send an empty piece after it, and may read the next request first. */
+    override end(body?: unknown, encoding?: unknown): this {
+      if (!body) return super.end();
+      this.write(body, encoding as BufferEncoding, () => super.end());
+      return this;
+    }
+  }
   app.request = Object.setPrototypeOf(AppRequest.prototype, app.request);
   app.response = Object.setPrototypeOf(AppResponse.prototype, app.response);
   return { IncomingMessage: AppRequest, ServerResponse: AppResponse };
