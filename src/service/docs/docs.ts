@@ -1,6 +1,6 @@
 /** Serves the documentation of the API: /docs, the OpenAPI document, and pages of problems and of Markdown files. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import express, { type Request, type RequestHandler, type Router } from 'express';
 import helmet from 'helmet';
 import { dump } from 'js-yaml';
@@ -16,8 +16,8 @@ import { noSuchPath } from '../http/problemResponse.js';
 import { constantResponse } from './constantResponse.js';
 import { missingPackage, withLimit } from './deployment.js';
 import { docsPage, swaggerPage } from './docsPage.js';
-import { EXAMPLE_ADDRESS, escaped, fill, markdownPage } from './layout.js';
-import { clients, type Packages, packagesPage, readmeParts, servePackages } from './packages.js';
+import { EXAMPLE_ADDRESS, escaped, fill, markdownPage, readText, readTexts } from './layout.js';
+import { clientReadmes, type Packages, packagesPage, readmeParts, servePackages } from './packages.js';
 import { missingPage, problemList, problemPage } from './problemPages.js';
 
 const browserFolder = join(packageFolder, 'browser');
@@ -31,7 +31,6 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
   const serve = (path: string, ...handlers: RequestHandler[]) => router.get(path, securityHeaders, ...handlers);
   const servePage = (path: string, html: () => string) => serve(path, withAddress('text/html', html, config));
-  const read = (path: string) => readFileSync(join(packageFolder, path), 'utf8');
   const json = (content: () => object) => constantResponse('application/json', () => JSON.stringify(content()));
   router.get('/', redirectTo('./docs'));
   servePage('/docs', () => docsPage(config, packages));
@@ -43,21 +42,25 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   const yaml = () => dump(document(), { lineWidth: -1 });
   serve('/openapi.yaml', allowAnyOrigin, constantResponse('application/yaml', yaml));
   serve('/openapi.json', allowAnyOrigin, json(document));
-  // `npm run build` makes these documents: a checkout that is not built, such as that of `make dev`, has none.
-  const documents = [OPENAPI_30, POSTMAN].filter((name) => existsSync(join(packageFolder, 'dist', name)));
-  for (const name of documents) {
-    const text = read(`dist/${name}`).replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
-    const response = json(() => (name === OPENAPI_30 ? documentFor(config, JSON.parse(text)) : JSON.parse(text)));
-    for (const path of [name === OPENAPI_30 ? name : `clients/postman/${name}`, `packages/${name}`])
-      serve(`/${path}`, allowAnyOrigin, response);
-  }
+  const built: string[] = [];
+  /** Serves a document that `npm run build` makes: a checkout that is not built, such as that of `make dev`, has none. */
+  const serveBuilt = (path: string, contentOf: (document: Contract) => object) => {
+    const name = basename(path);
+    if (!existsSync(join(packageFolder, 'dist', name))) return;
+    const text = readText(`dist/${name}`).replaceAll(EXAMPLE_ADDRESS, () => config.PUBLIC_URL ?? EXAMPLE_ADDRESS);
+    const response = json(() => contentOf(JSON.parse(text)));
+    for (const address of [path, `/packages/${name}`]) serve(address, allowAnyOrigin, response);
+    built.push(name);
+  };
+  serveBuilt('/openapi-3.0.json', (document) => documentFor(config, document));
+  serveBuilt('/clients/postman/branded-phone-numbers.postman_collection.json', (collection) => collection);
   servePage('/problems', problemList);
   for (const name of Object.keys(contract['x-problems'])) {
     const problem = () => withLimit(problemPage(name, publicPath(config)), config.RATE_LIMIT_PER_SECOND);
     servePage(`/problems/${name}`, problem);
   }
-  for (const path of readmes) {
-    const text = path.startsWith('clients/') ? readmeParts(path, config, packages).join('') : read(path);
+  for (const [path, given] of readmes) {
+    const text = clientReadmes.has(path) ? readmeParts(path, config, packages).join('') : given;
     const markdown = withAddress('text/markdown', () => text, config);
     serve(`/${path}`, onlyIf(prefersMarkdown), markdown);
     servePage(`/${path}`, () => markdownPage(path, text, addresses));
@@ -65,7 +68,7 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   const llms = () => llmsText(config, packages);
   serve('/llms.txt', constantResponse('text/plain', llms));
   router.get('/packages', redirectTo('./packages/'));
-  servePage('/packages/', () => packagesPage(config, packages, documents));
+  servePage('/packages/', () => packagesPage(config, packages, built));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
   // A 404 for browsers. Not for `*`, which has no links, nor a path that would make them long.
   router.get(/^\/.{0,999}$/, onlyIf(prefersPage), securityHeaders, async (request, response) => {
@@ -123,27 +126,18 @@ const assets: [folder: string, name: string][] = [
 ];
 
 /** The Markdown files of the package that have a page, at the same path. */
-const readmes = [
-  'clients/README.md',
-  ...clients.map((client) => `clients/${client}/README.md`),
-  'docs/api-changelog.md',
-  'docs/deprecation.md',
-];
+const readmes = new Map([...clientReadmes, ...readTexts('docs/api-changelog.md', 'docs/deprecation.md')]);
 
 /** Returns what there is for programs that read (llmstxt.org). */
 function llmsText(config: Config, packages: Packages): string {
   const note = packages.size > 0 ? '' : `: ${missingPackage(config)}`;
-  const titleOf = (path: string) => /^# (.*)$/m.exec(readFileSync(join(packageFolder, path), 'utf8'))?.[1];
-  const pages = readmes.map((path) => `- [${titleOf(path)}](${path})`).join('\n');
+  const pages = [...readmes].map(([path, text]) => `- [${/^# (.*)$/m.exec(text)?.[1]}](${path})`).join('\n');
   return fill('llms.txt', { service: contract.info.title, summary: contract.info.summary, note, pages });
 }
 
-const OPENAPI_30 = 'openapi-3.0.json';
-const POSTMAN = 'branded-phone-numbers.postman_collection.json';
-
 /** The addresses of files of the package that the pages link to. */
 const addresses = new Map([
-  ...readmes.map((path): [string, string] => [path, path]),
+  ...[...readmes.keys()].map((path): [string, string] => [path, path]),
   ['openapi/openapi.yaml', 'openapi.yaml'],
 ]);
 

@@ -1,5 +1,5 @@
 /** What all HTML pages have in common: their header, and Markdown as HTML. */
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { Marked, type Tokens } from 'marked';
 import { contract } from '../../contract.js';
@@ -38,9 +38,18 @@ export function html(page: { title?: string; path: string; content: string; cont
 /** Returns the relative path from a page to the root of the service, such as `../`. */
 export const rootFrom = (path: string) => '../'.repeat(path.split('/').length - 1);
 
+/** Returns a text file of the package. For the start alone: when a page is requested, no file descriptor may be free. */
+export const readText = (path: string) => readFileSync(join(packageFolder, path), 'utf8');
+
+/** Returns text files of the package by their paths. */
+export const readTexts = (...paths: string[]) => new Map(paths.map((path) => [path, readText(path)]));
+
+const files = readdirSync(join(packageFolder, 'browser'));
+const templates = new Map(files.map((file) => [file, readText(`browser/${file}`).trim()]));
+
 /** Returns a file of `browser/`, in which `{name}` is replaced by the HTML of that name. */
 export function fill(file: string, parts: Record<string, string>): string {
-  const template = readFileSync(join(packageFolder, 'browser', file), 'utf8').trim();
+  const template = templates.get(file) as string;
   return template.replace(/\{(\w+)\}/g, (_placeholder, name) => parts[name] ?? '');
 }
 

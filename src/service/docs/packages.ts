@@ -11,7 +11,7 @@ import type { Log } from '../../log.js';
 import { packageFolder } from '../../packageFolder.js';
 import { constantResponse } from './constantResponse.js';
 import { missingPackage } from './deployment.js';
-import { escaped, fill, html, markdown } from './layout.js';
+import { escaped, fill, html, markdown, readTexts } from './layout.js';
 
 /** Handlers that serve the files, by their paths below `/packages/`. */
 export type Packages = ReadonlyMap<string, RequestHandler>;
@@ -30,13 +30,18 @@ export type Client = keyof typeof FILES;
 export const clients = Object.keys(FILES) as Client[];
 export const LANGUAGES: Record<Client, string> = { typescript: 'TypeScript', python: 'Python', java: 'Java', go: 'Go' };
 
+/** The READMEs of the clients, and the one that lists them, by their paths. */
+export const clientReadmes: ReadonlyMap<string, string> = readTexts(
+  'clients/README.md',
+  ...clients.map((client) => `clients/${client}/README.md`),
+);
+
 /**
  * Returns the parts of a README of `clients/`: an introduction, how to install the package (all before the program or the list of
  * clients), and the rest, beginning with the program. If the service does not have the package, the second says where to get it.
  */
 export function readmeParts(path: string, config: Config, packages: Packages): string[] {
-  const readme = readFileSync(join(packageFolder, path), 'utf8');
-  const parts = readme.split(/^(?=Install|The service|This program|- |## |\| )/m);
+  const parts = (clientReadmes.get(path) as string).split(/^(?=Install|The service|This program|- |## |\| )/m);
   const client = clients.find((name) => path.includes(`/${name}/`));
   const isThere = client ? packages.has(FILES[client]) : packages.size > 0;
   if (!isThere) parts[1] = `${missingPackage(config)}\n\n`;
@@ -65,20 +70,19 @@ export function readPackages(log: Pick<Log, 'warn'>, folder = join(packageFolder
     const [, type] = TYPES.find(([ending]) => ending.test(path)) ?? [];
     if (type) packages.set(path, constantResponse(type, readFileSync(join(folder, path)), VERSION.test(path)));
   };
-  const readFolder = (path: string) => {
-    for (const entry of readdirSync(join(folder, path), { withFileTypes: true })) {
-      const read = entry.isDirectory() ? readFolder : entry.isFile() ? readFile : undefined;
-      if (read && !entry.name.startsWith('.')) readOrWarn(read, posix.join(path, entry.name));
-    }
-  };
-  const readOrWarn = (read: (path: string) => void, path: string) => {
+  /** Reads a file, or all files in a folder. */
+  const read = (path: string, isFolder: boolean): void => {
     try {
-      read(path);
+      if (!isFolder) return void readFile(path);
+      for (const entry of readdirSync(join(folder, path), { withFileTypes: true })) {
+        const isOffered = (entry.isFile() || entry.isDirectory()) && !entry.name.startsWith('.');
+        if (isOffered) read(posix.join(path, entry.name), entry.isDirectory());
+      }
     } catch (error) {
       log.warn({ reason: (error as Error).message }, 'left out of /packages/, because it cannot be read');
     }
   };
-  if (existsSync(folder)) readOrWarn(readFolder, '');
+  if (existsSync(folder)) read('', true);
   return packages;
 }
 
