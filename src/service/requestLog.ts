@@ -36,8 +36,9 @@ export function requestLog(log: Log, metrics: Metrics): (request: Request, respo
       const { locals } = response;
       const status = response.writableFinished ? response.statusCode : CLIENT_LEFT;
       const milliseconds = performance.now() - start;
-      // The route, since the path and the query may contain phone numbers; undefined for an unknown path.
-      const route: string | undefined = request.route?.path;
+      // The route, since the path and the query may contain phone numbers; that of an unknown path is a pattern, or none.
+      const { path } = request.route ?? {};
+      const route: string | undefined = typeof path === 'string' ? path : undefined;
       metrics.observeResponse(route === operation.path ? 'list' : 'other', status, milliseconds / 1000);
       const isRoutine = status === 200 && HEALTH_ROUTES.includes(route ?? '');
       log[isRoutine ? 'debug' : 'info']({

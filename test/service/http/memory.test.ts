@@ -103,6 +103,16 @@ describe('a request', () => {
     expect(lines).toEqual([]);
   });
 
+  it.each([
+    ['/nowhere', undefined],
+    ['/problems', '/problems'],
+  ])('of a browser for %s has the route %s in the log', async (path, route) => {
+    lines.length = 0;
+    await fetch(service.url + path, { headers: { Accept: 'text/html' } });
+    await until(() => lines.length > 0, 'the line');
+    expect(lines.map((line) => line.route)).toEqual([route]);
+  });
+
   it('is cut off, with a line in the log and a metric, if pages of 64 MB are not read', async () => {
     lines.length = 0;
     const close = await holdPages(service.url, database.url);
