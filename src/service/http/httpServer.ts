@@ -23,7 +23,7 @@ const NO_TARGET: Refusal = [400, 'The target of the request is not an address.']
 const NO_REQUEST: Refusal = [400, 'This is not an HTTP request.'];
 /** The refusals of input that is too large or too slow, by the code of Node's error. */
 const REFUSALS: Record<string, Refusal> = {
-  HPE_HEADER_OVERFLOW: [431, 'The address and headers of the request take more than 16 KB together.'],
+  HPE_HEADER_OVERFLOW: [431, 'The request has more than 16 KB of address and headers, or more than 100 headers.'],
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'The request was not received in time.'],
 };
 
