@@ -169,6 +169,18 @@ func TestReadsTimesAndNullMembers(t *testing.T) {
 	}
 }
 
+func TestHasTheKnownValuesAsTheyAreInAPage(t *testing.T) {
+	page, _, err := list(service()).PhoneNumber("+14155550001").Execute()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, entry := page.Items[0], page.Items[0].CarrierStatuses[0]
+	if number.Status != client.STATUS_REJECTED || entry.Feature != client.FEATURE_BRANDED_CALLER_ID ||
+		entry.DetailedStatus != client.DETAILEDSTATUS_REJECTED_OPT_IN {
+		t.Errorf("the number is %v", number)
+	}
+}
+
 func TestWritesAPageAsTheServiceSendsIt(t *testing.T) {
 	sent := get(t, os.Getenv("SERVICE_URL")+"/v1/brandedPhoneNumbers?size=100")
 	for _, moment := range []string{`"2026-02-03T16:49:02.800Z"`, `"2026-02-03T16:49:02.000Z"`} {

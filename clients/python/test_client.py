@@ -23,7 +23,9 @@ from branded_phone_numbers_client import (
     BrandedPhoneNumbersApi,
     Configuration,
     Feature,
+    DetailedStatus,
     StatusFilter,
+    Status,
 )
 from branded_phone_numbers_client.pages import each_number, each_page, page_if_changed
 from urllib3.exceptions import HTTPError, ProxyError, SSLError, TimeoutError
@@ -85,6 +87,13 @@ def test_reads_times_as_datetimes_and_null_as_none() -> None:
 
 
 def test_writes_a_page_as_the_service_sends_it() -> None:
+def test_has_the_known_values_as_they_are_in_a_page() -> None:
+    [number] = api.list_branded_phone_numbers(phone_number="+14155550001").items
+    assert number.status == Status.REJECTED
+    assert number.carrier_statuses[0].feature == Feature.BRANDEDCALLERID
+    assert number.carrier_statuses[0].detailed_status == DetailedStatus.REJECTED_DOT_OPT_IN
+
+
     with urlopen(f"{SERVICE_URL}/v1/brandedPhoneNumbers?size=100") as response:
         sent = response.read().decode()
     assert '"2026-02-03T16:49:02.800Z"' in sent and '"2026-02-03T16:49:02.000Z"' in sent

@@ -102,6 +102,16 @@ describe('The TypeScript client', () => {
     expect(number).toMatchObject({ internalName: null, brandingNameShort: 'Café & Co', brandingNameLong: null });
   });
 
+  it('has the known values as they are in a page', async () => {
+    const { Status, DetailedStatus, Feature } = exported;
+    const [number] = (await api.listBrandedPhoneNumbers({ phoneNumber: '+14155550001' })).items;
+    const [entry] = number?.carrierStatuses ?? [];
+    expect(number?.status === Status.Rejected).toBe(true);
+    expect(entry?.feature === Feature.BrandedCallerId && entry.detailedStatus === DetailedStatus.RejectedOptIn).toBe(
+      true,
+    );
+  });
+
   it('writes a page as the service sends it', async () => {
     const response = await fetch(`${SERVICE_URL}/v1/brandedPhoneNumbers?size=100`);
     const sent = await response.text();

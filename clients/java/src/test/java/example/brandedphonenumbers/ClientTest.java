@@ -18,6 +18,7 @@ import example.brandedphonenumbers.client.model.BrandedPhoneNumber;
 import example.brandedphonenumbers.client.model.BrandedPhoneNumberPage;
 import example.brandedphonenumbers.client.model.DetailedStatus;
 import example.brandedphonenumbers.client.model.Feature;
+import example.brandedphonenumbers.client.model.Status;
 import example.brandedphonenumbers.client.model.StatusFilter;
 import java.io.File;
 import java.io.IOException;
@@ -45,7 +46,6 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
@@ -94,12 +94,12 @@ class ClientTest {
     if (given.has("phoneNumber")) request.phoneNumber(given.get("phoneNumber").asText());
     if (given.has("businessProfileId")) request.businessProfileId(UUID.fromString(given.get("businessProfileId").asText()));
     return request
-        .reportingGroup(values(given, "reportingGroup", text -> text))
-        .internalName(values(given, "internalName", text -> text))
-        .carrier(values(given, "carrier", text -> text))
-        .feature(values(given, "feature", Feature::fromValue))
-        .status(values(given, "status", StatusFilter::fromValue))
-        .detailedStatus(values(given, "detailedStatus", DetailedStatus::fromValue));
+        .reportingGroup(values(given, "reportingGroup"))
+        .internalName(values(given, "internalName"))
+        .carrier(values(given, "carrier"))
+        .feature(values(given, "feature"))
+        .status(values(given, "status"))
+        .detailedStatus(values(given, "detailedStatus"));
   }
 
   static <T> List<T> values(JsonNode given, String name, Function<String, T> read) {
@@ -147,6 +147,15 @@ class ClientTest {
     assertNull(number.getInternalName());
     assertEquals("Café & Co", number.getBrandingNameShort());
     assertNull(number.getBrandingNameLong());
+  @Test
+  void hasTheKnownValuesAsTheyAreInAPage() {
+    var number = api.listBrandedPhoneNumbers(request().phoneNumber("+14155550001").build()).getItems().get(0);
+    var entry = number.getCarrierStatuses().get(0);
+    assertTrue(number.getStatus().equals(Status.REJECTED) && StatusFilter.REJECTED.equals(number.getStatus()));
+    assertTrue(entry.getFeature().equals(Feature.BRANDED_CALLER_ID));
+    assertTrue(entry.getDetailedStatus().equals(DetailedStatus.REJECTED_OPT_IN));
+  }
+
   }
 
   @Test
