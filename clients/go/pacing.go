@@ -30,7 +30,7 @@ type slot struct {
 }
 
 // paced waits for a slot, then calls send.
-func paced[T any](ctx context.Context, p *pace, perSecond int, send func() (*T, *http.Response, error)) (*T, *http.Response, error) {
+func paced[T any](ctx context.Context, p *pace, perSecond int, send attempt[T]) (*T, *http.Response, error) {
 	taken, err := p.takeSlot(ctx, perSecond)
 	if err != nil {
 		return nil, nil, err

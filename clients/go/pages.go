@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// RetryFor returns a copy of the request that waits at most so long in total, 60 seconds by default, before it retries after a
-// 429, 502, 503, 504 or a broken connection. Zero turns retries off. Walks wait so long for each page.
+// RetryFor returns a copy of the request that retries after a 429, 502, 503, 504 or a broken connection until this time would be
+// exceeded, 60 seconds by default. Zero turns retries off. In a walk, the time is that of each page.
 func (r ApiListBrandedPhoneNumbersRequest) RetryFor(limit time.Duration) ApiListBrandedPhoneNumbersRequest {
 	r.retryFor = limit
 	return r

@@ -12,39 +12,42 @@ import (
 )
 
 const (
-	// maxFailures is how often a request may fail before its error is returned. Refusals by the rate limit do not count.
-	maxFailures = 5
-	// maxWait is the longest wait before a retry, and by default the total of a call's waits.
-	maxWait = time.Minute
+	// defaultRetryFor is how long a call retries, unless RetryFor sets another time.
+	defaultRetryFor = time.Minute
+	// firstWait is the least wait before the first retry. It doubles with each retry.
+	firstWait = 500 * time.Millisecond
+	// maxDoubledWait bounds the doubling, so that a call soon notices that the service is back.
+	maxDoubledWait = 8 * time.Second
 	// maxRandom bounds a random part of each wait, so that processes with the same key do not all retry at the same time.
 	maxRandom = 500 * time.Millisecond
 )
 
-// retrying calls send, and retries after a 429, 502, 503, 504 or a broken connection, until it has waited budget in total. It
-// gives up after five failures other than a 429.
-func retrying[T any](ctx context.Context, budget time.Duration, send func() (*T, *http.Response, error)) (*T, *http.Response, error) {
-	failures := 0
-	for left := budget; ; {
-		result, response, err := send()
+// attempt sends a request once.
+type attempt[T any] func() (*T, *http.Response, error)
+
+// retrying calls send through pace, and retries after a 429, 502, 503, 504 or a broken connection, until send and the waits
+// before retries would take more than retryFor in total. What pace waits does not count.
+func retrying[T any](ctx context.Context, retryFor time.Duration, pace func(attempt[T]) (*T, *http.Response, error), send attempt[T]) (*T, *http.Response, error) {
+	left := retryFor
+	for least := firstWait; ; least = min(2*least, maxDoubledWait) {
+		var began time.Time
+		result, response, err := pace(func() (*T, *http.Response, error) {
+			began = time.Now()
+			return send()
+		})
 		if err == nil {
 			return result, response, nil
 		}
-		wait := waitAfter(response, failures) + time.Duration(rand.Int63n(int64(maxRandom)))
-		if !isRateLimited(response) {
-			failures++
-			if failures == maxFailures || !isTransient(response, err) {
-				return nil, response, err
-			}
-		}
-		if left <= 0 {
+		wait := max(retryAfter(response), least) + time.Duration(rand.Int63n(int64(maxRandom)))
+		left -= time.Since(began) + wait
+		if left < 0 || !isTransient(response, err) {
 			return nil, response, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, response, context.Cause(ctx)
-		case <-time.After(min(wait, left)):
+		case <-time.After(wait):
 		}
-		left -= wait
 	}
 }
 
@@ -62,7 +65,7 @@ func isTransient(response *http.Response, err error) bool {
 		return false
 	}
 	switch response.StatusCode {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	}
 	return false
@@ -74,17 +77,17 @@ func isRefusedByTLS(err error) bool {
 	return errors.As(err, &certificate) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
-// waitAfter returns how long to wait before the next attempt: until the time in Retry-After, which is in seconds or a date
-// (RFC 9110 section 10.2.3), or half a second, doubled with each failure. It returns at most maxWait.
-func waitAfter(response *http.Response, failures int) time.Duration {
-	wait := 500 * time.Millisecond << failures
-	if response != nil {
-		value := response.Header.Get("Retry-After")
-		if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-			wait = time.Duration(seconds) * time.Second
-		} else if date, err := http.ParseTime(value); err == nil {
-			wait = max(0, time.Until(date))
-		}
+// retryAfter parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). It returns 0 if it is neither.
+func retryAfter(response *http.Response) time.Duration {
+	if response == nil {
+		return 0
 	}
-	return min(wait, maxWait)
+	value := response.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if date, err := http.ParseTime(value); err == nil {
+		return time.Until(date)
+	}
+	return 0
 }

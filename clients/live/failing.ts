@@ -9,6 +9,7 @@
  * - `ok` forwards the request.
  * - `503`, `429` and so on respond with that status and `Retry-After: 0`; `503-1` with `Retry-After: 1`; `503-date`
  *   with a date one to two seconds later; `503-` without `Retry-After`.
+ * - `late` responds with 503 after three seconds.
  * - `break` and `half` close the connection in the status line and in the body.
  * - `silent` sends no response, `stall` half of one, and `trickle` the rest of it byte by byte, for minutes; `drip` sends
  *   one header after the other.
@@ -86,6 +87,7 @@ async function handle(
     response.socket?.write('HTTP/1.1 200 OK\r\n');
     return writeUntilClosed(response, () => response.socket?.write('X-Slow: 1\r\n'));
   }
+  if (step === 'late') return setTimeout(() => handle('503', url, received, response, spelling), 3000);
   if (step === 'moved') return head(308, { Location: String(url) }).end();
   // Sends a few bytes: otherwise, the standard libraries of some languages would retry once.
   if (step === 'break') return response.socket?.end('HTTP/1.');

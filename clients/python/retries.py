@@ -5,7 +5,7 @@ import time
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from random import random
-from typing import Callable, Optional, TypeVar
+from typing import Callable, TypeVar
 
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError, ProxyError, SSLError
 
@@ -13,36 +13,40 @@ from branded_phone_numbers_client.exceptions import ApiException
 
 T = TypeVar("T")
 
-MAX_FAILURES = 5
-"""How often a request may fail before its error is raised. Refusals by the rate limit do not count."""
-MAX_WAIT = 60.0
-"""The longest wait before a retry, and by default the total of a call's waits, in seconds."""
+FIRST_WAIT = 0.5
+"""The least wait before the first retry, in seconds. It doubles with each retry."""
+MAX_DOUBLED_WAIT = 8.0
+"""Bounds the doubling, so that a call soon notices that the service is back."""
 MAX_RANDOM = 0.5
 """A random part of each wait in seconds, so that processes with the same key do not all retry at the same time."""
-TRANSIENT_STATUSES = (502, 503, 504)
+TRANSIENT_STATUSES = (429, 502, 503, 504)
 
 
-def retrying(send: Callable[[], T], budget: float) -> T:
-    """Calls ``send``, and retries after a 429, 502, 503, 504 or a broken connection.
+def retrying(send: Callable[[], T], pace: Callable[[Callable[[], T]], T], retry_for: float) -> T:
+    """Calls ``send`` through ``pace``, and retries after a 429, 502, 503, 504 or a broken connection.
 
-    It waits ``budget`` seconds in total, and gives up after five failures other than a 429.
+    It does so until ``send`` and the waits before retries would take more than ``retry_for`` seconds in total. What ``pace``
+    waits does not count.
     """
-    failures = 0
-    left = budget
+    began = 0.0
+
+    def timed() -> T:
+        nonlocal began
+        began = time.monotonic()
+        return send()
+
+    left = retry_for
+    least = FIRST_WAIT
     while True:
         try:
-            return send()
+            return pace(timed)
         except (ApiException, HTTPError) as error:
-            after = _retry_after(error)
-            wait = min(0.5 * 2.0**failures if after is None else after, MAX_WAIT) + random() * MAX_RANDOM
-            if not is_rate_limited(error):
-                failures += 1
-                if failures == MAX_FAILURES or not _is_transient(error):
-                    raise
-            if left <= 0:
+            wait = max(_retry_after(error), least) + random() * MAX_RANDOM
+            left -= time.monotonic() - began + wait
+            if left < 0 or not _is_transient(error):
                 raise
-        time.sleep(min(wait, left))
-        left -= wait
+        time.sleep(wait)
+        least = min(2 * least, MAX_DOUBLED_WAIT)
 
 
 def is_rate_limited(error: Exception) -> bool:
@@ -60,12 +64,12 @@ def _is_transient(error: Exception) -> bool:
     return isinstance(error, (NewConnectionError, ProtocolError, OSError))
 
 
-def _retry_after(error: Exception) -> Optional[float]:
-    """Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns seconds, or ``None`` if it is neither."""
+def _retry_after(error: Exception) -> float:
+    """Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns seconds, or 0 if it is neither."""
     value = (error.headers or {}).get("Retry-After", "") if isinstance(error, ApiException) else ""
     if value.isdecimal():
         return float(value)
     try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
+        return (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds()
     except (ValueError, TypeError):
-        return None
+        return 0.0

@@ -72,6 +72,16 @@ describe('the clients', () => {
     for (const block of [install, program]) expect(read('README.md')).toContain(block);
   });
 
+  it('say in each README, in the same words, until when they retry', () => {
+    const rule =
+      /Every call, and a walk for each page, retries after .* until 60 seconds, or the time that you set, would be exceeded/;
+    const rules = ['.', 'typescript', 'python', 'java', 'go'].map((client) =>
+      rule.exec(read(`clients/${client}/README.md`).replace(/\s+/g, ' '))?.at(0),
+    );
+    expect(rules).toEqual(Array(5).fill(expect.stringContaining('429, 502, 503 or 504')));
+    expect(new Set(rules).size).toBe(1);
+  });
+
   it('are tested with every filter of the contract', () => {
     const shapes: { arguments: object }[] = JSON.parse(read('clients/live/shapes.json'));
     const filters = [...parameters.keys()].filter((name) => name !== 'nextCursor' && name !== 'size');

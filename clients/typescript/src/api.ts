@@ -1,7 +1,7 @@
 /** The generated operations, with a time limit for each request, and errors that contain the service's problem. */
 import { PAGE_SCHEMA, VERSION } from './generated/contract.js';
 import * as generated from './generated/index.js';
-import { MAX_WAIT_MS, retrying } from './retries.js';
+import { type Pacing, retrying } from './retries.js';
 import { conforms } from './schema.js';
 import { TimeLimit } from './timeLimit.js';
 
@@ -11,7 +11,7 @@ export interface ConfigurationParameters extends Omit<generated.ConfigurationPar
   /** How long a request may take until its response is complete, in milliseconds; 30,000 by default. */
   timeout?: number;
   /**
-   * How long a call may wait in total, in milliseconds, before it retries after a 429, 502, 503, 504 or a broken connection;
+   * A call retries after a 429, 502, 503, 504 or a broken connection until this time, in milliseconds, would be exceeded;
    * 60,000 by default. 0 turns retries off.
    */
   retryFor?: number;
@@ -29,7 +29,7 @@ export class Configuration extends generated.Configuration {
   constructor(parameters: ConfigurationParameters = {}) {
     super(parameters);
     this.timeout = parameters.timeout ?? 30_000;
-    this.retryFor = parameters.retryFor ?? MAX_WAIT_MS;
+    this.retryFor = parameters.retryFor ?? 60_000;
     this.userAgent = [parameters.userAgent, OWN_USER_AGENT].filter(Boolean).join(' ');
   }
 
@@ -70,9 +70,6 @@ function unexpected({ status, ok, headers }: Response, body: string, found?: str
   return { title: 'Unexpected Response', detail: found ?? described };
 }
 
-/** Calls `send` when the rate limit allows it. */
-type Pacing = <T>(send: () => Promise<T>) => Promise<T>;
-
 export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
   declare protected configuration: Configuration;
   private pace: Pacing = (send) => send();
@@ -108,11 +105,7 @@ export class BrandedPhoneNumbersApi extends generated.BrandedPhoneNumbersApi {
       return init ?? {};
     };
     const send = () => this.exchange({ ...context, query: withoutEmpty(query) }, withSignal);
-    return retrying(
-      () => this.pace(send),
-      this.configuration.retryFor,
-      () => aborted,
-    );
+    return retrying(send, this.pace, this.configuration.retryFor, () => aborted);
   }
 
   private async exchange(context: generated.RequestOpts, overrides: generated.InitOverrideFunction): Promise<Response> {

@@ -1,34 +1,41 @@
 /** Retries requests after transient failures. */
 import { FetchError, ResponseError } from './generated/index.js';
 
-/** How often a request may fail before its error is thrown. Refusals by the rate limit do not count. */
-const MAX_FAILURES = 5;
-/** The longest wait before a retry, and by default the total of a call's waits. */
-export const MAX_WAIT_MS = 60_000;
+/** The least wait before the first retry. It doubles with each retry. */
+const FIRST_WAIT_MS = 500;
+/** Bounds the doubling, so that a call soon notices that the service is back. */
+const MAX_DOUBLED_WAIT_MS = 8_000;
 /** A random part of each wait, so that processes with the same key do not all retry at the same time. */
 const MAX_RANDOM_MS = 500;
 const RATE_LIMITED = 429;
-const TRANSIENT_STATUSES = [502, 503, 504];
+const TRANSIENT_STATUSES = [RATE_LIMITED, 502, 503, 504];
+
+/** Calls `send` when the rate limit allows it. */
+export type Pacing = <T>(send: () => Promise<T>) => Promise<T>;
 
 /**
- * Calls `send`, and retries after a 429, 502, 503, 504 or a broken connection, until it has waited `budget` milliseconds in
- * total. Fails after five failures other than a 429.
+ * Calls `send` through `pace`, and retries after a 429, 502, 503, 504 or a broken connection, until `send` and the waits before
+ * retries would take more than `retryFor` milliseconds in total. What `pace` waits does not count.
  */
 export async function retrying<T>(
   send: () => Promise<T>,
-  budget: number,
+  pace: Pacing,
+  retryFor: number,
   signal: () => AbortSignal | null | undefined,
 ): Promise<T> {
-  let failures = 0;
-  for (let left = budget; ; ) {
+  let left = retryFor;
+  for (let least = FIRST_WAIT_MS; ; least = Math.min(2 * least, MAX_DOUBLED_WAIT_MS)) {
+    let began = 0;
     try {
-      return await send();
+      return await pace(() => {
+        began = performance.now();
+        return send();
+      });
     } catch (error) {
-      const wait = Math.min(retryAfter(error) ?? 500 * 2 ** failures, MAX_WAIT_MS) + Math.random() * MAX_RANDOM_MS;
-      if (!isRateLimited(error) && (++failures === MAX_FAILURES || !isTransient(error))) throw error;
-      if (left <= 0) throw error;
-      await sleep(Math.min(wait, left), signal());
-      left -= wait;
+      const wait = Math.max(retryAfter(error), least) + Math.random() * MAX_RANDOM_MS;
+      left -= performance.now() - began + wait;
+      if (left < 0 || !isTransient(error)) throw error;
+      await sleep(wait, signal());
     }
   }
 }
@@ -51,11 +58,11 @@ function isBroken({ cause }: FetchError): boolean {
   return code === undefined ? cause.cause === undefined : /^(E(?!RR|PROTO)|UND_ERR_|HPE_)/.test(code);
 }
 
-/** Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns milliseconds, or undefined if it is neither. */
-function retryAfter(error: unknown): number | undefined {
+/** Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns milliseconds, or 0 if it is neither. */
+function retryAfter(error: unknown): number {
   const value = (error instanceof ResponseError && error.response.headers.get('Retry-After')) || '';
   const wait = /^\d+$/.test(value) ? 1000 * Number(value) : Date.parse(value) - Date.now();
-  return Number.isNaN(wait) ? undefined : Math.max(0, wait);
+  return Number.isNaN(wait) ? 0 : wait;
 }
 
 export function sleep(milliseconds: number, signal?: AbortSignal | null): Promise<void> {

@@ -29,7 +29,7 @@ const shapes: Shape[] = JSON.parse(readFileSync(SHAPES, 'utf8'));
 const client = (basePath: string, timeout?: number) =>
   new BrandedPhoneNumbersApi(new Configuration({ basePath, ...(timeout && { timeout }) }));
 const api = client(SERVICE_URL);
-/** Returns a client that waits so many milliseconds in total before its retries. */
+/** Returns a client that retries for so many milliseconds. */
 const retryingFor = (retryFor: number, basePath: string) =>
   new BrandedPhoneNumbersApi(new Configuration({ basePath, retryFor }));
 
@@ -243,7 +243,7 @@ describe('The TypeScript client', () => {
   });
 
   it('retries in every call, unless retries are turned off', async () => {
-    const { url } = failingUrl('503', 'break', '502', '504', 'ok', '429-1');
+    const { url } = failingUrl('503', 'break', 'ok', '429-1');
     expect((await client(url).listBrandedPhoneNumbers()).items).toHaveLength(25);
     expect((await pageIfChanged(client(url), undefined))?.page.items).toHaveLength(25);
     const once = retryingFor(0, failingUrl('503', 'ok', 'break', '429').url);
@@ -253,20 +253,10 @@ describe('The TypeScript client', () => {
     await expect(collect(eachNumber(once))).rejects.toThrow('429');
   });
 
-  it.each(['429-2*', '503-2*'])('gives up after the time that it may wait: %s', async (steps) => {
+  it.each(['503,429-20*', 'late*'])('gives up when a retry would exceed its time: %s', async (steps) => {
     const { url, waits } = failingUrl(steps);
-    await expect(retryingFor(700, url).listBrandedPhoneNumbers()).rejects.toThrow('Unavailable: Try again.');
-    const [wait, ...more] = await waits();
-    expect(wait).toBeGreaterThan(690);
-    expect(more).toEqual([]);
-  });
-
-  it('retries after any number of 429s, with a random part in each wait', async () => {
-    const refusals = Array<string>(12).fill('429');
-    const { url, waits } = failingUrl('503', ...refusals, '503', '503', '503', 'ok');
-    expect((await client(url).listBrandedPhoneNumbers()).items).toHaveLength(25);
-    // Without the random part, none of these waits would take any time.
-    expect((await waits()).slice(1, 13).reduce((sum, wait) => sum + wait)).toBeGreaterThan(1000);
+    await expect(retryingFor(6000, url).listBrandedPhoneNumbers()).rejects.toThrow('Unavailable: Try again.');
+    expect(await waits()).toHaveLength(1);
   });
 
   it.each(['silent', 'stall', 'trickle', 'drip'])('times out if the response is %s', async (step) => {
@@ -286,8 +276,8 @@ describe('The TypeScript client', () => {
   it('throws at once if fetch refuses to connect to the port', async () => {
     const started = performance.now();
     await expect(collect(eachNumber(client('http://127.0.0.1:1')))).rejects.toThrow('bad port');
-    // Five attempts would take longer than seven seconds.
-    expect(performance.now() - started).toBeLessThan(7000);
+    // Retries would take a minute.
+    expect(performance.now() - started).toBeLessThan(30_000);
   });
 
   it('throws a 429 with Retry-After', async () => {
@@ -326,7 +316,7 @@ describe('pageIfChanged', () => {
     const keyed = new BrandedPhoneNumbersApi(new Configuration({ basePath: KEYED_URL, accessToken: API_KEY }));
     const held = await pageIfChanged(keyed, 'W/"old"');
     expect(await pageIfChanged(keyed, held?.etag)).toBeUndefined();
-    const basePath = `${FAILING_URL}/typescript-${crypto.randomUUID()}/503,503-60`;
+    const basePath = `${FAILING_URL}/typescript-${crypto.randomUUID()}/503,503-50`;
     const waiting = pageIfChanged(client(basePath), held?.etag, {}, { signal: AbortSignal.timeout(300) });
     await expect(waiting).rejects.toMatchObject({ name: 'TimeoutError' });
   });
@@ -432,15 +422,22 @@ describe('eachNumber', () => {
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });
 
-  it('waits and retries on any page after a broken connection, a 429, 502, 503 or 504', async () => {
-    const { url, waits } = failingUrl('size=80', 'etag', 'break', '503', '429', '429-1', 'ok', 'half', '504', 'html');
+  it('retries each page after waits that double up to eight seconds, each with a random part', async () => {
+    const { url, waits } = failingUrl('etag', 'break', '503', '429-1', 'html', 'half', '504', 'ok', '503');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
-    const [broken = 0, unavailable = 0, refused = 0, limited = 0, , half = 0, timeout = 0, html = 0] = await waits();
-    expect(Math.min(broken, half)).toBeGreaterThanOrEqual(490);
-    expect(Math.max(unavailable, refused, timeout)).toBeLessThan(990);
-    expect(limited).toBeGreaterThanOrEqual(990);
-    expect(html).toBeGreaterThanOrEqual(1990);
+    const [, , , , , longest = 0, , secondPage] = await waits();
+    for (const [i, wait] of [500, 1000, 2000, 4000, 8000, 8000].entries())
+      expect((await waits())[i], `${i}`).toBeGreaterThan(wait - 10);
+    expect((await waits()).slice(0, 6).reduce((sum, wait) => sum + wait)).toBeGreaterThan(23_750);
+    expect(longest).toBeLessThan(15_000);
+    expect(secondPage).toBeLessThan(7900);
     expect(await waits()).toHaveLength(9);
+  });
+
+  it('does not count what it waits for its pace in the time of retries', async () => {
+    const paced = retryingFor(2000, failingUrl('ok', 'ok', 'ok', '503').url);
+    const pages = Array.from({ length: 4 }, () => eachPage(paced, {}, { requestsPerSecond: 1 }).next());
+    for (const { value } of await Promise.all(pages)) expect(value?.items).toHaveLength(100);
   });
 
   it('slows down with each 429, and regains its pace page by page', async () => {
@@ -451,24 +448,10 @@ describe('eachNumber', () => {
     expect(Math.min(...(await waits()).slice(6))).toBeLessThan(900);
   });
 
-  it('waits half a second, then one, without Retry-After', async () => {
-    const { url, waits } = failingUrl('503-', '503-');
+  it('waits until the date, or so many seconds, in Retry-After', async () => {
+    const { url, waits } = failingUrl('503-date', '503-2', '503-');
     expect(await collect(eachNumber(client(url)))).toEqual(all);
-    const [first = 0, second = 0] = await waits();
-    expect(first).toBeGreaterThanOrEqual(490);
-    expect(second).toBeGreaterThanOrEqual(990);
-  });
-
-  it('waits until the date in Retry-After', async () => {
-    const { url, waits } = failingUrl('503-date');
-    expect(await collect(eachNumber(client(url)))).toEqual(all);
-    expect((await waits())[0]).toBeGreaterThanOrEqual(990);
-  });
-
-  it('gives up after five requests for a page', async () => {
-    const { url, waits } = failingUrl('ok', '503*');
-    await expect(collect(eachNumber(client(url)))).rejects.toThrow('503 Unavailable: Try again.');
-    expect(await waits()).toHaveLength(5);
+    for (const [i, wait] of [990, 1990, 1990].entries()) expect((await waits())[i], `${i}`).toBeGreaterThan(wait);
   });
 
   it.each(['500', 'login', 'silent'])('throws at once where retrying does not help: %s', async (step) => {
@@ -478,7 +461,7 @@ describe('eachNumber', () => {
   });
 
   it('ends while it waits for a service that is down, when its signal is aborted', async () => {
-    const { url } = failingUrl('503-60');
+    const { url } = failingUrl('503-50');
     const walk = collect(eachNumber(client(url), {}, { signal: AbortSignal.timeout(200) }));
     await expect(walk).rejects.toMatchObject({ name: 'TimeoutError' });
   });

@@ -14,40 +14,46 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import javax.annotation.Nullable;
 import javax.net.ssl.SSLException;
 
 /** Retries requests after transient failures. */
 final class Retries {
-  /** How often a request may fail before its error is thrown. Refusals by the rate limit do not count. */
-  private static final int MAX_FAILURES = 5;
-  /** The longest wait before a retry, and by default the total of a call's waits. */
-  static final Duration MAX_WAIT = Duration.ofSeconds(60);
+  /** The least wait before the first retry. It doubles with each retry. */
+  private static final Duration FIRST_WAIT = Duration.ofMillis(500);
+  /** Bounds the doubling, so that a call soon notices that the service is back. */
+  private static final Duration MAX_DOUBLED_WAIT = Duration.ofSeconds(8);
   /** Bounds a random part of each wait, so that processes with the same key do not all retry at the same time. */
   private static final int MAX_RANDOM_MS = 500;
 
-  private static final Set<Integer> TRANSIENT_STATUSES = Set.of(502, 503, 504);
+  private static final Set<Integer> TRANSIENT_STATUSES = Set.of(429, 502, 503, 504);
 
   private Retries() {}
 
   /**
-   * Sends a request, and retries after a 429, 502, 503, 504 or a broken connection. Gives up after five failures other than a 429.
+   * Sends a request, and retries after a 429, 502, 503, 504 or a broken connection, until its attempts and the waits before
+   * retries would take more than {@code retryFor} in total.
    *
-   * @param budget the total of the waits
+   * @param pace sends each attempt when the rate limit allows it; what it waits does not count
    * @param closed cancels the wait before a retry when it reaches zero
    */
-  static <T> T retrying(Supplier<T> send, Duration budget, CountDownLatch closed) {
-    int failures = 0;
-    for (Duration left = budget; ; ) {
+  static <T> T retrying(Supplier<T> send, Function<Supplier<T>, T> pace, Duration retryFor, CountDownLatch closed) {
+    AtomicLong began = new AtomicLong();
+    Duration left = retryFor;
+    for (Duration least = FIRST_WAIT; ; least = min(least.multipliedBy(2), MAX_DOUBLED_WAIT)) {
       try {
-        return send.get();
+        return pace.apply(() -> {
+          began.set(System.nanoTime());
+          return send.get();
+        });
       } catch (ApiException e) {
-        Duration wait = waitAfter(e, failures).plusMillis(ThreadLocalRandom.current().nextInt(MAX_RANDOM_MS));
-        if (!isRateLimited(e) && (++failures == MAX_FAILURES || !isTransient(e))) throw e;
-        if (left.isZero() || left.isNegative()) throw e;
-        sleep(least(wait, left), closed);
-        left = left.minus(wait);
+        Duration wait = max(retryAfter(e), least).plusMillis(ThreadLocalRandom.current().nextInt(MAX_RANDOM_MS));
+        left = left.minusNanos(System.nanoTime() - began.get()).minus(wait);
+        if (left.isNegative() || !isTransient(e)) throw e;
+        sleep(wait, closed);
       }
     }
   }
@@ -78,26 +84,22 @@ final class Retries {
     return error != null && (error instanceof EOFException || error instanceof SocketException || isBroken(error.getCause()));
   }
 
-  /** Returns how long to wait: as Retry-After says, or half a second, doubled with each failure; at most MAX_WAIT. */
-  private static Duration waitAfter(ApiException error, int failures) {
-    Duration doubling = Duration.ofMillis(500L << failures);
-    if (error.getResponseHeaders() == null) return doubling;
-    return least(error.getResponseHeaders().firstValue("Retry-After").map(Retries::readRetryAfter).orElse(doubling), MAX_WAIT);
-  }
-
-  private static Duration least(Duration one, Duration other) {
+  private static Duration min(Duration one, Duration other) {
     return one.compareTo(other) < 0 ? one : other;
   }
 
-  /** Parses Retry-After: seconds or a date (RFC 9110 section 10.2.3). Returns null if it is neither. */
-  private static Duration readRetryAfter(String value) {
+  private static Duration max(Duration one, Duration other) {
+    return one.compareTo(other) > 0 ? one : other;
+  }
+
+  /** Parses Retry-After, seconds or a date (RFC 9110 section 10.2.3). Returns zero if it is neither. */
+  private static Duration retryAfter(ApiException error) {
+    String value = error.getResponseHeaders() == null ? "" : error.getResponseHeaders().firstValue("Retry-After").orElse("");
     try {
       if (value.matches("\\d{1,9}")) return Duration.ofSeconds(Long.parseLong(value));
-      ZonedDateTime date = ZonedDateTime.parse(value, DateTimeFormatter.RFC_1123_DATE_TIME);
-      Duration wait = Duration.between(Instant.now(), date);
-      return wait.isNegative() ? Duration.ZERO : wait;
+      return Duration.between(Instant.now(), ZonedDateTime.parse(value, DateTimeFormatter.RFC_1123_DATE_TIME));
     } catch (DateTimeException e) {
-      return null;
+      return Duration.ZERO;
     }
   }
 }
