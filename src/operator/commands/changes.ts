@@ -28,10 +28,10 @@ interface Change {
 /** Runs a change on the lines of files. Reports on the standard streams, and sets the exit status. */
 export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, run }: Change): Promise<void> {
   const files = await openInputFiles(fileNames);
-  let progress: Progress = { bytes: 0, written: 0 };
+  let progress: Progress | undefined;
   try {
     const { lines, summary } = await withProgress(
-      () => stateOf(progress, files.size),
+      () => stateOf(files, progress),
       () => run(files, (update) => (progress = update)),
     );
     await report(summary);
@@ -45,12 +45,13 @@ export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, r
   process.exitCode = 1;
 }
 
-/** Returns how far a change is, which first reads, then writes. `size` is the size of its input in bytes, if known. */
-function stateOf({ bytes, written, toWrite }: Progress, size?: number): State {
-  if (toWrite !== undefined) {
+/** Returns how far a change is, which first reads, then writes. */
+function stateOf({ bytesRead, size }: InputFiles, progress?: Progress): State {
+  if (progress) {
+    const { written, toWrite } = progress;
     return { text: `wrote ${written} of ${countOf(toWrite, 'number')}`, share: written / toWrite };
   }
-  const read = (bytes / 1e6).toFixed(1);
+  const read = (bytesRead() / 1e6).toFixed(1);
   if (size === undefined) return { text: `read ${read} MB` };
-  return { text: `read ${read} of ${(size / 1e6).toFixed(1)} MB`, share: bytes / size };
+  return { text: `read ${read} of ${(size / 1e6).toFixed(1)} MB`, share: bytesRead() / size };
 }

@@ -36,10 +36,10 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
         changeFromFiles(fileNames.length > 0 ? fileNames : ['-'], {
           allowEmpty,
           noun: 'phone numbers',
-          async run({ stream }, onProgress) {
+          async run({ streams }, onProgress) {
             const { deleteNumbers } = await import('../numbers/delete.js');
             const given = { ...options, signal: signals.first, onProgress };
-            const { deleted, lines } = await deleteNumbers(url, stream, given);
+            const { deleted, lines } = await deleteNumbers(url, streams, given);
             return { lines, summary: `deleted ${countOf(deleted, 'number')}` };
           },
         });

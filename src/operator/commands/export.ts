@@ -1,10 +1,11 @@
-/** `export`: writes numbers as NDJSON that `import` reads. */
+/** `export`: writes numbers as NDJSON or CSV that `import` reads. */
 import { countOf, countsOf } from '../../messages/count.js';
 import type { Filter } from '../../page/filter.js';
 import { writeWhole } from '../numbers/outputFile.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
 import { addFilterOptions, readFilter } from './filterOptions.js';
+import { type Format, formatOf, formatOption } from './formatOption.js';
 import { write } from './output.js';
 import { withProgress } from './progress.js';
 import type { Signals } from './signals.js';
@@ -12,8 +13,9 @@ import type { Signals } from './signals.js';
 export function addExport(program: CommandWithExamples, signals: Signals): void {
   const command = program
     .command('export')
-    .description('write a snapshot of the numbers as NDJSON that import reads, one API item per line')
-    .argument('[file]', 'the file to write; standard output if it is omitted or -');
+    .description('write a snapshot of the numbers that import reads, as NDJSON, one API item per line, or CSV')
+    .argument('[file]', 'the file to write; standard output if it is omitted or -')
+    .addOption(formatOption());
   addFilterOptions(command);
   command
     .addHelpText(
@@ -23,19 +25,27 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
     .examples(
       'branded-phone-numbers export numbers.ndjson',
       "branded-phone-numbers export --status rejected --carrier 'AT&T' --carrier Verizon > rejected.ndjson",
+      'branded-phone-numbers export --status rejected rejected.csv',
       'branded-phone-numbers export | gzip > numbers.ndjson.gz',
     )
-    .action(async (file = '-', options: Record<string, string[] | undefined>) => {
+    .action(async (file = '-', { format = formatOf(file), ...options }: Options) => {
       const filter = await readFilter(options);
-      await withDatabase(signals, (url) => exportTo(file, url, filter), { isReader: true });
+      await withDatabase(signals, (url) => exportTo(file, format, url, filter), { isReader: true });
     });
 }
 
-async function exportTo(file: string, url: string, filter: Filter): Promise<void> {
+type Options = { format?: Format } & Omit<Record<string, string[] | undefined>, 'format'>;
+
+async function exportTo(file: string, format: Format, url: string, filter: Filter): Promise<void> {
   const { exportNumbers } = await import('../numbers/export.js');
   let exported = 0;
   const onWritten = (numbers: number) => (exported = numbers);
-  const exportBy = (writeLines: (lines: string) => Promise<void>) => exportNumbers(url, filter, writeLines, onWritten);
+  const exportBy = async (writeText: (text: string) => Promise<void>) => {
+    if (format === 'ndjson') return exportNumbers(url, filter, writeText, onWritten);
+    const { HEADER, toCsv } = await import('../numbers/csvOutput.js');
+    await writeText(HEADER);
+    return exportNumbers(url, filter, (lines) => writeText(toCsv(lines)), onWritten);
+  };
   const exporting = () => (file === '-' ? exportBy(write) : writeWhole(file, exportBy));
   // Lines on a terminal show by themselves how far it is.
   const isShown = file === '-' && process.stdout.isTTY;

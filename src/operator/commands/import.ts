@@ -1,8 +1,9 @@
-/** `import`: writes numbers from NDJSON files into the database. */
+/** `import`: writes numbers from NDJSON and CSV files into the database. */
 import { countsOf } from '../../messages/count.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
+import { type Format, formatOf, formatOption } from './formatOption.js';
 import type { Signals } from './signals.js';
 
 /** An item with only the members that an import requires. */
@@ -19,8 +20,9 @@ const EXAMPLE_ITEM = {
 export function addImport(program: CommandWithExamples, signals: Signals): void {
   program
     .command('import')
-    .description('import numbers from NDJSON files, one API item per line; if any line is invalid, import none')
-    .argument('<file...>', 'NDJSON files; - is standard input')
+    .description('import numbers from NDJSON, one API item per line, or CSV; if any line is invalid, import none')
+    .argument('<file...>', 'NDJSON or CSV files; - is standard input')
+    .addOption(formatOption())
     .option('--allow-empty', 'succeed even if the files have no numbers')
     .addOption(jobsOption())
     .addHelpText('after', `\nA line of a file:\n  ${JSON.stringify(EXAMPLE_ITEM)}`)
@@ -39,6 +41,7 @@ export function addImport(program: CommandWithExamples, signals: Signals): void 
 
 interface Options {
   allowEmpty?: boolean;
+  format?: Format;
   jobs?: number;
 }
 
@@ -46,14 +49,15 @@ interface Options {
 export function importFiles(
   url: string,
   fileNames: string[],
-  { allowEmpty = false, ...options }: Options & { signal: AbortSignal },
+  { allowEmpty = false, format, ...options }: Options & { signal: AbortSignal },
 ): Promise<void> {
   return changeFromFiles(fileNames, {
     allowEmpty,
     noun: 'numbers',
-    async run({ stream }, onProgress) {
+    async run({ streams }, onProgress) {
       const { importNumbers } = await import('../numbers/import.js');
-      const counts = await importNumbers(url, stream, { ...options, onProgress });
+      const formats = fileNames.map((name) => format ?? formatOf(name));
+      const counts = await importNumbers(url, streams, { ...options, formats, onProgress });
       return { lines: counts.numbers, summary: `imported ${countsOf(counts)}` };
     },
   });

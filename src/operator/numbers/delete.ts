@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import { contract } from '../../contract.js';
 import type { Transaction } from '../../database/connection.js';
 import { describeValue } from '../../messages/faults.js';
-import { LineError, type LineFault, MAX_FAULTS } from './lines.js';
+import { LineError, type LineFault, MAX_FAULTS, readLines } from './lines.js';
 import { lockToWrite } from './numberLocks.js';
 import { givenKeys, type Row, rowOfGiven } from './rows.js';
 import { changeByLines, type Options, type Part } from './staging.js';
@@ -16,7 +16,7 @@ const NOT_TEXT =
 const PHONE_NUMBER = new RegExp(String(schema.pattern));
 
 /**
- * Deletes the numbers of `input`, one phone number per line, with their entries. Ignores blank lines and space around a
+ * Deletes the numbers of files, one phone number per line, with their entries. Ignores blank lines and space around a
  * phone number. Keeps business profiles.
  * @param options.ifExists whether to skip numbers that don't exist
  * @returns the number of lines that are not blank, and of deleted numbers
@@ -26,25 +26,30 @@ const PHONE_NUMBER = new RegExp(String(schema.pattern));
  */
 export async function deleteNumbers(
   url: string,
-  input: Readable,
+  files: Readable | readonly Readable[],
   { ifExists = false, ...options }: Options & { ifExists?: boolean } = {},
 ): Promise<{ lines: number; deleted: number }> {
-  const change = {
-    columns: { phone_number: 'text COLLATE "C"' },
-    analyzed: ['phone_number'],
+  const lines = {
     rowOf(bytes: Buffer) {
       const text = bytes.toString().trim();
       if (PHONE_NUMBER.test(text)) return text;
       throw new LineError(describeValue(schema, text));
     },
     formFault: (first: Buffer) => (isUtf8(first) && !first.includes(0) ? undefined : NOT_TEXT),
+  };
+  const change = {
+    read: (file: Readable, start: number) => readLines(file, start, lines),
+    columns: { phone_number: 'text COLLATE "C"' },
+    analyzed: ['phone_number'],
+    repeated: ({ phoneNumber, ...fault }: LineFault) => ({ ...fault, reason: `${phoneNumber} is given twice` }),
     contradictions: (sql: Transaction) => (ifExists ? [] : [missing(sql)]),
     parts: [existing],
+    numbers: existing,
     verb: 'deleted',
     remedy: 'run the same delete again with --if-exists to finish it',
   };
-  const { lines, changed } = await changeByLines(url, input, change, options);
-  return { lines, deleted: changed };
+  const counts = await changeByLines(url, [files].flat(), change, options);
+  return { lines: counts.lines, deleted: counts.changed[0] ?? 0 };
 }
 
 const missing = (sql: Transaction): Promise<LineFault[]> => sql`

@@ -1,17 +1,17 @@
-/** Reads one line of an import, and validates it with the contract's schema. */
+/** Reads one number of an import, and validates it with the contract's schema. */
 import { isUtf8 } from 'node:buffer';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import type { BrandedPhoneNumber, CarrierStatus } from '../../../generated/types/models/index.js';
-import { contract, resolve, type Schema, withExactPatterns } from '../../contract.js';
 import { itemFaults } from '../../messages/faults.js';
 import { cut, escapeHidden } from '../../messages/shown.js';
-import { LineError, MAX_LINE_BYTES } from './lines.js';
+import { LineError, MAX_LINE_BYTES, TOO_LONG } from './lines.js';
+import { numberSchema } from './numberSchema.js';
 import { isTime } from './time.js';
 
 type Optional<T, K extends keyof T> = Omit<T, K> & Partial<Pick<T, K>>;
 
-/** The number of a line. */
+/** A number of an import. */
 export type GivenNumber = Optional<
   Omit<BrandedPhoneNumber, 'status' | 'carrierStatuses'>,
   'id' | 'createdAt' | 'updatedAt'
@@ -19,22 +19,23 @@ export type GivenNumber = Optional<
 
 /** Returns the number of a line, given without its line feed. @throws {LineError} with all faults */
 export function readLine(bytes: Buffer): GivenNumber {
-  if (bytes.length > MAX_LINE_BYTES) throw new LineError(`is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB`);
+  if (bytes.length > MAX_LINE_BYTES) throw new LineError(TOO_LONG);
   if (!isUtf8(bytes)) throw new LineError('is not valid UTF-8');
   const text = bytes.toString();
-  const item = withoutEmptyTexts(parse(text));
-  if (!isGivenNumber(item)) throw new LineError(enumerate(itemFaults(isGivenNumber.errors ?? [])));
-  const faults = [...repeatedMembers(item, text), ...repeatedEntries(item), ...loneSurrogates(item, text)];
-  if (faults.length > 0) throw new LineError(enumerate(faults));
-  return item;
+  return readItem(parse(text), (item) => [...repeatedMembers(item, text), ...loneSurrogates(item, text)]);
 }
 
-/** The most reasons per line. */
-const MAX_REASONS = 5;
-
-function enumerate(faults: readonly string[]): string {
-  const more = faults.length - MAX_REASONS;
-  return faults.slice(0, MAX_REASONS).join('; ') + (more > 0 ? `; and ${more} more` : '');
+/**
+ * Returns the number of an item.
+ * @param moreFaults finds faults that neither the schema nor its entries show
+ * @throws {LineError} with all faults, each of which begins with the path of a member, if it concerns one
+ */
+export function readItem(given: unknown, moreFaults: (item: GivenNumber) => string[] = () => []): GivenNumber {
+  const item = withoutEmptyTexts(given);
+  if (!isGivenNumber(item)) throw new LineError(...itemFaults(isGivenNumber.errors ?? []));
+  const faults = [...repeatedEntries(item), ...moreFaults(item)];
+  if (faults.length > 0) throw new LineError(...faults);
+  return item;
 }
 
 function parse(text: string): unknown {
@@ -68,9 +69,10 @@ function repeatedEntries({ carrierStatuses }: GivenNumber): string[] {
   const pairs = new Set<string>();
   for (const { carrier, feature } of carrierStatuses) pairs.add(`${feature} ${carrier}`);
   if (pairs.size === carrierStatuses.length) return [];
-  const repeated = carrierStatuses.filter(({ carrier, feature }) => !pairs.delete(`${feature} ${carrier}`));
-  return repeated.map(
-    ({ carrier, feature }) => `carrierStatuses has two entries for ${cut(escapeHidden(carrier))} and ${feature}`,
+  return carrierStatuses.flatMap(({ carrier, feature }, i) =>
+    pairs.delete(`${feature} ${carrier}`)
+      ? []
+      : [`carrierStatuses[${i}] repeats the entry for ${cut(escapeHidden(carrier))} and ${feature}`],
   );
 }
 
@@ -93,37 +95,6 @@ function withoutEmptyTexts(item: unknown): unknown {
   return item;
 }
 
-/** Returns the schema of the contract's item, with some members optional and none added. */
-function givenNumberSchema(): Schema {
-  const schema = closed(contract.components.schemas.BrandedPhoneNumber as Schema);
-  const entry = schema.properties?.carrierStatuses?.items as Schema;
-  schema.properties = { ...schema.properties, status: {} };
-  schema.required = without(schema.required, ['id', 'status', 'createdAt', 'updatedAt']);
-  entry.required = without(entry.required, ['createdAt']);
-  return schema;
-}
-
-/**
- * Returns a copy with references resolved, which rejects unknown members and values that this version does not know.
- */
-function closed(reference: Schema): Schema {
-  const found = resolve(reference);
-  const schema = { ...resolve<Schema>(found['x-known-values'] ?? found) };
-  if (schema.items) schema.items = closed(schema.items);
-  if (schema.properties) {
-    schema.additionalProperties = false;
-    schema.properties = Object.fromEntries(
-      Object.entries(schema.properties).map(([name, property]) => [name, closed(property)]),
-    );
-  }
-  return schema;
-}
-
-function without(names: readonly string[] = [], optional: readonly string[]): string[] {
-  return names.filter((name) => !optional.includes(name));
-}
-
-const numberSchema = withExactPatterns(givenNumberSchema());
 const NULLABLE = Object.entries(numberSchema.properties ?? {})
   .filter(([, { type }]) => type?.includes('null'))
   .map(([name]) => name);

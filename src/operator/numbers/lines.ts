@@ -1,22 +1,44 @@
 /** The lines of an input, and their faults. */
-import type { Readable } from 'node:stream';
+import { cut, escapeHidden } from '../../messages/shown.js';
 
 /**
  * The longest line in bytes: fits any number that the contract allows, with a thousand entries and all characters
  * escaped.
  */
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
+export const TOO_LONG = `is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB`;
 
-/** Lists all faults of one line in its message. */
-export class LineError extends Error {}
+/** The distance of the places of two files' lines: more than the lines of any file. */
+export const LINES_PER_FILE = 1e12;
+export const fileOf = (line: number) => Math.floor(line / LINES_PER_FILE);
+
+/** The most reasons that the message about a line has. */
+const MAX_REASONS = 5;
+
+/** Has all faults of one line. */
+export class LineError extends Error {
+  readonly reasons: readonly string[];
+
+  constructor(...reasons: string[]) {
+    const more = reasons.length - MAX_REASONS;
+    super(reasons.slice(0, MAX_REASONS).join('; ') + (more > 0 ? `; and ${more} more` : ''));
+    this.reasons = reasons;
+  }
+}
 
 /** A reason to reject a line. */
 export interface LineFault {
+  /** The place of the line: its number in its file, plus `LINES_PER_FILE` for each file before that. */
   line: number;
   reason: string;
+  /** What the line has as its phone number, unless the reason says it. */
+  phoneNumber?: string | undefined;
   /** The earlier line that it contradicts. */
   earlier?: number;
 }
+
+/** What was read from a line, or from rows that belong together: its columns in the text format of COPY, or its faults. */
+export type Given = { line: number; row: string } | { faults: LineFault[] };
 
 /** The most faults that are reported; further ones usually have the same cause. */
 export const MAX_FAULTS = 100;
@@ -33,24 +55,65 @@ export class InputError extends Error {
 }
 
 /** Returns a fault as a sentence. `place` returns what to call a line. */
-export function sentence({ line, reason, earlier }: LineFault, place = (line: number) => `line ${line}`): string {
-  return `${place(line)}: ${reason}${earlier ? `; see ${place(earlier)}` : ''}`;
+export function sentence(
+  { line, phoneNumber, reason, earlier }: LineFault,
+  place = (line: number) => `line ${line}`,
+): string {
+  const name = phoneNumber ? `${cut(escapeHidden(phoneNumber))}: ` : '';
+  return `${place(line)}: ${name}${reason}${earlier ? `; see ${place(earlier)}` : ''}`;
 }
 
-export const LINE_FEED = 0x0a;
+const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 const BLANKS = [...Buffer.from(' \t\r')];
 
 /** Returns whether a line has only spaces, tabs and carriage returns. One that is too long may have been cut off, so it is not. */
-export function isBlank(line: Buffer): boolean {
+function isBlank(line: Buffer): boolean {
   return line.length <= MAX_LINE_BYTES && line.every((byte) => BLANKS.includes(byte));
 }
 
+/** How to read a line. */
+interface LineReader {
+  /** Returns the columns of a line that is not blank, in the text format of COPY. @throws {LineError} */
+  rowOf(line: Buffer): string;
+  /** Returns what is wrong with a file if its first line shows that it has other content: reported once, not for each line. */
+  formFault(first: Buffer): string | undefined;
+  /** Returns the phone number of a faulty line, unless its reason says it. */
+  phoneNumberIn?(line: Buffer): string | undefined;
+}
+
 /**
- * Yields the lines of `input`, without line feeds. Cuts off a line somewhere beyond `MAX_LINE_BYTES`. Removes a byte
- * order mark from the beginning of any line, since the input may be several files.
+ * Reads the lines of a file that are not blank.
+ * @param start is the place before its first line
+ * @throws {InputError} if it has other content
  */
-export async function* linesOf(input: Readable, onRead: (length: number) => void = () => {}): AsyncGenerator<Buffer> {
+export async function* readLines(
+  chunks: AsyncIterable<Buffer | string>,
+  start: number,
+  { rowOf, formFault, phoneNumberIn }: LineReader,
+): AsyncGenerator<Given> {
+  let line = start;
+  let isFirst = true;
+  for await (const bytes of linesOf(chunks)) {
+    line++;
+    if (isBlank(bytes)) continue;
+    const reason = isFirst && formFault(bytes);
+    if (reason) throw new InputError([{ line, reason }]);
+    isFirst = false;
+    try {
+      yield { line, row: rowOf(bytes) };
+    } catch (error) {
+      if (!(error instanceof LineError)) throw error;
+      yield { faults: [{ line, reason: error.message, phoneNumber: phoneNumberIn?.(bytes) }] };
+    }
+  }
+}
+
+/**
+ * Yields the lines of `chunks`, without line feeds. Cuts off a line somewhere beyond `MAX_LINE_BYTES`. Removes a byte
+ * order mark from the beginning of any line, since standard input may be several files.
+ */
+async function* linesOf(chunks: AsyncIterable<Buffer | string>): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];
   let length = 0;
   const add = (part: Buffer) => {
@@ -62,9 +125,8 @@ export async function* linesOf(input: Readable, onRead: (length: number) => void
     [parts, length] = [[], 0];
     return line.subarray(line.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0);
   };
-  for await (const chunk of input) {
+  for await (const chunk of chunks) {
     const bytes: Buffer = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
-    onRead(bytes.length);
     let start = 0;
     for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, start)) {
       add(bytes.subarray(start, end));

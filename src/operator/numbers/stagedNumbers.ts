@@ -60,7 +60,7 @@ const arrayOf = (elements: string[]) => `{${elements.join(',')}}`;
 export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
   return [
     sql<LineFault[]>`
-      SELECT line, format('id %s belongs to another number', id) AS reason, earlier
+      SELECT line, phone_number AS "phoneNumber", format('id %s belongs to another number', id) AS reason, earlier
       FROM (
         SELECT
           line, id, phone_number,
@@ -74,13 +74,13 @@ export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
       ORDER BY line LIMIT ${MAX_FAULTS}`,
     sql<LineFault[]>`
       SELECT
-        line,
-        format('businessProfile %s has two different %s', business_profile_id,
-          CASE WHEN business_name = earlier_name THEN 'statuses' ELSE 'business names' END) AS reason,
+        line, phone_number AS "phoneNumber",
+        format('businessProfile.%s differs from an earlier one of businessProfile.id %s',
+          CASE WHEN business_name = earlier_name THEN 'status' ELSE 'businessName' END, business_profile_id) AS reason,
         earlier
       FROM (
         SELECT
-          line, business_profile_id, business_name, business_status,
+          line, phone_number, business_profile_id, business_name, business_status,
           first_value(line) OVER by_line AS earlier,
           first_value(business_name) OVER by_line AS earlier_name,
           first_value(business_status) OVER by_line AS earlier_status
@@ -95,7 +95,9 @@ export function contradictions(sql: Transaction): Promise<LineFault[]>[] {
       WHERE (business_name, business_status) <> (earlier_name, earlier_status)
       ORDER BY line LIMIT ${MAX_FAULTS}`,
     sql<LineFault[]>`
-      SELECT line, format('id %s belongs to another number, %s', id, number.phone_number) AS reason
+      SELECT
+        line, staged.phone_number AS "phoneNumber",
+        format('id %s belongs to another number, %s', id, number.phone_number) AS reason
       FROM staged CROSS JOIN LATERAL (
         SELECT phone_number FROM branded_phone_numbers WHERE id = staged.id OFFSET 0
       ) AS number

@@ -10,7 +10,7 @@ import { Connection, type Transaction } from '../../database/connection.js';
 import { countOf } from '../../messages/count.js';
 import { Unfinished } from '../../userError.js';
 import { DEFAULT_JOBS } from './jobs.js';
-import { InputError, isBlank, LineError, type LineFault, linesOf, MAX_FAULTS } from './lines.js';
+import { type Given, InputError, LINES_PER_FILE, type LineFault, MAX_FAULTS } from './lines.js';
 import { type Columns, type Find, listOf, type Row } from './rows.js';
 import { Spool } from './spool.js';
 import { runSteps, type Options as StepOptions, type Steps } from './steps.js';
@@ -18,22 +18,22 @@ import { runSteps, type Options as StepOptions, type Steps } from './steps.js';
 /** Characters per write to PostgreSQL. */
 const BLOCK_LENGTH = 64 * 1024;
 
-/** How to read lines, check them and write their changes. */
+/** How to read files, check their lines and write the changes. */
 interface Change {
+  /** Reads a file. `start` is the place before its first line. */
+  read(file: Readable, start: number): AsyncIterable<Given>;
   /** The columns of the temporary table `staged`, which has a row for each line: its number, `line`, then these. */
   columns: Columns & { phone_number: string };
   /** The columns to ANALYZE. */
   analyzed: readonly string[];
-  /** Returns the columns of a line that is not blank, in the text format of COPY. @throws {LineError} */
-  rowOf(bytes: Buffer): string;
-  /** Returns what is wrong with an input if its first line shows that it has other content: reported once, not for each line. */
-  formFault(first: Buffer): string | undefined;
-  /** The text before a phone number in messages, if any. */
-  label?: string;
+  /** Returns the fault of a line whose phone number an earlier line has, with the right reason. */
+  repeated(fault: LineFault): LineFault;
   /** Finds lines that contradict other lines or the database, at most `MAX_FAULTS` of each kind. */
   contradictions(sql: Transaction): Promise<LineFault[]>[];
-  /** The parts to write, in this order; the last one writes numbers. */
+  /** The parts to write, in this order. */
   parts: Part[];
+  /** The part that writes the numbers of the input. Later parts concern other numbers. */
+  numbers: Part;
   /** The past tense of what the command does, for messages: imported. */
   verb: string;
   /** The advice for a change that ended early. */
@@ -42,99 +42,100 @@ interface Change {
 
 /** The rows of one kind that a change writes. */
 export interface Part extends Omit<Steps, 'onWritten'> {
-  /** What a row is, for messages. */
+  /** What a row is, for messages, and the past tense of what is done with it, unless that is the verb of the change. */
   noun: string;
+  verb?: string;
   /** Selects the rows that differ from the database, in the order of writing. */
   find: Find;
 }
 
-/** The progress of a change, which first reads its input, then writes the differences. */
+/** A part that is being written. */
+type Running = Part & { spool: Spool; written: number; changed: number };
+
+/** The progress of a change that has checked its input. */
 export interface Progress {
-  /** Bytes read. */
-  bytes: number;
-  /** Numbers written. */
+  /** Numbers written or deleted. */
   written: number;
-  /** Numbers to write in all; undefined until all lines are checked. */
-  toWrite?: number;
+  /** Numbers to write or delete in all. */
+  toWrite: number;
 }
 
 /** `signal` also ends the change while it reads, at once. */
 export interface Options extends StepOptions {
-  /** Called after each chunk read and each step written. */
+  /** Called after all lines are checked, and after each step written. */
   onProgress?(progress: Progress): void;
 }
 
 /**
- * Changes numbers by the lines of `input`: checks all lines, then writes in short transactions.
- * @returns the number of lines that are not blank, and how many numbers had to be changed
+ * Changes numbers by the lines of files: checks all lines, then writes in short transactions.
+ * @returns how many numbers the files have, and how many rows of each part had to be changed
  * @throws {InputError} if lines have faults; then nothing has changed
  * @throws {Unfinished} for any error while writing
  */
 export async function changeByLines(
   url: string,
-  input: Readable,
+  files: readonly Readable[],
   change: Change,
   { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
-): Promise<{ lines: number; changed: number }> {
-  const progress: Progress = { bytes: 0, written: 0 };
-  const report = (update: Partial<Progress>) => onProgress({ ...Object.assign(progress, update) });
+): Promise<{ lines: number; changed: number[] }> {
   const parts = change.parts.map((part) => ({ ...part, spool: new Spool(), written: 0, changed: 0 }));
-  const earlierParts = parts.slice(0, -1);
-  const [numbers] = parts.slice(-1) as [(typeof parts)[number]];
+  const [numbers, ...later] = parts.slice(change.parts.indexOf(change.numbers)) as [Running, ...Running[]];
+  const total = (count: (part: Running) => number) => [numbers, ...later].reduce((sum, part) => sum + count(part), 0);
   try {
-    const onRead = (length: number) => report({ bytes: progress.bytes + length });
-    const total = await stage(url, input, change, parts, { signal, onRead });
-    const toWrite = numbers.spool.length;
-    report({ toWrite });
+    const lines = await stage(url, files, change, parts, signal);
+    const toWrite = total(({ spool }) => spool.length);
+    onProgress({ written: 0, toWrite });
     try {
       for (const part of parts) {
         const onWritten = (rows: Row[], changed: string[]) => {
           part.written += rows.length;
           part.changed += changed.length;
-          report({ written: numbers.written });
+          onProgress({ written: total(({ written }) => written), toWrite });
         };
         if (part.spool.length > 0) jobs = await runSteps(url, part.spool, { ...part, onWritten }, { jobs, signal });
       }
     } catch (cause) {
-      const unwritten = earlierParts
-        .filter(({ written, spool }) => written < spool.length)
-        .map(({ written, spool, noun }) => ` and ${written} of ${countOf(spool.length, noun)}`);
-      const done = `${total - toWrite + numbers.written} of ${countOf(total, 'number')}${unwritten.join('')}`;
+      const unwritten = parts
+        .filter((part) => part !== numbers && part.written < part.spool.length)
+        .map(({ verb = '', written, spool, noun }) => ` and ${verb}${written} of ${countOf(spool.length, noun)}`);
+      const written = lines - numbers.spool.length + numbers.written;
+      const done = `${written} of ${countOf(lines, 'number')}${unwritten.join('')}`;
       throw new Unfinished(`${change.verb} ${done}; ${change.remedy}`, { cause });
     }
-    return { lines: total, changed: numbers.changed };
+    return { lines, changed: parts.map(({ changed }) => changed) };
   } finally {
-    input.destroy();
+    for (const file of files) file.destroy();
     for (const { spool } of parts) spool.close();
   }
 }
 
-/** Stages and checks the lines, and fills the spools. @returns the number of lines that are not blank */
+/** Stages and checks the lines, and fills the spools. @returns how many numbers the files have */
 async function stage(
   url: string,
-  input: Readable,
+  files: readonly Readable[],
   change: Change,
   parts: (Part & { spool: Spool })[],
-  { signal, onRead }: { signal: AbortSignal | undefined; onRead(length: number): void },
+  signal: AbortSignal | undefined,
 ): Promise<number> {
   const faults: LineFault[] = [];
   let count = 0;
 
+  async function* given(): AsyncGenerator<Given> {
+    try {
+      for (const [i, file] of files.entries()) yield* change.read(file, i * LINES_PER_FILE);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      yield { faults: error.faults };
+    }
+  }
+
   async function* rows(): AsyncGenerator<string> {
     let block = '';
-    let line = 0;
-    for await (const bytes of linesOf(input, onRead)) {
-      line++;
-      if (isBlank(bytes)) continue;
-      const formFault = count++ === 0 && change.formFault(bytes);
-      if (formFault) throw new InputError([{ line, reason: formFault }]);
-      try {
-        block += `${line}\t${change.rowOf(bytes)}\n`;
-      } catch (error) {
-        if (!(error instanceof LineError)) throw error;
-        // Valid lines are staged anyway, to report contradictions between them, too.
-        if (faults.push({ line, reason: error.message }) === MAX_FAULTS) break;
-      }
+    for await (const number of given()) {
+      count++;
+      // Valid lines are staged anyway, to report contradictions between them, too.
+      if ('row' in number) block += `${number.line}\t${number.row}\n`;
+      else if (faults.push(...number.faults) >= MAX_FAULTS) break;
       if (block.length < BLOCK_LENGTH) continue;
       yield block;
       block = '';
@@ -146,17 +147,17 @@ async function stage(
     // To sort and hash large inputs in memory.
     await sql`SET LOCAL work_mem = '128MB'`;
     const columns = listOf(sql, change.columns, (name, type) => `${name} ${type}`);
-    await sql`CREATE TEMPORARY TABLE staged (line integer, ${columns}) ON COMMIT DROP`;
+    await sql`CREATE TEMPORARY TABLE staged (line float8, ${columns}) ON COMMIT DROP`;
     await copy(sql, rows(), change.analyzed);
-    const contradictions = [repeated(sql, change.label), ...change.contradictions(sql)];
-    const found = [...faults, ...(await Promise.all(contradictions)).flat()];
+    const [repeated = [], ...contradictions] = await Promise.all([repeatedLines(sql), ...change.contradictions(sql)]);
+    const found = [...faults, ...repeated.map(change.repeated), ...contradictions.flat()];
     if (found.length > 0) throw new InputError(found);
     for (const { find, spool } of parts) await spool.fill(find(sql));
   };
   signal?.throwIfAborted();
   const connection = new Connection(url);
   const stop = () => {
-    input.destroy();
+    for (const file of files) file.destroy();
     void connection.close(0);
   };
   signal?.addEventListener('abort', stop);
@@ -188,9 +189,9 @@ async function copy(sql: Transaction, rows: AsyncIterable<string>, analyzed: rea
 }
 
 /** Finds lines whose phone number an earlier line has. */
-function repeated(sql: Transaction, label = ''): Promise<LineFault[]> {
+function repeatedLines(sql: Transaction): Promise<LineFault[]> {
   return sql`
-    SELECT line, ${label}::text || phone_number || ' is given twice' AS reason, earlier
+    SELECT line, phone_number AS "phoneNumber", 'phoneNumber is given twice' AS reason, earlier
     FROM (
       SELECT line, phone_number, min(line) OVER (PARTITION BY phone_number) AS earlier
       FROM staged

@@ -2,6 +2,7 @@ import { createReadStream, createWriteStream } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { HEADER, toCsv } from '../../../src/operator/numbers/csvOutput.js';
 import { useCommand } from '../../support/command.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 
@@ -22,15 +23,20 @@ async function stored(): Promise<string[]> {
 }
 
 describe('import', () => {
-  it('imports nothing if lines are faulty or contradict each other, and reports their files and lines', async () => {
-    await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
-    await writeFile(inFolder('b.ndjson'), `${lines[1]}\n${lines[2]?.replace('{', '{"see line 2":1,')}\nnonsense\n`);
-    const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', 'b.ndjson']);
+  it('imports nothing if lines are faulty or contradict each other, and names them as an editor of each file does', async () => {
+    const [first = '', second = '', third = ''] = lines;
+    await writeFile(inFolder('a.ndjson'), `\n${first}`);
+    await writeFile(inFolder('b.CSV'), `${HEADER}${toCsv(first)}`.replaceAll('\n', '\r'));
+    await writeFile(inFolder('c.csv'), `${HEADER}${toCsv(first)}${toCsv(second)}`);
+    const input = `${second}\n${third.replace('{', '{"see line 2":1,')}\nnonsense\n`;
+    const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', 'b.CSV', 'c.csv', '-'], input);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr.split('\n')).toEqual([
-      'b.ndjson line 1: phoneNumber +14155550101 is given twice; see a.ndjson line 2',
-      expect.stringMatching(/^b\.ndjson line 2: see line 2 is not a member of a branded phone number/),
-      expect.stringMatching(/^b\.ndjson line 3: is not valid JSON/),
+      'b.CSV line 2: +14155550100: phoneNumber is given twice; see a.ndjson line 2',
+      'c.csv line 2: +14155550100: phoneNumber is given twice; see a.ndjson line 2',
+      '- line 1: +14155550101: phoneNumber is given twice; see c.csv line 3',
+      expect.stringMatching(/^- line 2: \+14155550102: see line 2 is not a member of a branded phone number/),
+      expect.stringMatching(/^- line 3: is not valid JSON/),
       '',
     ]);
     expect(await stored()).toEqual([]);

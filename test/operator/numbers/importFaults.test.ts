@@ -3,6 +3,7 @@ import { execSync } from 'node:child_process';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { describe, expect, it, test } from 'vitest';
+import { escapeHidden } from '../../../src/messages/shown.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { InputError } from '../../../src/operator/numbers/lines.js';
 import { ndjson } from '../../support/ndjson.js';
@@ -37,7 +38,8 @@ describe('a faulty line', () => {
     ['+1\u00a0415\u200b5550124', `("+1\\u00a0415\\u200b5550124") ${E164}`],
     ['\ufeff+14155550124\n', `("\\ufeff+14155550124\\n") ${E164}`],
   ])('is reported if its phone number is %j', async (phoneNumber, reason) => {
-    expect(await faultOf(number({ phoneNumber }))).toBe(`1: phoneNumber ${reason}`);
+    const name = typeof phoneNumber === 'string' ? `${escapeHidden(phoneNumber)}: ` : '';
+    expect(await faultOf(number({ phoneNumber }))).toBe(`1: ${name}phoneNumber ${reason}`);
   });
 
   test.each([
@@ -65,13 +67,13 @@ describe('a faulty line', () => {
     [{ carrierStatuses: [entry({ feature: 7 })] }, `carrierStatuses[0].feature ${FEATURES}`],
     [
       { carrierStatuses: [entry({ carrier: 'AT&T\u202e' }), entry({ carrier: 'AT&T\u202e' })] },
-      'carrierStatuses has two entries for AT&T\\u202e and brandedCallerId',
+      'carrierStatuses[1] repeats the entry for AT&T\\u202e and brandedCallerId',
     ],
     [
       { 'internalName\ufeff': 'x' },
       'internalName\\ufeff is not a member of a branded phone number; did you mean internalName?',
     ],
-    [{ carrierStatuses: [entry(), entry()] }, 'carrierStatuses has two entries for AT&T and brandedCallerId'],
+    [{ carrierStatuses: [entry(), entry()] }, 'carrierStatuses[1] repeats the entry for AT&T and brandedCallerId'],
     [{ internalNam: 'x' }, 'internalNam is not a member of a branded phone number; did you mean internalName?'],
     [{ zzzzzzzzzzzz: 'x' }, 'zzzzzzzzzzzz is not a member of a branded phone number'],
     [
@@ -81,13 +83,14 @@ describe('a faulty line', () => {
     [{ internalName: '\ud800' }, 'internalName has half of a surrogate pair (\\ud800 to \\udfff)'],
     [{ carrierStatuses: [entry({ carrier: 'a\udc00' })] }, 'carrier has half of a surrogate pair (\\ud800 to \\udfff)'],
   ])('is reported with the reason: %j', async (changes, reason) => {
-    expect(await faultOf(number(changes))).toBe(`1: ${reason}`);
+    expect(await faultOf(number(changes))).toBe(`1: +14155550123: ${reason}`);
   });
 
   test.each(['phoneNumber', 'businessProfile', 'internalName', 'reportingGroup', 'carrierStatuses'])(
     'is reported if %s is missing',
     async (member) => {
-      expect(await faultOf(without(number(), member))).toMatch(new RegExp(`^1: ${member} is missing`));
+      const name = member === 'phoneNumber' ? '' : '\\+14155550123: ';
+      expect(await faultOf(without(number(), member))).toMatch(new RegExp(`^1: ${name}${member} is missing`));
     },
   );
 
@@ -127,35 +130,28 @@ describe('a faulty line', () => {
       ? ', in the years 1 to 9999 after conversion to UTC and rounding to milliseconds'
       : '';
     const reason = `must be a time, for example 2026-02-03T16:49:02.748Z${years}`;
-    expect(await faultOf(number({ createdAt: time }))).toBe(`1: createdAt ${reason}`);
+    expect(await faultOf(number({ createdAt: time }))).toBe(`1: +14155550123: createdAt ${reason}`);
     expect(await faultOf(number({ carrierStatuses: [entry({ createdAt: time })] }))).toBe(
-      `1: carrierStatuses[0].createdAt ${reason}`,
+      `1: +14155550123: carrierStatuses[0].createdAt ${reason}`,
     );
-  });
-
-  test('is reported with its first five faults, and how many more it has', async () => {
-    const names = { internalName: 1, brandingNameShort: 1, brandingNameLong: 1, reportingGroup: 1 };
-    const reason = await faultOf(number({ phoneNumber: 1, ...names, id: 1, zzzzzzzz: 1 }));
-    expect(reason.split('; ')).toHaveLength(6);
-    expect(reason).toMatch(/; and 2 more$/);
   });
 
   test('is reported if an object has a member twice', async () => {
     const line = JSON.stringify(number());
     expect(await faultsOf(line.replace('{', '{"internalName" : ": ", '))).toEqual([
-      '1: internalName is given twice in one object',
+      '1: +14155550123: internalName is given twice in one object',
     ]);
     expect(await faultsOf(line.replace('"carrier":', '"carrier":"x","c\\u0061rrier":'))).toEqual([
-      '1: carrier is given twice in one object',
+      '1: +14155550123: carrier is given twice in one object',
     ]);
     expect(await run(JSON.stringify(number({ internalName: ': "a": ' })))).toMatchObject({ numbers: 1 });
   });
 
   test.each([
-    ['not JSON', '{"phoneNumber":'],
-    ['two items', `${JSON.stringify(number())},${JSON.stringify(number())}`],
-  ])('is reported to be %s', async (_, line) => {
-    expect(await faultsOf(line)).toEqual([expect.stringMatching(/^1: is not valid JSON: /)]);
+    ['not JSON', '{"phoneNumber":', ''],
+    ['two items', `${JSON.stringify(number())},${JSON.stringify(number())}`, '\\+14155550123: '],
+  ])('is reported to be %s', async (_, line, name) => {
+    expect(await faultsOf(line)).toEqual([expect.stringMatching(`^1: ${name}is not valid JSON: `)]);
   });
 
   test.each(['null', '7', '"text"', '[]'])('is reported not to be an object: %s', async (line) => {
@@ -168,14 +164,14 @@ describe('a faulty line', () => {
     const line = Buffer.from(`${JSON.stringify(number())}\n`);
     const broken = Buffer.from(line);
     broken[broken.indexOf('Main')] = 0xff;
-    expect(await faultsOf(Buffer.concat([line, broken]))).toEqual(['2: is not valid UTF-8']);
+    expect(await faultsOf(Buffer.concat([line, broken]))).toEqual(['2: +14155550123: is not valid UTF-8']);
   });
 
   test('is reported if it is too long, and the next lines are read', async () => {
     const long = JSON.stringify(number({ internalName: 'x'.repeat(5 * 1024 * 1024) }));
     const afterBlanks = ' '.repeat(5 * 1024 * 1024) + JSON.stringify(number());
     expect(await faultsOf(`${long}\n\n7\n${afterBlanks}\n`)).toEqual([
-      '1: is longer than 4 MiB',
+      '1: +14155550123: is longer than 4 MiB',
       '3: must be a JSON object, a branded phone number',
       '4: is longer than 4 MiB',
     ]);
@@ -189,7 +185,9 @@ describe('a faulty line', () => {
     const item = member === 'feature' ? number({ carrierStatuses: [entry({ feature: 0 })] }) : number({ [member]: 0 });
     const nested = `${'['.repeat(200_000)}${']'.repeat(200_000)}`;
     const line = JSON.stringify(item).replace(`"${member}":0`, `"${member}":${nested}`);
-    expect(await faultsOf(`${JSON.stringify(number({ phoneNumber: '+19' }))}\n${line}\n`)).toEqual([`2: ${reason}`]);
+    expect(await faultsOf(`${JSON.stringify(number({ phoneNumber: '+19' }))}\n${line}\n`)).toEqual([
+      `2: +14155550123: ${reason}`,
+    ]);
   });
 });
 
@@ -197,21 +195,21 @@ describe('lines that contradict each other', () => {
   const second = (changes: object) => number({ phoneNumber: '+14155550124', ...changes });
 
   test.each([
-    ['the same phoneNumber', [number(), number()], '3: phoneNumber +14155550123 is given twice; see line 1'],
+    ['the same phoneNumber', [number(), number()], '3: +14155550123: phoneNumber is given twice; see line 1'],
     [
       'the same id',
       [number({ id: ID }), second({ id: ID.toUpperCase() })],
-      `3: id ${ID} belongs to another number; see line 1`,
+      `3: +14155550124: id ${ID} belongs to another number; see line 1`,
     ],
     [
       'a business profile with two names',
       [number(), second({ businessProfile: { ...PROFILE, businessName: 'Square' } })],
-      `3: businessProfile ${PROFILE.id} has two different business names; see line 1`,
+      `3: +14155550124: businessProfile.businessName differs from an earlier one of businessProfile.id ${PROFILE.id}; see line 1`,
     ],
     [
       'a business profile with two statuses',
       [number(), second({ businessProfile: { ...PROFILE, status: 'rejected' } })],
-      `3: businessProfile ${PROFILE.id} has two different statuses; see line 1`,
+      `3: +14155550124: businessProfile.status differs from an earlier one of businessProfile.id ${PROFILE.id}; see line 1`,
     ],
   ])('are reported: %s', async (_what, lines, fault) => {
     expect(await faultsOf(lines.map((line) => JSON.stringify(line)).join('\n\n'))).toEqual([fault]);
@@ -221,7 +219,7 @@ describe('lines that contradict each other', () => {
     const file = `${JSON.stringify(number({ id: ID }))}\n7\n${JSON.stringify(number({ id: ID }))}\n[]\n`;
     expect((await faultsOf(file)).map((fault) => fault.slice(0, 20))).toEqual([
       '2: must be a JSON ob',
-      '3: phoneNumber +1415',
+      '3: +14155550123: pho',
       '4: must be a JSON ob',
     ]);
   });
@@ -230,7 +228,7 @@ describe('lines that contradict each other', () => {
     await run([number({ id: ID })]);
     const before = await versions();
     await expect(run([second({}), number({ phoneNumber: '+14155550125', id: ID })])).rejects.toThrow(
-      `line 2: id ${ID} belongs to another number, +14155550123`,
+      `line 2: +14155550125: id ${ID} belongs to another number, +14155550123`,
     );
     expect(await versions()).toEqual(before);
   });
@@ -249,7 +247,7 @@ test('an import reports the first hundred of many faulty lines', async () => {
   const good = JSON.stringify(number());
   const faults = await faultsOf(`${good}\n${good}\n${'7\n'.repeat(300)}`);
   expect(faults).toHaveLength(100);
-  expect(faults[0]).toMatch(/^2: phoneNumber/);
+  expect(faults[0]).toMatch(/^2: \+14155550123: phoneNumber/);
   expect(faults[99]).toMatch(/^101: /);
 });
 

@@ -72,8 +72,8 @@ export const run = (file: string | Buffer | object[], options = {}, chunkLength 
 };
 
 /** Returns the faults of a file, each after its line's number; fails if the import stores anything. */
-export const faultsOf = async (file: string | Buffer | object[]) => {
-  const error = await run(file).then(
+export const faultsOf = async (file: string | Buffer | object[], options = {}, chunkLength?: number) => {
+  const error = await run(file, options, chunkLength).then(
     () => expect.fail('the import accepted the file'),
     (thrown: unknown) => thrown,
   );
