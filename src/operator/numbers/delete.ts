@@ -3,7 +3,9 @@ import { isUtf8 } from 'node:buffer';
 import type { Readable } from 'node:stream';
 import { contract } from '../../contract.js';
 import type { Transaction } from '../../database/connection.js';
+import { countOf } from '../../messages/count.js';
 import { describeValue } from '../../messages/faults.js';
+import { UserError } from '../../userError.js';
 import { LineError, type LineFault, MAX_FAULTS, readLines } from './lines.js';
 import { lockToWrite } from './numberLocks.js';
 import { givenKeys, type Row, rowOfGiven } from './rows.js';
@@ -57,15 +59,18 @@ const missing = (sql: Transaction): Promise<LineFault[]> => sql`
   WHERE NOT EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = staged.phone_number OFFSET 0)
   ORDER BY line LIMIT ${MAX_FAULTS}`;
 
+const rowToDelete = (sql: Transaction) =>
+  rowOfGiven(
+    sql,
+    { phone_number: 'text' },
+    sql`SELECT count(*) FROM carrier_statuses WHERE phone_number = given.phone_number`,
+  );
+
 /** Numbers of the input that exist. */
 const existing: Part = {
   noun: 'number',
   find: (sql) => sql<{ row: Row }[]>`
-    SELECT ${rowOfGiven(
-      sql,
-      { phone_number: 'text' },
-      sql`SELECT count(*) FROM carrier_statuses WHERE phone_number = given.phone_number`,
-    )} AS row
+    SELECT ${rowToDelete(sql)} AS row
     FROM staged AS given
     WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = given.phone_number OFFSET 0)
     ORDER BY phone_number`,
@@ -79,3 +84,24 @@ const existing: Part = {
     sql`INSERT INTO deferred VALUES (${givenKeys(sql)})`,
   ],
 };
+
+/**
+ * Numbers that exist, but are not in the input.
+ * @param force whether to delete them even if they are more than half of the numbers that exist
+ */
+export const notInInput = (force: boolean): Part => ({
+  ...existing,
+  verb: 'deleted ',
+  find: (sql) => sql<{ row: Row }[]>`
+    SELECT ${rowToDelete(sql)} AS row
+    FROM branded_phone_numbers AS given
+    WHERE NOT EXISTS (SELECT FROM staged WHERE staged.phone_number = given.phone_number)
+    ORDER BY phone_number`,
+  async limit(sql, rows) {
+    if (force) return;
+    const [{ all = 0 } = {}] = await sql<{ all: number }[]>`SELECT count(*)::float8 AS all FROM branded_phone_numbers`;
+    if (rows <= all / 2) return;
+    const share = `${rows} of the ${countOf(all, 'number')} that exist are not in the input, more than half`;
+    throw new UserError(`${share}; nothing was changed: pass --force if they are to be deleted`);
+  },
+});

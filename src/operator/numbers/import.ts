@@ -2,6 +2,7 @@
 import type { Readable } from 'node:stream';
 import { changedNumbers, changedProfiles } from './changes.js';
 import { readCsv } from './csvInput.js';
+import { notInInput } from './delete.js';
 import { type GivenNumber, readLine } from './line.js';
 import { fileOf, type LineFault, readLines } from './lines.js';
 import { COLUMNS, contradictions, rowOf } from './stagedNumbers.js';
@@ -14,21 +15,25 @@ const NOT_NDJSON =
 interface ImportOptions extends Options {
   /** The format of each file, by default NDJSON. */
   formats?: readonly ('ndjson' | 'csv')[];
+  /** Whether to delete the numbers that the files do not have. */
+  deleteMissing?: boolean;
+  /** Whether to delete them even if they are more than half of all numbers. */
+  force?: boolean;
 }
 
 /**
  * Imports the numbers of files: NDJSON with one item per line as in responses, or CSV. Replaces a number that exists, with
  * its entries, but keeps its `id` and times if the input omits them. Each number changes in one transaction, but the
  * import takes many.
- * @returns the counts of numbers and entries in the input
+ * @returns the counts of numbers and entries in the input, and of deleted numbers if `deleteMissing` is set
  * @throws {InputError} if lines have faults; then nothing has changed
  * @throws {Unfinished} for any error while writing; importing the same input again finishes it
  */
 export async function importNumbers(
   url: string,
   files: Readable | readonly Readable[],
-  { formats = [], ...options }: ImportOptions = {},
-): Promise<{ numbers: number; carrierStatuses: number }> {
+  { formats = [], deleteMissing = false, force = false, ...options }: ImportOptions = {},
+): Promise<{ numbers: number; carrierStatuses: number; deleted?: number }> {
   let carrierStatuses = 0;
   const toRow = (number: GivenNumber) => {
     carrierStatuses += number.carrierStatuses.length;
@@ -55,11 +60,12 @@ export async function importNumbers(
       return isApart ? { ...fault, reason: `${fault.reason}, but its rows are apart: sort by phoneNumber` } : fault;
     },
     contradictions,
-    parts: [changedProfiles, changedNumbers],
+    parts: [changedProfiles, changedNumbers, ...(deleteMissing ? [notInInput(force)] : [])],
     numbers: changedNumbers,
     verb: 'imported',
     remedy: 'run the same import again to finish it',
   };
   const counts = await changeByLines(url, [files].flat(), change, options);
-  return { numbers: counts.lines, carrierStatuses };
+  const [, , deleted] = counts.changed;
+  return { numbers: counts.lines, carrierStatuses, ...(deleted !== undefined && { deleted }) };
 }

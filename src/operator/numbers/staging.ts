@@ -47,6 +47,8 @@ export interface Part extends Omit<Steps, 'onWritten'> {
   verb?: string;
   /** Selects the rows that differ from the database, in the order of writing. */
   find: Find;
+  /** Refuses to write so many rows. @throws {UserError} */
+  limit?(sql: Transaction, rows: number): Promise<void>;
 }
 
 /** A part that is being written. */
@@ -152,7 +154,10 @@ async function stage(
     const [repeated = [], ...contradictions] = await Promise.all([repeatedLines(sql), ...change.contradictions(sql)]);
     const found = [...faults, ...repeated.map(change.repeated), ...contradictions.flat()];
     if (found.length > 0) throw new InputError(found);
-    for (const { find, spool } of parts) await spool.fill(find(sql));
+    for (const { find, limit, spool } of parts) {
+      await spool.fill(find(sql));
+      await limit?.(sql, spool.length);
+    }
   };
   signal?.throwIfAborted();
   const connection = new Connection(url);
