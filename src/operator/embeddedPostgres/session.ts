@@ -39,7 +39,7 @@ export async function openSession(cluster: Cluster) {
   };
   // If one of its processes crashes, PostgreSQL closes all sessions and continues.
   function rejoinSoon(): void {
-    setTimeout(() => isJoined && run((sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
+    if (isJoined) setTimeout(() => isJoined && run((sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
   }
   const end = () => connection.close(0);
   let pid = Number.NaN;

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { appendFile, chmod, chown, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { openEmbeddedPostgres } from '../../../src/operator/embeddedPostgres/embeddedPostgres.js';
 import { installedPrograms, run, withOwner } from '../../../src/operator/embeddedPostgres/programs.js';
 import { closeDatabase, openDatabase } from '../../support/database.js';
@@ -66,6 +66,11 @@ describe('the embedded PostgreSQL', () => {
     await first.close();
     const third = await user();
     await second.close();
+    const timers = vi.spyOn(globalThis, 'setTimeout');
+    await (await openEmbeddedPostgres(folder)).close();
+    // One would keep a command beside the service from ending.
+    expect(timers.mock.calls.filter(([, ms]) => ms === 200)).toEqual([]);
+    timers.mockRestore();
     await query(third.url, 'select 1');
     await third.close();
     await expect(query(first.url, 'select 1')).rejects.toMatchObject({ code: 'ENOENT' });
