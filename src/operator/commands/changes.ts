@@ -29,9 +29,10 @@ interface Change {
 export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, run }: Change): Promise<void> {
   const files = await openInputFiles(fileNames);
   let progress: Progress | undefined;
+  const isTyped = fileNames.includes('-') && process.stdin.isTTY;
   try {
     const { lines, summary } = await withProgress(
-      () => stateOf(files, progress),
+      () => stateOf(files, progress, isTyped),
       () => run(files, (update) => (progress = update)),
     );
     await report(summary);
@@ -45,13 +46,13 @@ export async function changeFromFiles(fileNames: string[], { allowEmpty, noun, r
   process.exitCode = 1;
 }
 
-/** Returns how far a change is, which first reads, then writes. */
-function stateOf({ bytesRead, size }: InputFiles, progress?: Progress): State {
+/** Returns how far a change is, which first reads, then writes. `isTyped` says whether a user types its input. */
+function stateOf({ bytesRead, size }: InputFiles, progress: Progress | undefined, isTyped: boolean): State {
   if (progress) {
     const { written, toWrite } = progress;
     return { text: `wrote ${written} of ${countOf(toWrite, 'number')}`, share: written / toWrite };
   }
   const read = (bytesRead() / 1e6).toFixed(1);
-  if (size === undefined) return { text: `read ${read} MB` };
+  if (size === undefined) return { text: `read ${read} MB`, isTyped };
   return { text: `read ${read} of ${(size / 1e6).toFixed(1)} MB`, share: bytesRead() / size };
 }

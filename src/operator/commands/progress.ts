@@ -11,20 +11,25 @@ export interface State {
   text: string;
   /** The share that is done, if it is known. It may be more than 1, since files grow. */
   share?: number;
+  /** Whether a user types the input now. */
+  isTyped?: boolean;
 }
 
 /**
  * Runs `work`, and meanwhile prints the text of `look()` every ten seconds; on a terminal, in one line that is kept up to date,
- * after a bar for its share.
+ * after a bar for its share, unless a user types there. Any other message clears that line first, also if `work` was abandoned.
  */
 export async function withProgress<T>(look: () => State, work: () => Promise<T>): Promise<T> {
   const { stderr } = process;
+  const write = stderr.write.bind(stderr);
   const showBar = () => {
-    const { text, share } = look();
+    const { text, share, isTyped } = look();
+    if (isTyped) return;
     const filled = '█'.repeat(Math.min(share ?? 0, 1) * BAR_LENGTH);
     const bar = share === undefined ? '' : `${filled.padEnd(BAR_LENGTH, '░')} `;
-    stderr.write(`${CLEAR_LINE}${bar}${text}`);
+    write(`${CLEAR_LINE}${bar}${text}`);
   };
+  if (stderr.isTTY) stderr.write = (text: Uint8Array | string, ...rest: []) => write(`${CLEAR_LINE}${text}`, ...rest);
   const timer = stderr.isTTY
     ? setInterval(showBar, BAR_INTERVAL_MS)
     : setInterval(() => console.error(look().text), LINE_INTERVAL_MS);
@@ -32,6 +37,7 @@ export async function withProgress<T>(look: () => State, work: () => Promise<T>)
     return await work();
   } finally {
     clearInterval(timer);
-    if (stderr.isTTY) stderr.write(CLEAR_LINE);
+    stderr.write = write;
+    if (stderr.isTTY) write(CLEAR_LINE);
   }
 }
