@@ -1,6 +1,7 @@
 /** Checks the schema, and migrates that of a primary; a replica is read-only. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { commandName } from '../packageFolder.js';
 import { UserError } from '../userError.js';
 import { blockersOf } from './blockers.js';
 import { Connection, type Database, queryOnce } from './connection.js';
@@ -65,8 +66,7 @@ export function prepareSchemaCheck(migrationsFolder: string): (database: Databas
   };
 }
 
-const OUTDATED =
-  'the schema of the database is missing or older than this version needs: run branded-phone-numbers migrate';
+const OUTDATED = `the schema of the database is missing or older than this version needs: run ${commandName} migrate`;
 
 /** The reason that no migration helps against. */
 const HIDDEN = 'row-level security hides rows of the database from this service';

@@ -1,5 +1,6 @@
 /** A command with examples in its help. */
 import { Command } from 'commander';
+import { commandName } from '../../packageFolder.js';
 
 export class CommandWithExamples extends Command {
   /** Makes subcommands of the same class. */
@@ -7,8 +8,9 @@ export class CommandWithExamples extends Command {
     return new CommandWithExamples(name);
   }
 
-  /** Adds examples to the end of the help, each a complete command line. */
+  /** Adds examples to the end of the help, each a complete command line of `branded-phone-numbers`. */
   examples(...lines: string[]): this {
-    return this.addHelpText('after', ['\nExamples:', ...lines].join('\n  '));
+    const typed = lines.map((line) => line.replaceAll('branded-phone-numbers', commandName));
+    return this.addHelpText('after', ['\nExamples:', ...typed].join('\n  '));
   }
 }

@@ -1,6 +1,7 @@
 /** `delete`: deletes numbers by their phone numbers. */
 import { existsSync } from 'node:fs';
 import { countOf } from '../../messages/count.js';
+import { commandName } from '../../packageFolder.js';
 import { UserError } from '../../userError.js';
 import { changeFromFiles, jobsOption } from './changes.js';
 import type { CommandWithExamples } from './command.js';
@@ -29,7 +30,7 @@ export function addDelete(program: CommandWithExamples, signals: Signals): void 
     .action(async (fileNames: string[], { allowEmpty = false, ...options }: Options) => {
       const phoneNumber = fileNames.find((name) => /^\+?\d{7,15}$/.test(name) && !existsSync(name));
       if (phoneNumber) {
-        const example = `echo ${phoneNumber} | branded-phone-numbers delete`;
+        const example = `echo ${phoneNumber} | ${commandName} delete`;
         throw new UserError(`delete reads phone numbers from files or standard input: ${example}`);
       }
       const deleteFrom = (url: string) =>

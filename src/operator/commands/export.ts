@@ -1,6 +1,7 @@
 /** `export`: writes numbers as NDJSON or CSV that `import` reads. */
 import { countOf, countsOf } from '../../messages/count.js';
 import type { Filter } from '../../page/filter.js';
+import { UserError } from '../../userError.js';
 import { writeWhole } from '../numbers/outputFile.js';
 import type { CommandWithExamples } from './command.js';
 import { withDatabase } from './database.js';
@@ -29,6 +30,7 @@ export function addExport(program: CommandWithExamples, signals: Signals): void 
       'branded-phone-numbers export | gzip > numbers.ndjson.gz',
     )
     .action(async (file = '-', { format = formatOf(file), ...options }: Options) => {
+      if (file === '') throw new UserError('the name of the file is empty; standard output is -');
       const filter = await readFilter(options);
       await withDatabase(signals, (url) => exportTo(file, format, url, filter), { isReader: true });
     });

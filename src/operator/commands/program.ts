@@ -5,6 +5,7 @@
 import type { Command } from 'commander';
 import { contract } from '../../contract.js';
 import { escapeHidden } from '../../messages/shown.js';
+import { commandName } from '../../packageFolder.js';
 import { addCheck } from './check.js';
 import { CommandWithExamples } from './command.js';
 import { addConfig } from './config.js';
@@ -19,7 +20,7 @@ import type { Signals } from './signals.js';
 
 /** Returns the program, ready to parse command lines; `signals` end its commands. */
 export function createProgram(signals: Signals): Command {
-  const program = new CommandWithExamples('branded-phone-numbers')
+  const program = new CommandWithExamples(commandName)
     .description(contract.info.summary)
     .version(contract.info.version);
   for (const add of [addServe, addMigrate, addImport, addExport, addDelete, addCheck, addKeys, addConfig])

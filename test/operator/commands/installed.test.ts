@@ -1,10 +1,11 @@
-/** The command that docs/operations.md installs for root. */
+/** The command in a checkout, and the one that docs/operations.md installs for root. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { packageFolder } from '../../../src/packageFolder.js';
+import { MAIN } from '../../support/serverProcess.js';
 import { useTemporaryFolder } from '../../support/temporaryFolder.js';
 
 const manual = readFileSync('docs/operations.md', 'utf8');
@@ -28,4 +29,14 @@ it('the command that is installed takes the settings that it is given, and the r
   expect(printed).toContain('DATABASE_URL=postgres://host/restored\n');
   expect(printed).toContain('CONTACT=https://a.example/$b#c\n');
   expect(printed).toContain('REDIS_URL=\n');
+});
+
+it('the help in a checkout has examples that run there', async () => {
+  await symlink(MAIN, join(folder.path, 'branded-phone-numbers'));
+  const args = ['./branded-phone-numbers', 'export', '--help'];
+  const help = execFileSync(process.execPath, args, { cwd: folder.path, encoding: 'utf8' });
+  expect(help.match(/^Usage: .*? |^ {2}.*branded-phone-numbers /gm)).toEqual([
+    'Usage: ./branded-phone-numbers ',
+    ...Array(3).fill('  ./branded-phone-numbers '),
+  ]);
 });
