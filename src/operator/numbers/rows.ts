@@ -18,13 +18,24 @@ export type Columns = Readonly<Record<string, string>>;
 export const rowOfGiven = (sql: Transaction, columns: Columns, entries: Fragment) => sql`
   array_to_string(ARRAY[(${entries})::text, ${listOf(sql, columns, (name) => `given.${name}::text`)}], E'\\t', '')`;
 
-/** Sends rows to the transaction, for `givenRows` and `givenKeys` of its later statements. */
+/**
+ * Sends rows to the transaction, for `givenRows` and `givenKeys` of its later statements. The setting begins with a line feed, so
+ * that it is empty only after a trigger has reset it.
+ */
 export const give = (sql: Transaction, rows: readonly Row[]): PendingQuery<Values[]> =>
-  sql`SELECT set_config('branded_phone_numbers.given', ${rows.join('\n')}, true) IS NULL`;
+  sql`SELECT set_config('branded_phone_numbers.given', ${`\n${rows.join('\n')}`}, true) IS NULL`;
 
-const lines = (sql: Transaction) => sql`
-  (SELECT string_to_array(line, E'\\t', '') AS line
-   FROM string_to_table(current_setting('branded_phone_numbers.given'), E'\\n') AS line OFFSET 0) AS lines`;
+/** Returns a statement that fails if the transaction has lost the rows that it was given. */
+export const requireGiven = (sql: Transaction) => sql`
+  DO $$ BEGIN IF current_setting('branded_phone_numbers.given') = '' THEN
+    RAISE 'a trigger has reset the settings of the transaction (RESET ALL), among them the rows to write: remove that from it';
+  END IF; END $$`;
+
+const givenLines = (sql: Transaction) =>
+  sql`string_to_table(substr(current_setting('branded_phone_numbers.given'), 2), E'\\n') AS line`;
+
+const lines = (sql: Transaction) =>
+  sql`(SELECT string_to_array(line, E'\\t', '') AS line FROM ${givenLines(sql)} OFFSET 0) AS lines`;
 
 /** Returns the rows that the transaction was given as a FROM item, the table `given`. */
 export const givenRows = (sql: Transaction, columns: Columns) => sql`
@@ -42,12 +53,10 @@ export const lockGiven = (sql: Transaction, waits: boolean, existing: Fragment, 
   WITH locked AS MATERIALIZED (${existing} ${mode} ${waits ? sql`` : sql`SKIP LOCKED`}),
   busy AS MATERIALIZED (SELECT DISTINCT key::text FROM ((${existing}) EXCEPT TABLE locked) AS other (key)),
   free AS (
-    SELECT string_agg(line, E'\\n') AS rows
-    FROM string_to_table(current_setting('branded_phone_numbers.given'), E'\\n') AS line
-    WHERE split_part(line, E'\\t', 2) NOT IN (TABLE busy)
+    SELECT string_agg(line, E'\\n') AS rows FROM ${givenLines(sql)} WHERE split_part(line, E'\\t', 2) NOT IN (TABLE busy)
   )
   SELECT string_agg(key, E'\\n') AS busy,
-    set_config('branded_phone_numbers.given', coalesce((SELECT rows FROM free), ''), true) IS NULL
+    set_config('branded_phone_numbers.given', concat(E'\\n', (SELECT rows FROM free)), true) IS NULL
   FROM busy HAVING count(*) > 0`;
 
 /** Returns a list of SQL expressions or definitions, one for each column. */

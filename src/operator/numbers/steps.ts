@@ -23,7 +23,7 @@ import { blockersOf, reportBlockers } from '../../database/blockers.js';
 import { Connection, type Transaction } from '../../database/connection.js';
 import { CANCELED, causeOf, codeOf, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { retryInOutage } from '../../database/outage.js';
-import { give, keyOf, type Row, workOf } from './rows.js';
+import { give, keyOf, type Row, requireGiven, workOf } from './rows.js';
 import type { Spool } from './spool.js';
 
 /** How the rows of a spool are locked and written, by statements that find them with `givenRows` and `givenKeys`. */
@@ -168,7 +168,8 @@ export async function runSteps(
     const results = await connection.transactionAtOnce((sql) => {
       const limited = (statement: Fragment) => sql`${limitToRest(sql, maxMs)}; ${statement};`;
       // Derives what was deferred. A commit would do so without a time limit.
-      const statements = [...steps.lock(sql, waits), ...steps.write(sql), sql`SET CONSTRAINTS ALL IMMEDIATE`];
+      const derive = sql`SET CONSTRAINTS ALL IMMEDIATE`;
+      const statements = [...steps.lock(sql, waits), ...steps.write(sql), requireGiven(sql), derive];
       const message = sql`
         SET LOCAL lock_timeout = ${sql.unsafe(`${LOCK_TIMEOUT_MS}`)};
         ${statements.map(limited)}

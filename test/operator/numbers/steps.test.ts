@@ -384,6 +384,16 @@ describe('a step', () => {
     }
   });
 
+  it('fails, and writes nothing, if a trigger resets the settings that hold its rows', async () => {
+    await other.unsafe(`
+      CREATE FUNCTION tidy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RESET ALL; RETURN NULL; END';
+      CREATE TRIGGER tidy AFTER UPDATE ON branded_phone_numbers FOR EACH STATEMENT EXECUTE FUNCTION tidy()`);
+    onTestFinished(async () => void (await other`DROP FUNCTION tidy CASCADE`));
+    add(['+11']);
+    await expect(runSteps(database.url, spool, settingNames)).rejects.toThrow('a trigger has reset the settings');
+    expect(await written()).toBe(0);
+  });
+
   it('needs no connection that was opened before', async () => {
     const proxy = await useProxy(created.url);
     const behind = usePool(proxy.through(created.url));
