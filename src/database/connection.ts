@@ -109,12 +109,18 @@ export class Connection {
   /**
    * Runs a transaction whose messages are sent without waiting for responses. The last one has all statements that take locks,
    * and COMMIT or ROLLBACK: so PostgreSQL holds locks only while it works. If it fails, closes the connection.
+   * @param onBegun if it is given, it is called with the transaction's id before any message is sent
    * @returns the rows of the last message's statements
    */
-  transactionAtOnce(messages: (sql: Transaction) => PendingQuery<Row[]>[]): Promise<Row[]> {
+  transactionAtOnce(
+    messages: (sql: Transaction) => PendingQuery<Row[]>[],
+    onBegun?: (id: string) => void,
+  ): Promise<Row[]> {
     return this.#run(async ({ $client: sql }) => {
       this.#settings ??= await settingsOfTransactions(sql, this.#options);
-      const begin = sql.unsafe(`BEGIN ISOLATION LEVEL READ COMMITTED;${this.#settings}`);
+      const selectId = onBegun ? 'SELECT pg_current_xact_id() AS id' : '';
+      const begin = sql.unsafe(`BEGIN ISOLATION LEVEL READ COMMITTED;${this.#settings};${selectId}`);
+      if (onBegun) onBegun([await begin].flat(2).at(-1)?.id);
       const results = await Promise.all([begin, ...messages(sql)]);
       // An array of rows for each statement.
       return [results.at(-1) ?? []].flat(2);

@@ -67,7 +67,7 @@ async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress
     };
     await runSteps(url, numbers, { ...deriving, end: 'ROLLBACK', onWritten: onDerived });
     const onWritten = (_: Row[], keys: string[]) => add(found, keys);
-    await runSteps(url, differing, { ...deriving, end: keep ? 'COMMIT' : 'ROLLBACK', onWritten });
+    await runSteps(url, differing, { ...deriving, end: keep ? 'COMMIT' : 'ROLLBACK', countsChanges: keep, onWritten });
     return found;
   } finally {
     numbers.close();

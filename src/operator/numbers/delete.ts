@@ -75,6 +75,7 @@ const existing: Part = {
     WHERE EXISTS (SELECT FROM branded_phone_numbers AS number WHERE number.phone_number = given.phone_number OFFSET 0)
     ORDER BY phone_number`,
   lock: lockToWrite,
+  countsChanges: true,
   // The entries first: the foreign key would cascade number by number. The INSERT into deferred derives the numbers
   // even if the sources' triggers are disabled.
   write: (sql) => [

@@ -21,7 +21,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fragment } from 'postgres';
 import { blockersOf, reportBlockers } from '../../database/blockers.js';
 import { Connection, type Transaction } from '../../database/connection.js';
-import { CANCELED, causeOf, codeOf, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
+import { CANCELED, causeOf, codeOf, failureOf, isFailover, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { retryInOutage } from '../../database/outage.js';
 import { give, keyOf, type Row, requireGiven, workOf } from './rows.js';
 import type { Spool } from './spool.js';
@@ -40,6 +40,8 @@ export interface Steps {
   write(sql: Transaction): Fragment[];
   /** How a step ends; by default it is committed. */
   end?: 'COMMIT' | 'ROLLBACK';
+  /** Whether the changed keys must be complete even if a commit was not confirmed, at the price of a round trip for each step. */
+  countsChanges?: boolean;
   /** Called after each step with its rows, and the keys of those that had to be changed. */
   onWritten?(rows: Row[], changed: string[]): void;
 }
@@ -155,6 +157,9 @@ export async function runSteps(
   const connections = new Set<Connection>();
   const end = new AbortController();
   const stopped = AbortSignal.any([end.signal, ...(signal ? [signal] : [])]);
+  /** Of rows that may be written: the transactions whose commit was not confirmed before their connection ended. */
+  const unconfirmed = new Map<Row, string[]>();
+  const idsOf = (row: Row) => unconfirmed.get(row) ?? [];
   let jobsWithoutConnection = 0;
   let lastWritten = performance.now();
 
@@ -165,7 +170,7 @@ export async function runSteps(
    */
   async function write(connection: Connection, { rows, waits }: Step): Promise<number | undefined> {
     const maxMs = waits || rows.length > 1 ? MAX_STEP_MS : MAX_ROW_MS;
-    const results = await connection.transactionAtOnce((sql) => {
+    const messages = (sql: Transaction) => {
       const limited = (statement: Fragment) => sql`${limitToRest(sql, maxMs)}; ${statement};`;
       // Derives what was deferred. A commit would do so without a time limit.
       const derive = sql`SET CONSTRAINTS ALL IMMEDIATE`;
@@ -173,9 +178,16 @@ export async function runSteps(
       const message = sql`
         SET LOCAL lock_timeout = ${sql.unsafe(`${LOCK_TIMEOUT_MS}`)};
         ${statements.map(limited)}
+        ${committedOf(sql, new Set(rows.flatMap(idsOf)))};
         SELECT ${elapsed(sql)} AS ms;
         ${sql.unsafe(steps.end ?? 'COMMIT')}`;
       return [give(sql, rows), message.simple()];
+    };
+    const ids: string[] = [];
+    const onBegun = steps.countsChanges && ((id: string) => void ids.push(id));
+    const results = await connection.transactionAtOnce(messages, onBegun || undefined).catch((error: unknown) => {
+      if (isFailover(failureOf(error))) for (const row of rows) unconfirmed.set(row, [...idsOf(row), ...ids]);
+      throw error;
     });
     const busyKeys = new Set(results.flatMap((row) => row.busy?.split('\n') ?? []));
     const busy = rows.filter((row) => busyKeys.has(keyOf(row)));
@@ -187,11 +199,11 @@ export async function runSteps(
     }
     queue.postpone(busy);
     lastWritten = performance.now();
-    const changed = results.flatMap(({ key }) => key ?? []);
-    steps.onWritten?.(
-      rows.filter((row) => !busyKeys.has(keyOf(row))),
-      changed,
-    );
+    const written = rows.filter((row) => !busyKeys.has(keyOf(row)));
+    const committed = results.flatMap((row) => row.committed ?? []);
+    const before = written.filter((row) => idsOf(row).some((id) => committed.includes(id)));
+    const changed = new Set([...results.flatMap(({ key }) => key ?? []), ...before.map(keyOf)]);
+    steps.onWritten?.(written, [...changed]);
     return busy.length === 0 ? Number(results.at(-1)?.ms) : undefined;
   }
 
@@ -262,6 +274,11 @@ export async function runSteps(
 
 /** Returns the SQL for the milliseconds since PostgreSQL received the message with this statement. */
 const elapsed = (sql: Transaction) => sql`extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000`;
+
+/** Selects those of the transactions that were committed. After a failover, a transaction may be one that the new server has yet to number. */
+const committedOf = (sql: Transaction, ids: Iterable<string>) => sql`
+  SELECT id AS committed FROM unnest('{${sql.unsafe([...ids].join())}}'::xid8[]) AS id
+  WHERE CASE WHEN id < pg_current_xact_id() THEN pg_xact_status(id) = 'committed' END`;
 
 /** Limits the statement that follows in the same message to the rest of `maxMs` since PostgreSQL received it. */
 const limitToRest = (sql: Transaction, maxMs: number) => sql`

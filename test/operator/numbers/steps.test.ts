@@ -394,6 +394,29 @@ describe('a step', () => {
     expect(await written()).toBe(0);
   });
 
+  it('whose connection ended before its commit has changed no row that another program has changed since', async () => {
+    add(['+11', '+12']);
+    const deleted: string[] = [];
+    let attempts = 0;
+    await runSteps(database.url, spool, {
+      lock: lockToWrite,
+      countsChanges: true,
+      write(sql) {
+        const change = sql`DELETE FROM branded_phone_numbers WHERE phone_number = ANY (${givenKeys(sql)}) RETURNING phone_number AS key`;
+        if (++attempts > 1) return [change];
+        const end = async () => {
+          await untilSleeping();
+          await other`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
+          await other`DELETE FROM branded_phone_numbers WHERE phone_number = '+11'`;
+        };
+        void end();
+        return [change, sql`SELECT pg_sleep(0.2)`];
+      },
+      onWritten: (_, keys) => deleted.push(...keys),
+    });
+    expect([attempts, deleted]).toEqual([2, ['+12']]);
+  });
+
   it('needs no connection that was opened before', async () => {
     const proxy = await useProxy(created.url);
     const behind = usePool(proxy.through(created.url));
