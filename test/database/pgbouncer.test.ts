@@ -7,7 +7,7 @@ import { runProgram } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { inTransaction, useDatabase } from '../support/database.js';
 import { ndjson } from '../support/ndjson.js';
-import { numberWith } from '../support/numbers.js';
+import { entryWith, numberWith } from '../support/numbers.js';
 import { startPgbouncer } from '../support/pgbouncer.js';
 import { freePort } from '../support/port.js';
 import { isInstalled } from '../support/programs.js';
@@ -82,5 +82,22 @@ ${settings.replace('users', join(folder, 'users'))}
     expect(await runProgram(['check'], '', { environment })).toMatchObject({ code: 0 });
     await stop();
     await Promise.all(others.map((other) => other.end()));
+  });
+
+  it('continues with the jobs for which PgBouncer has a connection', async () => {
+    const url = await start(`auth_type = any\ndefault_pool_size = 1\nquery_wait_timeout = 1\n${IGNORED}`);
+    await database.sql.unsafe(`
+      CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NULL; END';
+      CREATE TRIGGER slow AFTER INSERT ON branded_phone_numbers FOR EACH ROW EXECUTE FUNCTION slow()`);
+    // So many that a step has few numbers.
+    const carrierStatuses = Array.from({ length: 300 }, (_, i) =>
+      entryWith(`${i}`, 'brandedCallerId', 'approved.optIn'),
+    );
+    const lines = Array.from({ length: 40 }, (_, i) => numberWith({ phoneNumber: `+2${i + 10}`, carrierStatuses }));
+    const environment = { DATABASE_URL: url };
+    const imported = await runProgram(['import', '--jobs', '3', '-'], ndjson(lines), { environment });
+    await database.sql`DROP FUNCTION slow CASCADE`;
+    const stderr = 'PostgreSQL has too few free connections for --jobs 3: continuing with fewer\n';
+    expect(imported).toMatchObject({ code: 0, stdout: expect.stringMatching(/^imported 40 numbers/), stderr });
   });
 });

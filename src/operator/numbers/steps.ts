@@ -161,7 +161,7 @@ export async function runSteps(
   const unconfirmed = new Map<Row, string[]>();
   const idsOf = (row: Row) => unconfirmed.get(row) ?? [];
   let jobsWithoutConnection = 0;
-  let lastWritten = performance.now();
+  let [lastServed, lastWritten] = [0, performance.now()];
 
   /**
    * Locks and writes rows in a transaction. Postpones those that another transaction holds.
@@ -189,6 +189,7 @@ export async function runSteps(
       if (isFailover(failureOf(error))) for (const row of rows) unconfirmed.set(row, [...idsOf(row), ...ids]);
       throw error;
     });
+    lastServed = performance.now();
     const busyKeys = new Set(results.flatMap((row) => row.busy?.split('\n') ?? []));
     const busy = rows.filter((row) => busyKeys.has(keyOf(row)));
     if (busy.length === rows.length) {
@@ -212,6 +213,8 @@ export async function runSteps(
     let connection: Connection | undefined;
     let maxWork = FIRST_WORK;
     const attempt = async (step: Step): Promise<number | undefined | 'no connection'> => {
+      const isNew = !connection;
+      const startedAt = performance.now();
       connection ??= new Connection(url, { statementTimeout: MAX_ROW_MS });
       connections.add(connection);
       try {
@@ -219,8 +222,10 @@ export async function runSteps(
       } catch (error) {
         connections.delete(connection);
         connection = undefined;
-        // Another job goes on.
-        if (codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS && connections.size > 0) return 'no connection';
+        // PostgreSQL, or a pooler that has served another job meanwhile, has no connection for this one.
+        const isRefused = isNew && isFailover(failureOf(error)) && lastServed > startedAt;
+        const hasNone = isRefused || codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS;
+        if (hasNone && connections.size > 0) return 'no connection';
         throw error;
       }
     };
