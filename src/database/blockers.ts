@@ -1,65 +1,94 @@
-/** Finds the sessions that block this process, so that a command can name them. */
+/** Finds what the sessions of this process wait for, so that a command can say it, and cancels these sessions. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { escapeHidden } from '../messages/shown.js';
-import { Connection, type Transaction } from './connection.js';
+import { type Connection, type Transaction, withConnection } from './connection.js';
 
-/** Milliseconds between attempts to find a blocker. An attempt fails if it comes between two waits of a command. */
-const RETRY_INTERVAL_MS = 200;
+/** Milliseconds between looks until one finds something; it does not if it comes between two waits of a command. And then. */
+const [PAUSE_MS, LONG_PAUSE_MS] = [200, 5000];
+/** Milliseconds until the first look. */
+const LOOK_AFTER_MS = 1000;
 
-/** The time limit of the query, in milliseconds. */
+/** The time limit of the queries, in milliseconds. */
 const LIMITS = { statementTimeout: 1000 };
 
+/** What sessions wait for: an event, for a sentence that ends with the blockers, and descriptions of these. */
+export type Wait = { event: string; blockers: string[] };
+
 interface Options {
-  /** Returns whether to look for blockers now. */
-  mayBeBlocked(): boolean;
+  /** Returns whether to look for blockers now; by default after a second. */
+  mayBeBlocked?(): boolean;
   /** The advisory lock of this program: who holds it is a blocker, too. */
-  lock?: number | undefined;
+  lock?: number;
+  /** Called with all that each look finds. */
+  onFound?(wait: Wait): void;
+}
+
+/** Runs `work`, and looks for what sessions of this process wait for in the database at `url`; by default reports it. */
+export function watchingWaits<T>(
+  url: string,
+  { mayBeBlocked, lock, onFound = (wait) => reportOnce(url, wait) }: Options,
+  work: () => Promise<T>,
+): Promise<T> {
+  const end = new AbortController();
+  const lookAt = performance.now() + LOOK_AFTER_MS;
+  const look = (connection: Connection) => connection.transaction('READ COMMITTED', (sql) => findWaits(sql, lock));
+  const watch = async () => {
+    for (let isFound = false; ; ) {
+      await sleep(isFound ? LONG_PAUSE_MS : PAUSE_MS, undefined, { signal: end.signal });
+      const isDue = mayBeBlocked?.() ?? performance.now() > lookAt;
+      // On a connection that is closed then: a pooler may have too few. A look may fail, since PostgreSQL may be restarting.
+      const found = isDue ? await withConnection(url, look, LIMITS).catch(() => []) : [];
+      isFound = found.length > 0;
+      end.signal.throwIfAborted();
+      for (const { event, blockers } of found) onFound({ event, blockers: blockers.map(escapeHidden) });
+    }
+  };
+  // Ends with the work.
+  watch().catch(() => {});
+  return work().finally(() => end.abort());
+}
+
+/** The events that commands have reported, each after the URL of its database. */
+const reported = new Set<string>();
+
+/** Reports on standard error what a command waits for, once for each event. */
+export function reportOnce(url: string, { event, blockers }: Wait): void {
+  const key = `${url} ${event}`;
+  if (!reported.has(key)) console.error([`waiting for ${event}:`, ...blockers].join('\n  '));
+  reported.add(key);
 }
 
 /**
- * Finds, until `signal` is aborted, what blocks sessions of this process in the database at `url`.
- * @returns at each look that finds some, a description of each session and prepared transaction of other programs
+ * Cancels, within a second, what other sessions of this process run in the database at `url`. This ends a commit that waits for a
+ * standby, which is then committed on this server; PostgreSQL would wait until the standby is back, even without this process.
  */
-export async function* blockersOf(
-  url: string,
-  signal: AbortSignal,
-  { mayBeBlocked, lock }: Options,
-): AsyncGenerator<string[], void> {
-  let connection: Connection | undefined;
-  try {
-    for (;;) {
-      await sleep(RETRY_INTERVAL_MS, undefined, { signal });
-      if (!mayBeBlocked()) continue;
-      // A failed attempt has closed it: PostgreSQL may be restarting.
-      if (!connection || connection.failure) connection = new Connection(url, LIMITS);
-      const blockers = await connection.transaction('READ COMMITTED', (sql) => findBlockers(sql, lock)).catch(() => []);
-      if (blockers.length > 0 && !signal.aborted) yield blockers.map(({ blocker }) => escapeHidden(blocker));
-    }
-  } catch {
-    // The signal, or an address that can't be used any more, as the work beside this finds, too.
-  } finally {
-    await connection?.close(0);
-  }
-}
+export const cancelSessions = (url: string): Promise<unknown> =>
+  withConnection(url, (connection) => connection.run(({ $client }) => cancelOthers($client)), LIMITS).catch(() => {});
 
-/** Reports on standard error what blocks a command. */
-export function reportBlockers(blockers: string[]): void {
-  console.error(['waiting for transactions of other programs to end:', ...blockers].join('\n  '));
-}
+const cancelOthers = (sql: Transaction) => sql`
+  SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+  WHERE datname = current_database() AND application_name = current_setting('application_name') AND pid <> pg_backend_pid()`;
 
-const findBlockers = (sql: Transaction, lock: number | undefined): Promise<{ blocker: string }[]> =>
+const findWaits = (sql: Transaction, lock: number | undefined): Promise<Wait[]> =>
   sql.unsafe(`
-  WITH blocking AS (
-    SELECT unnest(pg_blocking_pids(pid)) AS pid FROM pg_stat_activity
-    WHERE application_name = current_setting('application_name') AND wait_event_type = 'Lock'
+  WITH own AS (
+    SELECT * FROM pg_stat_activity WHERE application_name = current_setting('application_name')
+  ), blocking AS (
+    SELECT unnest(pg_blocking_pids(pid)) AS pid FROM own WHERE wait_event_type = 'Lock'
     UNION SELECT pid FROM pg_locks
     WHERE (locktype, objid, granted) = ('advisory', ${lock ?? 'NULL'}, true)
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  ), transaction (blocker) AS (
+    SELECT concat_ws(', ', 'process ' || pid, usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),
+      state, 'since ' || xact_start::timestamptz(0), CASE wait_event_type WHEN 'Lock' THEN 'is waiting, too' END)
+    FROM blocking JOIN pg_stat_activity USING (pid)
+    WHERE application_name IS DISTINCT FROM current_setting('application_name')
+    UNION ALL
+    SELECT concat_ws(', ', 'prepared transaction ' || gid, owner, 'since ' || prepared::timestamptz(0))
+    FROM pg_prepared_xacts WHERE database = current_database() AND EXISTS (SELECT FROM blocking WHERE pid = 0)
   )
-  SELECT concat_ws(', ', 'process ' || pid, usename, nullif(application_name, ''), nullif(backend_type, 'client backend'),
-    state, 'since ' || xact_start::timestamptz(0), CASE wait_event_type WHEN 'Lock' THEN 'is waiting, too' END) AS blocker
-  FROM blocking JOIN pg_stat_activity USING (pid)
-  WHERE application_name IS DISTINCT FROM current_setting('application_name')
+  SELECT 'transactions of other programs to end' AS event, json_agg(blocker) AS blockers
+  FROM transaction HAVING count(*) > 0
   UNION ALL
-  SELECT concat_ws(', ', 'prepared transaction ' || gid, owner, 'since ' || prepared::timestamptz(0))
-  FROM pg_prepared_xacts WHERE database = current_database() AND EXISTS (SELECT FROM blocking WHERE pid = 0)`);
+  SELECT 'commits to be confirmed by', json_build_array(format('a synchronous standby (synchronous_standby_names = %L)', names))
+  FROM current_setting('synchronous_standby_names') AS names WHERE EXISTS (SELECT FROM own WHERE wait_event = 'SyncRep')`);

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { commandName } from '../packageFolder.js';
 import { UserError } from '../userError.js';
-import { blockersOf } from './blockers.js';
+import { reportOnce, type Wait, watchingWaits } from './blockers.js';
 import { Connection, type Database, queryOnce } from './connection.js';
 import { settingsOfTransactions } from './driver.js';
 import { getTableName, readMigrationFiles, sql } from './drizzle.js';
@@ -23,8 +23,6 @@ const LOCK_TIMEOUT_MS = 500;
 const ATTEMPTS = { forMs: 60_000, everyMs: 1000 };
 /** The time limit of each statement of a migration. */
 const LIMITS = { statementTimeout: ATTEMPTS.forMs };
-/** Milliseconds after which blockers are reported. */
-const REPORT_BLOCKERS_AFTER_MS = 1000;
 
 /** The code of our error if only one of the schemas is there. */
 const INCOMPLETE = 'BPN01';
@@ -82,8 +80,8 @@ export class OutdatedReplica extends UserError {
 interface Options {
   /** Whether to retry if the connection breaks while it migrates or waits for another instance. */
   retriesOutage?: boolean;
-  /** Called with a description of each session that a migration has waited for, once. */
-  onBlocked?(blockers: string[]): void;
+  /** Called each time that a wait for other sessions is found; by default reports it. */
+  onBlocked?(wait: Wait): void;
 }
 
 /**
@@ -98,41 +96,34 @@ interface Options {
 export async function migrateDatabase(
   url: string,
   migrationsFolder: string,
-  { retriesOutage = false, onBlocked = () => {} }: Options = {},
+  { retriesOutage = false, onBlocked = (wait) => reportOnce(url, wait) }: Options = {},
 ): Promise<{ role: Role; applied: string[] }> {
   const checkSchema = prepareSchemaCheck(migrationsFolder);
-  const { role, obstacle } = await queryOnce(url, async (database) => ({
-    role: await readRole(database),
-    // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
-    obstacle: await checkSchema(database),
-  }));
-  if (!obstacle) return { role, applied: [] };
-  if (obstacle.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
-  if (role === 'replica') throw new OutdatedReplica(obstacle);
   let blockers: string[] = [];
-  const end = new AbortController();
-  const reportAt = performance.now() + REPORT_BLOCKERS_AFTER_MS;
-  const watch = async () => {
-    const mayBeBlocked = () => performance.now() > reportAt;
-    for await (const found of blockersOf(url, end.signal, { mayBeBlocked, lock: MIGRATION_LOCK })) {
-      if (blockers.length === 0) onBlocked(found);
-      blockers = found;
-    }
+  const onFound = (wait: Wait) => {
+    blockers = wait.blockers;
+    onBlocked(wait);
   };
-  const watching = watch();
-  try {
-    return { role, applied: await applyMissing(url, readMigrations(migrationsFolder), retriesOutage) };
-  } catch (error) {
-    const code = codeOf(causeOf(error));
-    if (code === INCOMPLETE) throw new UserError(causeOf(error).message);
-    const isBlocked = (code === CANCELED || LOCK_FAILED.test(code)) && blockers.length > 0;
-    if (!isBlocked) throw error;
-    const advice = `run this again once these have ended: ${blockers.join('; ')}`;
-    throw Object.assign(new Error(`a migration waited for a minute, and was rolled back: ${advice}`), { code });
-  } finally {
-    end.abort();
-    await watching;
-  }
+  return watchingWaits(url, { lock: MIGRATION_LOCK, onFound }, async () => {
+    const { role, obstacle } = await queryOnce(url, async (database) => ({
+      role: await readRole(database),
+      // Migrating needs privileges on the whole database, even with nothing to do; serving needs few (docs/operations.md).
+      obstacle: await checkSchema(database),
+    }));
+    if (!obstacle) return { role, applied: [] };
+    if (obstacle.reason === HIDDEN) throw new UserError(`${HIDDEN}: ${obstacle.detail}`);
+    if (role === 'replica') throw new OutdatedReplica(obstacle);
+    try {
+      return { role, applied: await applyMissing(url, readMigrations(migrationsFolder), retriesOutage) };
+    } catch (error) {
+      const code = codeOf(causeOf(error));
+      if (code === INCOMPLETE) throw new UserError(causeOf(error).message);
+      const isBlocked = (code === CANCELED || LOCK_FAILED.test(code)) && blockers.length > 0;
+      if (!isBlocked) throw error;
+      const advice = `run this again once these have ended: ${blockers.join('; ')}`;
+      throw Object.assign(new Error(`a migration waited for a minute, and was rolled back: ${advice}`), { code });
+    }
+  });
 }
 
 type Migration = ReturnType<typeof readMigrations>[number];

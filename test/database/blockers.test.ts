@@ -1,9 +1,11 @@
 /** What a command finds out about the sessions that block it. */
-import { beforeEach, expect, it } from 'vitest';
-import { blockersOf } from '../../src/database/blockers.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeEach, expect, it, vi } from 'vitest';
+import { watchingWaits } from '../../src/database/blockers.js';
 import { useConnection } from '../support/connection.js';
 import { useDatabase, usePool } from '../support/database.js';
 import { type ToxicProxy, useProxy } from '../support/toxicProxy.js';
+import { until } from '../support/until.js';
 
 const created = useDatabase();
 let proxy: ToxicProxy;
@@ -17,10 +19,11 @@ beforeEach(async () => {
 });
 
 /** Returns the first blockers that are found. */
-async function firstBlockers(address: string, lock?: number): Promise<string[] | undefined> {
-  const { signal } = new AbortController();
-  for await (const blockers of blockersOf(address, signal, { mayBeBlocked: () => true, lock })) return blockers;
-  return undefined;
+async function firstBlockers(address: string, lock = 0): Promise<string[]> {
+  let found: string[] = [];
+  const onFound = ({ blockers }: { blockers: string[] }) => (found = blockers);
+  await watchingWaits(address, { mayBeBlocked: () => true, lock, onFound }, () => until(() => found.length > 0));
+  return found;
 }
 
 it('finds a blocker, although PostgreSQL could not be reached at first', async () => {
@@ -42,10 +45,10 @@ it.each(['branded-phone-numbers', 'x'.repeat(63)])(
 );
 
 it('finds nothing once the command has ended', async () => {
-  const end = new AbortController();
-  const mayBeBlocked = () => {
-    end.abort();
-    return true;
-  };
-  for await (const blockers of blockersOf(url, end.signal, { mayBeBlocked })) expect(blockers).toBe('none');
+  const onFound = vi.fn();
+  let looks = 0;
+  const mayBeBlocked = () => looks++ === 0;
+  await watchingWaits(url, { mayBeBlocked, onFound }, () => until(() => looks > 0));
+  await sleep(500);
+  expect(onFound).not.toHaveBeenCalled();
 });

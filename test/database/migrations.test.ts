@@ -116,9 +116,9 @@ describe('a migration whose lock another program holds', () => {
     const blocked: string[] = [];
     let migrating: Promise<unknown> | undefined;
     await whileLocked(url, `LOCK items IN ${mode} MODE`, async () => {
-      migrating = migrateDatabase(url, folder, { onBlocked: (found) => blocked.push(...found) }).catch(
-        (error: unknown) => error,
-      );
+      migrating = migrateDatabase(url, folder, {
+        onBlocked: ({ blockers }) => blocked.splice(0, blocked.length, ...blockers),
+      }).catch((error: unknown) => error);
       await until(async () => blocked.length > 0, 'it names who is in the way');
       await work(blocked);
     });

@@ -12,15 +12,17 @@ export function addCheck(program: CommandWithExamples, signals: Signals): void {
     .description('derive the read model again, and report numbers that differ')
     .option('--repair', 'repair the numbers that differ')
     .examples('branded-phone-numbers check', 'branded-phone-numbers check --repair')
-    .action(({ repair = false }: { repair?: boolean }) => withDatabase(signals, (url) => checkDatabase(url, repair)));
+    .action(({ repair = false }: { repair?: boolean }) =>
+      withDatabase(signals, (url) => checkDatabase(url, repair, signals.first)),
+    );
 }
 
 /** Reports the differences, and repairs them if `repair` is set; otherwise they set the exit status to 1. */
-async function checkDatabase(url: string, repair: boolean): Promise<void> {
+async function checkDatabase(url: string, repair: boolean, signal: AbortSignal): Promise<void> {
   const { deriveAll } = await import('../numbers/check.js');
   let text = 'looking for the numbers to check';
   const onProgress = (done: number, total: number) => (text = `checked ${done} of ${countOf(total, 'number')}`);
-  const derive = () => deriveAll(url, { keep: repair, onProgress });
+  const derive = () => deriveAll(url, { keep: repair, signal, onProgress });
   const differences = await withProgress(() => ({ text }), derive);
   for (const { count, what, examples } of differences) {
     const line = `${countOf(count, ...what)}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;

@@ -1,5 +1,6 @@
 /** The database that a command uses: DATABASE_URL, or an embedded one. */
 import { resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, readConfig } from '../../config/config.js';
 import { addressOf } from '../../config/databaseAddress.js';
 import { failureOf } from '../../database/errors.js';
@@ -53,11 +54,15 @@ export async function withDatabaseUrl(
   }
 }
 
+/** How long it may take to cancel abandoned work, in ms, and work that waited for a standby to end: a new key is then printed. */
+const CANCEL_MS = 1000;
+
 const READ_ONLY = 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)';
 
 /**
  * Migrates the configured database, and runs `use` with its URL and the names of the migrations that were just applied. The first
- * signal abandons `use`; if `handlesFirstSignal` is set, `use` handles the first signal itself, and the second one abandons it.
+ * signal abandons `use` and cancels its statements; if `handlesFirstSignal` is set, `use` handles the first signal itself, and the
+ * second one abandons it.
  * @throws {UserError} if DATABASE_URL is a replica, unless `isReader` is set
  */
 export function withDatabase(
@@ -66,12 +71,18 @@ export function withDatabase(
   { handlesFirstSignal = false, isReader = false, mayCreate = false } = {},
 ): Promise<void> {
   const migrateAndUse = async (url: string) => {
-    const { reportBlockers } = await import('../../database/blockers.js');
+    const { cancelSessions } = await import('../../database/blockers.js');
     const { migrateDatabase } = await import('../../database/migrations.js');
-    const retrying = { retriesOutage: true, onBlocked: reportBlockers };
-    const { role, applied } = await abortable(signals.first, migrateDatabase(url, migrationsFolder, retrying));
+    const migrating = migrateDatabase(url, migrationsFolder, { retriesOutage: true });
+    const { role, applied } = await abortable(signals.first, migrating);
     if (role === 'replica' && !isReader) throw new UserError(READ_ONLY);
-    await abortable(handlesFirstSignal ? signals.second : signals.first, use(url, applied));
+    const using = use(url, applied);
+    if (handlesFirstSignal) return abortable(signals.second, using);
+    await abortable(signals.first, using).catch(async (error: unknown) => {
+      const ended = signals.first.aborted && cancelSessions(url).then(() => using);
+      await Promise.race([ended, sleep(CANCEL_MS)]).catch(() => {});
+      throw error;
+    });
   };
   return withDatabaseUrl(readSettings(), signals, migrateAndUse, { mayCreate });
 }

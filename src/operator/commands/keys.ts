@@ -9,11 +9,15 @@ import { withDatabase } from './database.js';
 import { isDiscarded, report, write } from './output.js';
 import type { Signals } from './signals.js';
 
+/** The longest wait for a lock, in ms. Statements have no time limit: a commit may wait for a standby for as long as it is away. */
+const LIMITS = { lockTimeout: 4000 };
+
 export function addKeys(program: CommandWithExamples, signals: Signals): void {
   const keys = program.command('keys').description('create, list and revoke API keys, which AUTH=api-key requires');
   const withKeys = async (use: (connection: Connection) => Promise<void>, access = {}) => {
+    const { watchingWaits } = await import('../../database/blockers.js');
     const { withConnection } = await import('../../database/connection.js');
-    await withDatabase(signals, (url) => withConnection(url, use), access);
+    await withDatabase(signals, (url) => watchingWaits(url, {}, () => withConnection(url, use, LIMITS)), access);
   };
 
   keys

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { join } from 'node:path';
 import type { Config } from '../../config/config.js';
+import type { Wait } from '../../database/blockers.js';
 import { type Database, withConnection } from '../../database/connection.js';
 import { type Failure, failureOf, reasonOf } from '../../database/errors.js';
 import { findForeignRoles } from '../../database/foreignRoles.js';
@@ -67,7 +68,8 @@ async function prepare(
   onObstacle: (obstacle: Obstacle) => void,
 ): Promise<void> {
   let isEmpty: boolean | undefined;
-  const onBlocked = (blockers: string[]) => onObstacle({ reason: BLOCKED, detail: blockers.join('; ') });
+  const onBlocked = ({ event, blockers }: Wait) =>
+    onObstacle({ reason: `the migration of the database is waiting for ${event}`, detail: blockers.join('; ') });
   const attempt = async () => {
     const { role } = await migrateDatabase(url, migrationsFolder, { onBlocked });
     if (role === 'replica' && !config.REDIS_URL && config.RATE_LIMIT_PER_SECOND > 0) throw new UserError(NO_STORE);
@@ -103,8 +105,6 @@ const REASONS_TO_WAIT: Partial<Record<Failure, string>> = {
   standby: 'waiting until PostgreSQL accepts writes',
   temporary: 'waiting until a temporary failure of PostgreSQL has passed',
 };
-
-const BLOCKED = 'waiting until other programs end the transactions that block a migration';
 
 const NO_STORE = 'set REDIS_URL: DATABASE_URL is a read-only replica, and the limit needs a writable store';
 

@@ -18,7 +18,14 @@ const PLAN_FOR_WHOLE_TABLES = `
   SET LOCAL enable_seqscan = on; SET LOCAL enable_bitmapscan = on; SET LOCAL enable_sort = on; SET LOCAL enable_nestloop = off;
   SET LOCAL plan_cache_mode = auto; SET LOCAL work_mem = '128MB'`;
 
-type OnProgress = (done: number, total: number) => void;
+interface Options {
+  /** Whether to keep the derived rows and delete stale postings; otherwise nothing changes. */
+  keep: boolean;
+  /** Ends the work after the current steps. */
+  signal?: AbortSignal;
+  /** Called after each step that derives, with how many of all numbers are done. */
+  onProgress?(done: number, total: number): void;
+}
 
 /** Numbers that differ in the same way. */
 interface Difference {
@@ -36,15 +43,10 @@ function add(difference: Difference, phoneNumbers: string[]): void {
 
 /**
  * Derives all numbers again, in steps, and finds stale postings.
- * @param options.keep whether to keep the derived rows and delete stale postings; otherwise nothing changes
- * @param options.onProgress is called after each step that derives, with how many of all numbers are done
  * @returns the differences, empty if the read model matches its sources
  */
-export async function deriveAll(
-  url: string,
-  { keep, onProgress = () => {} }: { keep: boolean; onProgress?: OnProgress },
-): Promise<Difference[]> {
-  const differences = [await examineNumbers(url, keep, onProgress), await examinePostings(url, keep)];
+export async function deriveAll(url: string, options: Options): Promise<Difference[]> {
+  const differences = [await examineNumbers(url, options), await examinePostings(url, options)];
   return differences.filter(({ count }) => count > 0);
 }
 
@@ -52,7 +54,7 @@ export async function deriveAll(
  * Derives all numbers, and those that differ once more. derive() compares by several statements, each with its own
  * snapshot: a number that another program inserts meanwhile, which could not be locked, may seem to differ, but not twice.
  */
-async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress): Promise<Difference> {
+async function examineNumbers(url: string, { keep, signal, onProgress = () => {} }: Options): Promise<Difference> {
   const what = ['number differs from its sources', 'numbers differ from their sources'] as const;
   const found: Difference = { count: 0, examples: [], what };
   const numbers = await retryInOutage(() => spoolOf(url, allNumbers), OUTAGE);
@@ -65,9 +67,10 @@ async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress
       const differs = new Set(keys);
       for (const row of rows) if (differs.has(keyOf(row))) differing.add(row);
     };
-    await runSteps(url, numbers, { ...deriving, end: 'ROLLBACK', onWritten: onDerived });
+    await runSteps(url, numbers, { ...deriving, end: 'ROLLBACK', onWritten: onDerived }, { signal });
     const onWritten = (_: Row[], keys: string[]) => add(found, keys);
-    await runSteps(url, differing, { ...deriving, end: keep ? 'COMMIT' : 'ROLLBACK', countsChanges: keep, onWritten });
+    const end = keep ? 'COMMIT' : 'ROLLBACK';
+    await runSteps(url, differing, { ...deriving, end, countsChanges: keep, onWritten }, { signal });
     return found;
   } finally {
     numbers.close();
@@ -75,13 +78,13 @@ async function examineNumbers(url: string, keep: boolean, onProgress: OnProgress
   }
 }
 
-async function examinePostings(url: string, keep: boolean): Promise<Difference> {
+async function examinePostings(url: string, { keep, signal }: Options): Promise<Difference> {
   const what = ['number has stale index entries', 'numbers have stale index entries'] as const;
   const found: Difference = { count: 0, examples: [], what };
   const stale = await retryInOutage(() => spoolOf(url, stalePostings), OUTAGE);
   const onWritten = (rows: Row[]) => add(found, rows.map(keyOf));
   try {
-    if (keep) await runSteps(url, stale, { ...deletingPostings, onWritten });
+    if (keep) await runSteps(url, stale, { ...deletingPostings, onWritten }, { signal });
     else for (let rows = stale.take(1); rows.length > 0; rows = stale.take(1)) onWritten(rows);
     return found;
   } finally {

@@ -146,8 +146,8 @@ async function stage(
   }
 
   const work = async (sql: Transaction) => {
-    // To sort and hash large inputs in memory.
-    await sql`SET LOCAL work_mem = '128MB'`;
+    // To sort and hash large inputs in memory. Nothing stays that a commit would have to wait for.
+    await sql.unsafe(`SET LOCAL work_mem = '128MB'; SET LOCAL synchronous_commit = off`);
     const columns = listOf(sql, change.columns, (name, type) => `${name} ${type}`);
     await sql`CREATE TEMPORARY TABLE staged (line float8, ${columns}) ON COMMIT DROP`;
     await copy(sql, rows(), change.analyzed);

@@ -19,7 +19,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Fragment } from 'postgres';
-import { blockersOf, reportBlockers } from '../../database/blockers.js';
+import { cancelSessions, watchingWaits } from '../../database/blockers.js';
 import { Connection, type Transaction } from '../../database/connection.js';
 import { CANCELED, causeOf, codeOf, failureOf, isFailover, TOO_MANY_CONNECTIONS } from '../../database/errors.js';
 import { retryInOutage } from '../../database/outage.js';
@@ -57,7 +57,7 @@ export interface Options {
 const STEP_MS = 200;
 /** The time limit of a step in milliseconds. */
 const MAX_STEP_MS = 400;
-/** That of a step of one row, unless it waits for that row. A connection that stays silent for longer is replaced. */
+/** That of a step of one row, unless it waits for that row. */
 const MAX_ROW_MS = 15_000;
 /** The work of the first step, and bounds of later ones. */
 const FIRST_WORK = 2500;
@@ -69,7 +69,7 @@ const LOCK_TIMEOUT_MS = 100;
 const MAX_POSTPONED_WORK = 5 * MAX_WORK;
 /** Milliseconds without progress after which blockers are reported. */
 const REPORT_BLOCKERS_AFTER_MS = 3000;
-/** How long the current steps may take after the signal, in milliseconds, even if their connection is dead. */
+/** How long the current steps may take after the signal, in milliseconds; halfway, they are canceled. */
 const STOP_MS = 2000;
 /**
  * How long to retry while PostgreSQL restarts or fails over, in milliseconds (with Patroni, a failover takes 20 s or
@@ -92,9 +92,6 @@ const CONFLICTS: Readonly<Record<string, number>> = {
   // One row may have taken 15 s.
   [CANCELED]: 5,
 };
-
-/** The databases of commands that have reported their blockers: once is enough. */
-const blocked = new Set<string>();
 
 /** Rows to write in one transaction. */
 interface Step {
@@ -215,7 +212,8 @@ export async function runSteps(
     const attempt = async (step: Step): Promise<number | undefined | 'no connection'> => {
       const isNew = !connection;
       const startedAt = performance.now();
-      connection ??= new Connection(url, { statementTimeout: MAX_ROW_MS });
+      // It may be silent for as long as PostgreSQL works, or waits for a standby.
+      connection ??= new Connection(url);
       connections.add(connection);
       try {
         return await write(connection, step);
@@ -256,24 +254,14 @@ export async function runSteps(
     }
   }
 
-  /** Reports what blocks the steps, once. */
-  async function watchBlockers(): Promise<void> {
-    if (blocked.has(url)) return;
-    const mayBeBlocked = () => performance.now() - lastWritten > REPORT_BLOCKERS_AFTER_MS;
-    for await (const blockers of blockersOf(url, end.signal, { mayBeBlocked })) {
-      blocked.add(url);
-      return reportBlockers(blockers);
-    }
-  }
-
-  void watchBlockers();
+  const timers: NodeJS.Timeout[] = [];
   const closeAll = () => connections.forEach((connection) => void connection.close(0));
-  const onSignal = () => setTimeout(closeAll, STOP_MS).unref();
-  signal?.addEventListener('abort', onSignal);
-  await Promise.all(Array.from({ length: jobs }, runJob));
-  signal?.removeEventListener('abort', onSignal);
+  const onStop = () => timers.push(setTimeout(cancelSessions, STOP_MS / 2, url), setTimeout(closeAll, STOP_MS));
+  stopped.addEventListener('abort', onStop);
+  const mayBeBlocked = () => performance.now() - lastWritten > REPORT_BLOCKERS_AFTER_MS;
+  await watchingWaits(url, { mayBeBlocked }, () => Promise.all(Array.from({ length: jobs }, runJob)));
+  timers.forEach(clearTimeout);
   end.signal.throwIfAborted();
-  end.abort();
   return jobs - jobsWithoutConnection;
 }
 
