@@ -19,6 +19,13 @@ beforeAll(async () => {
 const inFolder = (name: string) => join(command.folder, name);
 
 describe('export', () => {
+  it('says that the name of its file is empty', async () => {
+    expect(await command.run(['export', ''])).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^the name .* empty/),
+    });
+  });
+
   it('writes all numbers to standard output, and their count to standard error', async () => {
     const { code, stdout, stderr } = await command.run(['export']);
     expect([code, stderr]).toEqual([0, summary]);
