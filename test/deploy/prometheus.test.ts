@@ -187,7 +187,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
   });
 
   it('fires after an instance cut off connections whose responses were not read', async () => {
-    const close = await holdPages(instance.url, postgres.url, `Authorization: ${unreadKey}\r\n`);
+    const close = await holdPages(instance.url, postgres.url, { headers: `Authorization: ${unreadKey}\r\n` });
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', 'firing');
     await close();
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', undefined);

@@ -5,10 +5,14 @@ import { connectTo } from './connection.js';
 
 /**
  * Writes numbers of which the last, which is not on the first page, has an item of 6 MB: more than the system takes for a client
- * that does not read. Requests it thirty times, within the rate limit; returns a function that closes the connections, and deletes
+ * that does not read. Requests it `count` times, within the rate limit; returns a function that closes the connections, and deletes
  * the numbers.
  */
-export async function holdPages(url: string, databaseUrl: string, headers = ''): Promise<() => Promise<void>> {
+export async function holdPages(
+  url: string,
+  databaseUrl: string,
+  { headers = '', count = 30 } = {},
+): Promise<() => Promise<void>> {
   const sql = connectTo(databaseUrl);
   const id = '6513270e-269e-4d37-b2a7-4de452e6b438';
   await sql`INSERT INTO business_profiles VALUES (${id}, 'Circle Bank', 'approved')`;
@@ -19,7 +23,7 @@ export async function holdPages(url: string, databaseUrl: string, headers = ''):
   const { hostname, port } = new URL(url);
   const request = `GET /v1/brandedPhoneNumbers?phoneNumber=%2B14155551099 HTTP/1.1\r\nHost: localhost\r\n${headers}\r\n`;
   const sockets: Socket[] = [];
-  for (let i = 0; i < 30; i++) {
+  for (let i = 0; i < count; i++) {
     const socket = connect(Number(port), hostname).on('error', () => {});
     socket.pause().write(request);
     sockets.push(socket);
