@@ -1,5 +1,5 @@
 /** A command, installed as documented, after its terminal was closed, such as by the end of an ssh session. */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { mkdir, mkdtemp, open, readFile, symlink, writeFile } from 'node:fs/promises';
@@ -36,7 +36,10 @@ it.skipIf(process.platform !== 'linux').each([
   const terminal = spawn('script', ['--quiet', '--command', 'exec bash --norc', '/dev/null'], { cwd: folder, env });
   terminal.stdout.resume();
   terminal.stdin.write(`echo $$ > shell\n${line}\n`);
-  await until(async () => (await content('import.log')).includes('database: '), 'it runs', 90_000);
+  // What is written before it has opened the pipe would be lost.
+  const listOpeners = `ls -l /proc/[0-9]*/fd 2>/dev/null | grep -c -- '-> ${file('numbers.ndjson')}'`;
+  const openers = () => Number(spawnSync('bash', ['-c', listOpeners], { encoding: 'utf8' }).stdout);
+  await until(() => openers() > 1, 'it reads', 90_000);
   terminal.kill('SIGKILL');
   await once(terminal, 'close');
   const shell = Number(await content('shell'));
