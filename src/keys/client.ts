@@ -12,12 +12,12 @@ export interface Client {
   visibleProfiles: readonly string[] | null;
 }
 
-/** Returns the client of a request without a key. All values that are not addresses, from some proxies, are one client. */
+/** Returns the client of a request without a key: its address. Some proxies send no address: their requests have one client. */
 export function addressClient({ ip = '' }: Request): Client {
   return { id: `address:${networkOf(addressOf(ip))}`, visibleProfiles: null };
 }
 
-/** The most proxies of a list in TRUST_PROXY that a request may have passed; a client could repeat their addresses for long. */
+/** The most proxies of a list in TRUST_PROXY that a request may have passed: a client could send a long list of their addresses. */
 const MAX_LISTED_PROXIES = 20;
 
 /**
@@ -39,7 +39,7 @@ function addressOf(entry: string): string {
 }
 
 /**
- * Returns an IPv4 address unchanged, also one that is mapped into IPv6 (RFC 4291 section 2.5.5.2); for another IPv6 address its
+ * Returns the IPv4 address of a text, also if it is mapped into IPv6 (RFC 4291 section 2.5.5.2); for another IPv6 address its
  * network of 64 bits, since a client may use any address of its network; and `unknown` for anything else.
  */
 function networkOf(text: string): string {

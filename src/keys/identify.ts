@@ -3,8 +3,8 @@
  *
  * # Known keys
  *
- * A key that this instance knows is looked up again in the background, so that no request waits for that, and the rate limit
- * counts each one when it is received. A look-up is used for five seconds at most.
+ * A key that this instance knows is looked up again in the background. So its requests don't wait, and the rate limit counts them
+ * when they are received. A look-up is used for five seconds at most.
  *
  * # Unknown keys
  *
@@ -50,13 +50,14 @@ export const identifyByAddress: Identify = (request) => ({ client: addressClient
 
 /** Identifies clients by their API keys, which are looked up through `reader`. */
 export function identifyByApiKey(reader: Reader, findKeys: FindKeys): Identify {
-  /** Looks up a key, in one statement with all that arrive before it is sent. It has the deadline of the first of them. */
+  /** Looks up a key, in one statement with all keys that arrive before it is sent. */
   const lookUp = inBatches<{ hash: string; deadline: number }, KnownKey | undefined>(
     () => sleep(LOOKUP_INTERVAL_MS),
     async (sought) => {
       const hashes = [...new Set(sought.map(({ hash }) => hash))];
+      // That of the first key, since it is the earliest.
       const deadline = sought[0]?.deadline ?? 0;
-      // Before the pages that wait, since one statement at a time can't delay those.
+      // First, ahead of the pages that wait: one statement at a time hardly delays them.
       const keys = await reader.read((database) => findKeys(database, hashes), deadline, { isFirst: true });
       return ({ hash }) => keys.get(hash);
     },
@@ -127,14 +128,14 @@ export function prepareFindKeys(recordUse: (ids: string[]) => void = () => {}): 
   return async (database, hashes) => {
     const lookedUpAt = performance.now();
     const rows = await selectKeys(database, hashes);
-    const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && (millisecondsLeft ?? 1) > 0);
+    const used = rows.filter(({ isFirstUseToday, millisecondsLeft }) => isFirstUseToday && millisecondsLeft > 0);
     if (used.length > 0) recordUse(used.map(({ id }) => id));
     return new Map(
       rows.map(({ id, hash, businessProfileIds, expiresAt, millisecondsLeft }) => [
         hash,
         {
           client: { id: `key:${id}`, visibleProfiles: businessProfileIds },
-          expiry: lookedUpAt + (millisecondsLeft ?? Number.POSITIVE_INFINITY),
+          expiry: lookedUpAt + millisecondsLeft,
           expiresAt,
           lookedUpAt,
         },
@@ -152,8 +153,8 @@ function selectKeys(database: Database, hashes: string[]) {
       businessProfileIds: apiKeys.businessProfileIds,
       expiresAt: sql<string | null>`rfc3339(${apiKeys.expiresAt})`,
       isFirstUseToday: sql<boolean>`${apiKeys.lastUsedOn} IS DISTINCT FROM ${TODAY}`,
-      // By the database's clock, which all instances share.
-      millisecondsLeft: sql<number | null>`(extract(epoch FROM ${apiKeys.expiresAt} - now()) * 1000)::float8`,
+      // By the database's clock, which all instances share; Infinity if it never expires.
+      millisecondsLeft: sql<number>`coalesce(extract(epoch FROM ${apiKeys.expiresAt} - now()) * 1000, 'Infinity')::float8`,
     })
     .from(apiKeys)
     .where(and(sql`${apiKeys.hash} = ANY (${sql.param(hashes)}::text[])`, isNull(apiKeys.revokedAt)))
@@ -166,22 +167,23 @@ const RECORDING_PAUSE_MS = 60_000;
 const RECORDING_LIMITS = { statementTimeout: 1000 };
 
 /**
- * Returns a function that records in the database at `url` that keys were used today, for `keys list`, on a connection for the
- * moment: a locked table must not occupy those of pages. A use that it can't record, since it is recording or has failed, as on
- * a replica or without the privilege, is recorded with a later look-up of the key.
+ * Returns a function that records in the database at `url` that keys were used today, for `keys list`. It ignores calls while it
+ * records, and for a while after a failure, as on a replica or without the privilege: a later look-up of the keys calls it again.
  */
 export function prepareRecordUse(url: string): (ids: string[]) => void {
-  /** When it may record again, by `performance.now()`. */
-  let nextAt = 0;
+  let isRecording = false;
+  /** Until when calls are ignored, by `performance.now()`. */
+  let pausedUntil = 0;
   return async (ids) => {
-    if (performance.now() < nextAt) return;
-    nextAt = Number.POSITIVE_INFINITY;
+    if (isRecording || performance.now() < pausedUntil) return;
+    isRecording = true;
     try {
+      // On a connection that is then closed: if the table is locked, no connection of pages waits.
       await withConnection(url, (connection) => connection.run(touchLastUsed(ids)), RECORDING_LIMITS);
-      nextAt = 0;
     } catch {
-      nextAt = performance.now() + RECORDING_PAUSE_MS;
+      pausedUntil = performance.now() + RECORDING_PAUSE_MS;
     }
+    isRecording = false;
   };
 }
 
