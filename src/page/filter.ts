@@ -18,7 +18,7 @@ export interface Filter {
   detailedStatus: readonly DetailedStatus[] | null;
   /** The values of the parameter `status` that a number can have, such as `approved`. */
   status: readonly Status[] | null;
-  /** Its dotted values, such as `approved.optIn`, which an entry can have. A number matches by these or by `status`. */
+  /** Its dotted values, such as `approved.optIn`, which an entry can have. A number matches by any of these or of `status`. */
   dottedStatus: readonly DetailedStatus[] | null;
 }
 

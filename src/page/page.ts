@@ -50,16 +50,13 @@ export interface PageRequest {
   size: number;
 }
 
-/**
- * Reads a page on a connection. Once `signal` is aborted, it sends no further statement and rejects with the signal's
- * reason.
- */
+/** Reads a page on a connection. Once `signal` is aborted, it sends no further statement and rejects with the signal's reason. */
 export type ReadPage = (client: Client, request: PageRequest, signal?: Signal) => Promise<Page>;
 
 /** Sends statements on one connection. */
 type Client = Pick<Database['$client'], 'unsafe'>;
 
-/** The budget of the first batch per item, in the unit of `nextStep`: 8 candidates are tested on their rows. */
+/** The budget of the first batch per item, in the unit of `nextStep`: it pays for testing 8 candidates on their rows. */
 const COST_PER_ITEM = 32;
 /** The budget of each sample by which scans are compared, in the same unit. */
 const COST_PER_SAMPLE = 128;

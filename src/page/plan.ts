@@ -3,7 +3,7 @@
  * many values the filter has, and from a budget, which grows with each batch that leaves the page unfilled.
  */
 import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
-import { STATUSES } from '../status.js';
+import { STATUSES, type Status } from '../status.js';
 import type { Filter } from './filter.js';
 
 /** The attributes of a number. `Filter`, `items` and `postings` use the same names. */
@@ -89,11 +89,11 @@ export function attributesIn(filter: Filter): Attribute[] {
   return ATTRIBUTES.filter((name) => filter[name] !== null);
 }
 
-/** Returns the index in `STATUSES` of the status of a number that has only entries with `detailedStatus`. */
-function priorityOf(detailedStatus: DetailedStatus): number {
-  if (detailedStatus === 'approved.optOut') return 3;
-  if (detailedStatus === 'approved.optIn') return 2;
-  return detailedStatus.startsWith('rejected.') ? 1 : 0;
+/** Returns the status of a number that has only entries with `detailedStatus`. */
+function statusOf(detailedStatus: DetailedStatus): Status {
+  if (detailedStatus === 'approved.optOut') return 'unregistered';
+  if (detailedStatus === 'approved.optIn') return 'approved';
+  return detailedStatus.startsWith('rejected.') ? 'rejected' : 'submitted for review';
 }
 
 /** Returns how many terms the filter wants at most; null if it has no condition on statuses or entries. */
@@ -103,7 +103,7 @@ export function maxTerms({ carrier, feature, detailedStatus, status, dottedStatu
   if (!isByStatus && !isByEntry) return null;
   // A number has the status that one of its entries gives it, or one of a higher priority because of another entry.
   const statusPairs = (detailedStatus ?? Object.values(DetailedStatus)).flatMap((entryStatus) =>
-    STATUSES.slice(0, priorityOf(entryStatus) + 1).filter(
+    STATUSES.slice(0, STATUSES.indexOf(statusOf(entryStatus)) + 1).filter(
       (numberStatus) => !isByStatus || status?.includes(numberStatus) || dottedStatus?.includes(entryStatus),
     ),
   );

@@ -91,7 +91,11 @@ function columnsOfRange({ table, attribute }: Scan): SQL {
   return attribute === null ? fragment`${postings.termId}` : fragment`value, ${postings.termId}`;
 }
 
-/** Returns the conditions that limit the scanned table to one row of `range`. */
+/**
+ * Returns the conditions that limit the scanned table to one row of `range`. With `= ANY` of one value, an attribute stays in the
+ * order (`orderOf`), and the scan still stops at the end of the range. With `=`, the planner would drop it from the order, which is
+ * then that of the primary key, and if the statistics show a single value, read all numbers to find a rare one.
+ */
 function inRange({ table, attribute }: Scan): SQL[] {
   return [
     ...(attribute === null ? [] : [fragment`${tables[table][attribute]} = ANY (ARRAY[range.value])`]),
@@ -99,12 +103,7 @@ function inRange({ table, attribute }: Scan): SQL[] {
   ];
 }
 
-/**
- * Returns the order of a range. `inRange` compares an attribute by `= ANY` of one value, which keeps the attribute in
- * the order and still stops at the end of the range. With `=`, the planner would drop the attribute from the order. The
- * primary key has the order that is left, and if the statistics show a single value, the planner would read all numbers
- * to find a rare value.
- */
+/** Returns the order of a range: that of the index that has it. */
 function orderOf({ table, attribute }: Scan): SQL {
   return attribute === null ? fragment`${phoneNumber}` : fragment`${tables[table][attribute]}, ${phoneNumber}`;
 }
@@ -197,14 +196,14 @@ export const pageOfNumber = fragment`
 // Exact ranges: `first`, `bound`, `next`. On file: test/page/statements/reporting groups and a status.sql
 
 /**
- * Returns the expressions up to `next`, which has the next `limit` numbers of a scan, in order. If a number is in
- * several ranges, `next` may have fewer numbers and end at `bound`, unless `isComplete` is set.
+ * Returns the expressions up to `next`, which has the next `limit` numbers of a scan, in order. If a number is in several ranges,
+ * `next` may have fewer numbers and end at `bound`, unless `isComplete` is set. A single range needs no bound: `first` has one row.
  */
 function nextOfRanges(scan: Scan, limit: SQL, isComplete: boolean): SQL {
   const numbers = isComplete ? fragment`DISTINCT ${phoneNumber}` : fragment`${phoneNumber}`;
   const limitOfRange = fragment`(SELECT CASE count(*) WHEN 1 THEN 1 ELSE 2 * ${limit} / count(*) + 1 END FROM range)`;
   return fragment`${rangesOf(scan)},
-  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
+  -- A few numbers of each range yield a bound up to which there are enough, so few ranges have to be read up to the limit.
   first AS MATERIALIZED (
     SELECT range.*, row.${phoneNumber} FROM range CROSS JOIN LATERAL (
       ${numbersOfRange(scan, null, fragment`LIMIT ${limitOfRange}`)}
@@ -240,10 +239,9 @@ export const reachOf = (scan: Scan) => fragment`
 // Candidates: `share`, `half`, `reach`. On file: test/page/statements/business profile and internal name.sql
 
 /**
- * Returns the expressions up to `reach`, which estimates the last of the next `count` phone numbers of a scan. If each
- * range supplied an equal share of `count`, `share` would have the last phone number of each; `half` is their median.
- * If a single range has `count` numbers up to `half`, `reach` is the last of these. A scan of one range is read only
- * once.
+ * Returns the expressions up to `reach`, which estimates the last of the next `count` phone numbers of a scan. If each range
+ * supplied an equal share of `count`, `share` would have the last phone number of each; `half` is their median. If a single range
+ * has `count` numbers up to `half`, `reach` is the last of these. A scan of one range is read only once.
  */
 function batchOfRanges(scan: Scan): SQL {
   return fragment`${rangesOf(scan)},
@@ -284,6 +282,7 @@ export function pageOfCandidates(scan: Scan, hasSeveralAttributes: boolean): SQL
   ${pageOfFound(sql.raw('(SELECT last FROM reach)'))}`;
 }
 
+/** Returns the tests of a candidate. With a single attribute or none, a filter needs candidates only for its terms (`nextStep`). */
 function testsOf(scan: Scan, hasSeveralAttributes: boolean): SQL[] {
   if (scan.table === 'postings') return [hasWantedAttributes(scan)];
   return hasSeveralAttributes ? [hasWantedAttributes(scan), hasWantedTermOnRow] : [hasWantedTerm];

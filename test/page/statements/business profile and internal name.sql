@@ -1,6 +1,6 @@
 select last from (
   WITH range AS MATERIALIZED (SELECT value FROM unnest($1::uuid[]) AS value WHERE EXISTS (SELECT FROM terms)),
-  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
+  -- A few numbers of each range yield a bound up to which there are enough, so few ranges have to be read up to the limit.
   first AS MATERIALIZED (
     SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
       SELECT phone_number FROM items
@@ -31,7 +31,7 @@ select last from (
 
 select last from (
   WITH range AS MATERIALIZED (SELECT value FROM unnest($1::text[]) AS value WHERE EXISTS (SELECT FROM terms)),
-  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
+  -- A few numbers of each range yield a bound up to which there are enough, so few ranges have to be read up to the limit.
   first AS MATERIALIZED (
     SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
       SELECT phone_number FROM items

@@ -17,7 +17,7 @@ select items, count, last, has_next, until from (
     ) AS term
   ),
   range AS MATERIALIZED (SELECT value, id AS term_id FROM unnest($19::text[]) AS value CROSS JOIN wanted_terms),
-  -- To read that many of each range would be a waste: among a few of each is one up to which there are surely enough.
+  -- A few numbers of each range yield a bound up to which there are enough, so few ranges have to be read up to the limit.
   first AS MATERIALIZED (
     SELECT range.*, row.phone_number FROM range CROSS JOIN LATERAL (
       SELECT phone_number FROM postings
