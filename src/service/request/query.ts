@@ -124,8 +124,9 @@ function parse(queryString: string, faults: Faults): Values {
     }
     const parameter = parameters.get(name);
     if (!parameter) {
-      const joined = pair.includes('=') ? undefined : `${pairs[index - 1]}%26${pair}`;
-      faults.add(name, () => describeUnknown(cut(name), joined));
+      const previous = pairs[index - 1];
+      const isRestOfValue = previous?.includes('=') && !pair.includes('=');
+      faults.add(name, () => describeUnknown(cut(name), isRestOfValue ? `${previous}%26${pair}` : undefined));
       continue;
     }
     const { schema } = parameter;
@@ -165,10 +166,10 @@ const synonyms = new Map(
 );
 
 /**
- * Describes a parameter that does not exist, with the name that was probably meant. If the pair has no `=`, `joined` is the
- * previous pair, `%26` and this one: probably, a value has an `&` that is not encoded, such as `AT&T`.
+ * Describes a parameter that does not exist, with the name that was probably meant. If it may be the rest of a value that has an
+ * `&`, such as `AT&T`, `encodedPair` is the whole parameter, with `%26`.
  */
-function describeUnknown(name: string, joined: string | undefined): string {
+function describeUnknown(name: string, encodedPair: string | undefined): string {
   const bareName = name.endsWith(']') ? name.slice(0, name.indexOf('[')) : name;
   const meant = synonyms.get(plain(name)) ?? synonyms.get(plain(bareName)) ?? nearest(bareName, parameters.keys());
   const isList = parameters.get(meant ?? '')?.schema.type === 'array';
@@ -176,6 +177,6 @@ function describeUnknown(name: string, joined: string | undefined): string {
   const shown = escapeHidden(name);
   const fault = `is not a parameter${shown === name ? '' : ` (${cut(shown)})`}`;
   if (isList && name.endsWith(']')) return `${fault}; repeat ${meant} without brackets`;
-  if (!meant && joined?.includes('=')) return `${fault}; an & in a value is sent as %26: ${cut(escapeHidden(joined))}`;
+  if (!meant && encodedPair) return `${fault}; an & in a value is sent as %26: ${cut(escapeHidden(encodedPair))}`;
   return `${fault}${meant ? `; did you mean ${meant}?` : `; there are ${[...parameters.keys()].join(', ')}`}`;
 }
