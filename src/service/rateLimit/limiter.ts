@@ -97,7 +97,7 @@ const LOG_INTERVAL_MS = 60_000;
 export class RateLimiter {
   readonly #store: LimitStore;
   readonly #points: number;
-  /** For each client, when this instance received the requests that it allowed. A new request removes older ones. */
+  /** For each client, when this instance received the requests that it allowed, in the window that ends with the latest. */
   readonly #receivedAt = new LRUCache<string, readonly number[]>({ max: MAX_CLIENTS });
   /** Clients that the store has refused in the last window, and when it may allow them another request. */
   readonly #refusedUntil = new LRUCache<string, number>({ max: MAX_CLIENTS, ttl: WINDOW_MS });
@@ -170,8 +170,8 @@ export class RateLimiter {
     if (recent.length >= this.#points) return REFUSED_COUNT;
     this.#receivedAt.set(client, [...recent, receivedAt]);
     const localDecision = { allowed: true, remaining: this.#points - recent.length - 1 };
-    const isLikelyAllowed = refusedUntil === undefined;
-    return { isLikelyAllowed, decision: this.#decide(client, receivedAt, localDecision) };
+    // A client that was refused in the last window is probably still over its limit.
+    return { isLikelyAllowed: refusedUntil === undefined, decision: this.#decide(client, receivedAt, localDecision) };
   }
 
   /** Returns the store's decision, or `localDecision` if the store does not respond in time. */
@@ -184,10 +184,10 @@ export class RateLimiter {
         this.#noteFailure(error);
         return localDecision;
       }
-      const others = this.#receivedAt.get(client)?.filter((time) => time !== receivedAt);
-      this.#receivedAt.set(client, others ?? []);
-      // Until then, the client's requests are refused without asking the store. The time since the store decided is unknown,
-      // but it did so after `receivedAt`.
+      // This request was recorded as allowed when it was received.
+      const allowed = this.#receivedAt.get(client)?.filter((time) => time !== receivedAt);
+      this.#receivedAt.set(client, allowed ?? []);
+      // Until then, requests are refused without asking the store, which decided at some time after `receivedAt`.
       this.#refusedUntil.set(client, receivedAt + error.msBeforeNext);
       return REFUSED;
     }

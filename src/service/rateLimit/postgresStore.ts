@@ -103,8 +103,7 @@ interface Request {
 class SlidingLog extends RateLimiterPostgres {
   readonly #pool: Pool;
   /**
-   * Counts requests by one statement at a time: concurrent ones would count fewer requests each, at the same cost for
-   * PostgreSQL.
+   * Counts requests by one statement at a time: concurrent ones would count fewer requests each, at the same cost for PostgreSQL.
    */
   readonly #count = inBatches<Request, Counted>(endOfTurn, (requests) => this.#countAll(requests));
 
@@ -129,13 +128,13 @@ class SlidingLog extends RateLimiterPostgres {
     if (!connection) throw this.#pool.failure;
     const earliest = performance.now() - STORE_TIMEOUT_MS;
     const asked = new Map<string, number>();
-    /** The requests to count; which one of its client each is. */
-    const places = new Map<Request, number>();
+    /** For each request to count, how many requests of the same client are counted before it. */
+    const predecessors = new Map<Request, number>();
     for (const request of requests) {
       if (request.receivedAt <= earliest) continue;
-      const place = asked.get(request.client) ?? 0;
-      places.set(request, place);
-      asked.set(request.client, place + 1);
+      const before = asked.get(request.client) ?? 0;
+      predecessors.set(request, before);
+      asked.set(request.client, before + 1);
     }
     // In the same order on all instances, so that there are no deadlocks.
     const clients = [...asked.keys()].sort();
@@ -145,11 +144,11 @@ class SlidingLog extends RateLimiterPostgres {
     );
     const rowOf = new Map(rows.map((row) => [row.client, row]));
     return (request) => {
-      const place = places.get(request);
+      const before = predecessors.get(request);
       const row = rowOf.get(request.client);
-      if (place === undefined || !row) throw timeoutError();
+      if (before === undefined || !row) throw timeoutError();
       const { granted, total, waitMs } = row;
-      return { consumed: place < granted ? total - granted + place + 1 : this.points + 1, waitMs };
+      return { consumed: before < granted ? total - granted + before + 1 : this.points + 1, waitMs };
     };
   }
 }

@@ -64,13 +64,13 @@ export function openRedisStore(url: string, points: number): LimitStore {
     enableReadyCheck: false,
     protocol: 2,
     disableClientInfo: true,
-    // The old primary responds with READONLY after a failover; the address may lead to the new one. Once per connection is
-    // enough: each time, ioredis adds a listener and a timer to it.
+    // The old primary responds with READONLY after a failover; the address may lead to the new one. Only at the first such error
+    // of a connection: each time, ioredis adds a listener and a timer to it.
     reconnectOnError(error: Error) {
-      const isReplica = error.message.startsWith('READONLY');
-      const isNew = isReplica && !failure?.message.startsWith('READONLY');
-      if (isReplica) failure = error;
-      return isNew;
+      if (!error.message.startsWith('READONLY')) return false;
+      const isFirst = !failure?.message.startsWith('READONLY');
+      failure = error;
+      return isFirst;
     },
   } as const;
 
@@ -106,6 +106,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     return new SlidingLog(redis, points);
   }
 
+  // The listener for `end` would connect again.
   const close = async () => redis.removeAllListeners('end').disconnect();
   const retryStrategy = () => 200;
   const sentinel = { failoverDetector: true, sentinelCommandTimeout: 1000, sentinelRetryStrategy: retryStrategy };
@@ -116,6 +117,7 @@ export function openRedisStore(url: string, points: number): LimitStore {
     consume: (client) =>
       limiter.consume(client).catch((error) => {
         if (error instanceof RateLimiterRes) throw error;
+        // The host of the URL belongs to a cluster, so the cluster is used from the next request on.
         if (redis instanceof Redis && CLUSTER_REDIRECTION.test(error.message)) {
           void close();
           redis = openCluster();
