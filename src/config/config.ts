@@ -153,7 +153,7 @@ export function withoutSecrets(config: Config): Config {
   return { ...config, DATABASE_URL, REDIS_URL };
 }
 
-/** An accepted address has no `?` or `@` in a password. */
+/** Replaces the passwords in an address, of which an accepted one has no `?` or `@`. */
 function hidePasswords(address: string | undefined): string | undefined {
   if (address === undefined) return undefined;
   const [server = '', query] = address.split('?');

@@ -43,8 +43,7 @@ export function addressOf(url: string): DatabaseAddress {
 export function parseDatabaseUrl(url: string) {
   const [matched, scheme = '', authority = '', path = '', query = ''] = ADDRESS.exec(url) ?? [];
   if (matched === undefined) throw new Error('must be an address that begins with postgres:// or postgresql://');
-  // An @ in the path or the query means that a password has an unencoded / or ?. A # means that the rest was not
-  // parsed.
+  // An @ in the path or the query means that a password has an unencoded / or ?. A # means that the rest was not parsed.
   if (matched !== url || `${path}${query}`.includes('@')) throw new Error(NOT_ENCODED);
   const parameters = new URLSearchParams(query);
   const names = [...parameters.keys()];
@@ -56,13 +55,14 @@ export function parseDatabaseUrl(url: string) {
       'names more than one host: name only one; HAProxy at that host can find the right server (deploy/haproxy)',
     );
   }
+  adaptParameters(parameters);
   const parsed = parseParts(scheme + authority, path, parameters);
   const host = parsed.host || 'localhost';
   const port = Number(parsed.port || 5432);
   if (!(Number.isInteger(port) && port > 0 && port <= 65_535)) {
     throw new Error('must be an address whose port is a number from 1 to 65535');
   }
-  // The library returns unknown values unchanged.
+  // The library knows true, 1 and 0, and returns other values unchanged.
   if (typeof parsed.ssl === 'string') {
     throw new Error('names the parameter "ssl", which has no effect here: write sslmode');
   }
@@ -78,7 +78,7 @@ export function parseDatabaseUrl(url: string) {
       'may only have require_auth=scram-sha-256, and only without TLS; with TLS, use sslmode=verify-full',
     );
   }
-  const overridden = SET.find((name) => namesIn(parsed.options ?? '').includes(name.toLowerCase()));
+  const overridden = SESSION_SETTINGS.find((name) => settingsIn(parsed.options ?? '').includes(name.toLowerCase()));
   if (overridden) throw new Error(`has options that set ${overridden}, which each session sets itself; leave it out`);
   return {
     hostname: host,
@@ -107,11 +107,11 @@ export function parseDatabaseUrl(url: string) {
   };
 }
 
-/** What the startup of each session sets, which takes precedence over the parameter `options`. */
-const SET = [...Object.keys(sessionSettings), 'application_name', 'client_encoding'];
+/** The settings that each session makes at its startup; they take precedence over the parameter `options`. */
+const SESSION_SETTINGS = [...Object.keys(sessionSettings), 'application_name', 'client_encoding'];
 
 /** Returns the names of the settings in `options`, as PostgreSQL reads it: `-c name=value`, `-cname=value`, `--name=value`. */
-function namesIn(options: string): string[] {
+function settingsIn(options: string): string[] {
   const words = options.match(/(?:\\.|\S)+/gs) ?? [];
   const names = words.flatMap((word) => /^(?:-\w*?c|--)?([^=]+)=/.exec(word.replace(/\\(.)/gs, '$1'))?.[1] ?? []);
   return names.map((name) => name.toLowerCase().replaceAll('-', '_'));
@@ -134,8 +134,8 @@ function saslprep(password: string): string {
 
 type Parsed = Partial<ReturnType<typeof parse>>;
 
-/** Parses the parts of an address, and checks that the certificates that its parameters name can be used. */
-function parseParts(server: string, path: string, parameters: URLSearchParams): Parsed {
+/** Checks the values of some parameters, and replaces libpq's values that the library does not know. */
+function adaptParameters(parameters: URLSearchParams): void {
   for (const [name, values] of Object.entries(VALUES)) {
     if (parameters.getAll(name).every((value) => values.includes(value))) continue;
     throw new Error(`names ${name}, which can only be ${values.join(' or ')} here`);
@@ -148,6 +148,10 @@ function parseParts(server: string, path: string, parameters: URLSearchParams): 
     parameters.delete('sslrootcert');
     parameters.set('sslmode', 'verify-full');
   }
+}
+
+/** Parses the parts of an address, and checks that the certificates that its parameters name can be used. */
+function parseParts(server: string, path: string, parameters: URLSearchParams): Parsed {
   try {
     // If there is a % that encodes nothing, the library would encode the rest of the address a second time.
     const address = server.replace(/%(?![0-9a-f]{2})/gi, '%25').replaceAll(' ', '%20');
@@ -158,6 +162,7 @@ function parseParts(server: string, path: string, parameters: URLSearchParams): 
     const { code, message, path: file } = error as NodeJS.ErrnoException;
     if (error instanceof URIError || code === 'ERR_INVALID_URL') throw new Error(NOT_ENCODED);
     const name = [...parameters.keys()].find((key) => file && parameters.get(key) === file);
+    // Without the path, which Node adds: `ENOENT: no such file or directory, open '…'`.
     const reason = file ? message.replace(/, \w+ '.*$/s, '') : message;
     throw new Error(`names certificates that can't be used: ${name ? `${name}: ` : ''}${reason}`);
   }
@@ -216,6 +221,7 @@ function checkTls(parameters: URLSearchParams, tls: Tls | undefined): void {
   if (given) throw new Error(`names ${given}, which has no effect with this sslmode; leave it out, or use verify-full`);
 }
 
+/** Returns how to open TLS connections; undefined if the address asks for none. */
 function tlsOf(host: string, { ssl, sslmode, sslnegotiation }: Parsed): Tls | undefined {
   const isRequired = sslmode !== 'prefer';
   if (isRequired && !ssl) return undefined;

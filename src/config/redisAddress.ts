@@ -20,16 +20,15 @@ export function parseRedisUrl(url: string) {
 
 function parseAddress(url: string) {
   try {
-    const [isAddress, secure, sentinel, credentials = '', hosts = '', rest = ''] = ADDRESS.exec(url) ?? [];
+    const [matched, secure, sentinel, credentials = '', hosts = '', rest = ''] = ADDRESS.exec(url) ?? [];
     const urls = hosts.split(',').map((host) => new URL(`redis://${credentials}${host}${rest}`));
     const { username, password, pathname, searchParams } = urls[0] as URL;
     const isSentinel = sentinel !== undefined;
     const isCluster = urls.length > 1 && !isSentinel;
-    // The path is the primary's name for sentinels, empty for a cluster, and the number of a database for a single
-    // server.
+    // The path is the primary's name for sentinels, empty for a cluster, and the number of a database for a single server.
     const path = decodeURIComponent(pathname.slice(1));
     const pathForm = isSentinel ? /./ : isCluster ? /^$/ : /^[0-9]*$/;
-    if (!isAddress || !pathForm.test(path)) throw new Error('not an address');
+    if (matched === undefined || !pathForm.test(path)) throw new Error(INVALID_ADDRESS);
     const nodes = urls.map(({ hostname, port }) => ({
       host: hostname.replace(/^\[|\]$/g, ''),
       port: Number(port || (isSentinel ? 26_379 : 6379)),

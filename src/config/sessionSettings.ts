@@ -18,8 +18,7 @@ export const planningOptions = {
 
 /** All that each session sets, so that `options` in DATABASE_URL can't. */
 export const sessionSettings = {
-  // With PostgreSQL's default, "$user", public, a schema with the role's name would hide the tables, or receive
-  // them.
+  // With PostgreSQL's default, "$user", public, a schema with the role's name would hide the tables, or receive them.
   search_path: 'public',
   // Otherwise, rows that row-level security hides would read as no data.
   row_security: 'off',
