@@ -9,18 +9,21 @@ export function inBatches<T, R>(
   untilTurn: () => Promise<unknown>,
   handle: (items: readonly T[]) => Promise<(item: T) => R>,
 ): (item: T) => Promise<R> {
-  let waiting: { items: T[]; results: Promise<(item: T) => R> } | undefined;
-  let previous: Promise<unknown> = Promise.resolve();
-  function begin() {
+  /** The batch that items join, until it is handled. */
+  let open: { items: T[]; results: Promise<(item: T) => R> } | undefined;
+  let previousEnd: Promise<unknown> = Promise.resolve();
+  function openBatch() {
     const items: T[] = [];
-    const turn = previous.then(untilTurn).then(() => (waiting = undefined));
-    const results = turn.then(() => handle(items));
-    previous = results.catch(() => {});
+    const results = previousEnd.then(untilTurn).then(() => {
+      open = undefined;
+      return handle(items);
+    });
+    previousEnd = results.catch(() => {});
     return { items, results };
   }
   return async (item) => {
-    waiting ??= begin();
-    waiting.items.push(item);
-    return (await waiting.results)(item);
+    open ??= openBatch();
+    open.items.push(item);
+    return (await open.results)(item);
   };
 }

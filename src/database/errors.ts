@@ -20,7 +20,7 @@ export class DatabaseUnavailable extends Error {}
  * | `standby` | the server is read-only | a 503 | waits | is retried for a minute |
  * | `temporary` | PostgreSQL did not complete the statement | a 503 | waits | is halved if canceled, retried if locks or other writers explain it; else ends |
  * | `unusable` | the schema or a privilege is missing | a 503 | ends | ends |
- * | `hidden` | row-level security would hide rows (`row_security` in driver.ts) | a 503 | ends | ends |
+ * | `hidden` | row-level security would hide rows (`row_security` in sessionSettings.ts) | a 503 | ends | ends |
  * | `ours` | this program or its user is at fault | a 500 | ends | ends |
  */
 export type Failure = 'unreachable' | 'refused' | 'missing' | 'standby' | 'temporary' | 'unusable' | 'hidden' | 'ours';
@@ -85,7 +85,7 @@ const TABLE: readonly Row[] = [
   { failure: 'standby', codes: /^25006$/, advice: 'DATABASE_URL must lead to a server that accepts writes' },
   // Canceled, a lock timeout, out of resources, conflicts, deadlocks, errors of the server or its disk.
   { failure: 'temporary', codes: /^(40001|40P01|53\w{3}|55000|55006|55P03|57014|58\w{3}|XX\w{3})$/ },
-  // The driver drops the error of a COPY from this program that PostgreSQL ends; the next statement then has this one.
+  // If PostgreSQL ends a COPY from this program, the driver drops that error, and the next statement fails with this one.
   { failure: 'temporary', codes: /^25P02$/, advice: 'the log of PostgreSQL has the error of the previous statement' },
   {
     failure: 'hidden',
@@ -120,8 +120,8 @@ export function isFailover(failure: Failure): boolean {
 /** Returns the error's messages, one for each address of the host that Node tried, and advice. */
 export function reasonOf(error: unknown): string {
   const cause = causeOf(error);
-  const { errors = [cause] } = cause as { errors?: unknown[] };
-  const messages = errors.map((failure) => (failure as Error).message);
+  const { errors = [cause] } = cause as { errors?: Error[] };
+  const messages = errors.map(({ message }) => message);
   const advice = rowOf(cause)?.advice;
   return escapeHidden(messages.join(', ') + (advice ? `: ${advice}` : ''));
 }

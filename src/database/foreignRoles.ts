@@ -10,6 +10,7 @@ import * as schema from './schema.js';
 
 const TABLES = [
   ...Object.values(schema).flatMap((object) => ('enumName' in object ? [] : [getTableName(object)])),
+  // Not in Drizzle's schema: the numbers that a transaction has yet to derive (drizzle/current.sql).
   'deferred',
 ];
 

@@ -20,8 +20,8 @@ export const closedError = (hostname: string, during = '') =>
   serverError(hostname, 'CONNECTION_CLOSED', `closed the connection${during}`);
 
 /**
- * Waits until a socket that is being connected can be encrypted, and returns whether the server supports that; it is only asked
- * unless `isDirect` is set. postgres.js could do this, but it keeps the encrypting socket to itself. If the socket below is
+ * Asks the server on a socket that is being connected whether it supports TLS, and returns that. If `isDirect` is set, only waits
+ * for the connection. postgres.js could do this, but it keeps the encrypting socket to itself. If the socket below is
  * destroyed first, Node emits `close` and then an error, which no listener handles, and the driver's queries hang.
  * @throws if the server does not support TLS but `isRequired` is set, or does not respond as PostgreSQL does
  */
@@ -67,7 +67,7 @@ const NO_KERBEROS =
   'asks for Kerberos (GSSAPI or SSPI), which is not supported; have its pg_hba.conf ask for scram-sha-256 from this service';
 /** The size of a message's type and length. The kind of an authentication message follows, in four bytes. */
 const HEADER_BYTES = 5;
-/** More than any of these messages has. */
+/** The longest message that is read. None of these has as many bytes. */
 const MAX_BYTES = 10_000;
 
 /**
@@ -81,7 +81,7 @@ export function watchLogin(
   onReady: () => void,
 ): void {
   let unread = Buffer.alloc(0);
-  const steps: string[] = [];
+  const authentication: string[] = [];
   const { emit } = socket;
   /** Takes the first unread message, if it is complete, and returns its kind. @throws if it is not PostgreSQL's */
   const take = (): string | undefined => {
@@ -97,18 +97,18 @@ export function watchLogin(
     unread = unread.subarray(length);
     return kind;
   };
-  /** Returns whether a login by SCRAM may go on with a message of this kind. */
-  const isScram = (kind: string) => {
-    if (kind === READY && steps.length < SCRAM.length) return false;
-    if (kind.startsWith(AUTHENTICATION)) steps.push(kind);
-    return steps.every((step, i) => step === SCRAM[i]);
+  /** Notes the kind of a message, and returns whether all messages until now may be those of a login by SCRAM. */
+  const continuesScram = (kind: string) => {
+    if (kind === READY) return authentication.length === SCRAM.length;
+    if (kind.startsWith(AUTHENTICATION)) authentication.push(kind);
+    return authentication.every((noted, i) => noted === SCRAM[i]);
   };
   const read = (chunk: Buffer) => {
     unread = Buffer.concat([unread, chunk]);
     for (;;) {
       const kind = take();
       if (!kind) return;
-      if (requiresScram && !isScram(kind)) throw serverError(hostname, 'SCRAM_NOT_OFFERED', NO_SCRAM);
+      if (requiresScram && !continuesScram(kind)) throw serverError(hostname, 'SCRAM_NOT_OFFERED', NO_SCRAM);
       if (kind !== READY) continue;
       socket.emit = emit;
       return onReady();

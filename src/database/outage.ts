@@ -21,13 +21,16 @@ export async function retryInOutage<T>(
   work: () => Promise<T>,
   { forMs, everyMs, signal, mayPass = (error) => isFailover(failureOf(error)) }: Options,
 ): Promise<T> {
-  for (let failingSince: number | undefined; ; signal?.throwIfAborted()) {
+  let failingSince: number | undefined;
+  for (;;) {
     try {
       return await work();
     } catch (error) {
       failingSince ??= performance.now();
       if (!mayPass(error) || performance.now() - failingSince >= forMs) throw error;
-      await sleep(everyMs, undefined, { signal }).catch(() => {});
     }
+    // An abort ends the wait; then the signal's reason is thrown, not that of the wait.
+    await sleep(everyMs, undefined, { signal }).catch(() => {});
+    signal?.throwIfAborted();
   }
 }

@@ -23,7 +23,7 @@ export class Pool {
   /** When the next attempt may begin, by `performance.now()`, if the latest one failed; undefined if it succeeded. */
   #retryAt: number | undefined;
   #isClosed = false;
-  /** Why no connection is open, unless `isConnected`; undefined before the first attempt has ended. */
+  /** Why no connection is open; undefined before the first attempt has ended. Out of date while one is open. */
   failure: Error | undefined;
   /** When the first of the open connections was opened, by `performance.now()`. */
   connectedAt = 0;
@@ -66,7 +66,7 @@ export class Pool {
     await Promise.all([...this.#open, ...this.#opening].map((connection) => connection.close(timeout)));
   }
 
-  /** Begins an attempt, if there may be one: one at a time after a failed one. */
+  /** Begins to open another connection, unless the pool is full or closed. After a failed attempt, one is made at a time. */
   #grow(): void {
     const isFull = this.#open.length + this.#opening.size >= this.#options.size;
     const mustWait = this.#retryAt !== undefined && (this.isOpening || performance.now() < this.#retryAt);
@@ -101,7 +101,7 @@ export class Pool {
     const index = this.#open.indexOf(connection);
     if (index < 0) return;
     this.#open.splice(index, 1);
-    // Its first query broke it. A query that breaks each connection must not open one after another.
+    // Its first query broke it. If that query breaks each connection, they must not be opened one right after the other.
     if (!connection.hasServed && connection.running > 0) this.#waitToRetry();
     if (codeOf(reason) === SILENT) {
       // What cut it may have cut all connections that have been quiet for as long.

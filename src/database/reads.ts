@@ -206,11 +206,12 @@ export class Reader {
   #reasonToReject(read: Read, now: number): Error | undefined {
     const { isConnected, connectedAt, failure } = this.#pool;
     if (now >= read.deadline) {
+      // While the pool is connected, an outage is known only if the read's own connection broke.
       return this.#unavailable('The database did not respond in time.', isConnected ? read.brokenBy : failure);
     }
     if (read.isAbandoned) return ABANDONED;
     if (isConnected) {
-      // Until a connection was open, it waited for that.
+      // Without the time in which no connection was open: OUTAGE_WAIT_MS limits that.
       const queuedMs = Math.min(read.waitedMs(now), now - connectedAt);
       return queuedMs > QUEUE_WAIT_MS ? new DatabaseUnavailable(BUSY) : undefined;
     }
@@ -219,7 +220,7 @@ export class Reader {
     return isOverdue ? this.#unavailable("The database can't be reached.", failure) : undefined;
   }
 
-  /** Returns the error of a read that had no response. The first one of an outage is also in the log. */
+  /** Returns the error of a read that had no response. Logs the beginning of an outage. */
   #unavailable(message: string, outage: Error | undefined): Error {
     if (outage && !this.#isOutageLogged) {
       this.#log.error({ code: codeOf(outage), reason: reasonOf(outage) }, 'the database does not respond');

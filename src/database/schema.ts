@@ -8,8 +8,7 @@
  *
  * `rate_limits` and `api_keys` belong to the service itself.
  *
- * The database has the same bounds and lists of values as the contract, as the last line of defense; a test compares
- * them.
+ * The database has the same bounds and lists of values as the contract, as the last line of defense; a test compares them.
  */
 import { DetailedStatus, Feature } from '../../generated/types/models/index.js';
 import { STATUSES, type Status } from '../status.js';
@@ -25,10 +24,7 @@ const values = <T extends string>(list: Record<string, T>) => Object.values(list
 const isName = (column: string, length = 255) =>
   sql.raw(`char_length(${column}) BETWEEN 1 AND ${length} AND ${column} !~ '[\\x01-\\x1f\\x7f-\\x9f]'`);
 
-/**
- * Returns SQL that escapes a name for a JSON string. Names have no control characters; a generated column can't use
- * to_json.
- */
+/** Returns SQL that escapes a name for a JSON string. Names have no control characters; a generated column can't use to_json. */
 const escaped = (column: string) => `replace(replace(${column}, '\\', '\\\\'), '"', '\\"')`;
 
 /** Returns the condition that a time fits RFC 3339, where a year has four digits. */
