@@ -83,8 +83,7 @@ export function urlOf({ home, password }: Cluster, database: string): string {
 const lockFileOf = (home: string) => join(home, 'data', 'postmaster.pid');
 
 /**
- * Starts the server, and waits until it is ready. If several processes try this, PostgreSQL's lock file lets one
- * succeed.
+ * Starts the server, and waits until it is ready. If several processes try this, PostgreSQL's lock file lets one succeed.
  *
  * @param stop stops the server if it is not ready yet; its reason is thrown
  * @returns undefined, or the failure if it may pass soon
@@ -122,9 +121,8 @@ function lastLines(text: string): string {
 }
 
 /**
- * Stops the server by a fast shutdown, or, if that takes too long, by an immediate one, after which the next start
- * replays its log. Does not use `pg_ctl stop`, which mistakes a server that another process starts right away for the
- * old one.
+ * Stops the server by a fast shutdown, or, if that takes too long, by an immediate one, after which the next start replays its
+ * log. Does not use `pg_ctl stop`, which mistakes a server that another process starts right away for the old one.
  *
  * @param pid the server's process, which the lock file may not name if the folder was moved or deleted
  * @param hurry switches to the immediate shutdown

@@ -95,8 +95,10 @@ async function readPassword(home: string): Promise<string> {
 /** Returns a session on the server, which is started first if none accepts connections. */
 async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session> {
   const deadline = Date.now() + START_TIMEOUT_SECONDS * 1000;
+  /** When the first of the latest failed starts ended. */
   let failingSince: number | undefined;
-  for (let obstacle: Error | undefined; ; await sleep(POLL_INTERVAL_MS)) {
+  for (;;) {
+    let obstacle: Error | undefined;
     try {
       return await openSession(cluster);
     } catch (error) {
@@ -106,11 +108,12 @@ async function joinServer(cluster: Cluster, stop: AbortSignal): Promise<Session>
     stop.throwIfAborted();
     if (NOT_RUNNING.test(codeOf(obstacle))) {
       obstacle = await startServer(cluster, stop);
-      failingSince = obstacle ? (failingSince ?? Date.now()) : undefined;
+      failingSince = obstacle && (failingSince ?? Date.now());
       if (failingSince !== undefined && Date.now() - failingSince > TRANSIENT_FAILURE_MS) throw obstacle;
     }
     if (Date.now() > deadline) {
       throw unusable(`does not respond (${obstacle?.message}); its log is ${cluster.log}. Try again`, obstacle);
     }
+    await sleep(POLL_INTERVAL_MS);
   }
 }

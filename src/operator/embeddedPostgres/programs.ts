@@ -30,9 +30,8 @@ const NOBODY = { uid: 65_534, gid: 65_534 };
 /**
  * Returns the programs that the module `from`, by default this one, can resolve, ready to run.
  *
- * npm packages cannot contain symbolic links. The package creates links to its libraries in an install script, which
- * npm 12, pnpm and `--ignore-scripts` do not run. So they are created in the folder `links`, which is added to the
- * search path.
+ * npm packages cannot contain symbolic links. The package creates links to its libraries in an install script, which npm 12, pnpm
+ * and `--ignore-scripts` do not run. So they are created in the folder `links`, which is added to the search path.
  *
  * @throws {UserError} if there are no programs for this system
  * @throws the file system's error if the links can't be created
@@ -57,9 +56,7 @@ export async function installedPrograms(links: string, from: string = import.met
 
 /** Returns an error whose message says "The embedded PostgreSQL", then `problem`, which ends with what to do. */
 export function unusable(problem: string, cause?: unknown): UserError {
-  return new UserError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to another PostgreSQL.`, {
-    cause,
-  });
+  return new UserError(`The embedded PostgreSQL ${problem}, or set DATABASE_URL to another PostgreSQL.`, { cause });
 }
 
 /** Returns the name of the npm package with the programs for this system. */

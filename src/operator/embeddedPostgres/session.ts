@@ -9,9 +9,7 @@ import { Connection, type Transaction } from '../../database/connection.js';
 import { type Cluster, urlOf } from './cluster.js';
 import { unusable } from './programs.js';
 
-/**
- * The name of the database, and the application names of sessions. All versions that share a folder use the same names.
- */
+/** The name of the database, and the application names of sessions. All versions that share a folder use the same names. */
 const DATABASE = 'branded_phone_numbers';
 const USING = 'branded-phone-numbers user';
 const LEAVING = 'branded-phone-numbers leaving';
@@ -42,11 +40,13 @@ export async function openSession(cluster: Cluster) {
     if (isJoined) setTimeout(() => isJoined && run((sql) => sql`SELECT`).catch(() => {}), REJOIN_MS);
   }
   const end = () => connection.close(0);
+  /** The server's process. */
   let pid = Number.NaN;
-  /** Returns whether a session has the name, and reads the server's process. */
+  /**
+   * Returns whether a session has the name, and sets `pid`: if the server was killed, this session may be on a new one. The server
+   * itself reads its file: the folder of this process may have been deleted, and another server may run in a new one.
+   */
   const hasSession = async (sql: Transaction, name: string): Promise<boolean> => {
-    // From the server itself, because the folder may be deleted, and another server may run in a new one. Again at the end:
-    // if the server was killed, another process may have started a new one, and this session has joined it.
     const [found] = await sql`
       SELECT pg_read_file('postmaster.pid', true) AS file,
         EXISTS (SELECT FROM pg_stat_activity WHERE application_name = ${name}) AS exists`;
