@@ -11,6 +11,7 @@ export function decode(text: string): string | undefined {
 
 /** Decodes a decoded value once more if it seems to have been encoded twice; otherwise returns undefined. */
 export function decodeAgain(value: string): string | undefined {
+  // No value has control characters, so a text with `%0A` was not encoded twice.
   const decoded = /%[0-9a-f]{2}/i.test(value) ? decode(value) : undefined;
   return decoded === undefined || CONTROL_CHARACTER.test(decoded) ? undefined : decoded;
 }

@@ -55,16 +55,14 @@ export function parameterFault(keyword: string, schema: Schema, value: unknown):
 /** Returns what is wrong with an item: one message for each invalid value, even if it violates several keywords. */
 export function itemFaults(errors: readonly ErrorObject[]): string[] {
   const byValue = new Map<string, string>();
-  // First the unknown members: each may be a missing one, misspelled.
+  // An unknown member comes before a missing one: it may be that member, misspelled.
   const unknownFirst = errors.toSorted((a, b) => Number(isUnknown(b)) - Number(isUnknown(a)));
   for (const error of unknownFirst) {
     const member = error.params.additionalProperty ?? error.params.missingProperty ?? '';
     const key = `${error.instancePath} ${member}`;
-    // A message about the form is more helpful than one about the length.
-    if (byValue.has(key) && error.keyword !== 'pattern' && error.keyword !== 'format') continue;
-    // For an empty value, the message that it is empty is enough.
-    if (error.data === '' && byValue.has(key)) continue;
-    byValue.set(key, itemFault(error));
+    // A message about the form is more helpful than one about the length, unless that is that the value is empty.
+    const isAboutForm = error.keyword === 'pattern' || error.keyword === 'format';
+    if (!byValue.has(key) || (isAboutForm && error.data !== '')) byValue.set(key, itemFault(error));
   }
   return [...byValue.values()];
 }
@@ -94,7 +92,7 @@ function itemFault({ instancePath, keyword, params, parentSchema, data }: ErrorO
   return `${path}${value} ${(MESSAGES[keyword]?.member ?? describeMember)(schema, data)}`;
 }
 
-/** Returns whether a schema is for free text, of which only the length and the characters are restricted. */
+/** Returns whether a schema is for free text: in the contract, a `minLength` of 1, and a pattern that only restricts characters. */
 function isFreeText({ minLength }: Schema): boolean {
   return minLength === 1;
 }
