@@ -10,7 +10,7 @@ const ARCHIVE = /^application\/(gzip|zip|java-archive)$/;
 /**
  * Returns a handler that serves a constant text or file with an ETag, compressed unless it is an archive.
  * @param type a media type or a file name
- * @param content it, or what makes it for the first request, so that an instance starts sooner
+ * @param content a file's bytes, or a function that makes a text for the first request, so that an instance starts sooner
  * @param isImmutable whether the address will never have another content, so that caches need not ask for it again
  */
 export function constantResponse(type: string, content: Buffer | (() => string), isImmutable = false): RequestHandler {

@@ -42,9 +42,9 @@ export function withLimit(text: string, limit: number): string {
     .replaceAll('r=9;', `r=${limit - 1};`);
 }
 
-/** Returns in Markdown where to get a package that this service does not have. Who reads the page of a private instance, operates it. */
+/** Returns in Markdown where to get a package that this service does not have. A private instance is read by its operator alone. */
 export function missingPackage(config: Config): string {
-  const isOperator = isPrivate(config) && !config.PUBLIC_URL && existsSync(join(packageFolder, 'Makefile'));
-  if (!isOperator) return `Ask ${operator(config.CONTACT)} for the package.`;
+  const canBuild = isPrivate(config) && !config.PUBLIC_URL && existsSync(join(packageFolder, 'Makefile'));
+  if (!canBuild) return `Ask ${operator(config.CONTACT)} for the package.`;
   return 'Run `make clients` in this checkout to build the package, and start the service again.';
 }

@@ -100,6 +100,7 @@ ${markdown(install + program)}
 function consoleParts({ AUTH }: Config): Record<string, string> {
   const offered = listOperation['x-requests'];
   const requests = [...offered.map((request) => ({ ...request, query: queryOf(request.examples) })), MISSPELLED];
+  // The third, since the contract's example of a page, which is shown until a request is sent, fits its filter.
   const [, , shown = MISSPELLED] = requests;
   const questions = requests.map(
     ({ summary, query }, index) => `<li class="request">

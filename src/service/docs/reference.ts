@@ -116,16 +116,19 @@ function rows(list: Row[]): string {
   return `<dl class="members">\n${entries.join('\n')}\n</dl>`;
 }
 
-/** Returns the query that has the contract's examples with these names, by parameter. */
-export function queryOf(names: Record<string, string>): string {
+/** For each parameter of a request, the name of one of its examples in the contract. */
+type ExampleNames = Record<string, string>;
+
+/** Returns the query of a request. */
+export function queryOf(names: ExampleNames): string {
   const pairs = examplesOf(names).flatMap(([name, values]) =>
     [values].flat().map((value): [string, string] => [name, String(value)]),
   );
   return new URLSearchParams(pairs).toString();
 }
 
-/** Returns the values of these examples, by parameter. */
-function examplesOf(names: Record<string, string>): [name: string, value: unknown][] {
+/** Returns the parameters of a request with their values. */
+function examplesOf(names: ExampleNames): [name: string, value: unknown][] {
   return Object.entries(names).map(([name, example]) => [name, parameters.get(name)?.examples?.[example]?.value]);
 }
 
@@ -136,8 +139,8 @@ export function exampleOf(status: string): string {
   return JSON.stringify(media?.example ?? first?.value, null, 2);
 }
 
-/** Returns the contract's example of a page, with a cursor for the query that has the examples with these names: its own is for no filter. */
-export function examplePage(names: Record<string, string>): string {
+/** Returns the contract's example of a page with a cursor for a request; the example's own is for one without filters. */
+export function examplePage(names: ExampleNames): string {
   const page: BrandedPhoneNumberPage = JSON.parse(exampleOf('200'));
   const [last] = page.items.slice(-1) as [BrandedPhoneNumber];
   const nextCursor = encodeCursor(last.phoneNumber, filterOf(Object.fromEntries(examplesOf(names))));
