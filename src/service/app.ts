@@ -41,15 +41,16 @@ const SEND_RESERVE_MS = 500;
 /** Creates the service without listening. Nothing is sent to the database before `begin` or the first request. */
 export function openService(config: Config, databaseUrl: string, log: Log) {
   const timeLimitMs = config.REQUEST_TIMEOUT_SECONDS * 1000 - SEND_RESERVE_MS;
-  const readsEach = readsPerConnection(timeLimitMs, STATEMENT_TIMEOUT_MS);
-  const metrics = createMetrics(readsEach * config.DATABASE_CONNECTIONS);
+  const readsAtOnce = readsPerConnection(timeLimitMs, STATEMENT_TIMEOUT_MS);
+  const metrics = createMetrics(readsAtOnce * config.DATABASE_CONNECTIONS);
   const openReader = (size: number, statementTimeout: number, reported: Pick<Metrics, 'setQueries'>) => {
-    const limits = { statementTimeout, queriesAtOnce: readsEach };
+    const limits = { statementTimeout, queriesAtOnce: readsAtOnce };
     return new Reader((onBroken) => new Connection(databaseUrl, { ...limits, onBroken }), size, log, reported);
   };
   const reader = openReader(config.DATABASE_CONNECTIONS, STATEMENT_TIMEOUT_MS, metrics);
-  // /readyz has its own connection, so that pages don't delay its check.
+  // /readyz has its own connection, so that pages don't delay its check. The metrics count pages alone.
   const healthReader = openReader(1, READY_STATEMENT_TIMEOUT_MS, { setQueries() {} });
+  const readers = [reader, healthReader];
   const rateLimit = createRateLimit(config, databaseUrl, log, metrics);
   let obstacle: Obstacle | undefined;
   let isStopping = false;
@@ -68,7 +69,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
   }
   const listNumbers = listBrandedPhoneNumbers({
     identify(request, deadline) {
-      // The database may still lack the schema or its numbers, and the limit its table.
+      // Here, since it is the first step: the database may still lack the schema or its numbers, and the limit its table.
       if (obstacle) throw unavailable('The service is starting.');
       return identify(request, deadline);
     },
@@ -134,8 +135,8 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       await warmUpValidator();
       const select = ({ $client }: Database) => $client.unsafe('SELECT');
       // If the database can't be read, /readyz says so.
-      const warmUp = (each: Reader) => each.read(select, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
-      await Promise.all([rateLimit.warmUp(), warmUp(reader), warmUp(healthReader)]);
+      const warmUp = (opened: Reader) => opened.read(select, performance.now() + WARM_UP_TIMEOUT_MS).catch(() => {});
+      await Promise.all([rateLimit.warmUp(), ...readers.map(warmUp)]);
       obstacle = undefined;
     },
     /**
@@ -148,8 +149,7 @@ export function openService(config: Config, databaseUrl: string, log: Log) {
       await finish();
       operatorServer?.close();
       operatorServer?.closeAllConnections();
-      const readers = [reader, healthReader].map((each) => each.close(CLOSE_TIMEOUT_SECONDS));
-      await Promise.all([rateLimit.close(), ...readers]);
+      await Promise.all([rateLimit.close(), ...readers.map((opened) => opened.close(CLOSE_TIMEOUT_SECONDS))]);
     },
   };
 }

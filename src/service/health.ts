@@ -28,10 +28,11 @@ export function prepareReadiness({ reader, fallback, obstacle }: Checks): CheckR
   let running: Promise<Obstacle | undefined> | undefined;
   async function check(): Promise<Obstacle | undefined> {
     const deadline = performance.now() + READY_TIMEOUT_MS;
-    const checkBy = (each: Reader) => each.read(checkSchema, deadline, { isFirst: true });
+    const checkOn = (chosen: Reader) => chosen.read(checkSchema, deadline, { isFirst: true });
     try {
-      if (reader.isConnected) return await checkBy(reader);
-      const checks = [checkBy(reader), checkBy(fallback)];
+      if (reader.isConnected) return await checkOn(reader);
+      const checks = [checkOn(reader), checkOn(fallback)];
+      // If both fail, with the error of the first, since that of Promise.any gives no reason.
       return await Promise.any(checks).catch(() => checks[0]);
     } catch (error) {
       return { reason: 'the database does not respond', detail: reasonOf(error) };
@@ -54,9 +55,9 @@ export function health(checkReadiness: CheckReadiness, forOperators: boolean): R
     response.json(alive);
   });
   const ready: RequestHandler = async (_request, response) => {
-    const found = await checkReadiness();
-    const { reason = 'ready', detail } = found ?? {};
-    response.status(found ? 503 : 200).json({ status: forOperators && detail ? `${reason} (${detail})` : reason });
+    const obstacle = await checkReadiness();
+    const { reason = 'ready', detail } = obstacle ?? {};
+    response.status(obstacle ? 503 : 200).json({ status: forOperators && detail ? `${reason} (${detail})` : reason });
   };
   // OPTIONS, too, which HAProxy's `option httpchk` sends by default.
   router.route('/readyz').get(ready).options(ready);

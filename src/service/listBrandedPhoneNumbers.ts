@@ -65,7 +65,7 @@ export function listBrandedPhoneNumbers({
     await send(request, response, linkBase, await (reading ?? readUntil(deadline, request, response, client)));
   };
 
-  /** Returns who sent a request. If that can't be determined, the headers of the limit leave it no further requests. */
+  /** Returns who sent a request. If that fails, the response's `RateLimit` header says that no request is left. */
   async function identifyUntil(deadline: number, request: Request, response: Response): Promise<Identity> {
     try {
       return await identify(request, deadline);
