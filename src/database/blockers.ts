@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { escapeHidden } from '../messages/shown.js';
 import { type Connection, type Transaction, withConnection } from './connection.js';
 
-/** Milliseconds between looks until one finds something; it does not if it comes between two waits of a command. And then. */
+/** Milliseconds between looks: until one finds something, which may take several, between the waits of a command; and later. */
 const [PAUSE_MS, LONG_PAUSE_MS] = [200, 5000];
 /** Milliseconds until the first look. */
 const LOOK_AFTER_MS = 1000;
@@ -11,7 +11,7 @@ const LOOK_AFTER_MS = 1000;
 /** The time limit of the queries, in milliseconds. */
 const LIMITS = { statementTimeout: 1000 };
 
-/** What sessions wait for: an event, for a sentence that ends with the blockers, and descriptions of these. */
+/** What sessions wait for. `event` completes "waiting for"; `blockers` describes what they wait for. */
 export type Wait = { event: string; blockers: string[] };
 
 interface Options {

@@ -38,7 +38,7 @@ export const SILENT = 'CONNECTION_SILENT';
 const empty: Query<unknown> = ({ $client }) => $client.unsafe('SELECT');
 
 interface Options extends Limits {
-  /** How many queries it is given at once, until it is idle again: PostgreSQL reads several at once faster than one by one. */
+  /** How many queries it gets before it has to become idle: PostgreSQL reads several messages at once faster than one by one. */
   queriesAtOnce?: number;
   /** Its name in `pg_stat_activity`. */
   name?: string;
@@ -120,6 +120,7 @@ export class Connection {
       this.#settings ??= await settingsOfTransactions(sql, this.#options);
       const selectId = onBegun ? 'SELECT pg_current_xact_id() AS id' : '';
       const begin = sql.unsafe(`BEGIN ISOLATION LEVEL READ COMMITTED;${this.#settings};${selectId}`);
+      // Before the rest, so that an id is known even if no response arrives.
       if (onBegun) onBegun([await begin].flat(2).at(-1)?.id);
       const results = await Promise.all([begin, ...messages(sql)]);
       // An array of rows for each statement.
@@ -183,11 +184,11 @@ export class Connection {
     if (this.failure) throw this.failure;
     const { endpoint, hostname, options, tls } = this.#address;
     try {
-      const plain = this.#use(new Socket());
+      const plain = this.#adopt(new Socket());
       plain.setNoDelay(true).connect(endpoint);
       this.#watchSilence();
       const isEncrypted = tls && (await agreeOnTls(plain, { ...tls, hostname }));
-      const socket = isEncrypted ? this.#use(connectTls({ ...tls.options, socket: plain })) : plain;
+      const socket = isEncrypted ? this.#adopt(connectTls({ ...tls.options, socket: plain })) : plain;
       this.quietSince = performance.now();
       socket.on('data', () => (this.quietSince = performance.now()));
       const onEnd = () => this.destroy(closedError(hostname, this.#isLoggedIn ? '' : ' during the login'));
@@ -206,7 +207,7 @@ export class Connection {
    * Listens for the errors of a socket from its first moment: it may report one at any time. Before the driver listens, since
    * that would still send statements between an error and the end.
    */
-  #use<T extends Socket>(socket: T): T {
+  #adopt<T extends Socket>(socket: T): T {
     this.#socket = socket;
     return socket.on('error', (reason) => this.destroy(reason));
   }
@@ -247,7 +248,7 @@ export class Connection {
 }
 
 /**
- * Returns the rows of a statement, also if the one before it failed and no statement without rows was between (`run`).
+ * Returns the rows of a statement alone: after one that failed, awaiting it would include rows of that one (`#endOrReset`).
  *
  * The rows are moved to a new array: postgres.js assigns closures to properties, and V8 puts such closures where only a full
  * garbage collection finds them. Until then, they keep what they refer to, which is the first array.

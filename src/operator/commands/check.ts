@@ -24,8 +24,8 @@ async function checkDatabase(url: string, repair: boolean, signal: AbortSignal):
   const onProgress = (done: number, total: number) => (text = `checked ${done} of ${countOf(total, 'number')}`);
   const derive = () => deriveAll(url, { keep: repair, signal, onProgress });
   const differences = await withProgress(() => ({ text }), derive);
-  for (const { count, what, examples } of differences) {
-    const line = `${countOf(count, ...what)}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
+  for (const { count, nouns, examples } of differences) {
+    const line = `${countOf(count, ...nouns)}: ${examples.join(', ')}${count > examples.length ? ', …' : ''}`;
     if (repair) await report(`repaired: ${line}`);
     else console.error(line);
   }

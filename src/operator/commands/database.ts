@@ -54,7 +54,7 @@ export async function withDatabaseUrl(
   }
 }
 
-/** How long it may take to cancel abandoned work, in ms, and work that waited for a standby to end: a new key is then printed. */
+/** How long canceled work may take to end, in ms. A commit that waited for a standby then succeeds, so a new key is printed. */
 const CANCEL_MS = 1000;
 
 const READ_ONLY = 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)';
@@ -79,8 +79,8 @@ export function withDatabase(
     const using = use(url, applied);
     if (handlesFirstSignal) return abortable(signals.second, using);
     await abortable(signals.first, using).catch(async (error: unknown) => {
-      const ended = signals.first.aborted && cancelSessions(url).then(() => using);
-      await Promise.race([ended, sleep(CANCEL_MS)]).catch(() => {});
+      const canceled = () => cancelSessions(url).then(() => using);
+      if (signals.first.aborted) await Promise.race([canceled(), sleep(CANCEL_MS)]).catch(() => {});
       throw error;
     });
   };

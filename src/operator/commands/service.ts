@@ -78,6 +78,7 @@ async function prepare(
     isEmpty ??= await withConnection(url, (connection) => connection.run(hasNoNumbers));
     if (isEmpty) await importFiles(url, [DEMO], { signal: signals.first });
   };
+  /** Also tells `onObstacle` what is waited for. */
   const mayPass = (error: unknown) => {
     const obstacle = config.DATABASE_URL === undefined ? undefined : obstacleOf(error);
     if (obstacle) onObstacle(obstacle);

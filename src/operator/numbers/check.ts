@@ -9,6 +9,8 @@ import { Spool } from './spool.js';
 import { OUTAGE, runSteps, type Steps } from './steps.js';
 
 const MAX_EXAMPLES = 5;
+/** The work of the rows that are read at once. */
+const WORK_AT_ONCE = 1000;
 
 /**
  * Lets the planner read whole tables, which `planningOptions` prevents for pages. After a bulk load in one transaction, it may
@@ -33,7 +35,7 @@ interface Difference {
   /** The first phone numbers, at most `MAX_EXAMPLES`. */
   examples: string[];
   /** What is wrong, for `countOf`: with one number, and with several. */
-  what: readonly [one: string, many: string];
+  nouns: readonly [one: string, many: string];
 }
 
 function add(difference: Difference, phoneNumbers: string[]): void {
@@ -55,8 +57,8 @@ export async function deriveAll(url: string, options: Options): Promise<Differen
  * snapshot: a number that another program inserts meanwhile, which could not be locked, may seem to differ, but not twice.
  */
 async function examineNumbers(url: string, { keep, signal, onProgress = () => {} }: Options): Promise<Difference> {
-  const what = ['number differs from its sources', 'numbers differ from their sources'] as const;
-  const found: Difference = { count: 0, examples: [], what };
+  const nouns = ['number differs from its sources', 'numbers differ from their sources'] as const;
+  const found: Difference = { count: 0, examples: [], nouns };
   const numbers = await retryInOutage(() => spoolOf(url, allNumbers), OUTAGE);
   const differing = new Spool();
   let done = 0;
@@ -79,13 +81,13 @@ async function examineNumbers(url: string, { keep, signal, onProgress = () => {}
 }
 
 async function examinePostings(url: string, { keep, signal }: Options): Promise<Difference> {
-  const what = ['number has stale index entries', 'numbers have stale index entries'] as const;
-  const found: Difference = { count: 0, examples: [], what };
+  const nouns = ['number has stale index entries', 'numbers have stale index entries'] as const;
+  const found: Difference = { count: 0, examples: [], nouns };
   const stale = await retryInOutage(() => spoolOf(url, stalePostings), OUTAGE);
   const onWritten = (rows: Row[]) => add(found, rows.map(keyOf));
   try {
     if (keep) await runSteps(url, stale, { ...deletingPostings, onWritten }, { signal });
-    else for (let rows = stale.take(1); rows.length > 0; rows = stale.take(1)) onWritten(rows);
+    else for (let rows = stale.take(WORK_AT_ONCE); rows.length > 0; rows = stale.take(WORK_AT_ONCE)) onWritten(rows);
     return found;
   } finally {
     stale.close();

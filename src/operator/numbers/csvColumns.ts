@@ -65,19 +65,21 @@ export function readHeader({ line, cells }: Row) {
     throw new InputError([{ line, reason: `must name the columns, without rows above: ${required}` }]);
   }
   // A misspelled column is a fault, but not missing.
-  const given = names.flatMap((name, i) => columns[i] ?? columnOf(name, nearest) ?? []);
-  const byCarrier = given.find(({ entry }) => entry);
-  const byRow = given.find((column) => isOfEntry(column) && !column.entry);
+  const recognized = names.flatMap((name, i) => columns[i] ?? columnOf(name, nearest) ?? []);
+  const carrierColumn = recognized.find(({ entry }) => entry);
+  const entryColumn = recognized.find((column) => isOfEntry(column) && !column.entry);
   const faults = names.flatMap((name, i) => {
     if (name && !columns[i]) return describeUnknown(name);
     return name && names.indexOf(name) < i ? `has two columns ${shown(name)}: delete one` : [];
   });
   for (const column of REQUIRED) {
-    const isMissing = !given.some(({ name }) => name === column.name) && (byRow || !isOfEntry(column));
+    const isMissing = !recognized.some(({ name }) => name === column.name) && (entryColumn || !isOfEntry(column));
     if (isMissing) faults.push(`has no column ${column.name}: add it`);
   }
-  if (byCarrier && byRow) faults.push(`has ${byRow.name} and ${shown(byCarrier.name)}: delete the columns of one kind`);
-  if (!byCarrier && !byRow) faults.push('has neither a column carrier nor one such as AT&T brandedCallerId: add them');
+  if (carrierColumn && entryColumn)
+    faults.push(`has ${entryColumn.name} and ${shown(carrierColumn.name)}: delete the columns of one kind`);
+  if (!carrierColumn && !entryColumn)
+    faults.push('has neither a column carrier nor one such as AT&T brandedCallerId: add them');
   if (faults.length > 0) throw new InputError(faults.map((reason) => ({ line, reason })));
   const known = columns.flatMap((column, i) => (column ? [{ ...column, i }] : []));
   const ofEntries = known.filter(isOfEntry);
@@ -87,8 +89,8 @@ export function readHeader({ line, cells }: Row) {
     /** The columns of the number that an import reads. */
     ofNumber: known.filter((column) => !isOfEntry(column) && column.name !== 'status'),
     /** The columns of each entry that a row may have. */
-    ofEntries: byCarrier ? ofEntries.map((column) => [column]) : [ofEntries],
-    hasEntryRows: !byCarrier,
+    ofEntries: carrierColumn ? ofEntries.map((column) => [column]) : [ofEntries],
+    hasEntryRows: !carrierColumn,
   };
 }
 

@@ -52,7 +52,8 @@ export async function* readCsv(
 /** Adds the entries of a row, and its faults. */
 function addRow(header: Header, { phoneNumber, first, entries, faults }: NumberRows, { line, cells }: Row): void {
   const unnamed = cells.findIndex((cell, i) => cell.trim() !== '' && !header.columns[i]);
-  if (unnamed >= header.columns.length) {
+  const isBeyondHeader = unnamed >= header.columns.length;
+  if (isBeyondHeader) {
     faults.push({ line, phoneNumber, reason: 'has too many cells: put a cell that has the delimiter in quotes' });
     return;
   }

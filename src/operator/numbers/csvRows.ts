@@ -64,7 +64,7 @@ export async function* rowsOf(chunks: AsyncIterable<Buffer>, start: number): Asy
     },
   }).on('error', () => {});
   const decoder = new TextDecoder('utf-8', { fatal: true });
-  for (let lastByte = 0; ; part = await parts.next()) {
+  for (let endsWithLineBreak = false; ; part = await parts.next()) {
     const bytes = part.value || undefined;
     const failure = await new Promise<Error | null | undefined>((resolve) => {
       const done = (error?: Error | null) => resolve(error);
@@ -79,12 +79,11 @@ export async function* rowsOf(chunks: AsyncIterable<Buffer>, start: number): Asy
       fault = faultAt(spoiled < 0 ? rows.length : spoiled, NOT_UTF8);
     }
     const isShort = (rows.at(-1)?.cells.length ?? mostCells) < mostCells;
-    if (part.done && isShort && !'\r\n'.includes(String.fromCharCode(lastByte)))
-      fault ??= faultAt(rows.length - 1, CUT_OFF);
+    if (part.done && isShort && !endsWithLineBreak) fault ??= faultAt(rows.length - 1, CUT_OFF);
     yield* rows.splice(0);
     if (fault) throw fault;
     if (part.done) return;
-    lastByte = bytes?.at(-1) ?? lastByte;
+    if (bytes) endsWithLineBreak = /[\r\n]$/.test(bytes.toString('latin1', bytes.length - 1));
   }
 }
 

@@ -98,7 +98,7 @@ export const notInInput = (force: boolean): Part => ({
     FROM branded_phone_numbers AS given
     WHERE NOT EXISTS (SELECT FROM staged WHERE staged.phone_number = given.phone_number)
     ORDER BY phone_number`,
-  async limit(sql, rows) {
+  async rejectIfTooMany(sql, rows) {
     if (force) return;
     const [{ all = 0 } = {}] = await sql<{ all: number }[]>`SELECT count(*)::float8 AS all FROM branded_phone_numbers`;
     if (rows <= all / 2) return;

@@ -8,7 +8,7 @@ import { cut, escapeHidden } from '../../messages/shown.js';
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
 export const TOO_LONG = `is longer than ${MAX_LINE_BYTES / 1024 / 1024} MiB`;
 
-/** The distance of the places of two files' lines: more than the lines of any file. */
+/** A place is one number: that of its file times this, plus the line. No file has as many lines. */
 export const LINES_PER_FILE = 1e12;
 export const fileOf = (line: number) => Math.floor(line / LINES_PER_FILE);
 

@@ -32,7 +32,8 @@ export async function writeWhole<T>(
     // Some file systems report a failed write only now.
     await file.close();
     if (draft && before) await chmod(path, before.mode);
-    if (draft) await (before && (await wouldChangeOwner(name, before, path)) ? copyFile : replace)(path, name);
+    const mustCopy = before && draft && (await mustKeepOwner(name, before, path));
+    if (draft) await (mustCopy ? copyFile : replace)(path, name);
     return result;
   } finally {
     await file.close().catch(() => {});
@@ -49,8 +50,8 @@ async function openDraft(path: string): Promise<FileHandle | undefined> {
   });
 }
 
-/** Returns whether the draft has another owner or group than the file, which this user may write. */
-async function wouldChangeOwner(name: string, before: Stats, draft: string): Promise<boolean> {
+/** Returns whether the draft has another owner or group than the file, and the file can be written in place. */
+async function mustKeepOwner(name: string, before: Stats, draft: string): Promise<boolean> {
   const { uid, gid } = await stat(draft);
   if (uid === before.uid && gid === before.gid) return false;
   return access(name, constants.W_OK).then(

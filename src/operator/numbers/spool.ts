@@ -50,12 +50,13 @@ export class Spool {
   take(work: number): Row[] {
     this.#write();
     const rows: Row[] = [];
-    for (let left = work; ; this.#next = undefined) {
+    for (let left = work; ; ) {
       this.#next ??= this.#rows.next().value;
       if (this.#next === undefined) return rows;
       left -= workOf(this.#next);
       if (left < 0 && rows.length > 0) return rows;
       rows.push(this.#next);
+      this.#next = undefined;
     }
   }
 

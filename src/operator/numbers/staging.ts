@@ -26,7 +26,7 @@ interface Change {
   columns: Columns & { phone_number: string };
   /** The columns to ANALYZE. */
   analyzed: readonly string[];
-  /** Returns the fault of a line whose phone number an earlier line has, with the right reason. */
+  /** Returns the fault of a repeated phone number, with a reason that fits the format of the input. */
   repeated(fault: LineFault): LineFault;
   /** Finds lines that contradict other lines or the database, at most `MAX_FAULTS` of each kind. */
   contradictions(sql: Transaction): Promise<LineFault[]>[];
@@ -48,7 +48,7 @@ export interface Part extends Omit<Steps, 'onWritten'> {
   /** Selects the rows that differ from the database, in the order of writing. */
   find: Find;
   /** Refuses to write so many rows. @throws {UserError} */
-  limit?(sql: Transaction, rows: number): Promise<void>;
+  rejectIfTooMany?(sql: Transaction, rows: number): Promise<void>;
 }
 
 /** A part that is being written. */
@@ -81,8 +81,10 @@ export async function changeByLines(
   { jobs = DEFAULT_JOBS, signal, onProgress = () => {} }: Options,
 ): Promise<{ lines: number; changed: number[] }> {
   const parts = change.parts.map((part) => ({ ...part, spool: new Spool(), written: 0, changed: 0 }));
-  const [numbers, ...later] = parts.slice(change.parts.indexOf(change.numbers)) as [Running, ...Running[]];
-  const total = (count: (part: Running) => number) => [numbers, ...later].reduce((sum, part) => sum + count(part), 0);
+  // Earlier parts are no numbers.
+  const counted = parts.slice(change.parts.indexOf(change.numbers));
+  const [numbers] = counted as [Running];
+  const total = (count: (part: Running) => number) => counted.reduce((sum, part) => sum + count(part), 0);
   try {
     const lines = await stage(url, files, change, parts, signal);
     const toWrite = total(({ spool }) => spool.length);
@@ -154,9 +156,9 @@ async function stage(
     const [repeated = [], ...contradictions] = await Promise.all([repeatedLines(sql), ...change.contradictions(sql)]);
     const found = [...faults, ...repeated.map(change.repeated), ...contradictions.flat()];
     if (found.length > 0) throw new InputError(found);
-    for (const { find, limit, spool } of parts) {
+    for (const { find, rejectIfTooMany, spool } of parts) {
       await spool.fill(find(sql));
-      await limit?.(sql, spool.length);
+      await rejectIfTooMany?.(sql, spool.length);
     }
   };
   signal?.throwIfAborted();

@@ -154,7 +154,7 @@ export async function runSteps(
   const connections = new Set<Connection>();
   const end = new AbortController();
   const stopped = AbortSignal.any([end.signal, ...(signal ? [signal] : [])]);
-  /** Of rows that may be written: the transactions whose commit was not confirmed before their connection ended. */
+  /** For each row of a step with an unknown outcome: the ids of the transactions that may have written it. */
   const unconfirmed = new Map<Row, string[]>();
   const idsOf = (row: Row) => unconfirmed.get(row) ?? [];
   let jobsWithoutConnection = 0;
@@ -199,8 +199,8 @@ export async function runSteps(
     lastWritten = performance.now();
     const written = rows.filter((row) => !busyKeys.has(keyOf(row)));
     const committed = results.flatMap((row) => row.committed ?? []);
-    const before = written.filter((row) => idsOf(row).some((id) => committed.includes(id)));
-    const changed = new Set([...results.flatMap(({ key }) => key ?? []), ...before.map(keyOf)]);
+    const committedEarlier = written.filter((row) => idsOf(row).some((id) => committed.includes(id)));
+    const changed = new Set([...results.flatMap(({ key }) => key ?? []), ...committedEarlier.map(keyOf)]);
     steps.onWritten?.(written, [...changed]);
     return busy.length === 0 ? Number(results.at(-1)?.ms) : undefined;
   }
@@ -268,7 +268,7 @@ export async function runSteps(
 /** Returns the SQL for the milliseconds since PostgreSQL received the message with this statement. */
 const elapsed = (sql: Transaction) => sql`extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000`;
 
-/** Selects those of the transactions that were committed. After a failover, a transaction may be one that the new server has yet to number. */
+/** Selects those of the transactions that were committed. After a failover, a new server may not have assigned their ids yet. */
 const committedOf = (sql: Transaction, ids: Iterable<string>) => sql`
   SELECT id AS committed FROM unnest('{${sql.unsafe([...ids].join())}}'::xid8[]) AS id
   WHERE CASE WHEN id < pg_current_xact_id() THEN pg_xact_status(id) = 'committed' END`;
@@ -277,9 +277,7 @@ const committedOf = (sql: Transaction, ids: Iterable<string>) => sql`
 const limitToRest = (sql: Transaction, maxMs: number) => sql`
   SELECT set_config('statement_timeout', greatest(1, ${sql.unsafe(`${maxMs}`)} - ${elapsed(sql)})::int::text, true)`;
 
-/**
- * Returns the most work of the next step, after one of at most `max` that had `work`, for which it took `ms` milliseconds.
- */
+/** Returns the most work of the next step, after one that had `work` of at most `max`, and took `ms` milliseconds. */
 function nextMaxWork(max: number, work: number, ms: number): number {
   return Math.min(Math.max((work * STEP_MS) / Math.max(ms, 1), max / 2, MIN_WORK), max * 2, MAX_WORK);
 }

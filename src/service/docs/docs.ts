@@ -70,7 +70,7 @@ export function docs(config: Config, packages: Packages = new Map()): Router {
   router.get('/packages', redirectTo('./packages/'));
   servePage('/packages/', () => packagesPage(config, packages, built));
   router.get('/packages/*path', securityHeaders, servePackages(packages));
-  // A 404 for browsers. Not for `*`, which has no links, nor a path that would make them long.
+  // A 404 for browsers. Not for `*`, and not for a path so long that the links of the page would be.
   router.get(/^\/.{0,999}$/, onlyIf(prefersPage), securityHeaders, async (request, response) => {
     const { detail = '' } = noSuchPath(request, publicPath(config)).problem;
     response.status(404).type('text/html');
@@ -177,7 +177,7 @@ function onlyIf(prefers: (request: Request) => boolean): RequestHandler {
 
 const prefersMarkdown = (request: Request) => request.accepts('text/html', 'text/markdown') === 'text/markdown';
 
-/** Browsers name XHTML. A program that names HTML, as Java's HttpURLConnection does by default, also accepts a problem. */
+/** Returns whether a browser asks: only browsers accept XHTML, or HTML but no problem. */
 function prefersPage(request: Request): boolean {
   const preferred = request.accepts('application/problem+json', 'application/json', 'application/xhtml+xml');
   return preferred === 'application/xhtml+xml' || (!preferred && request.accepts('text/html') !== false);

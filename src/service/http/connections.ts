@@ -126,7 +126,7 @@ export class Connections {
     for (const socket of sockets) {
       if (rest <= MAX_HELD_BYTES) break;
       const bytes = heldBytes(socket);
-      // A connection with no more than its share of the sum is not what exceeds it.
+      // A connection within its share of the limit is spared.
       if (bytes <= MAX_HELD_BYTES / this.#max) continue;
       socket.destroy();
       rest -= bytes;

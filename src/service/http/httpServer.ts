@@ -56,7 +56,7 @@ export function createHttpServer(app: Express, config: Config, { logRefusal, onC
   // One more than protocolCheck allows. Node discards further ones.
   server.maxHeadersCount = MAX_HEADERS + 1;
   const connections = new Connections(server, config.MAX_CONNECTIONS, onCutOff);
-  // Node's, which its `close` calls, cuts off responses of which a part waits to be sent.
+  // Node's own, called by `close`, cuts off responses that are sent only in part.
   server.closeIdleConnections = () => connections.closeIdle();
 
   function respond(request: IncomingMessage, response: ServerResponse) {
