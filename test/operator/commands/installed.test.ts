@@ -37,6 +37,6 @@ it('the help in a checkout has examples that run there', async () => {
   const help = execFileSync(process.execPath, args, { cwd: folder.path, encoding: 'utf8' });
   expect(help.match(/^Usage: .*? |^ {2}.*branded-phone-numbers /gm)).toEqual([
     'Usage: ./branded-phone-numbers ',
-    ...Array(3).fill('  ./branded-phone-numbers '),
+    ...Array(4).fill('  ./branded-phone-numbers '),
   ]);
 });
