@@ -48,9 +48,6 @@ describe('GET /v1/brandedPhoneNumbers with AUTH=api-key', () => {
 
   it.each([
     ['no key', () => undefined],
-    ['an empty header', () => ''],
-    ['another scheme', () => 'Basic dXNlcjpzZWNyZXQ='],
-    ['an unknown key', () => `Bearer bpn_${'A'.repeat(43)}`],
     ['a malformed key', () => 'Bearer bpn_short'],
     ['a key with a wrong last character', () => `Bearer ${key.slice(0, -1)}${key.endsWith('A') ? 'B' : 'A'}`],
   ])('responds with 401 and WWW-Authenticate to %s', async (_name, authorization) => {

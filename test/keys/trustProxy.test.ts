@@ -52,9 +52,6 @@ describe('TRUST_PROXY=1', () => {
     expect(await remainingOf(service, '203.0.113.3:51000', '203.0.113.3:51001', '203.0.113.3')).toEqual([9, 8, 7]);
     const same = ['[2001:db8:7:7::7]:443', '[2001:db8:7:7::9]', '2001:db8:7:7::8', '2001:db8:7:7::\t'];
     expect(await remainingOf(service, ...same)).toEqual([9, 8, 7, 6]);
-    expect(await remainingOf(service, '203.0.113.5', '[::ffff:203.0.113.5]:1', '[::ffff:cb00:7105]')).toEqual([
-      9, 8, 7,
-    ]);
   });
 
   it('counts all entries that are not addresses as one client', async () => {
@@ -71,20 +68,14 @@ describe('TRUST_PROXY with addresses', () => {
     expect(await remainingOf(service, ...same)).toEqual([9, 8]);
   });
 
-  it.each([
-    '10.0.0.1:51000',
-    '[::ffff:10.0.0.1]:51000',
-    '::ffff:10.0.0.1',
-    '[fd00::1]:443',
-    '[fd00::1]',
-    'fd00::1',
-    'fd00::1%eth0',
-    '\t10.0.0.1\t',
-  ])('recognizes the address of a proxy in the form %o', async (proxy) => {
-    const client = newClient();
-    const entries = [`${client}:4711, ${proxy}`, `${client},${proxy},10.0.0.2:80`, client];
-    expect(await remainingOf(service, ...entries, `${newClient()}:4711, ${proxy}`)).toEqual([9, 8, 7, 9]);
-  });
+  it.each(['10.0.0.1:51000', '::ffff:10.0.0.1', '[fd00::1]:443', 'fd00::1', 'fd00::1%eth0', '\t10.0.0.1\t'])(
+    'recognizes the address of a proxy in the form %o',
+    async (proxy) => {
+      const client = newClient();
+      const entries = [`${client}:4711, ${proxy}`, `${client},${proxy},10.0.0.2:80`, client];
+      expect(await remainingOf(service, ...entries, `${newClient()}:4711, ${proxy}`)).toEqual([9, 8, 7, 9]);
+    },
+  );
 
   it('evaluates 20 proxies, and takes the entry before them whatever it is', async () => {
     const behind = (length: number, ...first: string[]) => [...first, ...Array(length).fill('10.0.0.1')].join();
@@ -95,12 +86,5 @@ describe('TRUST_PROXY with addresses', () => {
     const proxy = '10.7.7.7';
     const many = [behind(19, newClient(), proxy), behind(19, newClient(), proxy), behind(1500, newClient())];
     expect(await remainingOf(service, ...many)).toEqual([9, 8, 9]);
-  });
-
-  it('takes the last address even if it follows the address of a proxy', async () => {
-    const client = newClient();
-    expect(
-      await remainingOf(service, `10.0.0.1, ${client}:80`, `10.0.0.1, [${client}]`, `10.0.0.1:80, ${client}`),
-    ).toEqual([9, 8, 7]);
   });
 });
