@@ -1,4 +1,3 @@
-import { generateKeyPairSync } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
@@ -37,15 +36,8 @@ describe('the settings', () => {
   const invalid: Invalid[] = [
     ...values('PORT', '70000', 'http'),
     ...values('CORS_ORIGINS', '*', 'https://app.example.com/', 'https://a.example.com,b.example.com'),
-    ...values(
-      'CORS_ORIGINS',
-      'https://*.example.com',
-      'https://*',
-      'https://.example.com',
-      'https://app.example.com:*',
-    ),
-    ...values('CORS_ORIGINS', 'https://app.example.com:443', 'https://App.example.com', 'https://app.example.com/*'),
-    ...values('PUBLIC_URL', 'https://*.example.com', 'https://.example.com', 'https://numbers.example.com/*'),
+    ...values('CORS_ORIGINS', 'https://*.example.com', 'https://app.example.com:443', 'https://App.example.com'),
+    ...values('PUBLIC_URL', 'https://.example.com', 'https://numbers.example.com/*'),
     ...values('PUBLIC_URL', 'https://me@numbers.example', 'https://numbers.example#a'),
     ...values('METRICS_HOST', '0.0.0.0', '10.0.1.1'),
     ...values('RATE_LIMIT_PER_SECOND', '-1'),
@@ -79,7 +71,6 @@ describe('the settings', () => {
     ['DATABASE_URL', 'postgres://user@/numbers?host=first&port=99999', /port is a number from 1 to 65535/],
     ['DATABASE_URL', 'mysql://host/numbers', /begins with postgres:\/\/ or postgresql:\/\//],
     ['DATABASE_URL', 'postgres://user:12/hidden@host/numbers', /\/ \? # @ in a password are percent-encoded$/],
-    ['DATABASE_URL', 'postgres://user:12?hidden@host/numbers', /percent-encoded$/],
     ['DATABASE_URL', 'postgres://user:pass@host/numbers#hidden', /percent-encoded$/],
     ['DATABASE_URL', 'postgres://host/numbers?password=@hidden', /percent-encoded$/],
     ['REDIS_URL', 'redis://host?family=6', /^REDIS_URL names a parameter that has no effect here; leave it out$/],
@@ -97,7 +88,6 @@ describe('the settings', () => {
   const NO_EFFECT =
     /^DATABASE_URL names a parameter that has no effect here; leave it out, or use one of: host, .*sslmode, /;
   it.each([
-    ['connect_timeout=10', NO_EFFECT],
     ['sslmod=require', NO_EFFECT],
     ['hidden2=1', NO_EFFECT],
     ['sslmode=verify-ca', /a CA with sslrootcert/],
@@ -109,10 +99,11 @@ describe('the settings', () => {
       'sslmode=disable&sslnegotiation=direct',
       /sslnegotiation, which has no effect with this sslmode; leave it out, or use verify-full/,
     ],
-    [`sslmode=disable&sslrootcert=${CA}`, /sslrootcert, which has no effect with this sslmode/],
     [`sslmode=prefer&sslrootcert=${CA}`, /sslrootcert, which has no effect with this sslmode/],
     [`sslmode=require&sslcert=${CA}`, /must name sslcert and sslkey together/],
     ['sslmode=verify-full&sslmode=require', /a parameter twice/],
+    ['require_auth=md5', /only have require_auth=scram-sha-256, and only without TLS/],
+    ['require_auth=scram-sha-256&sslmode=require', /only have require_auth=scram-sha-256, and only without TLS/],
   ])('reject a parameter of DATABASE_URL that would have no effect: %s', (query, message) => {
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).toThrow(message);
     expect(() => readConfig({ DATABASE_URL: `postgres://user:hidden@host/numbers?${query}` })).not.toThrow(/hidden/);
@@ -131,30 +122,6 @@ describe('the settings', () => {
     });
     expect(read).toEqual(expected);
   });
-
-  it.each([
-    ['sslkey', 'a private key in PEM form, without a passphrase', { type: 'pkcs8', format: 'der' }],
-    [
-      'sslkey',
-      'a private key in PEM form, without a passphrase',
-      { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'secret' },
-    ],
-    ['sslrootcert', 'a certificate in PEM form', { type: 'pkcs8', format: 'pem' }],
-    ['sslcert', 'a certificate in PEM form', { type: 'pkcs8', format: 'pem' }],
-  ] as const)(
-    'name the file in DATABASE_URL that is in the wrong form: %s must be %s',
-    async (name, form, encoding) => {
-      const folder = await makeFolder('branded-phone-numbers-keys-');
-      const [file, key] = [join(folder, 'wrong'), join(folder, 'key.pem')];
-      const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
-      writeFileSync(file, privateKey.export(encoding as { type: 'pkcs8'; format: 'pem' }));
-      writeFileSync(key, privateKey.export({ type: 'pkcs8', format: 'pem' }));
-      const query = new URLSearchParams({ sslmode: 'verify-full', sslkey: key, [name]: file });
-      expect(() => readConfig({ DATABASE_URL: `postgres://user@host/numbers?${query}` })).toThrow(
-        `DATABASE_URL names certificates that can't be used: ${name} must be ${form}`,
-      );
-    },
-  );
 
   it('decode the user, the password and the database of DATABASE_URL', () => {
     const { user, pass, database } = parseDatabaseUrl('postgres://a%40b:c%2Fd%zz%3Fe f@host/g%40h').options;
