@@ -154,17 +154,6 @@ describe('a migration whose lock another program holds', () => {
     expect(migrating).toEqual({ role: 'primary', applied: ['added_0'] });
     expect(names).toEqual([expect.stringMatching(/^process \d+, postgres, .*idle in transaction, since /)]);
   });
-
-  it('is applied once although several instances wait', async () => {
-    await connect();
-    const next = await folderOf('once', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
-    let rest: Promise<{ applied: string[] }[]> | undefined;
-    const first = await migrateBeside('ROW EXCLUSIVE', next, async () => {
-      rest = Promise.all([1, 2].map(() => migrateDatabase(url, next)));
-    });
-    const applied = [first as { applied: string[] }, ...((await rest) ?? [])].flatMap((outcome) => outcome.applied);
-    expect(applied).toEqual(['added_0']);
-  });
 });
 
 it('a migration may use a value that the previous one has added', async () => {
@@ -174,14 +163,6 @@ it('a migration may use a value that the previous one has added', async () => {
   ]);
   await migrateDatabase(url, next);
   expect((await sql()`SELECT next_feature() AS value`)[0]?.value).toBe('nextFeature');
-});
-
-it('a later version can change data and add columns', async () => {
-  await connect();
-  await importOne('+18');
-  await migrateDatabase(url, await nextVersion());
-  expect(await items(sql())).toMatchObject([{ reportingGroup: 'Next', status: 'rejected' }]);
-  await expectAllToBeRight(['+18']);
 });
 
 it.each<[string, (next: string) => Promise<unknown>]>([

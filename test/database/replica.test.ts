@@ -6,7 +6,6 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import type { Service } from '../../src/service/server.js';
 import { runProgram, runServe } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
-import { PROFILES } from '../support/numbers.js';
 import { type PostgresServer, startPostgres, startReplica } from '../support/postgresServer.js';
 import { listenOn } from '../support/service.js';
 import { until } from '../support/until.js';
@@ -81,35 +80,6 @@ describe('a replica', () => {
     expect(await runProgram(line.split(' '), '', { environment: { DATABASE_URL: replica.url } })).toMatchObject({
       code: 0,
     });
-  });
-
-  it('serves walks that return every number once, while its replay pauses and the primary serves some pages', async () => {
-    const profile = PROFILES[0]?.id ?? '';
-    await onPrimary`INSERT INTO business_profiles VALUES (${profile}, 'Circle Bank', 'approved')`;
-    // Even numbers stay; odd ones are added and deleted meanwhile.
-    await onPrimary`
-      INSERT INTO branded_phone_numbers (phone_number, business_profile_id, reporting_group)
-      SELECT '+1' || 2000 + i, ${profile}, 'Group ' || i % 2 FROM generate_series(0, 398, 2) AS i`;
-    await until(async () => (await onReplica`SELECT FROM items`).length === 200, 'they are replayed', 30_000);
-    const staying = Array.from({ length: 200 }, (_, i) => `+1${2000 + 2 * i}`);
-    const seen: string[] = [];
-    let cursor: string | null = '';
-    for (let page = 0; cursor !== null; page++) {
-      // Replay pauses and resumes every three pages; the primary serves every fifth.
-      if (page % 3 === 0) await onReplica.unsafe(`SELECT pg_wal_replay_${page % 2 ? 'resume' : 'pause'}()`);
-      const odd = 2001 + ((page * 38) % 398);
-      await onPrimary`INSERT INTO branded_phone_numbers (phone_number, business_profile_id) VALUES (${`+1${odd}`}, ${profile})`;
-      await onPrimary`DELETE FROM branded_phone_numbers WHERE phone_number = ${`+1${odd - 38}`}`;
-      await onPrimary`UPDATE branded_phone_numbers SET internal_name = ${`Page ${page}`}, reporting_group = 'New'`;
-      const { url } = services[page % 5 === 4 ? 'primary' : 'replica'];
-      const response = await fetch(`${url}/v1/brandedPhoneNumbers?size=7${cursor && `&nextCursor=${cursor}`}`);
-      const body = (await response.json()) as { items: { phoneNumber: string }[]; nextCursor: string | null };
-      seen.push(...body.items.map(({ phoneNumber }) => phoneNumber));
-      cursor = body.nextCursor;
-    }
-    await onReplica`SELECT pg_wal_replay_resume()`;
-    expect(seen.filter((phoneNumber) => staying.includes(phoneNumber))).toEqual(staying);
-    expect(new Set(seen).size).toBe(seen.length);
   });
 
   it('serves pages and is ready while its primary is down, and after its promotion', async () => {

@@ -57,18 +57,9 @@ describe('the status of a number (specification 3.2) is', () => {
 describe('a number with entries of AT&T and Verizon (specification 3.3)', () => {
   /** A change sets all entries to a detailed status, or those of the carrier before the colon. */
   it.each<[Status, string, DetailedStatus, changes: string[]]>([
-    ['submitted for review', 'until all decide', 'pending.initialOptIn', ['submitted.optIn', 'AT&T: approved.optIn']],
     ['approved', 'once all carriers approve it', 'submitted.optIn', ['approved.optIn']],
     ['rejected', 'if one carrier rejects it', 'submitted.optIn', ['AT&T: approved.optIn', 'Verizon: rejected.optIn']],
     ['submitted for review', 'during an opt-out', 'approved.optIn', ['AT&T: pending.optOut', 'AT&T: submitted.optOut']],
-    ['submitted for review', 'during an opt-out after a rejection', 'rejected.optIn', ['AT&T: pending.optOut']],
-    ['approved', 'after an opt-out of one', 'approved.optIn', ['AT&T: submitted.optOut', 'AT&T: approved.optOut']],
-    [
-      'rejected',
-      'if an opt-out is rejected',
-      'submitted.optOut',
-      ['AT&T: approved.optOut', 'Verizon: rejected.optOut'],
-    ],
     ['unregistered', 'after an opt-out of all', 'approved.optIn', ['submitted.optOut', 'approved.optOut']],
   ])('is %s %s', async (expected, _condition, atFirst, changes) => {
     await writeEntries([

@@ -1,6 +1,5 @@
 /** Programs that write the sources in SQL: what the read model shows then, and what they cannot do. */
 import { readFileSync } from 'node:fs';
-import { finished } from 'node:stream/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { expectDerivedToAgree, items } from '../support/derived.js';
 import { addNumber, PROFILE, second, first as sql, useSessions } from '../support/sessions.js';
@@ -96,34 +95,6 @@ describe('a writer in SQL', () => {
       expect(updated, table).toEqual({ rows: 10, hot: 10 });
     }
     await sql`COMMIT`;
-  });
-
-  it('can set the updatedAt of a number that it inserts together with entries', async () => {
-    await sql`
-      WITH number AS (
-        INSERT INTO branded_phone_numbers (phone_number, business_profile_id, updated_at)
-        VALUES ('+19', ${PROFILE}, '2026-02-03T16:49:02.748Z')
-      )
-      INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
-    expect((await items(sql))[1]).toMatchObject({ status: 'approved', updatedAt: '2026-02-03T16:49:02.748Z' });
-  });
-
-  it('can insert numbers and entries with COPY', async () => {
-    const copy = async (table: string, rows: string[]) => {
-      const stream = await sql`COPY ${sql.unsafe(table)} FROM STDIN`.writable();
-      stream.end(rows.map((row) => `${row}\n`).join(''));
-      await finished(stream);
-    };
-    await copy('branded_phone_numbers (phone_number, business_profile_id)', [`+18\t${PROFILE}`, `+19\t${PROFILE}`]);
-    await copy('carrier_statuses (phone_number, carrier, feature, detailed_status)', [
-      '+19\tAT&T\tbrandedCallerId\trejected.optIn',
-    ]);
-    expect(await statuses()).toEqual([
-      [PHONE, 'approved'],
-      ['+18', 'unregistered'],
-      ['+19', 'rejected'],
-    ]);
-    await expectDerivedToAgree(sql);
   });
 
   it.each(['branded_phone_numbers', 'carrier_statuses'])(

@@ -11,7 +11,7 @@ import { readConfig } from '../../src/config/config.js';
 import type { Log } from '../../src/log.js';
 import { openService } from '../../src/service/app.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
-import { CLEAR_TEXT, errorResponse, failStatements, openImpostor, respondWith, SASL } from '../support/impostor.js';
+import { errorResponse, failStatements, openImpostor, respondWith, SASL } from '../support/impostor.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'branded-phone-numbers-failures-'));
 if (hasOpenssl) {
@@ -68,7 +68,6 @@ const outages: Row[] = [
   ['does not support TLS', respondWith('N'), '?sslmode=require', /does not support TLS/],
   ['has no TLS behind its port for TLS', respondThenClose('S'), '?sslmode=require', /secure TLS connection/],
   ['responds to TLS with garbage', respondWith('S', 'garbage, garbage'), '?sslmode=require', /garbage|SSL|TLS/],
-  ['asks for the password in clear text', respondWith(CLEAR_TEXT), '?require_auth=scram-sha-256', /SCRAM/],
   ['can start no process', respondThenClose(fork), '', /could not fork new process/],
   ['can start no process, with TLS', respondThenClose(fork), '?sslmode=require', /could not fork new process/],
   ['can start no process, perhaps with TLS', respondThenClose(fork), '?sslmode=prefer', /could not fork new process/],

@@ -15,10 +15,11 @@ type Behaviour = 'passing' | 'refusing' | 'silent' | 'slow';
 
 /**
  * - `half, then the end`, `half, then a reset`: forwards half of it, and closes the connection
+ * - `half, then silence`: forwards half of it, and then silences the connection
  * - `rows before an error`: forwards it up to its first row, and an error in place of the rest; the connection stays open, and
  *   responses behind it are forwarded
  */
-type Break = 'half, then the end' | 'half, then a reset' | 'rows before an error';
+type Break = 'half, then the end' | 'half, then a reset' | 'half, then silence' | 'rows before an error';
 
 export interface ToxicProxy {
   port: number;
@@ -27,8 +28,6 @@ export interface ToxicProxy {
   behave(behaviour: Behaviour, slowerByMs?: number): void;
   /** Silences all open connections forever, as a firewall does that has lost its state; new ones pass. */
   forgetConnections(): void;
-  /** Forwards half of the next response of each open connection, and then silences the connection. */
-  halveResponses(): void;
   /** Calls `act` as soon as this many more messages, or parts of messages, of clients were forwarded. */
   afterMessages(count: number, act: () => void): void;
   /** Breaks the next response of each open connection in this way. */
@@ -37,8 +36,7 @@ export interface ToxicProxy {
   reset(): void;
   /** Closes the next connection in the middle of its login. */
   endLogin(): void;
-  /** Returns the number of open connections, and of all that were accepted. */
-  connections(): number;
+  /** Returns the number of connections that were accepted. */
   accepted(): number;
   /** Returns the number of bytes from clients that were not forwarded. */
   unanswered(): number;
@@ -50,12 +48,11 @@ interface Pair {
   client: Socket;
   server: Socket;
   forgotten: boolean;
-  halves: boolean;
   breaks?: Break;
 }
 
-/** Opens a proxy on 127.0.0.1 to `targetPort` there; by default on a free port. */
-export async function openToxicProxy(targetPort: number, listenPort = 0): Promise<ToxicProxy> {
+/** Opens a proxy to `targetPort` of 127.0.0.1, at a port there, by default a free one, or at the path of a socket. */
+export async function openToxicProxy(targetPort: number, at: number | string = 0): Promise<ToxicProxy> {
   let behaviour: Behaviour = 'passing';
   let delayMs = 0;
   let unanswered = 0;
@@ -70,7 +67,7 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     // Otherwise Nagle's algorithm may delay the end of a response by 40 ms.
     client.setNoDelay();
     const server = new Socket().setNoDelay(true);
-    const pair: Pair = { client, server, forgotten: false, halves: false };
+    const pair: Pair = { client, server, forgotten: false };
     if (endsLogin) pair.breaks = 'half, then the end';
     endsLogin = false;
     pairs.add(pair);
@@ -94,10 +91,6 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     let sent = Promise.resolve();
     server.on('data', (bytes) => {
       if (pair.breaks && breakResponse(pair, bytes)) return;
-      if (pair.halves) {
-        send(bytes.subarray(0, bytes.length / 2));
-        pair.forgotten = true;
-      }
       if (behaviour !== 'slow' && delayed === 0) return void send(bytes);
       const due = performance.now() + (behaviour === 'slow' ? delayMs : 0);
       delayed++;
@@ -110,7 +103,7 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     for (const socket of [client, server]) socket.on('error', () => {}).on('close', end);
     server.connect(targetPort, '127.0.0.1');
   });
-  proxy.listen(listenPort, '127.0.0.1');
+  proxy.listen(typeof at === 'string' ? { path: at } : { port: at, host: '127.0.0.1' });
   await once(proxy, 'listening');
   const { port } = proxy.address() as AddressInfo;
   const cutAll = () => {
@@ -134,9 +127,6 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     forgetConnections() {
       for (const pair of pairs) pair.forgotten = true;
     },
-    halveResponses() {
-      for (const pair of pairs) pair.halves = true;
-    },
     afterMessages(count, next) {
       messagesLeft = count;
       act = next;
@@ -150,7 +140,6 @@ export async function openToxicProxy(targetPort: number, listenPort = 0): Promis
     endLogin() {
       endsLogin = true;
     },
-    connections: () => pairs.size,
     accepted: () => accepted,
     unanswered: () => unanswered,
     async close() {
@@ -181,9 +170,10 @@ function breakResponse(pair: Pair, bytes: Buffer): boolean {
     return true;
   }
   delete pair.breaks;
+  if (breaks === 'half, then silence') pair.forgotten = true;
   client.write(bytes.subarray(0, bytes.length / 2), () => {
     if (breaks === 'half, then a reset') client.resetAndDestroy();
-    else client.destroy();
+    else if (!pair.forgotten) client.destroy();
   });
   return true;
 }

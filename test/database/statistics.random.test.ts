@@ -3,9 +3,10 @@
  * it could then choose an index that has phone numbers behind other columns, and read all of it.
  */
 import type { Sql } from 'postgres';
-import { beforeAll, expect } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { deriveAll } from '../../src/operator/numbers/check.js';
 import { useDatabase } from '../support/database.js';
+import { randomPart } from '../support/randomPart.js';
 import { PROFILE } from '../support/sessions.js';
 import { fakeOneRowStatistics } from '../support/statistics.js';
 
@@ -14,16 +15,10 @@ const CHANGES = 50;
 /** Blocks of a change, which are about a hundred. If a look-up reads a whole index, they are thousands. */
 const MAX_BLOCKS = 500;
 
-let database: ReturnType<typeof useDatabase>;
+const database = useDatabase();
 let sql: Sql;
 
-/** Creates a database with numbers for all tests of a file. */
-export function useNumbers(): void {
-  database = useDatabase();
-  beforeAll(fill);
-}
-
-async function fill(): Promise<void> {
+beforeAll(async () => {
   sql = database.sql;
   // Autovacuum would read whole indexes meanwhile, and correct the statistics.
   for (const table of ['branded_phone_numbers', 'carrier_statuses', 'items', 'postings'])
@@ -38,7 +33,7 @@ async function fill(): Promise<void> {
     FROM branded_phone_numbers, unnest('{AT&T,Verizon}'::text[]) AS carrier`;
   await sql`SELECT count(*) FROM derive(ARRAY(SELECT phone_number FROM branded_phone_numbers ORDER BY 1))`;
   await sql`RESET session_replication_role`;
-}
+});
 
 const ALL_TABLES = 'sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read) FROM pg_statio_user_tables';
 /** The indexes of items and postings that are not their primary keys. */
@@ -51,26 +46,32 @@ async function blocks(sumFrom: string): Promise<number> {
   return Number(row?.sum);
 }
 
-/** Fails unless a change reads few blocks with statistics of one row, taken after this part of a first import. */
-export async function expectChangeToReadFewBlocks(part: number): Promise<void> {
-  await fakeOneRowStatistics(sql, part);
-  await sql`DISCARD PLANS`;
-  const before = await blocks(ALL_TABLES);
-  for (let i = 1; i <= CHANGES; i++) {
-    const phoneNumber = `+1${2_000_000_000 + 397 * i}`;
-    await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE phone_number = ${phoneNumber}`;
-    await sql`UPDATE branded_phone_numbers SET internal_name = 'Other' WHERE phone_number = ${phoneNumber}`;
-  }
-  expect(((await blocks(ALL_TABLES)) - before) / CHANGES).toBeLessThan(MAX_BLOCKS);
-}
+describe.each(randomPart([1 / 100, 1 / 5, 1]))(
+  'with statistics of one row, taken after %d of a first import,',
+  (part) => {
+    it('a change reads few blocks', async () => {
+      await fakeOneRowStatistics(sql, part);
+      await sql`DISCARD PLANS`;
+      const before = await blocks(ALL_TABLES);
+      for (let i = 1; i <= CHANGES; i++) {
+        const phoneNumber = `+1${2_000_000_000 + 397 * i}`;
+        await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE phone_number = ${phoneNumber}`;
+        await sql`UPDATE branded_phone_numbers SET internal_name = 'Other' WHERE phone_number = ${phoneNumber}`;
+      }
+      expect(((await blocks(ALL_TABLES)) - before) / CHANGES).toBeLessThan(MAX_BLOCKS);
+    });
 
-/** Fails unless the deletion of stale postings does. */
-export async function expectDeletionToReadFewBlocks(part: number): Promise<void> {
-  await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
-  await fakeOneRowStatistics(sql, part);
-  const before = await blocks(OTHER_INDEXES);
-  const [found] = await deriveAll(database.url, { keep: true });
-  expect(found).toMatchObject({ what: [expect.anything(), 'numbers have stale index entries'], count: NUMBERS / 10 });
-  // To find stale postings, all are read once, perhaps from one of these indexes.
-  expect((await blocks(OTHER_INDEXES)) - before).toBeLessThan(2 * MAX_BLOCKS);
-}
+    it('deleting stale postings reads few blocks', async () => {
+      await sql`INSERT INTO postings SELECT 99, phone_number, business_profile_id FROM items WHERE phone_number LIKE '%0'`;
+      await fakeOneRowStatistics(sql, part);
+      const before = await blocks(OTHER_INDEXES);
+      const [found] = await deriveAll(database.url, { keep: true });
+      expect(found).toMatchObject({
+        what: [expect.anything(), 'numbers have stale index entries'],
+        count: NUMBERS / 10,
+      });
+      // To find stale postings, all are read once, perhaps from one of these indexes.
+      expect((await blocks(OTHER_INDEXES)) - before).toBeLessThan(2 * MAX_BLOCKS);
+    });
+  },
+);
