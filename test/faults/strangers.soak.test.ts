@@ -17,7 +17,7 @@ describe.concurrent.each(versions)('the service on Node %i', { timeout: 600_000 
     node = await installNode(version);
   }, 600_000);
 
-  it.sequential('survives connections that are reset or ended in the middle of something, and counts nothing for them', () =>
+  it.sequential('survives connections that are reset or ended in the middle of something, and keeps nothing of them', () =>
     expectSurvival(node, database.url));
 
   it.sequential('stops in time in the middle of everything that connections may send', () =>

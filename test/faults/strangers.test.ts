@@ -6,9 +6,9 @@ const database = useDatabase();
 
 // The soak has the other kinds, and other versions of Node.
 describe('the service', () => {
-  it('survives connections that are reset or ended in the middle of something, and counts nothing for them', () =>
+  it('survives connections that are reset or ended in the middle of something, and keeps nothing of them', () =>
     expectSurvival(process.execPath, database.url, {
-      before: ['requests that wait'],
+      before: ['a request too early'],
       input: ['nothing', 'garbage', 'CONNECT'],
     }));
 
