@@ -15,7 +15,7 @@ import {
   usePage,
 } from './page.js';
 
-usePage('http://127.0.0.1:1');
+usePage();
 const withKeys = useService({ AUTH: 'api-key', PUBLIC_URL: 'https://numbers.example/telephony' });
 
 describe('/swagger sends', () => {

@@ -27,7 +27,7 @@ import {
   wrongFocus,
 } from './page.js';
 
-usePage('http://127.0.0.1:1');
+usePage();
 const withKeys = useService({ AUTH: 'api-key' });
 
 describe('in every width and color scheme', () => {

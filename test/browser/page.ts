@@ -19,12 +19,9 @@ export let page: Page;
 let requests: Request[] = [];
 let pageErrors: string[] = [];
 
-/**
- * Starts a service with the demo data, whose CORS_ORIGINS has the origin `listed`, and opens a page for all tests of a file; a
- * test fails if its page has errors.
- */
-export function usePage(listed: string): void {
-  const service = useService({ RATE_LIMIT_PER_SECOND: '10', CORS_ORIGINS: listed });
+/** Starts a service with the demo data, and opens a page for all tests of a file; a test fails if its page has errors. */
+export function usePage(): void {
+  const service = useService({ RATE_LIMIT_PER_SECOND: '10' });
 
   beforeAll(async () => {
     await importDemo(service.databaseUrl);

@@ -182,13 +182,10 @@ describe('an address that serves nothing', () => {
   );
 
   test('says what to request instead, in HTML', async () => {
-    const paths = {
-      '/numbers/v1/brandedPhoneNumbers/+14155550123': '/numbers/v1/brandedPhoneNumbers?phoneNumber=%2B1415',
-    };
-    for (const [path, words] of Object.entries(paths))
-      expect((await request(service).get(path).set('Accept', BROWSER).expect(404)).text).toContain(words);
-    const { text } = await request(service).get('/numbers/<b>').set('Accept', BROWSER).expect(404);
-    expect(text).not.toContain('<b>');
+    const read = async (path: string) => (await request(service).get(path).set('Accept', BROWSER).expect(404)).text;
+    const list = '/numbers/v1/brandedPhoneNumbers';
+    expect(await read(`${list}/+14155550123`)).toContain(`${list}?phoneNumber=%2B1415`);
+    expect(await read('/numbers/<b>')).not.toContain('<b>');
   });
 
   test('responds with the page to a program that accepts nothing but HTML', async () => {
@@ -197,14 +194,7 @@ describe('an address that serves nothing', () => {
   });
 
   const JAVA = 'text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2';
-  const programs = [
-    '*/*',
-    'application/json',
-    'application/json, text/plain, */*',
-    'application/json, text/html',
-    JAVA,
-  ];
-  test.each([undefined, ...programs, 'text/html;q=0', 'image/png', 'text', `${'text/html;q=0,'.repeat(700)}`])(
+  test.each([undefined, '*/*', 'application/json, text/html', JAVA, 'text/html;q=0', 'text/html;q=0,'.repeat(700)])(
     'is left to the API for a program that sends Accept: %s',
     async (accept) => {
       const sent = request(app).get('/nothing');
@@ -294,18 +284,13 @@ test('every link of every page leads somewhere, also behind a path prefix', asyn
     expect(paths).toContain(name);
 });
 
-test('the pages of Markdown files and the Postman collection have PUBLIC_URL, and the header of all pages', async () => {
+test('the Postman collection has PUBLIC_URL, and the page of a Markdown file has its title', async () => {
   const app = express().use(docs({ ...SETTINGS, PUBLIC_URL: 'https://numbers.test' }));
-  for (const path of ['/clients/python/README.md', '/clients/postman/branded-phone-numbers.postman_collection.json']) {
-    const { text } = await request(app).get(path).expect(200);
-    expect(text).toContain('https://numbers.test');
-    expect(text).not.toContain('http://localhost:3000');
-  }
-  const { text } = await request(app)
-    .get('/docs/api-changelog.md')
-    .expect('Content-Type', /^text\/html/);
-  expect(text).toContain('<title>Changelog of the API · Branded Phone Numbers</title>');
-  expect(text).toContain('<a href="../problems">Problems</a>');
+  const { text } = await request(app).get('/clients/postman/branded-phone-numbers.postman_collection.json').expect(200);
+  expect(text).toContain('https://numbers.test');
+  expect(text).not.toContain('http://localhost:3000');
+  const page = await request(app).get('/docs/api-changelog.md');
+  expect(page.text).toContain('<title>Changelog of the API · Branded Phone Numbers</title>');
 });
 
 test('a link of a Markdown file keeps its fragment, and is only text if it leads to a file that has no address', () => {
@@ -431,15 +416,10 @@ describe('the pages of /problems', () => {
 
 describe('docs() passes on to the API', () => {
   test.each([
-    '/problems/no-such-problem',
-    '/problems/toString',
     '/problems/invalid-request/',
     '/Docs',
-    '/docs/no-such-file',
     // The demo page of Swagger UI.
     '/docs/index.html',
-    '/docs/swagger-initializer.js',
-    '/v1/brandedPhoneNumbers',
   ])('GET %s', async (path) => {
     await request(app).get(path).expect(404, { from: 'the API' });
   });
