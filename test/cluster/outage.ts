@@ -1,9 +1,12 @@
-/** How three instances limit clients while the Redis that they share has an outage. */
+/** How instances limit clients while the Redis that they share has an outage. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect } from 'vitest';
-import { instances, newClient, together } from '../support/limitedInstances.js';
+import { afterEach, expect } from 'vitest';
+import type { Service } from '../../src/service/server.js';
+import { useDatabase } from '../support/database.js';
+import { useServiceOn } from '../support/service.js';
 import { mostInASecond, statusesOf, type TimedResponse } from '../support/timedResponses.js';
 
+const PATH = '/v1/brandedPhoneNumbers';
 const CLIENTS = 30;
 const LIMIT = 10;
 /** Requests that a client sends at once: more than all instances together let pass if each counts on its own. */
@@ -12,6 +15,35 @@ const PAUSE_MS = 120;
 /** The outage is over after this time, in which each client sends a burst, if no client exceeded its limit. */
 const CALM_MS = CLIENTS * PAUSE_MS;
 const GIVE_UP_MS = 20_000;
+
+const instances: Service[] = [];
+let database: ReturnType<typeof useDatabase>;
+let addresses = 0;
+
+/** Creates a database for all tests of a file; each has its own instances. */
+export function useInstances(): void {
+  database = useDatabase();
+  afterEach(() => void instances.splice(0));
+}
+
+/** Returns the address of a new client. */
+const newClient = () => `203.0.113.${++addresses}`;
+
+export async function start(count: number, environment: Record<string, string>): Promise<void> {
+  const settings = { RATE_LIMIT_PER_SECOND: '10', TRUST_PROXY: '1', ...environment };
+  for (let i = 0; i < count; i++) instances.push(await useServiceOn(database.url, settings));
+}
+
+async function request(instance: Service | undefined, client: string): Promise<TimedResponse> {
+  const sentAt = performance.now();
+  const response = await fetch(`${instance?.url}${PATH}`, { headers: { 'X-Forwarded-For': client } });
+  await response.arrayBuffer();
+  return { status: response.status, sentAt, endedAt: performance.now() };
+}
+
+/** Sends `count` requests of a client at once, to all instances in turn. */
+const together = (client: string, count: number) =>
+  Promise.all(Array.from({ length: count }, (_, i) => request(instances[i % instances.length], client)));
 
 interface Outage {
   statuses: TimedResponse['status'][];

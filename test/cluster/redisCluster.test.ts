@@ -8,12 +8,11 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { openRedisStore } from '../../src/service/rateLimit/redisStore.js';
-import { start, useInstances } from '../support/limitedInstances.js';
 import { freePort } from '../support/port.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
 import { makeDataFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
-import { expectSharedAgain, outage } from './outage.js';
+import { expectSharedAgain, outage, start, useInstances } from './outage.js';
 
 const NODE_TIMEOUT_SECONDS = 2;
 const SHARED_AGAIN_SECONDS = NODE_TIMEOUT_SECONDS + 5;

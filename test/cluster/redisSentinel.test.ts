@@ -2,11 +2,10 @@
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, it } from 'vitest';
 import { openRedisStore } from '../../src/service/rateLimit/redisStore.js';
-import { start, useInstances } from '../support/limitedInstances.js';
 import { hasRedis, startRedis, startSentinel, type TestRedis } from '../support/redis.js';
 import { openToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
-import { expectSharedAgain } from './outage.js';
+import { expectSharedAgain, start, useInstances } from './outage.js';
 
 const DOWN_AFTER_SECONDS = 2;
 const SHARED_AGAIN_SECONDS = DOWN_AFTER_SECONDS + 6;

@@ -110,8 +110,3 @@ describe('npm ci, in the folder that the package is unpacked into,', () => {
 it('offers the packages of the clients that were built before it was packed', async () => {
   expect(await (await fetch(`${service.url}/${TARBALL}`)).text()).toBe('a client');
 });
-
-it('creates a key while it serves', async () => {
-  const { stdout } = await run(command, ['keys', 'create', '--name', 'partner'], { cwd: folder.path });
-  expect(stdout.trim()).toMatch(/^\S{20,}$/);
-});
