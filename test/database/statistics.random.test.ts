@@ -67,7 +67,7 @@ describe.each(randomPart([1 / 100, 1 / 5, 1]))(
       const before = await blocks(OTHER_INDEXES);
       const [found] = await deriveAll(database.url, { keep: true });
       expect(found).toMatchObject({
-        what: [expect.anything(), 'numbers have stale index entries'],
+        nouns: [expect.anything(), 'numbers have stale index entries'],
         count: NUMBERS / 10,
       });
       // To find stale postings, all are read once, perhaps from one of these indexes.
