@@ -10,7 +10,7 @@ import { openPostgresStore } from '../../src/service/rateLimit/postgresStore.js'
 import { errorResponse, message, OK, openImpostor, READY } from '../support/impostor.js';
 import { until } from '../support/until.js';
 
-const RETRY_MS = 300;
+const RETRY_MS = 800;
 const TIME_LIMIT_MS = 100;
 /** After its time limit and this margin, a connection is silent for too long. */
 const SILENT_MS = TIME_LIMIT_MS + 500;
