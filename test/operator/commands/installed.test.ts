@@ -14,9 +14,11 @@ const folder = useTemporaryFolder('branded-phone-numbers-installed-');
 
 it('the command that is installed takes the settings that it is given, and the rest from the unit', async () => {
   const file = join(folder.path, 'installed');
+  // A link, since the path of a checkout may have a space.
+  await symlink(packageFolder, join(folder.path, 'package'));
   const text = installed
     .replace('/etc/branded-phone-numbers', file)
-    .replace('/opt/branded-phone-numbers', packageFolder);
+    .replace('/opt/branded-phone-numbers', join(folder.path, 'package'));
   await writeFile(file, text);
   const settings = [
     "DATABASE_URL='postgres://host/production'",
