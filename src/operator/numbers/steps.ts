@@ -181,8 +181,8 @@ export async function runSteps(
       return [give(sql, rows), message.simple()];
     };
     const ids: string[] = [];
-    const onBegun = steps.countsChanges && ((id: string) => void ids.push(id));
-    const results = await connection.transactionAtOnce(messages, onBegun || undefined).catch((error: unknown) => {
+    const onBegun = steps.countsChanges ? (id: string) => void ids.push(id) : undefined;
+    const results = await connection.transactionAtOnce(messages, onBegun).catch((error: unknown) => {
       if (isFailover(failureOf(error))) for (const row of rows) unconfirmed.set(row, [...idsOf(row), ...ids]);
       throw error;
     });
