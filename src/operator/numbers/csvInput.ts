@@ -20,7 +20,7 @@ interface NumberRows {
 }
 
 /**
- * Reads the numbers of a file.
+ * Reads the numbers of a file, and yields those that were read at once together.
  * @param start is the place before its first line
  * @param toRow returns the columns of a number in the text format of COPY
  * @param onEntryRows is called if each entry has a row, so that the rows of a number must stand together
@@ -31,22 +31,30 @@ export async function* readCsv(
   start: number,
   toRow: (number: GivenNumber) => string,
   onEntryRows: () => void,
-): AsyncGenerator<Given> {
+): AsyncGenerator<Given[]> {
   let header: Header | undefined;
   let number: NumberRows | undefined;
-  for await (const row of rowsOf(chunks, start)) {
-    if (!header) {
-      header = readHeader(row);
-      if (header.hasEntryRows) onEntryRows();
-      continue;
+  for await (const rows of rowsOf(chunks, start)) {
+    const given: Given[] = [];
+    try {
+      for (const row of rows) {
+        if (!header) {
+          header = readHeader(row);
+          if (header.hasEntryRows) onEntryRows();
+          continue;
+        }
+        const phoneNumber = row.cells[header.phoneNumber] ?? '';
+        const isSame = header.hasEntryRows && phoneNumber !== '' && phoneNumber === number?.phoneNumber;
+        if (number && !isSame) given.push(givenBy(header, number, toRow));
+        if (!number || !isSame) number = { phoneNumber, first: row, entries: [], faults: [] };
+        if (number.faults.length < MAX_FAULTS) addRow(header, number, row);
+      }
+    } finally {
+      // Also before the error of a later row.
+      yield given;
     }
-    const phoneNumber = row.cells[header.phoneNumber] ?? '';
-    const isSame = header.hasEntryRows && phoneNumber !== '' && phoneNumber === number?.phoneNumber;
-    if (number && !isSame) yield givenBy(header, number, toRow);
-    if (!number || !isSame) number = { phoneNumber, first: row, entries: [], faults: [] };
-    if (number.faults.length < MAX_FAULTS) addRow(header, number, row);
   }
-  if (header && number) yield givenBy(header, number, toRow);
+  if (header && number) yield [givenBy(header, number, toRow)];
 }
 
 /** Adds the entries of a row, and its faults. */

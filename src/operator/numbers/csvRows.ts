@@ -29,11 +29,11 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Yields the rows of a file that are not empty.
+ * Yields the rows of a file that are not empty, those of a chunk together.
  * @param start is the place before its first line
  * @throws {InputError} if it is not CSV, after the rows before that
  */
-export async function* rowsOf(chunks: AsyncIterable<Buffer>, start: number): AsyncGenerator<Row> {
+export async function* rowsOf(chunks: AsyncIterable<Buffer>, start: number): AsyncGenerator<Row[]> {
   const rows: Row[] = [];
   let line = start + 1;
   let mostCells = 0;
@@ -80,7 +80,7 @@ export async function* rowsOf(chunks: AsyncIterable<Buffer>, start: number): Asy
     }
     const isShort = (rows.at(-1)?.cells.length ?? mostCells) < mostCells;
     if (part.done && isShort && !endsWithLineBreak) fault ??= faultAt(rows.length - 1, CUT_OFF);
-    yield* rows.splice(0);
+    yield rows.splice(0);
     if (fault) throw fault;
     if (part.done) return;
     if (bytes) endsWithLineBreak = /[\r\n]$/.test(bytes.toString('latin1', bytes.length - 1));

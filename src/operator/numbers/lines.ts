@@ -83,7 +83,8 @@ interface LineReader {
 }
 
 /**
- * Reads the lines of a file that are not blank.
+ * Reads the lines of a file that are not blank, and yields those that were read at once together: a yield of each would cost a
+ * twentieth of an import's CPU time.
  * @param start is the place before its first line
  * @throws {InputError} if it has other content
  */
@@ -91,29 +92,33 @@ export async function* readLines(
   chunks: AsyncIterable<Buffer | string>,
   start: number,
   { rowOf, formFault, phoneNumberIn }: LineReader,
-): AsyncGenerator<Given> {
+): AsyncGenerator<Given[]> {
   let line = start;
   let isFirst = true;
-  for await (const bytes of linesOf(chunks)) {
-    line++;
-    if (isBlank(bytes)) continue;
-    const reason = isFirst && formFault(bytes);
-    if (reason) throw new InputError([{ line, reason }]);
-    isFirst = false;
-    try {
-      yield { line, row: rowOf(bytes) };
-    } catch (error) {
-      if (!(error instanceof LineError)) throw error;
-      yield { faults: [{ line, reason: error.message, phoneNumber: phoneNumberIn?.(bytes) }] };
+  for await (const lines of linesOf(chunks)) {
+    const given: Given[] = [];
+    for (const bytes of lines) {
+      line++;
+      if (isBlank(bytes)) continue;
+      const reason = isFirst && formFault(bytes);
+      if (reason) throw new InputError([{ line, reason }]);
+      isFirst = false;
+      try {
+        given.push({ line, row: rowOf(bytes) });
+      } catch (error) {
+        if (!(error instanceof LineError)) throw error;
+        given.push({ faults: [{ line, reason: error.message, phoneNumber: phoneNumberIn?.(bytes) }] });
+      }
     }
+    yield given;
   }
 }
 
 /**
- * Yields the lines of `chunks`, without line feeds. Cuts off a line somewhere beyond `MAX_LINE_BYTES`. Removes a byte
+ * Yields the lines of each of the `chunks`, without line feeds. Cuts off a line somewhere beyond `MAX_LINE_BYTES`. Removes a byte
  * order mark from the beginning of any line, since standard input may be several files.
  */
-async function* linesOf(chunks: AsyncIterable<Buffer | string>): AsyncGenerator<Buffer> {
+async function* linesOf(chunks: AsyncIterable<Buffer | string>): AsyncGenerator<Buffer[]> {
   let parts: Buffer[] = [];
   let length = 0;
   const add = (part: Buffer) => {
@@ -127,13 +132,15 @@ async function* linesOf(chunks: AsyncIterable<Buffer | string>): AsyncGenerator<
   };
   for await (const chunk of chunks) {
     const bytes: Buffer = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
+    const lines: Buffer[] = [];
     let start = 0;
     for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, start)) {
       add(bytes.subarray(start, end));
-      yield take();
+      lines.push(take());
       start = end + 1;
     }
     if (start < bytes.length) add(bytes.subarray(start));
+    yield lines;
   }
-  if (length > 0) yield take();
+  if (length > 0) yield [take()];
 }

@@ -20,8 +20,8 @@ const BLOCK_LENGTH = 64 * 1024;
 
 /** How to read files, check their lines and write the changes. */
 interface Change {
-  /** Reads a file. `start` is the place before its first line. */
-  read(file: Readable, start: number): AsyncIterable<Given>;
+  /** Reads a file, some of its lines at a time. `start` is the place before its first line. */
+  read(file: Readable, start: number): AsyncIterable<Given[]>;
   /** The columns of the temporary table `staged`, which has a row for each line: its number, `line`, then these. */
   columns: Columns & { phone_number: string };
   /** The columns to ANALYZE. */
@@ -124,22 +124,25 @@ async function stage(
   const faults: LineFault[] = [];
   let count = 0;
 
-  async function* given(): AsyncGenerator<Given> {
+  async function* given(): AsyncGenerator<Given[]> {
     try {
       for (const [i, file] of files.entries()) yield* change.read(file, i * LINES_PER_FILE);
     } catch (error) {
       if (!(error instanceof InputError)) throw error;
-      yield { faults: error.faults };
+      yield [{ faults: error.faults }];
     }
   }
 
   async function* rows(): AsyncGenerator<string> {
     let block = '';
-    for await (const number of given()) {
-      count++;
-      // Valid lines are staged anyway, to report contradictions between them, too.
-      if ('row' in number) block += `${number.line}\t${number.row}\n`;
-      else if (faults.push(...number.faults) >= MAX_FAULTS) break;
+    for await (const numbers of given()) {
+      count += numbers.length;
+      for (const number of numbers) {
+        // Valid lines are staged anyway, to report contradictions between them, too.
+        if ('row' in number) block += `${number.line}\t${number.row}\n`;
+        else faults.push(...number.faults);
+      }
+      if (faults.length >= MAX_FAULTS) break;
       if (block.length < BLOCK_LENGTH) continue;
       yield block;
       block = '';
