@@ -31,11 +31,12 @@ export const requireGiven = (sql: Transaction) => sql`
     RAISE 'a trigger has reset the settings of the transaction (RESET ALL), among them the rows to write: remove that from it';
   END IF; END $$`;
 
-const givenLines = (sql: Transaction) =>
-  sql`string_to_table(substr(current_setting('branded_phone_numbers.given'), 2), E'\\n') AS line`;
+/** Returns the clauses FROM and WHERE that give the rows. Not by `substr`, which counts the characters of the whole text. */
+const fromGiven = (sql: Transaction) =>
+  sql`FROM string_to_table(current_setting('branded_phone_numbers.given'), E'\\n') AS line WHERE line <> ''`;
 
 const lines = (sql: Transaction) =>
-  sql`(SELECT string_to_array(line, E'\\t', '') AS line FROM ${givenLines(sql)} OFFSET 0) AS lines`;
+  sql`(SELECT string_to_array(line, E'\\t', '') AS line ${fromGiven(sql)} OFFSET 0) AS lines`;
 
 /** Returns the rows that the transaction was given as a FROM item, the table `given`. */
 export const givenRows = (sql: Transaction, columns: Columns) => sql`
@@ -53,7 +54,7 @@ export const lockGiven = (sql: Transaction, waits: boolean, existing: Fragment, 
   WITH locked AS MATERIALIZED (${existing} ${mode} ${waits ? sql`` : sql`SKIP LOCKED`}),
   busy AS MATERIALIZED (SELECT DISTINCT key::text FROM ((${existing}) EXCEPT TABLE locked) AS other (key)),
   free AS (
-    SELECT string_agg(line, E'\\n') AS rows FROM ${givenLines(sql)} WHERE split_part(line, E'\\t', 2) NOT IN (TABLE busy)
+    SELECT string_agg(line, E'\\n') AS rows ${fromGiven(sql)} AND split_part(line, E'\\t', 2) NOT IN (TABLE busy)
   )
   SELECT string_agg(key, E'\\n') AS busy,
     set_config('branded_phone_numbers.given', concat(E'\\n', (SELECT rows FROM free)), true) IS NULL
