@@ -161,7 +161,8 @@ describe('an embedded PostgreSQL whose folder was deleted', () => {
   it('is stopped by its last process, and the one in a new folder at the same place is not', async () => {
     await fill();
     const [first, deleted] = [await openEmbeddedPostgres(folder), await postmasterPid()];
-    await rm(folder, { recursive: true });
+    // PostgreSQL may add a file meanwhile.
+    await rm(folder, { recursive: true, maxRetries: 10 });
     const second = await openEmbeddedPostgres(folder);
     await first.close();
     expect([deleted, await postmasterPid()].map((pid) => isAlive(pid ?? 0))).toEqual([false, true]);
