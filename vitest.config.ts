@@ -65,7 +65,14 @@ const projects = [
   },
   { name: 'versions', include: ['test/**/*.versions.test.ts'] },
   // One cluster at a time: two would compete for the CPU and miss the times that are promised. CI runs other targets beside it.
-  { name: 'cluster', include: ['test/cluster/*.test.ts'], testTimeout: 600_000, maxWorkers: 1, retry },
+  {
+    name: 'cluster',
+    include: ['test/cluster/*.test.ts'],
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
+    maxWorkers: 1,
+    retry,
+  },
   {
     name: 'installation',
     include: ['test/installation/*.test.ts'],

@@ -166,7 +166,7 @@ export async function startCluster() {
       async () =>
         (await count('sync')) === 1 && (await count('replica?lag=16MB')) === 2 && (await count('primary')) === 1,
       'Patroni has a primary and two replicas',
-      90_000,
+      240_000,
     );
   }
 
