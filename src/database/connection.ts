@@ -51,7 +51,7 @@ export class Connection {
   failure: Error | undefined;
   /** The number of queries that run. */
   running = 0;
-  /** Whether it has completed a query since it was opened. */
+  /** Whether PostgreSQL has responded to a query since it was opened. A pooler may accept a login, and have no connection. */
   hasServed = false;
   /** Whether it may get another query; see `queriesAtOnce`. */
   hasRoom = true;
@@ -97,9 +97,8 @@ export class Connection {
    */
   transaction<T>(isolation: Isolation, work: (sql: Transaction) => Promise<T>): Promise<T> {
     return this.#run(async ({ $client: sql }) => {
-      this.#settings ??= await settingsOfTransactions(sql, this.#options);
       // SET takes no snapshot: the first query of `work` does.
-      await sql.unsafe(`BEGIN ISOLATION LEVEL ${isolation};${this.#settings}`);
+      await sql.unsafe(`BEGIN ISOLATION LEVEL ${isolation};${await this.#readSettings()}`);
       const result = await work(sql);
       await sql`COMMIT`;
       return result;
@@ -117,15 +116,22 @@ export class Connection {
     onBegun?: (id: string) => void,
   ): Promise<Row[]> {
     return this.#run(async ({ $client: sql }) => {
-      this.#settings ??= await settingsOfTransactions(sql, this.#options);
+      const settings = await this.#readSettings();
       const selectId = onBegun ? 'SELECT pg_current_xact_id() AS id' : '';
-      const begin = sql.unsafe(`BEGIN ISOLATION LEVEL READ COMMITTED;${this.#settings};${selectId}`);
+      const begin = sql.unsafe(`BEGIN ISOLATION LEVEL READ COMMITTED;${settings};${selectId}`);
       // Before the rest, so that an id is known even if no response arrives.
       if (onBegun) onBegun([await begin].flat(2).at(-1)?.id);
       const results = await Promise.all([begin, ...messages(sql)]);
       // An array of rows for each statement.
       return [results.at(-1) ?? []].flat(2);
     }, true);
+  }
+
+  /** Returns the settings that each transaction begins with. */
+  async #readSettings(): Promise<string> {
+    this.#settings ??= await settingsOfTransactions(this.#database.$client, this.#options);
+    this.hasServed = true;
+    return this.#settings;
   }
 
   /** Closes it. Statements that are still running after `timeout` seconds are cut off. */
@@ -164,7 +170,7 @@ export class Connection {
       throw error;
     } finally {
       this.#isReserved = false;
-      if (query !== empty) this.hasServed = true;
+      if (query !== empty && !this.failure) this.hasServed = true;
       if (--this.running === 0) this.hasRoom = true;
     }
   }

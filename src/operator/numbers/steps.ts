@@ -210,18 +210,18 @@ export async function runSteps(
     let connection: Connection | undefined;
     let maxWork = FIRST_WORK;
     const attempt = async (step: Step): Promise<number | undefined | 'no connection'> => {
-      const isNew = !connection;
       const startedAt = performance.now();
       // It may be silent for as long as PostgreSQL works, or waits for a standby.
-      connection ??= new Connection(url);
-      connections.add(connection);
+      const used = connection ?? new Connection(url);
+      connection = used;
+      connections.add(used);
       try {
-        return await write(connection, step);
+        return await write(used, step);
       } catch (error) {
-        connections.delete(connection);
+        connections.delete(used);
         connection = undefined;
         // PostgreSQL, or a pooler that has served another job meanwhile, has no connection for this one.
-        const isRefused = isNew && isFailover(failureOf(error)) && lastServed > startedAt;
+        const isRefused = !used.hasServed && isFailover(failureOf(error)) && lastServed > startedAt;
         const hasNone = isRefused || codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS;
         if (hasNone && connections.size > 0) return 'no connection';
         throw error;

@@ -128,6 +128,26 @@ describe('a job', () => {
     ]);
   });
 
+  it('goes on if its session is ended in its first step', async () => {
+    const printed = vi.spyOn(console, 'error').mockReturnValue();
+    onTestFinished(() => printed.mockRestore());
+    const keys = Array.from({ length: 10 }, (_, i) => `+1${i}`);
+    add(keys, 5000);
+    const seconds = (sql: Transaction) => sql`CASE WHEN '+10' = ANY (${givenKeys(sql)}) THEN 1 ELSE 0.2 END`;
+    const done: string[] = [];
+    const steps: Steps = {
+      lock: () => [],
+      write: (sql) => [sql`SELECT pg_sleep(${seconds(sql)})`],
+      onWritten: (rows) => done.push(...rows.map(keyOf)),
+    };
+    const running = runSteps(created.url, spool, steps, { jobs: 2 });
+    const ended = () => other`
+      SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+      WHERE wait_event = 'PgSleep' AND xact_start < clock_timestamp() - interval '0.5 s'`;
+    await until(async () => (await ended()).length > 0, 'the session of the long step is ended');
+    expect([await running, done.sort(), printed.mock.calls]).toEqual([2, keys, []]);
+  });
+
   it('waits for a connection if it is the last one', async () => {
     const holders = [1, 2].map(() => usePool(asRole()));
     await Promise.all(holders.map((holder) => holder.$client`SELECT`));
