@@ -82,7 +82,7 @@ const projects = [
     maxWorkers: 1,
   },
   // Two at a time: they mostly wait.
-  { name: 'deploy', include: ['test/deploy/*.test.ts'], testTimeout: 300_000, maxWorkers: 2 },
+  { name: 'deploy', include: ['test/deploy/*.test.ts'], testTimeout: 300_000, maxWorkers: 2, retry },
   {
     name: 'clients',
     include: ['clients/**/*.test.ts'],

@@ -188,8 +188,7 @@ describe.skipIf(!hasPrometheus || !hasRedis)('a Prometheus that scrapes an insta
 
   it('fires after an instance cut off connections whose responses were not read', async () => {
     const close = await holdPages(instance.url, postgres.url, { headers: `Authorization: ${unreadKey}\r\n` });
-    await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', 'firing');
-    await close();
+    await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', 'firing').finally(close);
     await untilAlertIs('BrandedPhoneNumbersConnectionsCutOff', undefined);
   });
 

@@ -15,7 +15,7 @@ export async function holdPages(
 ): Promise<() => Promise<void>> {
   const sql = connectTo(databaseUrl);
   const id = '6513270e-269e-4d37-b2a7-4de452e6b438';
-  await sql`INSERT INTO business_profiles VALUES (${id}, 'Circle Bank', 'approved')`;
+  await sql`INSERT INTO business_profiles VALUES (${id}, 'Circle Bank', 'approved') ON CONFLICT DO NOTHING`;
   await sql`
     INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
     SELECT '+1415555' || i, ${id} FROM generate_series(1000, 1099) AS i`;
