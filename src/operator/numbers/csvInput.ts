@@ -20,7 +20,7 @@ interface NumberRows {
 }
 
 /**
- * Reads the numbers of a file, and yields those that were read at once together.
+ * Reads the numbers of a file.
  * @param start is the place before its first line
  * @param toRow returns the columns of a number in the text format of COPY
  * @param onEntryRows is called if each entry has a row, so that the rows of a number must stand together
@@ -35,23 +35,17 @@ export async function* readCsv(
   let header: Header | undefined;
   let number: NumberRows | undefined;
   for await (const rows of rowsOf(chunks, start)) {
-    const given: Given[] = [];
-    try {
-      for (const row of rows) {
-        if (!header) {
-          header = readHeader(row);
-          if (header.hasEntryRows) onEntryRows();
-          continue;
-        }
-        const phoneNumber = row.cells[header.phoneNumber] ?? '';
-        const isSame = header.hasEntryRows && phoneNumber !== '' && phoneNumber === number?.phoneNumber;
-        if (number && !isSame) given.push(givenBy(header, number, toRow));
-        if (!number || !isSame) number = { phoneNumber, first: row, entries: [], faults: [] };
-        if (number.faults.length < MAX_FAULTS) addRow(header, number, row);
+    for (const row of rows) {
+      if (!header) {
+        header = readHeader(row);
+        if (header.hasEntryRows) onEntryRows();
+        continue;
       }
-    } finally {
-      // Also before the error of a later row.
-      yield given;
+      const phoneNumber = row.cells[header.phoneNumber] ?? '';
+      const isSame = header.hasEntryRows && phoneNumber !== '' && phoneNumber === number?.phoneNumber;
+      if (number && !isSame) yield [givenBy(header, number, toRow)];
+      if (!number || !isSame) number = { phoneNumber, first: row, entries: [], faults: [] };
+      if (number.faults.length < MAX_FAULTS) addRow(header, number, row);
     }
   }
   if (header && number) yield [givenBy(header, number, toRow)];
