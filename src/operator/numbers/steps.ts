@@ -212,16 +212,15 @@ export async function runSteps(
     const attempt = async (step: Step): Promise<number | undefined | 'no connection'> => {
       const startedAt = performance.now();
       // It may be silent for as long as PostgreSQL works, or waits for a standby.
-      const used = connection ?? new Connection(url);
-      connection = used;
-      connections.add(used);
+      connection ??= new Connection(url);
+      connections.add(connection);
       try {
-        return await write(used, step);
+        return await write(connection, step);
       } catch (error) {
-        connections.delete(used);
-        connection = undefined;
         // PostgreSQL, or a pooler that has served another job meanwhile, has no connection for this one.
-        const isRefused = !used.hasServed && isFailover(failureOf(error)) && lastServed > startedAt;
+        const isRefused = !connection.hasServed && isFailover(failureOf(error)) && lastServed > startedAt;
+        connections.delete(connection);
+        connection = undefined;
         const hasNone = isRefused || codeOf(causeOf(error)) === TOO_MANY_CONNECTIONS;
         if (hasNone && connections.size > 0) return 'no connection';
         throw error;
