@@ -1,7 +1,7 @@
 /** How large steps are, and what they do to other programs. */
 import { execFileSync } from 'node:child_process';
 import { Socket } from 'node:net';
-import type { Sql } from 'postgres';
+import type { Fragment, Sql } from 'postgres';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { Transaction } from '../../../src/database/connection.js';
 import { codeOf } from '../../../src/database/errors.js';
@@ -106,46 +106,35 @@ describe('a job', () => {
   });
   const asRole = () => String(Object.assign(new URL(created.url), { username: role, password }));
 
-  it('leaves its work to the other ones if PostgreSQL has no connection for it, which is said once', async () => {
+  /** Runs steps of one row each, which take some seconds. Returns the number of jobs, the rows written, and what was printed. */
+  async function runJobs(url: string, jobs: number, keys: string[], seconds: (sql: Transaction) => Fragment) {
     const printed = vi.spyOn(console, 'error').mockReturnValue();
     onTestFinished(() => printed.mockRestore());
-    const keys = Array.from({ length: 40 }, (_, i) => `+${i + 1}`);
     add(keys, 5000);
-    const done: string[] = [];
-    const jobs = await runSteps(
-      asRole(),
-      spool,
-      {
-        lock: () => [],
-        write: (sql) => [sql`SELECT pg_sleep(0.01)`],
-        onWritten: (rows) => done.push(...rows.map(keyOf)),
-      },
-      { jobs: 5 },
-    );
-    expect([jobs, done.sort()]).toEqual([2, keys.sort()]);
-    expect(printed.mock.calls).toEqual([
-      ['PostgreSQL has too few free connections for --jobs 5: continuing with fewer'],
-    ]);
-  });
-
-  it('goes on if its session is ended in its first step', async () => {
-    const printed = vi.spyOn(console, 'error').mockReturnValue();
-    onTestFinished(() => printed.mockRestore());
-    const keys = Array.from({ length: 10 }, (_, i) => `+1${i}`);
-    add(keys, 5000);
-    const seconds = (sql: Transaction) => sql`CASE WHEN '+10' = ANY (${givenKeys(sql)}) THEN 1 ELSE 0.2 END`;
     const done: string[] = [];
     const steps: Steps = {
       lock: () => [],
       write: (sql) => [sql`SELECT pg_sleep(${seconds(sql)})`],
       onWritten: (rows) => done.push(...rows.map(keyOf)),
     };
-    const running = runSteps(created.url, spool, steps, { jobs: 2 });
+    return [await runSteps(url, spool, steps, { jobs }), done.sort(), printed.mock.calls];
+  }
+
+  it('leaves its work to the other ones if PostgreSQL has no connection for it, which is said once', async () => {
+    const keys = Array.from({ length: 40 }, (_, i) => `+${i + 1}`);
+    const text = 'PostgreSQL has too few free connections for --jobs 5: continuing with fewer';
+    expect(await runJobs(asRole(), 5, keys, (sql) => sql`0.01`)).toEqual([2, keys.sort(), [[text]]]);
+  });
+
+  it('goes on if its session is ended in its first step', async () => {
+    const keys = Array.from({ length: 10 }, (_, i) => `+1${i}`);
+    const seconds = (sql: Transaction) => sql`CASE WHEN '+10' = ANY (${givenKeys(sql)}) THEN 1 ELSE 0.2 END`;
+    const running = runJobs(created.url, 2, keys, seconds);
     const ended = () => other`
       SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE wait_event = 'PgSleep' AND xact_start < clock_timestamp() - interval '0.5 s'`;
     await until(async () => (await ended()).length > 0, 'the session of the long step is ended');
-    expect([await running, done.sort(), printed.mock.calls]).toEqual([2, keys, []]);
+    expect(await running).toEqual([2, keys, []]);
   });
 
   it('waits for a connection if it is the last one', async () => {
