@@ -1,6 +1,4 @@
-import { once } from 'node:events';
 import type { RequestListener } from 'node:http';
-import { type AddressInfo, createServer } from 'node:net';
 import { pino } from 'pino';
 import request from 'supertest';
 import { expect, it } from 'vitest';
@@ -10,9 +8,8 @@ import { openLog } from '../../src/log.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/service/app.js';
 import { startService } from '../../src/service/server.js';
-import { UserError } from '../../src/userError.js';
 import { createDatabase } from '../support/database.js';
-import { listenOn, useService } from '../support/service.js';
+import { useService } from '../support/service.js';
 
 const service = useService();
 
@@ -31,18 +28,6 @@ it('the server creates requests and responses with the prototypes of Express, so
   const [[requestBefore, responseBefore, requestAfter, responseAfter] = []] = prototypes;
   expect(requestAfter).toBe(requestBefore);
   expect(responseAfter).toBe(responseBefore);
-});
-
-it('the service does not start if METRICS_PORT is in use', async () => {
-  const other = createServer().listen(0, '127.0.0.1');
-  await once(other, 'listening');
-  const METRICS_PORT = String((other.address() as AddressInfo).port);
-  await expect(listenOn(service.databaseUrl, { METRICS_PORT })).rejects.toThrow(
-    new UserError(
-      `listen EADDRINUSE: address already in use 127.0.0.1:${METRICS_PORT}; choose another METRICS_PORT or METRICS_HOST`,
-    ),
-  );
-  other.close();
 });
 
 it('the list is a 503 until the start is finished, and does not use the store of the limit', async () => {
