@@ -9,12 +9,9 @@ import { migrationsFolder } from '../../src/packageFolder.js';
 import { openService } from '../../src/service/app.js';
 import { startService } from '../../src/service/server.js';
 import { createDatabase } from '../support/database.js';
-import { useService } from '../support/service.js';
-
-const service = useService();
 
 it('the server creates requests and responses with the prototypes of Express, so Express replaces none', async () => {
-  const { server, close } = openService(readConfig({}), service.databaseUrl, openLog({ LOG_LEVEL: 'silent' }));
+  const { server, close } = openService(readConfig({}), await createDatabase(), openLog({ LOG_LEVEL: 'silent' }));
   const [handle] = server.listeners('request') as [RequestListener];
   const prototypes: unknown[][] = [];
   server.removeAllListeners('request');
