@@ -15,7 +15,7 @@ import type { Service } from '../../src/service/server.js';
 import { hasOpenssl, startPostgresWithTls } from '../support/certificates.js';
 import { connectTo } from '../support/connection.js';
 import { closeDatabase, openDatabase, useDatabase } from '../support/database.js';
-import { numberWith, write } from '../support/numbers.js';
+import { writeNumbers } from '../support/numbers.js';
 import type { PostgresServer } from '../support/postgresServer.js';
 import { listenOn } from '../support/service.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
@@ -107,12 +107,7 @@ const faults: Record<string, () => void> = {
 
 /** Fills the database, and opens what the tests use, through a proxy. */
 async function open(): Promise<void> {
-  const database = openDatabase(url);
-  await write(
-    database,
-    Array.from({ length: 10 }, (_, i) => numberWith({ phoneNumber: `+1${i}` })),
-  );
-  await closeDatabase(database);
+  await writeNumbers(url);
   const sql = connectTo(url);
   const hashes = Array.from({ length: KEYS }, (_, i) => hashOf(keyWith(i)));
   await sql`INSERT INTO api_keys (hash, name) SELECT hash, 'a key' FROM unnest(string_to_array(${hashes.join()}, ',')) AS hash`;
@@ -125,41 +120,24 @@ async function open(): Promise<void> {
   expected = await (await list(keyWith(used))).text();
 }
 
-async function close(): Promise<void> {
-  await store.close();
-  await service.close();
-  await proxy.close();
-}
-
-/** Starts a server with TLS, and migrates its database. */
-async function startEncrypted(): Promise<PostgresServer> {
-  const server = await startPostgresWithTls();
-  await migrateDatabase(server.url, migrationsFolder);
-  return server;
-}
-
-describe.each([
-  { how: 'without TLS', faultNames: Object.keys(faults), isEncrypted: false },
+describe.each(hasOpenssl ? ['without', 'with'] : ['without'])('%s TLS', (how) => {
+  const isEncrypted = how === 'with';
   // The proxy can't read rows that are encrypted.
-  ...(hasOpenssl
-    ? [
-        {
-          how: 'with TLS',
-          faultNames: Object.keys(faults).filter((name) => name !== 'rows before an error'),
-          isEncrypted: true,
-        },
-      ]
-    : []),
-])('$how', ({ faultNames, isEncrypted }) => {
+  const faultNames = Object.keys(faults).filter((name) => !isEncrypted || name !== 'rows before an error');
   let encrypted: PostgresServer | undefined;
 
   beforeAll(async () => {
-    encrypted = isEncrypted ? await startEncrypted() : undefined;
+    if (isEncrypted) {
+      encrypted = await startPostgresWithTls();
+      await migrateDatabase(encrypted.url, migrationsFolder);
+    }
     url = encrypted ? `${encrypted.url}?sslmode=require` : plain.url;
     await open();
   });
   afterAll(async () => {
-    await close();
+    await store.close();
+    await service.close();
+    await proxy.close();
     await encrypted?.remove();
   });
 
