@@ -46,8 +46,10 @@ const ENDS = [
   },
 ];
 
-/** Starts the built service on a version of Node: with requests that take at most 2 seconds, and without a drain. */
-async function startOn(node: string, databaseUrl: string) {
+type Instance = Server & { metricsUrl: string };
+
+/** Runs `test` with the built service on a version of Node; requests take at most 2 seconds, and there is no drain. */
+async function withService(node: string, databaseUrl: string, test: (instance: Instance) => Promise<void>) {
   const METRICS_PORT = String(await freePort());
   const settings = {
     TRUST_PROXY: '1',
@@ -58,9 +60,9 @@ async function startOn(node: string, databaseUrl: string) {
     KEEP_ALIVE_SECONDS: '5',
   };
   const server = await startServer([node, MAIN, 'serve'], { DATABASE_URL: databaseUrl, METRICS_PORT, ...settings });
-  return { ...server, metricsUrl: `http://127.0.0.1:${METRICS_PORT}` };
+  const instance = { ...server, metricsUrl: `http://127.0.0.1:${METRICS_PORT}` };
+  await test(instance).finally(() => server.stop('SIGKILL'));
 }
-type Instance = Server & { metricsUrl: string };
 
 async function open({ url }: Instance): Promise<Socket> {
   const { hostname, port } = new URL(url);
@@ -118,12 +120,6 @@ async function expectNothingLeft(instance: Instance): Promise<void> {
   expect((await fetch(`${instance.url}/v1/brandedPhoneNumbers`)).status).toBe(200);
 }
 
-/** Runs `test` with the service on a version of Node. */
-async function withService(node: string, databaseUrl: string, test: (instance: Instance) => Promise<void>) {
-  const instance = await startOn(node, databaseUrl);
-  await test(instance).finally(() => instance.stop('SIGKILL'));
-}
-
 /** Fails unless the service, on a version of Node, survives connections that end in the middle of something. */
 export async function expectSurvival(
   node: string,
@@ -140,9 +136,10 @@ export async function expectSurvival(
 
 /** Fails unless the service, on a version of Node, stops in time in the middle of everything. */
 export async function expectStop(node: string, databaseUrl: string): Promise<void> {
-  await withService(node, databaseUrl, async ({ child, ...instance }) => {
+  await withService(node, databaseUrl, async (instance) => {
+    const { child } = instance;
     await whileLocked(databaseUrl, 'LOCK items', async () => {
-      const sockets = await openAll({ child, ...instance });
+      const sockets = await openAll(instance);
       const begin = performance.now();
       child.kill('SIGTERM');
       await once(child, 'exit');
