@@ -1,8 +1,6 @@
 /** Every example of the contract matches its schema, and is exactly what the service accepts or returns. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Ajv2020 } from 'ajv/dist/2020.js';
-import formats from 'ajv-formats';
 import { sql } from 'drizzle-orm';
 import request, { type Response } from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
@@ -11,7 +9,7 @@ import { createApiKey } from '../../src/keys/keys.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import type { ProblemName } from '../../src/service/problem/problem.js';
 import { importDemo } from '../support/demo.js';
-import { type ErrorBody, problemOf } from '../support/response.js';
+import { ajv, type ErrorBody, problemOf } from '../support/response.js';
 import { type TestService, useService, useServiceOn } from '../support/service.js';
 import { useProxy } from '../support/toxicProxy.js';
 import { walk } from '../support/walk.js';
@@ -21,10 +19,6 @@ interface Found {
   schema: string;
   value: unknown;
 }
-
-const ajv = new Ajv2020({ strict: false, allErrors: true });
-formats.default(ajv);
-ajv.addSchema(contract, 'contract');
 
 const pointerPart = (key: string) => key.replaceAll('~', '~0').replaceAll('/', '~1');
 

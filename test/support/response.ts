@@ -6,7 +6,8 @@ import { expect } from 'vitest';
 import type { ListBrandedPhoneNumbersResponses as Responses } from '../../generated/types/apis/index.js';
 import { contract, responses } from '../../src/contract.js';
 
-const ajv = new Ajv2020({ strict: false, allErrors: true });
+/** Has the contract's schemas, at addresses that begin with `contract#`. */
+export const ajv = new Ajv2020({ strict: false, allErrors: true });
 formats.default(ajv);
 ajv.addSchema(contract, 'contract');
 
