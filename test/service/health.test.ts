@@ -7,17 +7,17 @@ import { useConnection, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
 import { numberWith, write } from '../support/numbers.js';
 import { problemOf } from '../support/response.js';
-import { listenOn, type TestService, useService } from '../support/service.js';
+import { listenOn, metricsOf, useService } from '../support/service.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
-const statuses = async ({ url }: TestService) => ({
-  ready: await request(url).get('/readyz'),
-  list: await request(url).get('/v1/brandedPhoneNumbers'),
+const service = useService();
+const statuses = async () => ({
+  ready: await request(service.url).get('/readyz'),
+  list: await request(service.url).get('/v1/brandedPhoneNumbers'),
 });
 
 describe('/readyz', () => {
-  const service = useService();
   const NOT_READY = [503, expect.stringMatching(/schema .* run branded-phone-numbers migrate$/)];
 
   /** A statement that damages the database, and one that repairs it. */
@@ -37,7 +37,7 @@ describe('/readyz', () => {
     ['responds with 503 and the reason if a migration is missing', damages.migration, NOT_READY, 200],
   ])('%s', async (_name, [damage = '', repair = ''], readiness, listStatus) => {
     await service.database.execute(sql.raw(damage));
-    const { ready, list } = await statuses(service);
+    const { ready, list } = await statuses();
     // HAProxy's `option httpchk` sends OPTIONS.
     const probes = [request(service.url).options('/readyz'), request(service.url).head('/readyz')];
     for (const probe of probes) expect((await probe).status).toBe(ready.status);
@@ -47,10 +47,6 @@ describe('/readyz', () => {
     if (listStatus === 503) expect(problemOf(list).type).toBe('/problems/unavailable');
     expect((await request(service.url).get('/readyz')).status).toBe(200);
   });
-});
-
-describe('/readyz on either port', () => {
-  const service = useService();
 
   const get = async (url: string) => (await (await fetch(url)).json()) as { status: string; version?: string };
 
@@ -67,7 +63,7 @@ describe('/readyz on either port', () => {
 
   it('agrees with branded_phone_numbers_ready, which each scrape computes', async () => {
     const sql = useConnection(service.databaseUrl);
-    const scraped = async () => (await (await fetch(`${service.metricsUrl}/metrics`)).text()).match(/^branded.*$/gm);
+    const scraped = async () => (await metricsOf(service)).match(/^branded.*$/gm);
     const build = `branded_phone_numbers_build_info{version="${contract.info.version}"} 1`;
     expect(await scraped()).toEqual([build, 'branded_phone_numbers_ready 1']);
     await sql`ALTER TABLE items RENAME TO gone`;
@@ -127,23 +123,17 @@ describe('/readyz while the database fails', () => {
   });
 });
 
-describe('an instance with a database that a newer version has migrated', () => {
-  const service = useService();
-  beforeAll(async () => {
-    await write(service.database, [numberWith({ phoneNumber: '+14155550123' })]);
-    await statuses(service);
-    for (const statement of [
-      'CREATE TABLE later (id uuid PRIMARY KEY, phone_number text REFERENCES branded_phone_numbers)',
-      'ALTER TABLE branded_phone_numbers ADD COLUMN later text',
-      'ALTER TABLE carrier_statuses ADD COLUMN later text',
-      'ALTER TABLE api_keys ADD COLUMN later text',
-      "INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES ('later', 4102444800000)",
-    ])
-      await service.database.execute(sql.raw(statement));
-  });
-
-  it('continues to serve pages', async () => {
-    const { ready, list } = await statuses(service);
-    expect([ready.status, list.status, list.body.items.length]).toEqual([200, 200, 1]);
-  });
+it('pages are served from a database that a newer version has migrated', async () => {
+  await write(service.database, [numberWith({ phoneNumber: '+14155550123' })]);
+  await statuses();
+  for (const statement of [
+    'CREATE TABLE later (id uuid PRIMARY KEY, phone_number text REFERENCES branded_phone_numbers)',
+    'ALTER TABLE branded_phone_numbers ADD COLUMN later text',
+    'ALTER TABLE carrier_statuses ADD COLUMN later text',
+    'ALTER TABLE api_keys ADD COLUMN later text',
+    "INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES ('later', 4102444800000)",
+  ])
+    await service.database.execute(sql.raw(statement));
+  const { ready, list } = await statuses();
+  expect([ready.status, list.status, list.body.items.length]).toEqual([200, 200, 1]);
 });
