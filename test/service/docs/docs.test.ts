@@ -416,15 +416,12 @@ describe('the pages of /problems', () => {
 
 describe('docs() passes on to the API', () => {
   test.each([
-    '/problems/invalid-request/',
-    '/Docs',
+    ['get', '/problems/invalid-request/'],
+    ['get', '/Docs'],
     // The demo page of Swagger UI.
-    '/docs/index.html',
-  ])('GET %s', async (path) => {
-    await request(app).get(path).expect(404, { from: 'the API' });
-  });
-
-  test('POST /docs', async () => {
-    await request(app).post('/docs').expect(404, { from: 'the API' });
+    ['get', '/docs/index.html'],
+    ['post', '/docs'],
+  ] as const)('%s %s', async (method, path) => {
+    await request(app)[method](path).expect(404, { from: 'the API' });
   });
 });
