@@ -48,6 +48,7 @@ describe('GET /v1/brandedPhoneNumbers accepts', () => {
     ['% as %25 before a space', '?internalName=100%25+sure', []],
     ['%25 in a name as %2525', '?internalName=50%2525+off', ['+14155550125']],
     ['%25 and %40, which are decoded once', '?internalName=50%25+off&reportingGroup=a%40b', []],
+    ['50 names of 255 characters', `?${repeat('carrier', 50, 'x'.repeat(255))}`, []],
     ['100 pairs after empty ones', `?&&&${[repeat('internalName', 50), repeat('carrier', 50)].join('&&')}`, []],
     ['= in a value', '?internalName=a=b', []],
     ['an encoded parameter name', '?%73ize=1', ['+14155550123']],
@@ -58,10 +59,6 @@ describe('GET /v1/brandedPhoneNumbers accepts', () => {
     expectDescribed(response);
     expect(response.status).toBe(200);
     expect(pageOf(response).items.map(({ phoneNumber }) => phoneNumber)).toEqual(phoneNumbers);
-  });
-
-  it('50 names of the maximum length for a filter by name', async () => {
-    expect((await get(`?${repeat('carrier', 50, 'x'.repeat(255))}`)).status).toBe(200);
   });
 
   it('an invalid Content-Type', async () => {
