@@ -17,6 +17,12 @@ const app = express()
     response.status(404).json({ from: 'the API' });
   });
 
+const getPage = (path: string) =>
+  request(app)
+    .get(path)
+    .expect(200)
+    .expect('Content-Type', /^text\/html/);
+
 test.each([
   ['/', '/docs'],
   ['/docs/', '/docs'],
@@ -29,11 +35,7 @@ test.each([
 
 describe('the documentation page', () => {
   test('is HTML with the name of the service as its title, and an icon', async () => {
-    const { text } = await request(app)
-      .get('/docs')
-      .expect(200)
-      .expect('Content-Type', /^text\/html/);
-    expect(text).toContain('<title>Branded Phone Numbers</title>');
+    expect((await getPage('/docs')).text).toContain('<title>Branded Phone Numbers</title>');
     expect((await request(app).get('/favicon.ico').expect(200)).type).toBe('image/svg+xml');
   });
 
@@ -388,19 +390,9 @@ describe('the OpenAPI document', () => {
 describe('the pages of /problems', () => {
   const problems = Object.entries(contract['x-problems']);
 
-  test('list every problem type', async () => {
-    const { text } = await request(app)
-      .get('/problems')
-      .expect(200)
-      .expect('Content-Type', /^text\/html/);
-    for (const [name, { title }] of problems) expect(text).toContain(`<a href="problems/${name}">${title}</a>`);
-  });
-
-  test.each(problems)('explain %s and show an example', async (name, { title, status }) => {
-    const { text } = await request(app)
-      .get(`/problems/${name}`)
-      .expect(200)
-      .expect('Content-Type', /^text\/html/);
+  test.each(problems)('list and explain %s, and show an example', async (name, { title, status }) => {
+    expect((await getPage('/problems')).text).toContain(`<a href="problems/${name}">${title}</a>`);
+    const { text } = await getPage(`/problems/${name}`);
     expect(text).toContain(`<h1>${title}</h1>`);
     expect(text).toContain(`Status ${status}`);
     expect(text).toContain(`&#34;type&#34;: &#34;/problems/${name}&#34;`);
