@@ -50,6 +50,7 @@ const fault = fc.record({
   lastsMs: fc.oneof(fc.integer({ min: 20, max: 400 }), fc.integer({ min: 400, max: 4000 })),
   thenMs: fc.oneof(fc.integer({ min: 0, max: 500 }), fc.integer({ min: 500, max: 6000 })),
 });
+type Fault = typeof fault extends fc.Arbitrary<infer T> ? T : never;
 
 /** The lines that the log may have, other than those of requests. */
 const MESSAGES = [
@@ -197,13 +198,7 @@ async function run(kind: string): Promise<void> {
   const losses: typeof outages = [];
   /** When a server went on. It counts the requests then that it received before. */
   const thaws: number[] = [];
-  async function fail({
-    where,
-    what,
-    instance,
-    slowerByMs,
-    lastsMs,
-  }: typeof fault extends fc.Arbitrary<infer T> ? T : never) {
+  async function fail({ where, what, instance, slowerByMs, lastsMs }: Fault): Promise<void> {
     // Without Redis, the store uses the database's connections. Locks and ended sessions are faults of PostgreSQL alone.
     const target = redis && !['locked', 'terminated'].includes(what) ? where : 'database';
     const server = target === 'store' ? (redis as StoreServer) : postgres;
