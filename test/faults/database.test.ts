@@ -9,7 +9,6 @@ import type { TimedResponse } from '../support/timedResponses.js';
 import { type ToxicProxy, useProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
-const PATH = '/v1/brandedPhoneNumbers';
 /** The deadline of a request. */
 const DEADLINE_MS = 2000;
 /** The time that a busy machine may add; with DEADLINE_MS, less than a service's default deadline. */
@@ -28,29 +27,23 @@ async function start(environment: Record<string, string> = {}): Promise<void> {
   expect((await ask()).status).toBe(200);
 }
 
-interface PageResponse extends TimedResponse {
+interface ProblemResponse extends TimedResponse {
   type: string | undefined;
   retryAfter: string | null;
 }
 
-async function ask(): Promise<PageResponse> {
+async function ask(path = '/v1/brandedPhoneNumbers'): Promise<ProblemResponse> {
   const sentAt = performance.now();
-  const response = await fetch(`${service.url}${PATH}`);
+  const response = await fetch(service.url + path);
   const { type } = (await response.json()) as { type?: string };
   const retryAfter = response.headers.get('Retry-After');
   return { status: response.status, sentAt, endedAt: performance.now(), type, retryAfter };
 }
 
-const askTogether = (count: number) => Promise.all(Array.from({ length: count }, ask));
-
-async function ready(): Promise<TimedResponse> {
-  const sentAt = performance.now();
-  const { status } = await fetch(`${service.url}/readyz`);
-  return { status, sentAt, endedAt: performance.now() };
-}
+const askTogether = (count: number) => Promise.all(Array.from({ length: count }, () => ask()));
 
 /** Fails unless the response is the 503 that these faults may cause, within the deadline. */
-function expectUnavailable({ status, sentAt, endedAt, type, retryAfter }: PageResponse): void {
+function expectUnavailable({ status, sentAt, endedAt, type, retryAfter }: ProblemResponse): void {
   expect([status, type, retryAfter]).toEqual([503, '/problems/unavailable', '1']);
   expect(endedAt - sentAt).toBeLessThan(DEADLINE_MS + SLACK_MS);
 }
@@ -63,14 +56,14 @@ describe('a database', () => {
       await askTogether(20);
       proxy.behave(behaviour);
       const responses = askTogether(20);
-      const { status, sentAt, endedAt } = await ready();
+      const { status, sentAt, endedAt } = await ask('/readyz');
       expect(status).toBe(503);
       expect(endedAt - sentAt).toBeLessThan(DEADLINE_MS);
       for (const response of await responses) expectUnavailable(response);
       for (const response of await askTogether(30)) expectUnavailable(response);
       proxy.behave('passing');
       await until(async () => (await ask()).status === 200, 'requests succeed again');
-      expect(await ready()).toMatchObject({ status: 200 });
+      expect(await ask('/readyz')).toMatchObject({ status: 200 });
       // More than once, because on a busy machine some of thirty may wait for too long.
       const succeed = async () => (await askTogether(30)).every((response) => response.status === 200);
       await until(succeed, 'thirty requests at once succeed');
