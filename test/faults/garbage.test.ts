@@ -1,13 +1,9 @@
 /** What the service reads is collected by minor garbage collections: a full one stops it for some 10 ms. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { expect, it } from 'vitest';
 import { rowsOf } from '../../src/database/connection.js';
 import { useDatabase } from '../support/database.js';
-
-setFlagsFromString('--expose-gc');
-const collectGarbage: (options?: { type: 'minor' }) => void = runInNewContext('gc');
+import { collectGarbage } from '../support/garbage.js';
 
 const database = useDatabase();
 

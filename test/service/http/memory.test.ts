@@ -1,8 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import express from 'express';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -12,13 +10,11 @@ import { createHttpServer, urlOf } from '../../../src/service/http/httpServer.js
 import type { Service } from '../../../src/service/server.js';
 import { whileLocked } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
+import { collectGarbage } from '../../support/garbage.js';
 import { exchange } from '../../support/rawHttp.js';
 import { listenOn, metricOf } from '../../support/service.js';
 import { holdPages } from '../../support/unreadPages.js';
 import { until } from '../../support/until.js';
-
-setFlagsFromString('--expose-gc');
-const collectGarbage: () => void = runInNewContext('gc');
 
 it('nothing of a request and its response is kept for an idle connection', async () => {
   const kept: WeakRef<object>[] = [];
