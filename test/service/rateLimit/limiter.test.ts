@@ -1,34 +1,33 @@
 /** What the limiter decides while its store fails, is late, or has lost its data. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { openLog } from '../../../src/log.js';
 import { createMetrics } from '../../../src/metrics.js';
 import { RateLimiter } from '../../../src/service/rateLimit/limiter.js';
+import { openPostgresStore } from '../../../src/service/rateLimit/postgresStore.js';
+import { useDatabase } from '../../support/database.js';
 import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 import { watchStore, withinASecond } from '../../support/withinASecond.js';
-import { LIMIT, type StoreServer, startStoreServer } from './storeServer.js';
+import { insertRequests, LIMIT } from './storeServer.js';
 
 let clients = 0;
 
 /** stores.test.ts tests what the stores have in common; the limiter is the same for both. */
 describe('a limiter', () => {
-  let server: StoreServer;
-  beforeAll(async () => {
-    server = await startStoreServer('PostgreSQL');
-  });
-  afterAll(() => server.close());
+  const database = useDatabase();
+  const insert = (client: string, times: number[]) => insertRequests(database.sql, client, times);
 
   /** Opens a limiter behind a proxy. */
   async function open() {
-    const proxy = await useProxy(server.url);
+    const proxy = await useProxy(database.url);
     const reasons: string[] = [];
     const returns: unknown[][] = [];
     const log = Object.assign(openLog({ LOG_LEVEL: 'silent' }), {
       error: ({ reason }: { reason: string }) => void reasons.push(reason),
       info: (...line: unknown[]) => void returns.push(line),
     });
-    const { consume, ...store } = server.open(proxy.port);
+    const { consume, ...store } = openPostgresStore(proxy.through(database.url), LIMIT, () => {});
     const calls: string[] = [];
     const counting = {
       ...store,
@@ -105,7 +104,7 @@ describe('a limiter', () => {
     await withinASecond(async () => {
       const client = newClient();
       expect(await allowed(client, 5)).toBe(5);
-      await server.clear();
+      await database.sql`DELETE FROM rate_limits`;
       expect(await limiter.count(client).decision).toMatchObject({ allowed: true, remaining: 4 });
       expect(await allowed(client, 30)).toBe(4);
     });
@@ -116,7 +115,7 @@ describe('a limiter', () => {
     onTestFinished(watchStore(metrics.text));
     await withinASecond(async () => {
       const client = newClient();
-      await server.insert(client, Array(10).fill(0));
+      await insert(client, Array(10).fill(0));
       expect(await allowed(client, 1)).toBe(0);
       expect(await allowed(client, 5)).toBe(0);
       expect(calls.filter((called) => called === client)).toHaveLength(1);
@@ -128,7 +127,7 @@ describe('a limiter', () => {
     onTestFinished(watchStore(metrics.text));
     const burst = async () => {
       const client = newClient();
-      await server.insert(client, Array(10).fill(-500));
+      await insert(client, Array(10).fill(-500));
       const inserted = performance.now();
       proxy.behave('slow', 60);
       expect(await allowed(client, 1)).toBe(0);
@@ -143,7 +142,7 @@ describe('a limiter', () => {
     await withinASecond(async () => {
       const client = newClient();
       proxy.behave('passing');
-      await server.insert(client, Array(10).fill(-500));
+      await insert(client, Array(10).fill(-500));
       const before = await failures();
       const allowedAtFirst = await allowed(client, 10);
       // If the store was late, as on a busy machine, the burst is repeated.

@@ -1,5 +1,6 @@
 /** Servers for the rate limit's store. */
 import { Redis } from 'ioredis';
+import type { Sql } from 'postgres';
 import { migrateDatabase } from '../../../src/database/migrations.js';
 import { migrationsFolder } from '../../../src/packageFolder.js';
 import type { LimitStore } from '../../../src/service/rateLimit/limiter.js';
@@ -31,6 +32,12 @@ export interface StoreServer {
   close(): Promise<void>;
 }
 
+/** Inserts requests of a client into the table in PostgreSQL; the times are in milliseconds from now. */
+export const insertRequests = (sql: Sql, client: string, times: readonly number[]) => sql`
+  INSERT INTO rate_limits
+  SELECT ${client}, array_agg(clock_timestamp() + time * interval '1ms' ORDER BY time), 1
+  FROM unnest(${`{${times}}`}::text::float8[]) AS time`;
+
 export async function startStoreServer(kind: string): Promise<StoreServer> {
   if (kind === 'Redis') {
     const server = await startRedis();
@@ -57,10 +64,7 @@ export async function startStoreServer(kind: string): Promise<StoreServer> {
     url: server.url,
     port: server.port,
     open: (port) => openPostgresStore(server.url.replace(String(server.port), String(port)), LIMIT, () => {}),
-    insert: (name, times) => sql`
-      INSERT INTO rate_limits
-      SELECT ${name}, array_agg(clock_timestamp() + time * interval '1ms' ORDER BY time), 1
-      FROM unnest(${`{${times}}`}::text::float8[]) AS time`,
+    insert: (client, times) => insertRequests(sql, client, times),
     async freeze() {
       const rows = await sql`
         SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`;
