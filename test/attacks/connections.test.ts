@@ -1,8 +1,9 @@
 /** An address that opens as many connections as it can, and the port for operators. */
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
+import { openSocket } from '../support/rawHttp.js';
 import { useService } from '../support/service.js';
 import { until } from '../support/until.js';
 
@@ -16,8 +17,7 @@ afterEach(async () => {
 
 /** Connects from an address of this machine. */
 async function openFrom(localAddress: string, url = service.url): Promise<Socket> {
-  const { hostname, port } = new URL(url);
-  const socket = connect({ host: hostname, port: Number(port), localAddress }).on('error', () => {});
+  const socket = openSocket(url, { localAddress });
   sockets.push(socket);
   await Promise.race([once(socket, 'connect'), once(socket, 'close')]);
   // A socket emits close only while it is read.

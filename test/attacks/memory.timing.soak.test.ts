@@ -3,13 +3,14 @@
  * the Kubernetes manifest: see "Sizing" in docs/operations.md.
  */
 import { readFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, expect, it, type TestContext } from 'vitest';
 import { useCommand } from '../support/command.js';
 import { environmentOf, MEMORY_LIMIT_MIB } from '../support/manifest.js';
 import { ndjson } from '../support/ndjson.js';
 import { freePort } from '../support/port.js';
+import { openSocket } from '../support/rawHttp.js';
 import { freshSeed } from '../support/seed.js';
 import { peakMemoryOf, SERVE, startServer } from '../support/serverProcess.js';
 import { metricOf } from '../support/service.js';
@@ -146,11 +147,10 @@ for (const [name, attack] of tried) {
 
 /** Opens the connections of an attack; returns a function that closes them. */
 async function begin({ connections, openInterval, send, readInterval }: Attack, url: string): Promise<() => void> {
-  const { hostname, port } = new URL(url);
   const sockets: Socket[] = [];
   const connected: Promise<unknown>[] = [];
   for (let connection = 0; connection < connections; connection++) {
-    const socket = connect(Number(port), hostname).on('error', () => {});
+    const socket = openSocket(url);
     sockets.push(socket);
     connected.push(new Promise((resolve) => socket.once('connect', resolve).once('close', resolve)));
     for (const piece of [send(connection)].flat()) socket.write(piece);

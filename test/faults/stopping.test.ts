@@ -2,11 +2,11 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, get, type IncomingMessage } from 'node:http';
-import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import { untilLockIsAwaited, whileLocked } from '../support/connection.js';
 import { useDatabase } from '../support/database.js';
+import { openSocket } from '../support/rawHttp.js';
 import { SERVE, startServer } from '../support/serverProcess.js';
 import { useProxy } from '../support/toxicProxy.js';
 import { holdPages } from '../support/unreadPages.js';
@@ -89,9 +89,8 @@ describe('SIGTERM', () => {
       DRAIN_SECONDS: '0',
     });
     expect((await send(`${url}${PATH}`)).status).toBe(200);
-    const { hostname, port } = new URL(url);
-    const [idle, slow] = [1, 2].map(() => connect(Number(port), hostname).on('error', () => {}));
-    slow?.write('GET / HTTP/1.1\r\nHost: ');
+    const [idle, slow] = [openSocket(url), openSocket(url)];
+    slow.write('GET / HTTP/1.1\r\nHost: ');
     const release = await holdPages(url, database.url, { count: 1 });
     proxy.behave('silent');
     const running = send(`${url}${PATH}`);
@@ -99,7 +98,7 @@ describe('SIGTERM', () => {
     child.kill('SIGTERM');
     expect((await running).status).toBe(503);
     await expectExit();
-    for (const socket of [idle, slow]) socket?.destroy();
+    for (const socket of [idle, slow]) socket.destroy();
     await release();
   });
 });

@@ -1,11 +1,12 @@
 /** Connections that end in the middle of something: each kind of input, behind each kind of request, with each end. */
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { whileLocked } from '../support/connection.js';
 import { freePort } from '../support/port.js';
+import { openSocket } from '../support/rawHttp.js';
 import { MAIN, type Server, startServer } from '../support/serverProcess.js';
 import { metricOf } from '../support/service.js';
 import { until } from '../support/until.js';
@@ -65,8 +66,7 @@ async function withService(node: string, databaseUrl: string, test: (instance: I
 }
 
 async function open({ url }: Instance): Promise<Socket> {
-  const { hostname, port } = new URL(url);
-  const socket = connect({ port: Number(port), host: hostname, allowHalfOpen: true }).on('error', () => {});
+  const socket = openSocket(url, { allowHalfOpen: true });
   await once(socket, 'connect');
   return socket.pause();
 }

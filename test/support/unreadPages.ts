@@ -1,7 +1,8 @@
 /** Clients that do not read the pages that they request, and so have the service hold them. */
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectTo } from './connection.js';
+import { openSocket } from './rawHttp.js';
 
 /**
  * Writes numbers of which the last, which is not on the first page, has an item of 6 MB: more than the system takes for a client
@@ -20,12 +21,11 @@ export async function holdPages(
     INSERT INTO branded_phone_numbers (phone_number, business_profile_id)
     SELECT '+1415555' || i, ${id} FROM generate_series(1000, 1099) AS i`;
   await sql`UPDATE items SET item_tail = rpad(item_tail, 6000000) WHERE phone_number = '+14155551099'`;
-  const { hostname, port } = new URL(url);
   const request = `GET /v1/brandedPhoneNumbers?phoneNumber=%2B14155551099 HTTP/1.1\r\nHost: localhost\r\n${headers}\r\n`;
   const sockets: Socket[] = [];
   for (let i = 0; i < count; i++) {
-    const socket = connect(Number(port), hostname).on('error', () => {});
-    socket.pause().write(request);
+    const socket = openSocket(url).pause();
+    socket.write(request);
     sockets.push(socket);
     await sleep(110);
   }

@@ -1,5 +1,4 @@
 import { once } from 'node:events';
-import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express from 'express';
 import { pino } from 'pino';
@@ -11,7 +10,7 @@ import type { Service } from '../../../src/service/server.js';
 import { whileLocked } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { collectGarbage } from '../../support/garbage.js';
-import { exchange } from '../../support/rawHttp.js';
+import { exchange, openSocket } from '../../support/rawHttp.js';
 import { listenOn, metricOf } from '../../support/service.js';
 import { holdPages } from '../../support/unreadPages.js';
 import { until } from '../../support/until.js';
@@ -24,7 +23,7 @@ it('nothing of a request and its response is kept for an idle connection', async
   });
   const { server } = createHttpServer(app, readConfig({}), { logRefusal: () => 'id', onCutOff() {} });
   await once(server.listen(0, '127.0.0.1'), 'listening');
-  const socket = connect(Number(new URL(urlOf(server, '127.0.0.1')).port), '127.0.0.1');
+  const socket = openSocket(urlOf(server, '127.0.0.1'));
   socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
   await once(socket, 'data');
   await until(() => {
@@ -78,7 +77,7 @@ describe('a request', () => {
     lines.length = 0;
     const before = await counted(200);
     await whileLocked(database.url, 'LOCK items IN ACCESS EXCLUSIVE MODE', async () => {
-      const socket = connect(Number(new URL(service.url).port), '127.0.0.1');
+      const socket = openSocket(service.url);
       socket.write('GET /v1/brandedPhoneNumbers HTTP/1.1\r\nHost: localhost\r\n\r\n');
       await sleep(300);
       socket.resetAndDestroy();
@@ -90,7 +89,7 @@ describe('a request', () => {
 
   it('is not in the log if its connection was reset before it was complete', async () => {
     lines.length = 0;
-    const socket = connect(Number(new URL(service.url).port), '127.0.0.1');
+    const socket = openSocket(service.url);
     await once(socket.setNoDelay(true), 'connect');
     await new Promise((written) => socket.write('GET / HTTP/1.1\r\n', written));
     await sleep(100);
@@ -126,7 +125,7 @@ it('files that clients do not read are not held for each of them', async () => {
   const onCutOff = (count: number) => void cutOff.push(count);
   const { server } = createHttpServer(app, readConfig({}), { logRefusal: () => 'id', onCutOff });
   await once(server.listen(0, '127.0.0.1'), 'listening');
-  const sockets = Array.from({ length: 4 }, () => connect((server.address() as AddressInfo).port, '127.0.0.1').pause());
+  const sockets = Array.from({ length: 4 }, () => openSocket(urlOf(server, '127.0.0.1')).pause());
   for (const socket of sockets) socket.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
   await sleep(1000);
   expect(cutOff).toEqual([]);

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
+import { openSocket } from '../../support/rawHttp.js';
 import { metricOf, useService } from '../../support/service.js';
 import { until } from '../../support/until.js';
 
@@ -23,8 +24,7 @@ function watchStatuses(socket: Socket): () => string[] {
 }
 
 async function open({ url }: { url: string }): Promise<Socket> {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname).on('error', () => {});
+  const socket = openSocket(url);
   sockets.push(socket);
   await once(socket, 'connect');
   return socket;

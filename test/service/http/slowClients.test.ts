@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import express from 'express';
 import { describe, expect, it, test } from 'vitest';
 import { readConfig } from '../../../src/config/config.js';
 import { createHttpServer, urlOf } from '../../../src/service/http/httpServer.js';
+import { openSocket } from '../../support/rawHttp.js';
 import { useService } from '../../support/service.js';
 
 const service = useService();
@@ -16,8 +16,7 @@ const shortKeepAlive = useService({ KEEP_ALIVE_SECONDS: '1' });
 
 /** Sends `bytes`, and returns everything that the service sends until it closes the connection. */
 async function responseTo(bytes: string, { url } = service): Promise<string> {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname).on('error', () => {});
+  const socket = openSocket(url);
   let response = '';
   socket.setEncoding('utf8').on('data', (text) => {
     response += text;
@@ -39,10 +38,7 @@ describe.concurrent('a client', () => {
 });
 
 test.concurrent('a client that keeps sending after what is not a request is cut off', async () => {
-  const { hostname, port } = new URL(service.url);
-  const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true })
-    .on('error', () => {})
-    .resume();
+  const socket = openSocket(service.url, { allowHalfOpen: true }).resume();
   const closed = new Promise((resolve) => socket.once('close', resolve));
   socket.write('garbage\r\n\r\n');
   const sending = setInterval(() => socket.write('x'), 50);
@@ -75,8 +71,7 @@ test.concurrent('a response that its client reads slowly is sent as a whole at a
 
 describe.concurrent('an idle connection', () => {
   it('is kept for KEEP_ALIVE_SECONDS', async () => {
-    const { hostname, port } = new URL(longKeepAlive.url);
-    const socket = connect(Number(port), hostname).setEncoding('latin1');
+    const socket = openSocket(longKeepAlive.url).setEncoding('latin1');
     const request = async () => {
       socket.write(HEALTH);
       return String(await once(socket, 'data', { signal: AbortSignal.timeout(10_000) }));
