@@ -30,11 +30,10 @@ describe("the contract's version is also that", () => {
   });
 });
 
-const madeBy = (config: string) => `.cache/clients/${config.replace('.yaml', '.made')}`;
-
 describe('the clients', () => {
   it('are generated from clients/contract.ts, which has all paths, schemas and parameters of the contract', () => {
-    const commands = execFileSync('make', ['-nB', '-f', 'Makefile', ...configs.map(madeBy)], { encoding: 'utf8' });
+    const targets = configs.map((config) => `.cache/clients/${config.replace('.yaml', '.made')}`);
+    const commands = execFileSync('make', ['-nB', '-f', 'Makefile', ...targets], { encoding: 'utf8' });
     for (const config of configs) {
       const command = new RegExp(`^.* generate .*-c clients/generation/${config}.*$`, 'm').exec(commands)?.[0];
       expect(command).toContain(' -i .cache/clients/openapi.json ');

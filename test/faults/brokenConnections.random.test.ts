@@ -21,8 +21,6 @@ import { listenOn } from '../support/service.js';
 import { openToxicProxy, type ToxicProxy } from '../support/toxicProxy.js';
 import { until } from '../support/until.js';
 
-const KEYS = 2000;
-const POINTS = 1_000_000;
 const plain = useDatabase();
 let url: string;
 let proxy: ToxicProxy;
@@ -109,14 +107,14 @@ const faults: Record<string, () => void> = {
 async function open(): Promise<void> {
   await writeNumbers(url);
   const sql = connectTo(url);
-  const hashes = Array.from({ length: KEYS }, (_, i) => hashOf(keyWith(i)));
+  const hashes = Array.from({ length: 2000 }, (_, i) => hashOf(keyWith(i)));
   await sql`INSERT INTO api_keys (hash, name) SELECT hash, 'a key' FROM unnest(string_to_array(${hashes.join()}, ',')) AS hash`;
   await sql`CREATE TABLE written (key text PRIMARY KEY)`;
   await sql.end();
   proxy = await openToxicProxy(Number(new URL(url).port));
   const settings = { AUTH: 'api-key', DATABASE_CONNECTIONS: '2', RATE_LIMIT_PER_SECOND: '1000' };
   service = await listenOn(proxy.through(url), settings);
-  store = openPostgresStore(proxy.through(url), POINTS, () => {});
+  store = openPostgresStore(proxy.through(url), 1_000_000, () => {});
   expected = await (await list(keyWith(used))).text();
 }
 
