@@ -11,7 +11,7 @@ import { whileLocked } from '../../support/connection.js';
 import { useDatabase } from '../../support/database.js';
 import { collectGarbage } from '../../support/garbage.js';
 import { exchange, openSocket } from '../../support/rawHttp.js';
-import { listenOn, metricOf } from '../../support/service.js';
+import { listenOn, metricOf, metricsOf } from '../../support/service.js';
 import { holdPages } from '../../support/unreadPages.js';
 import { until } from '../../support/until.js';
 
@@ -47,8 +47,7 @@ describe('a request', () => {
 
   /** Returns the number of responses with a status, from the metrics. */
   async function counted(status: number): Promise<number> {
-    const text = await (await fetch(`${service.metricsUrl}/metrics`)).text();
-    const counts = text.matchAll(
+    const counts = (await metricsOf(service)).matchAll(
       new RegExp(`^http_request_duration_seconds_count{.*status="${status}"} (\\d+)$`, 'gm'),
     );
     return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
