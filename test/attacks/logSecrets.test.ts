@@ -23,7 +23,11 @@ let goodId: string;
 beforeAll(async () => {
   const { key, created: made } = await createApiKey(created.drizzle, 'partner');
   [goodKey, goodId] = [key, made.id];
-  const stream = { write: (line: string) => void (log += line) };
+  const stream = {
+    write(line: string) {
+      log += line;
+    },
+  };
   const environment = { AUTH: 'api-key', TRUST_PROXY: '1', REQUEST_TIMEOUT_SECONDS: '2' };
   service = await listenOn(created.url, environment, pino({ level: 'trace' }, stream));
 });

@@ -15,9 +15,10 @@ describe("the contract's version is also that", () => {
   });
 
   it.each<[string, RegExp]>([
-    ...['typescript', 'python', 'java', 'go'].map(
-      (client): [string, RegExp] => [`clients/${client}/README.md`, /(?:-|@v|<version>)(\d+\.\d+\.\d+)/g],
-    ),
+    ...['typescript', 'python', 'java', 'go'].map((client): [string, RegExp] => [
+      `clients/${client}/README.md`,
+      /(?:-|@v|<version>)(\d+\.\d+\.\d+)/g,
+    ]),
     ['deploy/kubernetes/branded-phone-numbers.yaml', /branded-phone-numbers:(\d+\.\d+\.\d+)/g],
     ['Dockerfile', /image\.version="(.*?)"/g],
   ])('of every package and image in %s', (file, pattern) => {
