@@ -3,11 +3,9 @@ import postgres from 'postgres';
 import { planningOptions } from '../../src/config/sessionSettings.js';
 import { type PageRequest, preparePages } from '../../src/page/page.js';
 
-export interface Reads {
+interface Reads {
   /** Pages of 8 kB, read from memory or disk. */
   buffers: number;
-  /** Rows that scans of tables and indexes read. */
-  rows: number;
   /** In the order that the service sends them. */
   statements: { query: string; plan: PlanNode }[];
 }
@@ -16,9 +14,7 @@ export interface PlanNode {
   'Node Type': string;
   'Index Name'?: string;
   'Relation Name'?: string;
-  'Actual Rows': number;
   'Actual Loops': number;
-  'Rows Removed by Filter'?: number;
   Plans?: PlanNode[];
 }
 
@@ -31,7 +27,7 @@ export function openExplainer(url: string, planCacheMode: 'force_generic_plan' |
 
   async function explain(request: PageRequest): Promise<Reads> {
     await readPage(request);
-    const reads: Reads = { buffers: 0, rows: 0, statements: [] };
+    const reads: Reads = { buffers: 0, statements: [] };
     for (const { query, values } of sent.splice(0)) {
       const name = names.get(query) ?? `explained_${names.size}`;
       if (!names.has(query)) await client.unsafe(`PREPARE ${name} AS ${query}`);
@@ -41,7 +37,6 @@ export function openExplainer(url: string, planCacheMode: 'force_generic_plan' |
       );
       const [{ Plan: plan }] = row?.['QUERY PLAN'] ?? [{}];
       reads.buffers += plan['Shared Hit Blocks'] + plan['Shared Read Blocks'];
-      reads.rows += rowsOf(plan);
       reads.statements.push({ query, plan });
     }
     return reads;
@@ -59,11 +54,6 @@ export function recordPages(client: postgres.Sql) {
   };
   const readPage = preparePages();
   return { readPage: (request: PageRequest) => readPage({ unsafe }, request), sent };
-}
-
-function rowsOf(node: PlanNode): number {
-  const rows = node['Relation Name'] ? node['Actual Rows'] + (node['Rows Removed by Filter'] ?? 0) : 0;
-  return Math.round(rows * node['Actual Loops']) + (node.Plans ?? []).reduce((sum, child) => sum + rowsOf(child), 0);
 }
 
 function literal(value: unknown): string {
