@@ -6,9 +6,8 @@ import { filterOf } from '../../src/page/filter.js';
 import { type BatchParameters, fragment, parameter } from '../../src/page/fragment.js';
 import { useDatabase } from '../support/database.js';
 import { openExplainer, type PlanNode } from '../support/explain.js';
+import { profileId } from '../support/generatedNumbers.js';
 import { fillSkewed } from './skewedNumbers.js';
-
-const LARGE_PROFILE = '00000000-0000-4000-8000-000000000001';
 
 const REQUESTS: Record<string, ListBrandedPhoneNumbersRequest> = {
   'no filter': {},
@@ -16,7 +15,7 @@ const REQUESTS: Record<string, ListBrandedPhoneNumbersRequest> = {
   'a reporting group': { reportingGroup: ['Group 1'] },
   'carrier, feature and status': { carrier: ['AT&T'], feature: ['brandedCallerId'], status: ['approved.optIn'] },
   'reporting groups and a status': { reportingGroup: ['Group 1', 'Group 2'], status: ['rejected'] },
-  'business profile and internal name': { businessProfileId: LARGE_PROFILE, internalName: ['Line 1'] },
+  'business profile and internal name': { businessProfileId: profileId(1), internalName: ['Line 1'] },
 };
 
 const database = useDatabase();
