@@ -4,26 +4,26 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { DetailedStatus } from '../../generated/types/models/index.js';
 import { brandedPhoneNumbers, carrierStatuses, items } from '../../src/database/schema.js';
 import type { Status } from '../../src/status.js';
+import { useDatabase } from '../support/database.js';
 import { DETAILED_STATUSES, entryWith, numberWith, write } from '../support/numbers.js';
 import { overallStatus } from '../support/reference.js';
-import { useService } from '../support/service.js';
 
-const service = useService();
+const database = useDatabase();
 const PHONE = '+14155550123';
 
 const statusNow = async () => {
-  const [row] = await service.database.select().from(items).where(eq(items.phoneNumber, PHONE));
+  const [row] = await database.drizzle.select().from(items).where(eq(items.phoneNumber, PHONE));
   return row?.status;
 };
 
 beforeEach(async () => {
-  await service.database.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
+  await database.drizzle.execute(sql`TRUNCATE ${brandedPhoneNumbers} CASCADE`);
 });
 
 /** Writes the number with an entry of each carrier. */
 async function writeEntries(detailedStatuses: [carrier: string, DetailedStatus][]) {
   const entries = detailedStatuses.map(([carrier, status]) => entryWith(carrier, 'brandedCallerId', status));
-  await write(service.database, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
+  await write(database.drizzle, [numberWith({ phoneNumber: PHONE, carrierStatuses: entries })]);
   return entries;
 }
 
@@ -69,7 +69,7 @@ describe('a number with entries of AT&T and Verizon (specification 3.3)', () => 
     for (const change of changes) {
       const [detailedStatus, carrier] = change.split(': ').reverse() as [DetailedStatus, string?];
       const isChanged = carrier ? eq(carrierStatuses.carrier, carrier) : sql`TRUE`;
-      await service.database.update(carrierStatuses).set({ detailedStatus }).where(isChanged);
+      await database.drizzle.update(carrierStatuses).set({ detailedStatus }).where(isChanged);
     }
     expect(await statusNow()).toBe(expected);
   });

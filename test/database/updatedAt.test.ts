@@ -1,28 +1,25 @@
 /** When updatedAt of a number changes, and to which time. */
-import type { Sql } from 'postgres';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { useDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith, PROFILES, write } from '../support/numbers.js';
-import { useService } from '../support/service.js';
 
-const service = useService();
+const database = useDatabase();
 const PHONE = '+14155550123';
 const BEFORE = '2026-02-03T16:49:02.748Z';
 const LATER = '2126-02-03T16:49:02.748Z';
 const LATEST = '9999-12-31T23:59:59.999Z';
 
-const sql = () => service.database.$client as unknown as Sql;
 /** The item of the only number, with its version in the table. */
 const row = async () => {
-  const [found] = await sql()`
-    SELECT rfc3339(updated_at) AS time, xmin, ctid FROM items`;
+  const [found] = await database.sql`SELECT rfc3339(updated_at) AS time, xmin, ctid FROM items`;
   return found as { time: string; xmin: string; ctid: string };
 };
 
 beforeEach(async () => {
-  await sql()`TRUNCATE branded_phone_numbers, business_profiles CASCADE`;
+  await database.sql`TRUNCATE branded_phone_numbers, business_profiles CASCADE`;
   const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')];
-  await write(service.database, [numberWith({ phoneNumber: PHONE, updatedAt: BEFORE, carrierStatuses })]);
+  await write(database.drizzle, [numberWith({ phoneNumber: PHONE, updatedAt: BEFORE, carrierStatuses })]);
   expect((await row()).time).toBe(BEFORE);
 });
 
@@ -43,11 +40,11 @@ describe('updatedAt moves forward, whichever program writes,', () => {
       `UPDATE branded_phone_numbers SET internal_name = 'New', updated_at = '2020-01-01T00:00:00Z'`,
     ],
   ])('when %s', async (_what, statement) => {
-    await sql().unsafe(statement);
+    await database.sql.unsafe(statement);
     const { time } = await row();
     expect(time > BEFORE).toBe(true);
     expect(Math.abs(Date.now() - Date.parse(time))).toBeLessThan(60_000);
-    await expectDerivedToAgree(sql());
+    await expectDerivedToAgree(database.sql);
   });
 
   const SET_STATUS = `UPDATE carrier_statuses SET detailed_status = 'rejected.optIn'`;
@@ -66,9 +63,9 @@ describe('updatedAt moves forward, whichever program writes,', () => {
       BEFORE,
     ],
   ])('%s', async (_what, statements, expected) => {
-    for (const statement of statements) await sql().unsafe(statement);
+    for (const statement of statements) await database.sql.unsafe(statement);
     expect((await row()).time).toBe(expected);
-    await expectDerivedToAgree(sql());
+    await expectDerivedToAgree(database.sql);
   });
 });
 
@@ -83,8 +80,8 @@ describe('an item is not written', () => {
     ['when the name of its business profile changes', `UPDATE business_profiles SET business_name = 'New'`],
   ])('%s', async (_what, statement) => {
     const before = await row();
-    await sql().unsafe(statement);
+    await database.sql.unsafe(statement);
     expect(await row()).toEqual(before);
-    await expectDerivedToAgree(sql());
+    await expectDerivedToAgree(database.sql);
   });
 });
