@@ -1,30 +1,22 @@
-/** The shape of a response is defined in three places: the contract, the SQL that builds the JSON, and the tables. */
+/**
+ * The shape of a response is defined in three places: the contract, the SQL that builds the JSON, and the tables. Tests
+ * of requests compare the first two (expectDescribed).
+ */
 import { randomUUID } from 'node:crypto';
 import { getTableColumns } from 'drizzle-orm';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { contract, type Schema } from '../../src/contract.js';
 import { brandedPhoneNumbers, businessProfiles, carrierStatuses } from '../../src/database/schema.js';
-import { items } from '../support/derived.js';
-import { addNumber, first as sql, useSessions } from '../support/sessions.js';
+import { useDatabase } from '../support/database.js';
 
-useSessions();
-
-const membersOf = (name: string) => Object.keys((contract.components.schemas[name] as Schema).properties ?? {});
-
-test('an item, its business profile and its entries have the contract’s members, in the contract’s order', async () => {
-  await addNumber(sql, '+19');
-  await sql`INSERT INTO carrier_statuses VALUES ('+19', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
-  const [item] = await items(sql);
-  expect(Object.keys(item ?? {})).toEqual(membersOf('BrandedPhoneNumber'));
-  expect(Object.keys(item?.businessProfile ?? {})).toEqual(membersOf('BusinessProfile'));
-  expect(Object.keys(item?.carrierStatuses[0] ?? {})).toEqual(membersOf('CarrierStatus'));
-});
+const database = useDatabase();
 
 test('the stored JSON of a business profile is what to_json makes, for any characters in its names', async () => {
   const character = fc.constantFrom(...'"\\/\'{}nu0 aé🏦\u2028');
   const names = fc.sample(fc.string({ unit: character, minLength: 1, maxLength: 6 }), 1000);
   const profiles = names.map((name) => ({ id: randomUUID(), business_name: name, status: name }));
+  const { sql } = database;
   expect((await sql`INSERT INTO business_profiles ${sql(profiles)}`).count).toBe(1000);
   const wrong = await sql`
     SELECT item FROM business_profiles
@@ -39,7 +31,8 @@ test.each([
   ['CarrierStatus', carrierStatuses, {}, ['phoneNumber']],
 ] as const)('the table of %s has a column for each member in the contract, and no other', (...row) => {
   const [name, table, renamed, additional] = row;
-  const members = membersOf(name).map((member) =>
+  const { properties = {} } = contract.components.schemas[name] as Schema;
+  const members = Object.keys(properties).map((member) =>
     member in renamed ? renamed[member as keyof typeof renamed] : member,
   );
   const expected = [...members, ...additional].filter((column) => column !== undefined);
