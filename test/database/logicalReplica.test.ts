@@ -1,10 +1,9 @@
 /** A logical replica that takes over: its triggers did not run, and its sequences were not copied. */
-import { join } from 'node:path';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
-import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { runProgram } from '../support/command.js';
+import { migrationsFolder } from '../../src/packageFolder.js';
+import { runOn } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { closeDatabase, openDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
@@ -12,20 +11,14 @@ import { entryWith, numberWith, write } from '../support/numbers.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { until } from '../support/until.js';
 
-const version = process.env.TEST_POSTGRES_VERSION;
-const from = version && join(packageFolder, '.cache', 'postgres', version, 'package.json');
-const runOn = (url: string, args: string[], input = '') =>
-  runProgram(args, input, { environment: { DATABASE_URL: url } });
 const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'approved.optIn')];
 let publisher: PostgresServer;
 let subscriber: PostgresServer;
 let onPublisher: Sql;
 
 beforeAll(async () => {
-  [publisher, subscriber] = await Promise.all([
-    startPostgres({ wal_level: 'logical' }, from),
-    startPostgres({ wal_level: 'logical' }, from),
-  ]);
+  const start = () => startPostgres({ wal_level: 'logical' });
+  [publisher, subscriber] = await Promise.all([start(), start()]);
   await migrateDatabase(publisher.url, migrationsFolder);
   onPublisher = connectTo(publisher.url);
   const database = openDatabase(publisher.url);
@@ -74,10 +67,9 @@ async function expectToAcceptWrites({ url, sql }: { url: string; sql: Sql }): Pr
 
 test('a logical replica of the sources is right after check --repair, and accepts writes', async () => {
   const replica = await replicaOf('sources', 'TABLE business_profiles, branded_phone_numbers, carrier_statuses');
-  const check = (...options: string[]) => runOn(replica.url, ['check', ...options]);
   const found = '3 numbers differ from their sources: +14155550110, +14155550111, +14155550112\n';
-  expect(await check()).toMatchObject({ code: 1, stdout: '', stderr: found });
-  expect(await check('--repair')).toMatchObject({
+  expect(await runOn(replica.url, ['check'])).toMatchObject({ code: 1, stdout: '', stderr: found });
+  expect(await runOn(replica.url, ['check', '--repair'])).toMatchObject({
     code: 0,
     stdout: `repaired: ${found}OK: the read model matches its sources\n`,
   });

@@ -18,7 +18,7 @@ import { deriveAll } from '../../src/operator/numbers/check.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import { UserError } from '../../src/userError.js';
-import { runProgram } from '../support/command.js';
+import { runOn } from '../support/command.js';
 import { useConnection, whileLocked } from '../support/connection.js';
 import { createDatabase, type TestConnection as Database, usePool } from '../support/database.js';
 import { expectDerivedToAgree, items } from '../support/derived.js';
@@ -329,7 +329,7 @@ describe('a migration that waits for a lock', () => {
 });
 
 it('migrate names the migrations that it applied', async () => {
-  const migrate = () => runProgram(['migrate'], '', { environment: { DATABASE_URL: url } });
+  const migrate = () => runOn(url, ['migrate']);
   const { entries } = await readJournal(migrationsFolder);
   const lines = entries.map(({ tag }) => `applied ${tag}\n`).join('');
   expect(await migrate()).toMatchObject({ code: 0, stdout: `${lines}the database is up to date\n` });

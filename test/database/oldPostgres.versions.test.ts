@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
-import { runProgram } from '../support/command.js';
+import { runOn } from '../support/command.js';
 import { startPostgres } from '../support/postgresServer.js';
 
 const VERSIONS =
@@ -12,7 +12,7 @@ const VERSIONS =
 it.each(VERSIONS)('PostgreSQL %s is refused by commands, which say what is needed', async (version) => {
   const server = await startPostgres({}, join(packageFolder, '.cache', 'postgres', version, 'package.json'));
   try {
-    const { code, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL: server.url } });
+    const { code, stderr } = await runOn(server.url, ['migrate']);
     expect(stderr).toMatch(/PostgreSQL 15 or later is needed\n$/);
     expect(code).toBe(1);
   } finally {

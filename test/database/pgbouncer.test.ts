@@ -3,7 +3,7 @@ import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { runProgram } from '../support/command.js';
+import { runOn } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { inTransaction, useDatabase } from '../support/database.js';
 import { ndjson } from '../support/ndjson.js';
@@ -60,7 +60,7 @@ ${settings.replace('users', join(folder, 'users'))}
     ['to an unknown database', () => ignoring.replace(/numbers$/, 'none'), /^no such database: none\n$/],
     ['with a wrong password', () => ignoring.replace('right', 'wrong'), /^SASL authentication failed\n$/],
   ])('exits with the reason if it is refused: %s', async (_what, address, reason) => {
-    const { code, stdout, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL: address() } });
+    const { code, stdout, stderr } = await runOn(address(), ['migrate']);
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringMatching(reason)]);
   });
 
@@ -72,14 +72,14 @@ ${settings.replace('users', join(folder, 'users'))}
   });
 
   it('writes and checks in steps on any of PgBouncer’s connections, which it shares with other programs', async () => {
-    const url = await start(`auth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n${IGNORED}`);
+    const unprepared = await start(`auth_type = any\npool_mode = transaction\ndefault_pool_size = 2\n${IGNORED}`);
+    const url = `${unprepared}?prepare=false`;
     const lines = Array.from({ length: 300 }, (_, i) => numberWith({ phoneNumber: `+1${i}` }));
-    const environment = { DATABASE_URL: `${url}?prepare=false` };
-    const others = [1, 2].map(() => connectTo(environment.DATABASE_URL, { prepare: false }));
+    const others = [1, 2].map(() => connectTo(url, { prepare: false }));
     const stop = repeat(2, async (i) => others[i]?.begin((sql) => sql`SELECT pg_sleep(0.01)`));
-    const imported = await runProgram(['import', '--jobs', '4', '-'], ndjson(lines), { environment });
+    const imported = await runOn(url, ['import', '--jobs', '4', '-'], ndjson(lines));
     expect([imported.code, imported.stdout]).toEqual([0, expect.stringMatching(/^imported 300 numbers/)]);
-    expect(await runProgram(['check'], '', { environment })).toMatchObject({ code: 0 });
+    expect(await runOn(url, ['check'])).toMatchObject({ code: 0 });
     await stop();
     await Promise.all(others.map((other) => other.end()));
   });
@@ -94,8 +94,7 @@ ${settings.replace('users', join(folder, 'users'))}
       entryWith(`${i}`, 'brandedCallerId', 'approved.optIn'),
     );
     const lines = Array.from({ length: 40 }, (_, i) => numberWith({ phoneNumber: `+2${i + 10}`, carrierStatuses }));
-    const environment = { DATABASE_URL: url };
-    const imported = await runProgram(['import', '--jobs', '3', '-'], ndjson(lines), { environment });
+    const imported = await runOn(url, ['import', '--jobs', '3', '-'], ndjson(lines));
     await database.sql`DROP FUNCTION slow CASCADE`;
     const stderr = 'PostgreSQL has too few free connections for --jobs 3: continuing with fewer\n';
     expect(imported).toMatchObject({ code: 0, stdout: expect.stringMatching(/^imported 40 numbers/), stderr });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
 import type { Service } from '../../src/service/server.js';
-import { runProgram, runServe } from '../support/command.js';
+import { runOn, runProgram, runServe } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { type PostgresServer, startPostgres, startReplica } from '../support/postgresServer.js';
 import { listenOn } from '../support/service.js';
@@ -69,17 +69,14 @@ describe('a replica', () => {
     'keys create --name x',
     'keys revoke 5d9dc9f8-1818-4811-892f-902bd23f0824',
   ])('is rejected by %s, which says what to name instead', async (line) => {
-    const environment = { DATABASE_URL: replica.url };
-    expect(await runProgram(line.split(' '), '+14155550123', { environment })).toMatchObject({
+    expect(await runOn(replica.url, line.split(' '), '+14155550123')).toMatchObject({
       code: 1,
       stderr: 'DATABASE_URL leads to a read-only replica: set it to the primary (behind deploy/haproxy, port 5432)\n',
     });
   });
 
   it.each(['export', 'keys list', 'migrate'])('is read by %s', async (line) => {
-    expect(await runProgram(line.split(' '), '', { environment: { DATABASE_URL: replica.url } })).toMatchObject({
-      code: 0,
-    });
+    expect(await runOn(replica.url, line.split(' '))).toMatchObject({ code: 0 });
   });
 
   it('serves pages and is ready while its primary is down, and after its promotion', async () => {

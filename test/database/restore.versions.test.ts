@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { migrateDatabase } from '../../src/database/migrations.js';
 import { migrationsFolder, packageFolder } from '../../src/packageFolder.js';
-import { runProgram } from '../support/command.js';
+import { runOn } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
@@ -32,7 +32,7 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
     for (const major of [15, 18]) servers[major] = await startPostgres({}, programsOf(major));
     const source = urlOf(15);
     await migrateDatabase(source, migrationsFolder);
-    expect((await run(['import', join(packageFolder, 'demo', 'numbers.ndjson')], source)).code).toBe(0);
+    expect((await runOn(source, ['import', join(packageFolder, 'demo', 'numbers.ndjson')])).code).toBe(0);
     // Items with a later updatedAt than in their sources, and numbers without entries.
     const sql = connectTo(source);
     await sql`UPDATE carrier_statuses SET detailed_status = 'rejected.optIn' WHERE phone_number LIKE '%7'`;
@@ -51,7 +51,7 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
     const restored = await newDatabase(major, 'whole');
     execFileSync('pg_restore', ['--exit-on-error', `--dbname=${restored}`, join(folder, 'whole')]);
     expect(await exportOf(restored)).toEqual(await exportOf(urlOf(15)));
-    expect(await run(['check'], restored)).toMatchObject({
+    expect(await runOn(restored, ['check'])).toMatchObject({
       code: 0,
       stdout: 'OK: the read model matches its sources\n',
     });
@@ -69,10 +69,10 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
       const options = ['--exit-on-error', '--data-only', '--disable-triggers', `--dbname=${restored}`];
       execFileSync('pg_restore', [...options, join(folder, 'sources')]);
       const found = /^\d+ numbers differ from their sources: (\+\d+, ){5}…\n$/;
-      const checked = await run(['check'], restored);
+      const checked = await runOn(restored, ['check']);
       expect(checked).toMatchObject({ code: 1, stdout: '' });
       expect(checked.stderr).toMatch(found);
-      expect(await run(['check', '--repair'], restored)).toMatchObject({
+      expect(await runOn(restored, ['check', '--repair'])).toMatchObject({
         code: 0,
         stdout: `repaired: ${checked.stderr}OK: the read model matches its sources\n`,
       });
@@ -100,12 +100,12 @@ describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
         execFileSync('bash', ['-o', 'pipefail', '-c', line], { env: { ...process.env, ...variables }, stdio: 'pipe' });
       shell('pg_dump -n public "$SOURCE" | psql "$RESTORED"', { SOURCE: urlOf(15), RESTORED: restored });
       for (const args of [['check'], ['migrate'], ['serve']]) {
-        const { code, stderr } = await run(args, restored);
+        const { code, stderr } = await runOn(restored, args);
         expect([code, stderr]).toEqual([1, expect.stringMatching(/^The schema public has .* "Backups"/)]);
       }
       const line = /^pg_dump .*-n drizzle .*$/m.exec(readFileSync('docs/operations.md', 'utf8'))?.[0] ?? expect.fail();
       shell(line, { SOURCE: await urlFrom(), RESTORED: restored });
-      expect(await run(['check'], restored)).toMatchObject({
+      expect(await runOn(restored, ['check'])).toMatchObject({
         code: 0,
         // The log of serve may write a line after serve has exited.
         stdout: expect.stringContaining('OK: the read model matches its sources\n'),
@@ -124,10 +124,8 @@ async function newDatabase(major: number, name: string): Promise<string> {
   return urlOf(major).replace(/postgres$/, name);
 }
 
-const run = (args: string[], url: string) => runProgram(args, '', { environment: { DATABASE_URL: url } });
-
 async function exportOf(url: string): Promise<string> {
   const file = join(folder, 'export.ndjson');
-  expect((await run(['export', file], url)).code).toBe(0);
+  expect((await runOn(url, ['export', file])).code).toBe(0);
   return readFile(file, 'utf8');
 }

@@ -9,9 +9,9 @@ import { migrateDatabase } from '../../src/database/migrations.js';
 import { createApiKey } from '../../src/keys/keys.js';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../src/packageFolder.js';
-import { runProgram, runServe } from '../support/command.js';
+import { runOn, runProgram, runServe } from '../support/command.js';
 import { useConnection } from '../support/connection.js';
-import { createDatabase, useDatabase, usePool } from '../support/database.js';
+import { createDatabase, useDatabase } from '../support/database.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { entryWith, numberWith } from '../support/numbers.js';
 import { useServiceOn } from '../support/service.js';
@@ -68,7 +68,7 @@ test('migrate and serve name every further role that has privileges, and what it
     ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO ${anon};
     ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON TABLES TO ${anon}, ${visitors};
     ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT ALL ON FUNCTIONS TO ${anon}`);
-  const migrate = () => runProgram(['migrate'], '', { environment: { DATABASE_URL: url } });
+  const migrate = () => runOn(url, ['migrate']);
   try {
     const { code, stderr } = await migrate();
     const warnings = [
@@ -105,10 +105,9 @@ test('migrate and serve name every further role that has privileges, and what it
 
 test('the role importer, which owns nothing, imports new and changed numbers', async () => {
   await migrateDatabase(urlOf.importer, migrationsFolder);
-  const database = usePool(urlOf.importer);
   for (const detailedStatus of ['approved.optIn', 'rejected.optIn'] as const) {
     const line = JSON.stringify({ ...numberOf(detailedStatus), updatedAt: undefined });
-    expect(await importNumbers(database.url, Readable.from([Buffer.from(line)]))).toEqual({
+    expect(await importNumbers(urlOf.importer, Readable.from([Buffer.from(line)]))).toEqual({
       numbers: 1,
       carrierStatuses: 2,
     });

@@ -7,7 +7,7 @@ import request from 'supertest';
 import { afterAll, describe, expect, inject, test } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { runProgram } from '../support/command.js';
+import { runOn } from '../support/command.js';
 import { connectTo, useConnection } from '../support/connection.js';
 import { createDatabase, inTransaction, openDatabase } from '../support/database.js';
 import { listenOn } from '../support/service.js';
@@ -71,7 +71,7 @@ async function outcome(settings: string[]) {
     await admin.unsafe(`ALTER DATABASE ${new URL(url).pathname.slice(1)} SET ${name} = ${value}`);
   }
   const run = async (args: string[], input = '') => {
-    const { code, stdout, stderr } = await runProgram(args, input, { environment: { DATABASE_URL: url } });
+    const { code, stdout, stderr } = await runOn(url, args, input);
     const stable = stdout.replaceAll(/bpn_[\w-]+|"(id|hash|createdAt|updatedAt)":"[^"]+"/g, '');
     return { command: args[0], code, stderr, stdout: createHash('sha256').update(stable).digest('hex') };
   };

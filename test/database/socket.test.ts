@@ -12,7 +12,7 @@ import { readConfig } from '../../src/config/config.js';
 import { type Database, withConnection } from '../../src/database/connection.js';
 import { UserError } from '../../src/userError.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
-import { runProgram } from '../support/command.js';
+import { runOn } from '../support/command.js';
 import { inTransaction, openDatabase, usePool } from '../support/database.js';
 import { openImpostor, respondWith } from '../support/impostor.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
@@ -94,8 +94,7 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
     ['ip', '127.0.0.1', 'sslmode=verify-full', /not trusted; add sslrootcert/],
     ['plain', '127.0.0.1', 'sslmode=require', /PostgreSQL at .* does not support TLS, but sslmode in .* requires it/],
   ] as const)('rejects the server "%s" at %s with "%s"', async (server, host, query, reason) => {
-    const DATABASE_URL = urlOf(server, host, query);
-    const { code, stderr } = await runProgram(['migrate'], '', { environment: { DATABASE_URL } });
+    const { code, stderr } = await runOn(urlOf(server, host, query), ['migrate']);
     expect([code, stderr]).toEqual([1, expect.stringMatching(reason)]);
     expect(stderr.trim().split('\n')).toHaveLength(1);
   });
@@ -143,11 +142,10 @@ describe.skipIf(!hasOpenssl)('TLS to PostgreSQL', () => {
 
   it('is advised by a command if the server requires it', async () => {
     const url = servers.ip.url.replace('postgres@', 'encrypted@');
-    const run = (DATABASE_URL: string) => runProgram(['migrate'], '', { environment: { DATABASE_URL } });
-    expect((await run(url)).stderr).toMatch(
+    expect((await runOn(url, ['migrate'])).stderr).toMatch(
       /^no pg_hba\.conf entry .*, no encryption: add sslmode=require to DATABASE_URL/,
     );
-    expect((await run(`${url}?sslmode=require`)).stderr).toBe('role "encrypted" does not exist\n');
+    expect((await runOn(`${url}?sslmode=require`, ['migrate'])).stderr).toBe('role "encrypted" does not exist\n');
   });
 
   it.each([

@@ -142,6 +142,10 @@ export async function runProgram(
   }
 }
 
+/** Runs a command line in this process, on the database at `url`. */
+export const runOn = (url: string, args: string[], input?: string | Readable) =>
+  runProgram(args, input, { environment: { DATABASE_URL: url } });
+
 /** Runs `serve` in this process for the current test; no other command may run in it meanwhile. */
 export async function runServe(args: string[], environment: Record<string, string>) {
   const [port, metricsPort] = [await freePort(), await freePort()];
