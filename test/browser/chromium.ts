@@ -1,14 +1,12 @@
 /** A headless Chromium for tests, which needs no other installation than `npm ci`. */
-import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { type Browser, chromium } from 'playwright-core';
 import { packageFolder } from '../../src/packageFolder.js';
+import { run } from '../support/programs.js';
 
-const run = promisify(execFile);
 const require = createRequire(import.meta.url);
 
 /** Chromium sends no requests to Google's hosts with these flags: all requests are the page's. */

@@ -1,14 +1,13 @@
 /** The limit in a Redis Cluster of three primaries, each with a replica, while parts of it fail. */
-import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { openRedisStore } from '../../src/service/rateLimit/redisStore.js';
 import { freePort } from '../support/port.js';
+import { run } from '../support/programs.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
 import { makeDataFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
@@ -58,7 +57,7 @@ describe.skipIf(!hasRedis)('a limit in a Redis Cluster', () => {
   });
 
   const address = (node: number) => `127.0.0.1:${nodes[node]?.port}`;
-  const redisCli = async (...args: string[]) => (await promisify(execFile)('redis-cli', args)).stdout;
+  const redisCli = async (...args: string[]) => (await run('redis-cli', args)).stdout;
   const callNode = (node: number, ...command: string[]) => redisCli('-p', String(nodes[node]?.port), ...command);
 
   /** Tries again for long, since on a busy machine, Redis responds too late to an instance in most tries. */

@@ -2,11 +2,9 @@
  * The file systems of the containers in compose.yaml and in the Kubernetes manifest, made by mount(8) in a namespace of a
  * process: an import needs a writable temporary folder.
  */
-import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -15,6 +13,7 @@ import { environmentOf, resource, scheduledImport } from '../support/manifest.js
 import { ndjson } from '../support/ndjson.js';
 import { numberWith } from '../support/numbers.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { run } from '../support/programs.js';
 import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
@@ -83,7 +82,7 @@ describe.skipIf(process.getuid?.() !== 0)('with a read-only file system', () => 
     await writeFile(join(folder.path, basename(file)), ndjson([numberWith({ phoneNumber: '+11' })]));
     const command = scriptIn(fileSystemOf(pod), container.args.join(' '), [dirname(file), folder.path]);
     const env = { ...process.env, ...environmentOf('Job'), DATABASE_URL: postgres.url, TMPDIR };
-    const { stdout } = await promisify(execFile)('unshare', ['--mount', 'bash', '-c', command], { env });
+    const { stdout } = await run('unshare', ['--mount', 'bash', '-c', command], { env });
     expect(stdout).toBe('imported 1 number, 0 carrier statuses\n');
   });
 });

@@ -9,7 +9,7 @@ import { parse, stringify } from 'yaml';
 import { readConfig } from '../../src/config/config.js';
 import { listen } from '../../src/service/http/httpServer.js';
 import { environmentOf, MANIFEST, resource, scheduledImport } from '../support/manifest.js';
-import { isInstalled, KUBERNETES_VALIDATE, run } from '../support/programs.js';
+import { isInstalled, KUBERNETES_VALIDATE, outcomeOf } from '../support/programs.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
 /** The oldest version in use, and the newest with published schemas. */
@@ -19,7 +19,7 @@ const STOP_SECONDS = 3;
 
 describe.skipIf(!isInstalled(KUBERNETES_VALIDATE))('kubernetes-validate', () => {
   const folder = useTemporaryFolder('branded-phone-numbers-deploy-');
-  const validate = (file: string) => run(KUBERNETES_VALIDATE, ['--strict', ...VERSIONS, file]);
+  const validate = (file: string) => outcomeOf(KUBERNETES_VALIDATE, ['--strict', ...VERSIONS, file]);
 
   it('accepts the manifest', async () => {
     expect(await validate(MANIFEST)).toMatchObject({ status: 0 });

@@ -11,7 +11,7 @@ import { place } from '../support/placed.js';
 import { claimNetwork, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { endProcess, endWithThisProcess } from '../support/process.js';
-import { run } from '../support/programs.js';
+import { outcomeOf } from '../support/programs.js';
 import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 
@@ -87,7 +87,7 @@ describe.skipIf(!hasNginx || !hasOpenssl)('deploy/nginx', () => {
   });
 
   it('is accepted without a warning', async () => {
-    const { status, output } = await run('nginx', ['-t', ...options]);
+    const { status, output } = await outcomeOf('nginx', ['-t', ...options]);
     expect(output).not.toMatch(/warn|emerg/);
     expect(status).toBe(0);
   });

@@ -19,7 +19,7 @@ import { environmentOf, resource } from '../support/manifest.js';
 import { claimNetwork, freePort, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 import { endProcess } from '../support/process.js';
-import { isInstalled, run } from '../support/programs.js';
+import { isInstalled, outcomeOf } from '../support/programs.js';
 import { hasRedis, startRedis, type TestRedis } from '../support/redis.js';
 import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
@@ -71,7 +71,7 @@ describe('every alert', () => {
     const [command = ''] = /^sed .*alerts\.yaml$/m.exec(readFileSync('docs/operations.md', 'utf8')) ?? [];
     const address = 'https://git.acme.test/numbers/blob/main';
     const written = command.replace('ADDRESS', address).replace('> alerts.yaml', '');
-    const entered = parse((await run('bash', ['-c', written])).output).groups[0].rules as Rule[];
+    const entered = parse((await outcomeOf('bash', ['-c', written])).output).groups[0].rules as Rule[];
     for (const [index, { annotations }] of entered.entries()) {
       const [, anchor] = rules[index]?.annotations.runbook_url.split('#') ?? [];
       expect(annotations.runbook_url).toBe(`${address}/docs/operations.md#${anchor}`);
@@ -80,7 +80,7 @@ describe('every alert', () => {
   });
 
   it.skipIf(!hasPrometheus)('passes its tests', async () => {
-    const { status, output } = await run('promtool', ['test', 'rules', 'deploy/prometheus/alerts.test.yaml']);
+    const { status, output } = await outcomeOf('promtool', ['test', 'rules', 'deploy/prometheus/alerts.test.yaml']);
     expect(status, output).toBe(0);
   });
 });

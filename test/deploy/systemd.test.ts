@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/config/config.js';
 import { environmentOf } from '../support/manifest.js';
-import { isInstalled, run } from '../support/programs.js';
+import { isInstalled, outcomeOf } from '../support/programs.js';
 
 /** The maximum time to stop, beyond DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */
 const STOP_SECONDS = 3;
@@ -12,7 +12,7 @@ const UNIT = 'deploy/systemd/branded-phone-numbers.service';
 describe.skipIf(!isInstalled('systemd-analyze'))('the systemd unit', () => {
   it('restricts the service to an exposure of at most 3.0', async () => {
     const options = ['security', '--offline=yes', '--no-pager', '--threshold=30', UNIT];
-    const { status, output } = await run('systemd-analyze', options);
+    const { status, output } = await outcomeOf('systemd-analyze', options);
     expect(status, output).toBe(0);
   });
 

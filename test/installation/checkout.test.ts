@@ -1,15 +1,12 @@
 /** `make start` in a fresh checkout, on every supported Node and npm. */
-import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { expectDemoPage } from '../support/demo.js';
+import { run } from '../support/programs.js';
 import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
-
-const run = promisify(execFile);
 
 /** Each Node and each npm at least once; npm 12 does not run on Node 20. */
 const PAIRS = [

@@ -1,11 +1,8 @@
 /** This checkout, copied into another folder. */
-import { execFile } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { promisify } from 'node:util';
 import { packageFolder } from '../../src/packageFolder.js';
-
-const run = promisify(execFile);
+import { run } from '../support/programs.js';
 
 /** Copies all files except those that Git ignores. */
 export async function copyCheckout(target: string): Promise<void> {

@@ -2,19 +2,16 @@
  * Installations from a Git repository, such as `npm install git+https://…`: npm clones the repository, installs all
  * dependencies, including those for development, runs `prepare` and packs the result.
  */
-import { execFile } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { promisify } from 'node:util';
 import { it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDemoPage } from '../support/demo.js';
+import { run } from '../support/programs.js';
 import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
-
-const run = promisify(execFile);
 
 const folder = useTemporaryFolder('branded-phone-numbers-git-');
 

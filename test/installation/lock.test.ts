@@ -1,12 +1,9 @@
 /** What npm installs by the lock of a checkout. */
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { expect, it } from 'vitest';
+import { run } from '../support/programs.js';
 import { makeFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
 import { withNodeAndNpm } from './nodeAndNpm.js';
-
-const run = promisify(execFile);
 
 it('npm ci --omit=dev of npm 12 succeeds in a checkout, without the tools for a build', async () => {
   // The path may have spaces and other letters than ASCII.

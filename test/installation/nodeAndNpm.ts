@@ -1,12 +1,9 @@
 /** Versions of Node and npm, from the npm packages of both. */
-import { execFile } from 'node:child_process';
 import { mkdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { packageFolder } from '../../src/packageFolder.js';
 import { withoutNpm } from '../support/process.js';
-
-const run = promisify(execFile);
+import { run } from '../support/programs.js';
 
 const CACHE = join(packageFolder, '.cache', 'node');
 const PLATFORM = `node-${process.platform}-${process.arch}`;

@@ -1,20 +1,17 @@
 /** The package that `npm pack` makes, installed into an empty folder and run there. */
-import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { cp, mkdir, rename, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import lock from '../../package-lock.json' with { type: 'json' };
 import { contract } from '../../src/contract.js';
 import { packageName } from '../../src/operator/embeddedPostgres/programs.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { expectDemoPage } from '../support/demo.js';
+import { run } from '../support/programs.js';
 import { type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
-
-const run = promisify(execFile);
 
 const folder = useTemporaryFolder('branded-phone-numbers-package-');
 let files: string[];

@@ -1,18 +1,16 @@
 /** The commands of "Traces" in docs/operations.md, word for word except for the collectors' addresses. */
-import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
+import { run } from '../support/programs.js';
 import { startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { copyCheckout } from './checkout.js';
 
-const run = promisify(execFile);
 const TRACE_ID = '0af7651916cd43dd8448eb211c80319c';
 const TRACEPARENT = `00-${TRACE_ID}-b7ad6b7169203331-01`;
 

@@ -3,13 +3,12 @@
  * release and of this checkout share a database behind HAProxy. The commands of docs/operations.md build the last release from
  * its commit; older ones are built faster, without packages for development and without type checks.
  */
-import { execFile, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import releases from '../database/releases.json' with { type: 'json' };
@@ -17,13 +16,12 @@ import { connectTo } from '../support/connection.js';
 import { type PageResponse, startHaproxy } from '../support/haproxy.js';
 import { claimNetwork } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
-import { isInstalled } from '../support/programs.js';
+import { isInstalled, run } from '../support/programs.js';
 import { MAIN, type Server, startServer } from '../support/serverProcess.js';
 import { makeFolder } from '../support/temporaryFolder.js';
 import { until } from '../support/until.js';
 import { walkWithRetries } from '../support/walkWithRetries.js';
 
-const run = promisify(execFile);
 const CLIENTS = 3;
 const NUMBERS = readFileSync(join(packageFolder, 'demo', 'numbers.ndjson'), 'utf8')
   .trim()

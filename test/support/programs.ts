@@ -1,4 +1,4 @@
-/** Programs that tests run and that may not be installed, such as Debian's prometheus. */
+/** Programs that tests run, some of which may not be installed, such as Debian's prometheus. */
 import { execFile, spawnSync } from 'node:child_process';
 import { promisify } from 'node:util';
 
@@ -13,9 +13,12 @@ export function isInstalled(program: string): boolean {
   return isHere;
 }
 
+/** Runs a program; throws if it fails. */
+export const run = promisify(execFile);
+
 /** Runs a program, and returns its exit status and its output. */
-export async function run(program: string, args: string[]): Promise<{ status: number; output: string }> {
-  return promisify(execFile)(program, args).then(
+export async function outcomeOf(program: string, args: string[]): Promise<{ status: number; output: string }> {
+  return run(program, args).then(
     ({ stdout, stderr }) => ({ status: 0, output: stdout + stderr }),
     ({ code, stdout, stderr }) => ({ status: code, output: stdout + stderr }),
   );

@@ -8,7 +8,7 @@ import { readConfig } from '../../../src/config/config.js';
 import { contract } from '../../../src/contract.js';
 import { docs } from '../../../src/service/docs/docs.js';
 import { readPackages } from '../../../src/service/docs/packages.js';
-import { run } from '../../support/programs.js';
+import { outcomeOf } from '../../support/programs.js';
 import { useTemporaryFolder } from '../../support/temporaryFolder.js';
 
 const SETTINGS = readConfig({ HOST: '0.0.0.0', AUTH: 'none' });
@@ -114,7 +114,7 @@ describe('GET /packages/', () => {
     for (const path of [earlier, `${GO}/@v/list`]) await write(path, join(before, 'packages'), 'earlier\n');
     const paths = { '/opt/branded-phone-numbers': before, CHECKOUT_OF_THE_NEW_VERSION: folder.path };
     const typed = Object.entries(paths).reduce((text, [shown, path]) => text.replace(shown, path), command);
-    expect(await run('bash', ['-c', typed])).toEqual({ status: 0, output: '' });
+    expect(await outcomeOf('bash', ['-c', typed])).toEqual({ status: 0, output: '' });
     const copied = serviceWith();
     expect(String((await download(earlier, copied).expect(200)).body)).toBe('earlier\n');
     expect(String((await download(`${GO}/@v/list`, copied)).body)).toBe(contentOf(`${GO}/@v/list`));
