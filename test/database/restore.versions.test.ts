@@ -1,5 +1,5 @@
 /** Dumps of PostgreSQL 15, restored into 15 and 18 with the programs that operators use. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,10 +10,8 @@ import { runOn } from '../support/command.js';
 import { connectTo } from '../support/connection.js';
 import { expectDerivedToAgree } from '../support/derived.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
+import { isInstalled } from '../support/programs.js';
 import { makeFolder } from '../support/temporaryFolder.js';
-
-const hasPrograms = spawnSync('pg_dump', ['--version']).status === 0;
-if (!hasPrograms && process.env.SKIP_NOTHING) throw new Error('pg_dump is not installed');
 
 const VERSIONS =
   /^POSTGRES_VERSIONS := (.*)$/m.exec(readFileSync('Makefile.maintainers', 'utf8'))?.[1]?.split(' ') ?? [];
@@ -26,7 +24,7 @@ const programsOf = (major: number) => {
 let folder: string;
 const servers: Record<number, PostgresServer> = {};
 
-describe.runIf(hasPrograms)('a database of PostgreSQL 15', () => {
+describe.runIf(isInstalled('pg_dump'))('a database of PostgreSQL 15', () => {
   beforeAll(async () => {
     folder = await makeFolder('branded-phone-numbers-dump-');
     for (const major of [15, 18]) servers[major] = await startPostgres({}, programsOf(major));

@@ -1,12 +1,12 @@
 /** Certificates of a test authority, made by openssl, with elliptic keys, which take less CPU time to make than RSA keys. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type PostgresServer, startPostgres } from './postgresServer.js';
+import { isInstalled } from './programs.js';
 import { makeFolder } from './temporaryFolder.js';
 
-export const hasOpenssl = spawnSync('openssl', ['version']).status === 0;
-if (!hasOpenssl) console.warn('skipped: TLS to PostgreSQL needs openssl, which is not installed here');
+export const hasOpenssl = isInstalled('openssl');
 
 const NEW_KEY = '-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes';
 

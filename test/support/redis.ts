@@ -1,15 +1,14 @@
 /** Redis servers and sentinels for tests, if redis-server is installed. */
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { freePort, isListening } from './port.js';
 import { endProcess, endWithThisProcess } from './process.js';
+import { isInstalled } from './programs.js';
 import { makeFolder, removeFolder } from './temporaryFolder.js';
 
-export const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
-if (!hasRedis && process.env.SKIP_NOTHING) throw new Error('redis-server is not installed');
-if (!hasRedis) console.warn('skipping tests: redis-server is not installed');
+export const hasRedis = isInstalled('redis-server');
 
 export interface TestRedis {
   port: number;
