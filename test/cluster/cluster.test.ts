@@ -1,16 +1,14 @@
 /** A cluster with the configuration files of deploy/: its limit, its restarts, and its responses during faults. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import type { Sql } from 'postgres';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { deriveAll } from '../../src/operator/numbers/check.js';
-import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
-import { closeDatabase, openDatabase } from '../support/database.js';
+import { importDemo } from '../support/demo.js';
 import type { PageResponse } from '../support/haproxy.js';
 import { mostInASecond } from '../support/timedResponses.js';
 import { until } from '../support/until.js';
@@ -20,9 +18,6 @@ import { gapOf, sendRequest, type TrafficResult, trafficOf } from './traffic.js'
 
 if (missingPackages.length > 0 && process.env.SKIP_NOTHING) throw new Error(`not installed: ${missingPackages}`);
 if (missingPackages.length > 0) console.warn(`skipping the cluster: not installed: ${missingPackages.join(', ')}`);
-
-/** The expected times were measured on an idle machine; CI machines are shared. */
-const retry = process.env.CI ? 1 : 0;
 
 interface Fault {
   /** What happens; "its" refers to the primary. */
@@ -42,9 +37,7 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
     cluster = await startCluster();
     lines = (await readFile(join(packageFolder, 'demo', 'numbers.ndjson'), 'utf8')).trimEnd().split('\n');
     numbers = lines.map((line) => JSON.parse(line).phoneNumber).sort();
-    const database = openDatabase(cluster.databaseUrl);
-    await importNumbers(database.url, Readable.from(lines.map((line) => `${line}\n`)));
-    await closeDatabase(database);
+    await importDemo(cluster.databaseUrl);
     await until(
       async () => (await sendRequest(cluster, '?size=1', 249)).body.includes(numbers[0] ?? '-'),
       'the replicas have the numbers',
@@ -232,12 +225,10 @@ describe.skipIf(missingPackages.length > 0)('a cluster', () => {
         begin: async (server) => server.signalPostgres('SIGKILL'),
       },
     ];
-    it.each(faults)('loses nothing in a fault of the primary: $name', { retry }, survive);
+    it.each(faults)('loses nothing in a fault of the primary: $name', survive);
 
     it('has a read model that `check` finds consistent afterwards', async () => {
-      const database = openDatabase(cluster.databaseUrl);
-      expect(await deriveAll(database.url, { keep: false })).toEqual([]);
-      await closeDatabase(database);
+      expect(await deriveAll(cluster.databaseUrl, { keep: false })).toEqual([]);
     });
   });
 });

@@ -4,14 +4,10 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { importNumbers } from '../../src/operator/numbers/import.js';
 import { packageFolder } from '../../src/packageFolder.js';
-import { closeDatabase, openDatabase } from './database.js';
 
 /** Imports the demo data into the database at `url`. */
-export async function importDemo(url: string): Promise<void> {
-  const database = openDatabase(url);
-  await importNumbers(database.url, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
-  await closeDatabase(database);
-}
+export const importDemo = (url: string) =>
+  importNumbers(url, createReadStream(join(packageFolder, 'demo', 'numbers.ndjson')));
 
 /** Expects the first page of the demo data. */
 export async function expectDemoPage(url: string): Promise<void> {
