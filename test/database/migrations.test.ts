@@ -48,8 +48,8 @@ async function connect(options: { isEmpty?: boolean } = {}): Promise<void> {
 
 beforeEach(() => connect({ isEmpty: true }));
 
-/** Makes a folder of the first `count` migrations and the `added` ones, each of a statement. */
-async function folderOf(name: string, count: number, added: string[] = []): Promise<string> {
+/** Makes a folder of the first `count` migrations, by default all, and of the `added` ones, each of a statement. */
+async function folderOf(name: string, added: string[], count = Number.POSITIVE_INFINITY): Promise<string> {
   const path = join(folder.path, name);
   await cp(migrationsFolder, path, { recursive: true });
   const { entries, ...journal } = await readJournal(path);
@@ -64,10 +64,12 @@ async function folderOf(name: string, count: number, added: string[] = []): Prom
 }
 
 const nextVersion = () =>
-  folderOf('next', Number.POSITIVE_INFINITY, [
+  folderOf('next', [
     'ALTER TABLE branded_phone_numbers ADD COLUMN next_name text',
     `UPDATE branded_phone_numbers SET next_name = internal_name, reporting_group = 'Next'`,
   ]);
+
+const lockingVersion = () => folderOf('locking', ['ALTER TABLE items ADD COLUMN next_name text']);
 
 const importOne = (phoneNumber: string) => {
   const carrierStatuses = [entryWith('AT&T', 'brandedCallerId', 'rejected.optIn')];
@@ -85,11 +87,11 @@ it('each migration is newer than the previous one: versions up to 1.1.0 skip any
   expect(times).toEqual([...new Set(times)].sort((a, b) => a - b));
 });
 
-describe.each(Object.entries(releases))('release %s', (version, { migrations }) => {
-  it('has the migrations with which it was released', async () => {
-    const { entries } = await readJournal(migrationsFolder);
+it('each release has the migrations with which it was released', async () => {
+  const { entries } = await readJournal(migrationsFolder);
+  for (const [version, { migrations }] of Object.entries(releases)) {
     const tags = Object.keys(migrations);
-    expect(entries.slice(0, tags.length).map(({ tag }) => tag)).toEqual(tags);
+    expect([version, entries.slice(0, tags.length).map(({ tag }) => tag)]).toEqual([version, tags]);
     for (const [tag, hash] of Object.entries(migrations)) {
       const file = await readFile(join(migrationsFolder, `${tag}.sql`));
       expect(
@@ -97,67 +99,24 @@ describe.each(Object.entries(releases))('release %s', (version, { migrations }) 
         `drizzle/${tag}.sql was changed: add a migration instead`,
       ).toBe(hash);
     }
-  });
-
-  it('is upgraded, with its data', async () => {
-    await migrateDatabase(url, await folderOf(version, Object.keys(migrations).length));
-    await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
-    const before = await items(sql());
-    await migrateDatabase(url, migrationsFolder);
-    expect(await items(sql())).toMatchObject(before);
-    await importOne('+19');
-    await expectAllToBeRight([...before.map(({ phoneNumber }) => phoneNumber), '+19']);
-  });
+  }
 });
 
-describe('a migration whose lock another program holds', () => {
-  /** Runs `work` while a transaction holds a lock on `items`, and returns the outcome of the migration beside it. */
-  async function migrateBeside(mode: string, folder: string, work: (blocked: string[]) => Promise<unknown>) {
-    const blocked: string[] = [];
-    let migrating: Promise<unknown> | undefined;
-    await whileLocked(url, `LOCK items IN ${mode} MODE`, async () => {
-      migrating = migrateDatabase(url, folder, {
-        onBlocked: ({ blockers }) => blocked.splice(0, blocked.length, ...blockers),
-      }).catch((error: unknown) => error);
-      await until(async () => blocked.length > 0, 'it names who is in the way');
-      await work(blocked);
-    });
-    return migrating;
-  }
+/** The numbers of migrations that releases have; some have those of the previous one. */
+const counts = new Set(Object.values(releases).map(({ migrations }) => Object.keys(migrations).length));
 
-  /** Reads and writes as pages and other programs do, each statement within their time limit, for three seconds. */
-  async function readAndWrite(): Promise<void> {
-    const other = useConnection(url, { connection: { statement_timeout: 1000 } });
-    for (const end = performance.now() + 3000; performance.now() < end; ) {
-      await other`SELECT FROM items JOIN business_profiles ON business_profiles.id = business_profile_id`;
-      await other`UPDATE carrier_statuses SET created_at = created_at`;
-      await sleep(20);
-    }
-  }
-
-  it('waits for a VACUUM in an upgrade from 1.0.0, in which the list can be read and written', async () => {
-    await migrateDatabase(url, await folderOf('before', Object.keys(releases['1.0.0'].migrations).length));
-    await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
-    const migrating = await migrateBeside('SHARE UPDATE EXCLUSIVE', migrationsFolder, readAndWrite); // as VACUUM does
-    expect(migrating).toMatchObject({ role: 'primary' });
-  });
-
-  it('keeps other programs waiting for half a second at a time, and names who is in the way', async () => {
-    await connect();
-    await importOne('+18');
-    const next = await folderOf('locking', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
-    let names: string[] = [];
-    const migrating = await migrateBeside('ROW EXCLUSIVE', next, async (blocked) => {
-      names = blocked;
-      await readAndWrite();
-    });
-    expect(migrating).toEqual({ role: 'primary', applied: ['added_0'] });
-    expect(names).toEqual([expect.stringMatching(/^process \d+, postgres, .*idle in transaction, since /)]);
-  });
+it.each([...counts])('a database with the %i migrations of a release is upgraded, with its data', async (count) => {
+  await migrateDatabase(url, await folderOf(`first ${count}`, [], count));
+  await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
+  const before = await items(sql());
+  await migrateDatabase(url, migrationsFolder);
+  expect(await items(sql())).toMatchObject(before);
+  await importOne('+19');
+  await expectAllToBeRight([...before.map(({ phoneNumber }) => phoneNumber), '+19']);
 });
 
 it('a migration may use a value that the previous one has added', async () => {
-  const next = await folderOf('value', Number.POSITIVE_INFINITY, [
+  const next = await folderOf('value', [
     "ALTER TYPE feature ADD VALUE 'nextFeature'",
     'CREATE FUNCTION next_feature() RETURNS feature LANGUAGE sql RETURN CAST($$nextFeature$$ AS feature)',
   ]);
@@ -277,15 +236,37 @@ it('is upgraded after logical replication, which copies no sequence', async () =
   expect((await hashes()).at(-1)).toBe(ANOTHER);
 });
 
-/** Returns the sessions of commands that wait for a lock of this type. */
-const waitingFor = (type: string) => sql()<{ pid: number; seconds: number }[]>`
-  SELECT pid, extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds FROM pg_stat_activity
-  WHERE (wait_event_type, wait_event) = ('Lock', ${type}) AND datname = current_database()`;
-
 describe('a migration that waits for a lock', () => {
   const LOCK = 'LOCK items IN ROW EXCLUSIVE MODE';
-  const lockingVersion = () =>
-    folderOf('locking', Number.POSITIVE_INFINITY, ['ALTER TABLE items ADD COLUMN next_name text']);
+
+  /** Returns the processes of the sessions that wait. */
+  const waiting = async () => {
+    const rows = await sql()<{ pid: number }[]>`
+      SELECT pid FROM pg_stat_activity
+      WHERE (wait_event_type, wait_event) = ('Lock', 'relation') AND datname = current_database()`;
+    return rows.map(({ pid }) => pid);
+  };
+
+  it('keeps other programs waiting for half a second at a time, and names who is in the way', async () => {
+    await connect();
+    await importOne('+18');
+    const next = await lockingVersion();
+    let found: string[] = [];
+    let migrating: Promise<unknown> | undefined;
+    await whileLocked(url, LOCK, async () => {
+      const onBlocked = ({ blockers }: { blockers: string[] }) => (found = blockers);
+      migrating = migrateDatabase(url, next, { onBlocked }).catch((error: unknown) => error);
+      await until(() => found.length > 0, 'it names who is in the way');
+      // Pages and other programs have this time limit.
+      const other = useConnection(url, { connection: { statement_timeout: 1000 } });
+      for (const end = performance.now() + 3000; performance.now() < end; await sleep(20)) {
+        await other`SELECT FROM items JOIN business_profiles ON business_profiles.id = business_profile_id`;
+        await other`UPDATE carrier_statuses SET created_at = created_at`;
+      }
+    });
+    expect(await migrating).toEqual({ role: 'primary', applied: ['added_0'] });
+    expect(found).toEqual([expect.stringMatching(/^process \d+, postgres, .*idle in transaction, since /)]);
+  });
 
   it.each([
     ['goes on', true],
@@ -296,15 +277,15 @@ describe('a migration that waits for a lock', () => {
     let migrating: Promise<unknown> | undefined;
     await whileLocked(url, LOCK, async () => {
       migrating = migrateDatabase(url, next, { retriesOutage }).catch((error: unknown) => error);
-      const pids = async () => (await waitingFor('relation')).map(({ pid }) => pid);
       let ended: number[] = [];
       const isWaiting = async () => {
-        ended = await pids();
+        ended = await waiting();
         return ended.length > 0;
       };
       await until(isWaiting, 'it waits');
       await sql()`SELECT pg_terminate_backend(pid) FROM unnest(${ended}::int[]) AS pid`;
-      if (retriesOutage) await until(async () => (await pids()).some((pid) => !ended.includes(pid)), 'it waits again');
+      const waitsAgain = async () => (await waiting()).some((pid) => !ended.includes(pid));
+      if (retriesOutage) await until(waitsAgain, 'it waits again');
     });
     const outcome = await migrating;
     if (retriesOutage) expect(outcome).toMatchObject({ role: 'primary' });
@@ -318,7 +299,7 @@ describe('a migration that waits for a lock', () => {
     let migrating: Promise<unknown> | undefined;
     await whileLocked(url, LOCK, async () => {
       migrating = migrateDatabase(proxy.through(url), next).catch(() => {});
-      await until(async () => (await waitingFor('relation')).length > 0, 'it waits');
+      await until(async () => (await waiting()).length > 0, 'it waits');
       proxy.forgetConnections();
     });
     await whileLocked(url, `SET LOCAL lock_timeout = '5s'; LOCK items IN ACCESS EXCLUSIVE MODE`, async () => {});
