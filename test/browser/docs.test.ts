@@ -441,7 +441,7 @@ describe('with AUTH=api-key, /docs', () => {
     expect(page.url()).toBe(`${withKeys.url}/docs#${path}?phoneNumber=%2B14155550123`);
   });
 
-  test('shows whether a key is set, and changes and forgets it without a reload', async () => {
+  test('asks again on another page, sends nothing if the reader cancels, and changes and forgets a key', async () => {
     const keys = [];
     for (const name of ['one', 'another'])
       keys.push((await createApiKey(withKeys.database, name, { businessProfileIds: null })).key);
@@ -450,6 +450,7 @@ describe('with AUTH=api-key, /docs', () => {
     const button = (name: string) => page.locator('.key').getByRole('button', { name });
     expect(await state.textContent()).toBe('No API key is set.');
     expect(await button('Forget it').isVisible()).toBe(false);
+    await expectNothingSent(page.locator('.ask button'));
     for (const [index, name] of ['Enter the key', 'Change it'].entries()) {
       await button(name).click();
       await keyField().fill(keys[index] ?? '');
@@ -468,11 +469,6 @@ describe('with AUTH=api-key, /docs', () => {
     await page.locator('.ask button').click();
     expect(await keyField().isVisible()).toBe(true);
     await page.keyboard.press('Escape');
-  });
-
-  test('asks again on another page, and sends nothing if the reader cancels', async () => {
-    await page.goto(`${withKeys.url}/docs`);
-    await expectNothingSent(page.locator('.ask button'));
   });
 });
 
@@ -562,8 +558,9 @@ describe('with the keyboard alone, /docs', () => {
 });
 
 describe('at a desk, in the light scheme', () => {
-  test('/docs shows a response in view', async () => {
+  test('/docs takes at most 6,200 pixels, and shows a response in view', async () => {
     await openDocs();
+    expect(await page.evaluate('document.documentElement.scrollHeight')).toBeLessThanOrEqual(6200);
     await expectResponseInView();
     await takePicture();
     // The longest request is seen whole.
@@ -571,14 +568,10 @@ describe('at a desk, in the light scheme', () => {
     expect(await page.getByLabel('Query').evaluate((input) => input.scrollWidth - input.clientWidth)).toBe(0);
   });
 
-  test('/docs is accessible with a response, and with the pointer on what is chosen', async () => {
+  test('/docs, with a response, is accessible, and does not scroll sideways with text of any size', async () => {
     await openDocs();
     await send('A misspelled parameter');
     await expectAccessible('html', looks.slice(0, 1));
-  });
-
-  test('/docs does not scroll sideways, also with text of twice the size', async () => {
-    await openDocs();
     await send('In review');
     await expectToFit([320, 1024], [390]);
   });
@@ -609,11 +602,6 @@ test('on a phone, the header of /docs is one line with a menu, and no tab is ben
   await page.unroute('**/style.css');
   expect([await menu.count(), await isInView(links.last())]).toEqual([0, true]);
   await page.setViewportSize(desktop);
-});
-
-test('/docs at 1440 pixels takes at most 6,200', async () => {
-  await openDocs();
-  expect(await page.evaluate('document.documentElement.scrollHeight')).toBeLessThanOrEqual(6200);
 });
 
 test('/docs is printed whole, without what only works on a screen', async () => {
