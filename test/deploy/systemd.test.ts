@@ -8,6 +8,7 @@ import { isInstalled, outcomeOf } from '../support/programs.js';
 /** The maximum time to stop, beyond DRAIN_SECONDS and REQUEST_TIMEOUT_SECONDS (docs/operations.md). */
 const STOP_SECONDS = 3;
 const UNIT = 'deploy/systemd/branded-phone-numbers.service';
+const lines = readFileSync(UNIT, 'utf8').split('\n');
 
 describe.skipIf(!isInstalled('systemd-analyze'))('the systemd unit', () => {
   it('restricts the service to an exposure of at most 3.0', async () => {
@@ -17,7 +18,6 @@ describe.skipIf(!isInstalled('systemd-analyze'))('the systemd unit', () => {
   });
 
   it('starts it after PostgreSQL, and restarts it after any exit, without a limit', () => {
-    const lines = readFileSync(UNIT, 'utf8').split('\n');
     expect(lines.slice(lines.indexOf('[Unit]'), lines.indexOf('[Service]'))).toEqual(
       expect.arrayContaining(['StartLimitIntervalSec=0', expect.stringMatching(/^After=.*\bpostgresql\.service\b/)]),
     );
@@ -26,13 +26,12 @@ describe.skipIf(!isInstalled('systemd-analyze'))('the systemd unit', () => {
 
   it('sets the heap that the image sets, and the sizing of docs/operations.md names', () => {
     const { NODE_OPTIONS } = environmentOf('Deployment');
-    expect(readFileSync(UNIT, 'utf8').split('\n')).toContain(`Environment=NODE_OPTIONS=${NODE_OPTIONS}`);
+    expect(lines).toContain(`Environment=NODE_OPTIONS=${NODE_OPTIONS}`);
     expect(readFileSync('docs/operations.md', 'utf8')).toContain(`\`NODE_OPTIONS=${NODE_OPTIONS}\``);
   });
 
   it('gives the service enough time to stop and enough file descriptors', () => {
-    const unit = readFileSync(UNIT, 'utf8');
-    const numberOf = (name: string) => Number(unit.match(new RegExp(`^${name}=(\\d+)$`, 'm'))?.[1]);
+    const numberOf = (name: string) => Number(lines.find((line) => line.startsWith(`${name}=`))?.split('=')[1]);
     const config = readConfig({});
     expect(numberOf('TimeoutStopSec')).toBeGreaterThan(
       config.DRAIN_SECONDS + config.REQUEST_TIMEOUT_SECONDS + STOP_SECONDS,
