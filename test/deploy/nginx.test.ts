@@ -14,6 +14,7 @@ import { endProcess, endWithThisProcess } from '../support/process.js';
 import { outcomeOf } from '../support/programs.js';
 import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
+import { repeat } from '../support/until.js';
 
 const HOST = 'numbers.example.com';
 const LIST = '/v1/brandedPhoneNumbers';
@@ -128,17 +129,16 @@ describe.skipIf(!hasNginx || !hasOpenssl)('deploy/nginx', () => {
 
   it('fails no request while the instances are restarted one after the other', async () => {
     const statuses: (number | undefined)[] = [];
-    let isOver = false;
     // Two requests of each client in 0.4 s: below the limit.
-    const clients = Array.from({ length: 4 }, async (_, client) => {
-      for (; !isOver; await sleep(200)) statuses.push((await send(LIST, 10 + client)).status);
+    const stop = repeat(4, async (client) => {
+      statuses.push((await send(LIST, 10 + client)).status);
+      await sleep(200);
     });
     for (const index of [0, 1, 0, 1]) {
       await instances[index]?.stop();
       instances[index] = await start(index);
     }
-    isOver = true;
-    await Promise.all(clients);
+    await stop();
     expect(statuses.length).toBeGreaterThan(40);
     expect(statuses.filter((status) => status !== 200)).toEqual([]);
   });
