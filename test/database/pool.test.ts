@@ -30,7 +30,7 @@ let isResetFailing: boolean;
 let statements: number;
 let clients: Socket[];
 let accepted: () => number;
-let port: number;
+let url: string;
 let pool: Pool;
 let changes: number;
 
@@ -38,7 +38,8 @@ beforeEach(async () => {
   [onLogin, onStatement, isResetFailing] = ['accept', 'answer', false];
   [statements, clients, changes] = [0, [], 0];
   const server = await openImpostor(0, serve);
-  ({ accepted, port } = server);
+  ({ accepted } = server);
+  url = `postgres://someone@127.0.0.1:${server.port}/some?sslmode=disable`;
   onTestFinished(() => server.close());
 });
 
@@ -74,7 +75,6 @@ function respond(client: Socket, type: string, statement: string): void {
 function open({ size = 3, queriesAtOnce = 4, isUnusable = (): boolean => false } = {}): void {
   const connect = (onBroken: (reason: Error) => void) => {
     if (isUnusable()) throw new Error('unusable');
-    const url = `postgres://someone@127.0.0.1:${port}/some?sslmode=disable`;
     return new Connection(url, { statementTimeout: TIME_LIMIT_MS, queriesAtOnce, onBroken });
   };
   pool = new Pool(connect, { size, retryMs: RETRY_MS, onChange: () => changes++ });
@@ -268,7 +268,6 @@ describe('a reader', () => {
   beforeEach(() => {
     lines.length = 0;
     const log = pino({}, { write: (line: string) => void lines.push(JSON.parse(line).msg) });
-    const url = `postgres://someone@127.0.0.1:${port}/some?sslmode=disable`;
     const connect = (onBroken: (reason: Error) => void) =>
       new Connection(url, { statementTimeout: TIME_LIMIT_MS, queriesAtOnce: 4, onBroken });
     reader = new Reader(connect, 2, log, { setQueries() {} });
@@ -315,7 +314,7 @@ describe('a reader', () => {
 
 describe("the rate limit's store on a read-only server", () => {
   it('opens a connection a second, not one for each batch', async () => {
-    const store = openPostgresStore(`postgres://someone@127.0.0.1:${port}/some?sslmode=disable`, 10, () => {});
+    const store = openPostgresStore(url, 10, () => {});
     onTestFinished(() => store.close());
     const reasons = new Set<string>();
     for (const end = performance.now() + 1500; performance.now() < end || accepted() < 2; await sleep(20)) {
@@ -343,7 +342,7 @@ describe('a connection', () => {
   });
 
   it('runs a transaction alone', async () => {
-    const connection = new Connection(`postgres://someone@127.0.0.1:${port}/some?sslmode=disable`);
+    const connection = new Connection(url);
     onTestFinished(() => connection.close(0));
     const one = ({ $client }: Database) => $client.unsafe('SELECT 1');
     const [during, after] = [connection.run(one), connection.transaction('READ COMMITTED', async () => {})];
@@ -391,7 +390,7 @@ describe('a connection', () => {
   });
 
   it('is closed after a statement that failed in a transaction', async () => {
-    const connection = new Connection(`postgres://someone@127.0.0.1:${port}/some?sslmode=disable`);
+    const connection = new Connection(url);
     await connection.open();
     onStatement = 'fail';
     const reason = await connection.transaction('READ COMMITTED', async () => {}).catch(String);
