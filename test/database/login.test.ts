@@ -5,21 +5,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { codeOf, failureOf, reasonOf } from '../../src/database/errors.js';
 import { connectTo, useConnection } from '../support/connection.js';
 import { usePool } from '../support/database.js';
-import {
-  authentication,
-  CLEAR_TEXT,
-  MD5,
-  message,
-  OK,
-  openImpostor,
-  READY,
-  respondInTurn,
-  respondWith,
-  SASL,
-} from '../support/impostor.js';
+import { authentication, message, OK, openImpostor, READY, respondWith, SASL } from '../support/impostor.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
 
 const SECRET = 'not-for-impostors';
+const CLEAR_TEXT = authentication(3);
 
 /** Returns the error of a query to an impostor, with the password in its URL, and the bytes that the impostor received. */
 async function errorOf(serve: Parameters<typeof openImpostor>[1], parameters = '') {
@@ -82,21 +72,21 @@ it.each([2, 7, 9])('a login is refused if the server asks for Kerberos, by authe
 });
 
 it('a login is refused if the server does not prove that it knows the password', async () => {
-  const proof = [SASL, authentication(11, 'r=x,s=c2FsdA==,i=1'), authentication(12, 'v=wrong')];
-  const { error } = await errorOf(respondInTurn(...proof));
+  const messages = [SASL, authentication(11, 'r=x,s=c2FsdA==,i=1'), authentication(12, 'v=wrong')].values();
+  const { error } = await errorOf((client) => client.on('data', () => client.write(messages.next().value ?? '')));
   expect([failureOf(error), reasonOf(error)]).toEqual(['refused', expect.stringContaining('correct signature')]);
 });
 
 describe('require_auth=scram-sha-256', () => {
   it.each([
     ['the password in clear text', [CLEAR_TEXT]],
-    ['its MD5', [MD5]],
+    ['its MD5', [authentication(5, 'salt')]],
     ['no password', [OK]],
     ['no login', [READY]],
     ['SCRAM and then clear text, in one write', [Buffer.concat([SASL, CLEAR_TEXT])]],
     ['clear text, in two writes', [CLEAR_TEXT.subarray(0, 7), CLEAR_TEXT.subarray(7)]],
   ])('closes the connection if the server requests %s', async (_what, requests) => {
-    const { error, received } = await errorOf(requests, '?require_auth=scram-sha-256');
+    const { error, received } = await errorOf(respondWith(...requests), '?require_auth=scram-sha-256');
     expect([codeOf(error), failureOf(error)]).toEqual(['SCRAM_NOT_OFFERED', 'refused']);
     for (const text of [SECRET, 'md5', 'SELECT']) expect(received).not.toContain(text);
   });

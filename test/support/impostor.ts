@@ -11,9 +11,7 @@ export const message = (type: string, ...parts: (Buffer | string)[]) => {
   return Buffer.concat([Buffer.from(type), length, content]);
 };
 export const authentication = (kind: number, rest = '') => message('R', Buffer.from([0, 0, 0, kind]), rest);
-/** Authentication requests: for a password in clear text, for its MD5 hash, and for SCRAM. */
-export const CLEAR_TEXT = authentication(3);
-export const MD5 = authentication(5, 'salt');
+/** An authentication request for SCRAM. */
 export const SASL = authentication(10, 'SCRAM-SHA-256\0\0');
 export const OK = authentication(0);
 export const READY = message('Z', 'I');
@@ -44,16 +42,8 @@ export function respondWith(...messages: (Buffer | string)[]): (client: Duplex) 
   return (client) => client.once('data', () => messages.map((bytes) => client.write(bytes)));
 }
 
-/** Sends a client one message after each of its own. */
-export function respondInTurn(...messages: Buffer[]): (client: Duplex) => void {
-  return (client) => {
-    const rest = messages.values();
-    client.on('data', () => client.write(rest.next().value ?? ''));
-  };
-}
-
 /** Listens on 127.0.0.1, records what clients send, and passes each client to `serve`. */
-export async function openImpostor(port: number, serve: Buffer[] | ((client: Socket) => void)) {
+export async function openImpostor(port: number, serve: (client: Socket) => void) {
   const received: Buffer[] = [];
   const clients = new Set<Socket>();
   let accepted = 0;
@@ -62,7 +52,7 @@ export async function openImpostor(port: number, serve: Buffer[] | ((client: Soc
     clients.add(socket);
     socket.on('error', () => {}).once('close', () => clients.delete(socket));
     socket.on('data', (data) => received.push(data));
-    (Array.isArray(serve) ? respondWith(...serve) : serve)(socket);
+    serve(socket);
   }).listen(port, '127.0.0.1');
   await once(server, 'listening');
   return {
