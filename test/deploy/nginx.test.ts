@@ -2,11 +2,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { chmod, writeFile } from 'node:fs/promises';
 import https from 'node:https';
-import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hasNginx } from '../service/http/nginx.js';
 import { hasOpenssl, makeAuthority } from '../support/certificates.js';
+import { requestFrom } from '../support/haproxy.js';
 import { place } from '../support/placed.js';
 import { claimNetwork, isListening } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
@@ -35,26 +35,9 @@ describe.skipIf(!hasNginx || !hasOpenssl)('deploy/nginx', () => {
       ...{ DATABASE_URL: postgres.url, RATE_LIMIT_PER_SECOND: String(LIMIT) },
     });
 
-  /** Sends a request of a client, 0 to 249, each of which has its own address and so its own limit. */
-  function send(path: string, client = 0, { headers = {}, ...init }: https.RequestOptions = {}, body?: Buffer) {
-    const [hostname, localAddress] = [`${network}.0.1`, `127.0.0.${client + 2}`];
-    const given = { hostname, port: 8443, path, agent, localAddress, headers: { Host: HOST, ...headers }, ...init };
-    type Received = {
-      status: number | undefined;
-      type: string | undefined;
-      retryAfter: string | undefined;
-      body: string;
-    };
-    return new Promise<Received>((resolve, reject) => {
-      https
-        .request(given)
-        .on('response', async (response) => {
-          const { 'content-type': type, 'retry-after': retryAfter } = response.headers;
-          resolve({ status: response.statusCode, type, retryAfter, body: await text(response) });
-        })
-        .on('error', reject)
-        .end(body);
-    });
+  function send(path: string, client: number, { headers = {}, ...init }: https.RequestOptions = {}, body?: Buffer) {
+    const given = { agent, headers: { Host: HOST, ...headers }, ...init };
+    return requestFrom(client, `https://${network}.0.1:8443${path}`, given, body);
   }
 
   beforeAll(async () => {
@@ -115,20 +98,21 @@ describe.skipIf(!hasNginx || !hasOpenssl)('deploy/nginx', () => {
     [431, 'of headers of 40 KB', LIST, { headers: { 'X-Long': Array.from({ length: 4 }, () => 'a'.repeat(10_000)) } }],
   ])('passes on the page of a %i %s', async (status, _what, path, init, body) => {
     const response = await send(path, 3, init, body);
-    expect([response.status, response.type]).toEqual([status, expect.stringContaining('application/problem+json')]);
+    const type = expect.stringContaining('application/problem+json');
+    expect([response.status, response.headers['content-type']]).toEqual([status, type]);
     expect(JSON.parse(response.body)).toMatchObject({ status, type: expect.not.stringContaining('unavailable') });
   });
 
   it('passes on the 503 while PostgreSQL is away', async () => {
     await postgres.stop();
-    const { status, retryAfter, body } = await send(LIST, 4);
+    const { status, headers, body } = await send(LIST, 4);
     await postgres.start();
-    expect([status, retryAfter]).toEqual([503, '1']);
+    expect([status, headers['retry-after']]).toEqual([503, '1']);
     expect(body).toContain("The database can't be reached");
   });
 
   it('fails no request while the instances are restarted one after the other', async () => {
-    const statuses: (number | undefined)[] = [];
+    const statuses: number[] = [];
     // Two requests of each client in 0.4 s: below the limit.
     const stop = repeat(4, async (client) => {
       statuses.push((await send(LIST, 10 + client)).status);
@@ -146,7 +130,8 @@ describe.skipIf(!hasNginx || !hasOpenssl)('deploy/nginx', () => {
   it('responds with a problem while no instance can be reached', async () => {
     await Promise.all(instances.map((instance) => instance.stop('SIGKILL')));
     const response = await send(LIST, 5);
-    expect(response).toMatchObject({ status: 503, type: 'application/problem+json', retryAfter: '1' });
+    const headers = { 'content-type': 'application/problem+json', 'retry-after': '1' };
+    expect(response).toMatchObject({ status: 503, headers });
     expect(JSON.parse(response.body)).toMatchObject({ status: 503, detail: 'No instance is ready. Try again.' });
   });
 });

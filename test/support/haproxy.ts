@@ -1,4 +1,4 @@
-/** HAProxy with the file of deploy/, and clients of it. */
+/** HAProxy with the file of deploy/, and clients of it or of another proxy. */
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
@@ -14,20 +14,31 @@ const HOST = 'numbers.example.com';
 export interface PageResponse extends TimedResponse {
   /** 0 if the connection failed. */
   status: number;
+  headers: http.IncomingHttpHeaders;
   /** The reason if the connection failed. */
   body: string;
 }
 
 /** Sends a request of a client, 0 to 249, each of which has its own address and so its own limit. */
-export function requestFrom(client: number, url: string, options: https.RequestOptions = {}): Promise<PageResponse> {
+export function requestFrom(
+  client: number,
+  url: string,
+  options: https.RequestOptions = {},
+  sent?: Buffer,
+): Promise<PageResponse> {
   const sentAt = performance.now();
-  const { get } = url.startsWith('https:') ? https : http;
+  const { request } = url.startsWith('https:') ? https : http;
   return new Promise((resolve) => {
-    const end = (status: number, body: string) => resolve({ status, body, sentAt, endedAt: performance.now() });
+    const end = (status: number, body: string, headers: http.IncomingHttpHeaders = {}) =>
+      resolve({ status, headers, body, sentAt, endedAt: performance.now() });
     const fail = (error: unknown) => end(0, String(error));
-    get(url, { ...options, localAddress: `127.0.0.${client + 2}` })
-      .on('response', (response) => text(response).then((body) => end(response.statusCode ?? 0, body), fail))
-      .on('error', fail);
+    request(url, { ...options, localAddress: `127.0.0.${client + 2}` })
+      .on('response', (response) => {
+        const { statusCode = 0, headers } = response;
+        text(response).then((body) => end(statusCode, body, headers), fail);
+      })
+      .on('error', fail)
+      .end(sent);
   });
 }
 
