@@ -26,11 +26,8 @@ beforeAll(() => write(service.database, list));
 const firstCursor = async (search: string) => pageOf(await get(search)).nextCursor as string;
 
 describe('a page of GET /v1/brandedPhoneNumbers', () => {
-  it('is JSON that only private caches may store, and only if they revalidate it', async () => {
-    const response = await get('?size=1');
-    expect(response.get('Content-Type')).toBe('application/json; charset=utf-8');
-    expect(response.get('Cache-Control')).toBe('private, no-cache');
-    expect(response.get('Vary')).toContain('Authorization');
+  it('may be stored only by private caches, and only if they revalidate it', async () => {
+    expect((await get('?size=1')).get('Cache-Control')).toBe('private, no-cache');
   });
 
   it('has 25 numbers in byte order unless the request sets a size', async () => {
@@ -44,27 +41,21 @@ describe('a page of GET /v1/brandedPhoneNumbers', () => {
     expect(pages).toHaveLength(Math.ceil(60 / size));
   });
 
-  it('may have a different size from the previous page', async () => {
-    const cursor = await firstCursor('?size=10');
-    const { items } = pageOf(await get(`?size=3&nextCursor=${cursor}`));
-    expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(ordered.slice(10, 13));
-  });
-
   it('is empty and has no next one if nothing matches', async () => {
     expect(pageOf(await get('?carrier=Nobody'))).toEqual({ items: [], nextCursor: null });
   });
 });
 
 describe('a cursor of GET /v1/brandedPhoneNumbers', () => {
-  it('stays valid after its number is deleted', async () => {
+  it('stays valid for a page of another size, and after its number is deleted', async () => {
     const extra = numberWith({ phoneNumber: '+100' });
     await write(service.database, [extra]);
     const all = [...ordered, '+100'].sort(byBytes);
     const size = all.indexOf('+100') + 1;
     const cursor = await firstCursor(`?size=${size}`);
     await service.database.delete(brandedPhoneNumbers).where(sql`phone_number = '+100'`);
-    const { items } = pageOf(await get(`?size=5&nextCursor=${cursor}`));
-    expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(all.slice(size, size + 5));
+    const { items } = pageOf(await get(`?size=${size + 1}&nextCursor=${cursor}`));
+    expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(all.slice(size, 2 * size + 1));
   });
 
   it.each([
