@@ -22,7 +22,6 @@ import {
   backgroundsOf,
   choice,
   clearForm,
-  desktop,
   execute,
   expectAccessible,
   expectExamples,
@@ -165,7 +164,6 @@ describe('the contents of /docs', () => {
     await page.getByRole('button', { name: 'On this page: Status codes' }).waitFor();
     expect([await isInView(button), await links().count()]).toEqual([true, 0]);
     expect(await isInView(page.locator('#responses h2'))).toBe(true);
-    await page.setViewportSize(desktop);
   });
 });
 
@@ -601,7 +599,6 @@ test('on a phone, the header of /docs is one line with a menu, and no tab is ben
   await openDocs();
   await page.unroute('**/style.css');
   expect([await menu.count(), await isInView(links.last())]).toEqual([0, true]);
-  await page.setViewportSize(desktop);
 });
 
 test('/docs is printed whole, without what only works on a screen', async () => {
@@ -622,8 +619,6 @@ test('/docs is printed whole, without what only works on a screen', async () => 
   // A list that can't be divided moves to the next sheet, and leaves most of one empty.
   const breaks = "Array.from(document.querySelectorAll('.member'), (row) => getComputedStyle(row).breakAfter)";
   expect(new Set(await page.evaluate<string[]>(breaks))).toEqual(new Set(['auto']));
-  await page.emulateMedia({ media: null });
-  await page.setViewportSize(desktop);
 });
 
 test('without JavaScript, /docs shows the program of each language, and nothing that can’t be pressed', async () => {
@@ -655,7 +650,6 @@ test('with forced colors, /docs shows which tab, request and section is chosen',
   const styles = "Array.from(document.querySelectorAll('*'), (part) => getComputedStyle(part))";
   const colors = `${styles}.filter((style) => style.forcedColorAdjust === 'none').map(({ color }) => color)`;
   expect(new Set(await page.evaluate<string[]>(colors)).size).toBe(1);
-  await page.emulateMedia({ forcedColors: null });
 });
 
 /**

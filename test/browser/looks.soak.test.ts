@@ -4,7 +4,6 @@ import { hasNginx, startNginx } from '../service/http/nginx.js';
 import { freePort } from '../support/port.js';
 import { useService } from '../support/service.js';
 import {
-  desktop,
   execute,
   expectAccessible,
   expectResponseInView,
@@ -18,7 +17,7 @@ import {
   path,
   schemes,
   send,
-  swaggerFollows,
+  setScheme,
   tabTo,
   url,
   usePage,
@@ -72,7 +71,6 @@ describe('in every width and color scheme', () => {
       await expectResponseInView();
     }
     expect(await layoutShift()).toBeLessThan(0.01);
-    await page.setViewportSize(desktop);
   });
 });
 
@@ -103,31 +101,20 @@ describe('in every width, also with text of twice the size, does not scroll side
 describe('with the keyboard alone, there is one visible stop for each control', () => {
   beforeEach(() => page.evaluate('document.body.tabIndex = -1; document.body.focus()'));
 
-  async function expectVisibleStops(last: string) {
-    const wrong: string[] = [];
-    await tabTo(page.locator(last).last(), async () => {
-      const html = await wrongFocus();
-      if (html) wrong.push(html);
-    });
-    expect(wrong).toEqual([]);
-  }
-
-  describe('of /docs', () => {
-    beforeAll(openDocs);
+  describe.each([
+    ['/docs', '#responses a', openDocs],
+    ['/swagger', '#swagger-ui details > summary', openSwagger],
+  ] as const)('of %s', (_path, last, open) => {
+    beforeAll(() => open());
 
     test.each(schemes)('in the %s scheme', async (colorScheme) => {
-      await page.emulateMedia({ colorScheme });
-      await expectVisibleStops('#responses a');
-    });
-  });
-
-  describe('of /swagger', () => {
-    beforeAll(() => openSwagger());
-
-    test.each(schemes)('in the %s scheme', async (colorScheme) => {
-      await page.emulateMedia({ colorScheme });
-      await swaggerFollows(colorScheme);
-      await expectVisibleStops('#swagger-ui details > summary');
+      await setScheme(colorScheme);
+      const wrong: string[] = [];
+      await tabTo(page.locator(last).last(), async () => {
+        const html = await wrongFocus();
+        if (html) wrong.push(html);
+      });
+      expect(wrong).toEqual([]);
     });
   });
 });

@@ -8,7 +8,7 @@ import { useService } from '../support/service.js';
 import { until } from '../support/until.js';
 import { openChromium } from './chromium.js';
 
-export const desktop = { width: 1440, height: 900 };
+const desktop = { width: 1440, height: 900 };
 export const path = '/v1/brandedPhoneNumbers';
 
 let browser: Browser;
@@ -54,6 +54,8 @@ export function usePage(): void {
   afterEach(async () => {
     // The next test would interrupt unfinished requests, and get their errors.
     await page.waitForLoadState();
+    await page.setViewportSize(desktop);
+    await page.emulateMedia({ media: null, forcedColors: null });
     expect(pageErrors).toEqual([]);
     expect(requests.map((request) => new URL(request.url()).hostname)).toEqual(requests.map(() => '127.0.0.1'));
   });
@@ -196,8 +198,10 @@ export const schemes = ['light', 'dark'] as const;
 export const looks = viewports.flatMap((viewport) => schemes.map((colorScheme) => ({ viewport, colorScheme })));
 type Look = (typeof looks)[number];
 
-/** Waits until Swagger UI has the colors of the scheme, which it chooses by a class. */
-export async function swaggerFollows(colorScheme: 'light' | 'dark') {
+/** Sets the color scheme, and waits until Swagger UI, if it is there, has its colors: it chooses them by a class. */
+export async function setScheme(colorScheme: 'light' | 'dark') {
+  await page.emulateMedia({ colorScheme });
+  if ((await page.locator('.swagger-ui').count()) === 0) return;
   const root = colorScheme === 'dark' ? 'html.dark-mode' : 'html:not(.dark-mode)';
   await page.locator(root).waitFor({ state: 'attached' });
 }
@@ -206,8 +210,7 @@ export async function swaggerFollows(colorScheme: 'light' | 'dark') {
 export async function expectAccessible(within: string, inLooks: Look[]) {
   for (const { viewport, colorScheme } of inLooks) {
     await page.setViewportSize(viewport);
-    await page.emulateMedia({ colorScheme });
-    if ((await page.locator('.swagger-ui').count()) > 0) await swaggerFollows(colorScheme);
+    await setScheme(colorScheme);
     const look = `${viewport.width} ${colorScheme}`;
     for (const lightness of await lightnessOf('body, .swagger-ui'))
       expect([look, lightness > 128]).toEqual([look, colorScheme === 'light']);
