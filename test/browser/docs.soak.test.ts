@@ -29,7 +29,7 @@ describe('/swagger sends', () => {
 });
 
 test('with AUTH=api-key, /swagger asks for the key, sends nothing if the reader cancels, and keeps the key from what it shows', async () => {
-  const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
+  const { key } = await createApiKey(withKeys.database, 'browser');
   await openSwagger(withKeys.url);
   await expectNothingSent(page.locator('button.execute'));
   await page.locator('button.execute').click();

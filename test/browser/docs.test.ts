@@ -409,7 +409,7 @@ describe('the console of /docs', () => {
 
 describe('with AUTH=api-key, /docs', () => {
   test('asks for the key, sends the pressed request with it, and forgets it if it is rejected', async () => {
-    const { key } = await createApiKey(withKeys.database, 'browser', { businessProfileIds: null });
+    const { key } = await createApiKey(withKeys.database, 'browser');
     await page.goto(`${withKeys.url}/docs`);
     expect(await page.locator('#programs .block pre:visible').textContent()).toContain(
       '--header "Authorization: Bearer $KEY" ',
@@ -441,8 +441,7 @@ describe('with AUTH=api-key, /docs', () => {
 
   test('asks again on another page, sends nothing if the reader cancels, and changes and forgets a key', async () => {
     const keys = [];
-    for (const name of ['one', 'another'])
-      keys.push((await createApiKey(withKeys.database, name, { businessProfileIds: null })).key);
+    for (const name of ['one', 'another']) keys.push((await createApiKey(withKeys.database, name)).key);
     await page.goto(`${withKeys.url}/docs`);
     const state = page.locator('.key').getByRole('status');
     const button = (name: string) => page.locator('.key').getByRole('button', { name });

@@ -74,7 +74,7 @@ export async function startCluster() {
     return child;
   }
 
-  const end = (name: string, signal: NodeJS.Signals = 'SIGTERM') => endProcess(running.get(name), signal);
+  const kill = (name: string) => endProcess(running.get(name));
 
   function databaseServer(number: number) {
     const [name, address] = [`db${number}`, `${network}.2.${number}`];
@@ -89,7 +89,6 @@ export async function startCluster() {
       ].map(Number);
     }
     const server = {
-      name,
       home,
       url,
       /** Starts Patroni, and so PostgreSQL. */
@@ -109,7 +108,7 @@ export async function startCluster() {
         };
         run(name, 'patroni', [join(home, 'patroni.yml')], environment, true);
       },
-      killPatroni: () => end(name, 'SIGKILL'),
+      killPatroni: () => kill(name),
       signalPostgres(signal: NodeJS.Signals) {
         for (const id of postgres()) process.kill(id, signal);
       },
@@ -138,7 +137,7 @@ export async function startCluster() {
     const programs = [...running.keys()].filter((name) => !name.startsWith('db'));
     await Promise.all([...instances.values()].map((instance) => instance.stop('SIGKILL')));
     await Promise.all([haproxy?.stop(), redis?.kill(), stopPgbouncer?.()]);
-    await Promise.all([...servers.map((server) => server.remove()), ...programs.map((name) => end(name, 'SIGKILL'))]);
+    await Promise.all([...servers.map((server) => server.remove()), ...programs.map(kill)]);
     await removeFolder(folder);
   }
 

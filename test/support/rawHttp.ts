@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import type { Problem } from '../../generated/types/models/index.js';
 
-export interface RawResponse {
+interface RawResponse {
   status: number;
   /** Their names are in lower case. */
   headers: Record<string, string>;
