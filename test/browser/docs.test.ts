@@ -181,8 +181,12 @@ test.each(['parameter-status', 'page-items-carrierStatuses-detailedStatus', 'pro
 );
 
 describe('the console of /docs', () => {
-  test('sends requests, and shows their responses', async () => {
+  test('shows an example of the contract, and then sends requests, and shows their responses', async () => {
     await openDocs();
+    expect(await panel().getByRole('status').textContent()).toContain('An example.');
+    expect(await panel().locator('pre:visible').textContent()).toContain('"status": "submitted for review"');
+    const next = `${await page.getByLabel('Query').inputValue()}&nextCursor=${JSON.parse(await tabText('Body')).nextCursor}`;
+    expect((await fetch(`${url}${path}?${next}`)).status).toBe(200);
     const names = await page.locator('.request button').allTextContents();
     expect(names).toEqual([...SHAPES.map(([name]) => name), 'A misspelled parameter']);
     for (const [name, query] of SHAPES) {
@@ -216,14 +220,6 @@ describe('the console of /docs', () => {
     await other.evaluate(`location.hash = 'problem'`);
     expect(await other.locator('.request [aria-pressed="true"]').textContent()).toBe('All numbers');
     await other.close();
-  });
-
-  test('shows an example of the contract before the first request', async () => {
-    await openDocs();
-    expect(await panel().getByRole('status').textContent()).toContain('An example.');
-    expect(await panel().locator('pre:visible').textContent()).toContain('"status": "submitted for review"');
-    const next = `${await page.getByLabel('Query').inputValue()}&nextCursor=${JSON.parse(await tabText('Body')).nextCursor}`;
-    expect((await fetch(`${url}${path}?${next}`)).status).toBe(200);
   });
 
   test('says whose response is shown if it is not that of the request', async () => {
@@ -529,29 +525,23 @@ describe('/swagger', () => {
   });
 });
 
-describe('with the keyboard alone, /docs', () => {
-  test('sends a request by a button, and goes on to its response', async () => {
-    await openDocs();
-    await tabTo(page.locator('.requests').getByRole('button', { name: 'In review' }));
-    expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('status=submitted+for+review');
-    await tabTo(page.getByRole('button', { name: 'Next page' }));
-    const body = panel().locator('[data-panel="Body"]');
-    await tabTo(body);
-    const end = () => body.evaluate((element) => element.scrollTop + element.clientHeight + 1 >= element.scrollHeight);
-    expect(await end()).toBe(false);
-    await page.keyboard.press('End');
-    await until(end, 'the end of the response is in view');
-    await tabTo(page.locator('#programs').getByRole('button', { name: 'curl' }));
-  });
-
-  test('skips what stands before the content', async () => {
-    await openDocs();
-    const skip = page.getByRole('link', { name: 'Skip to the content' });
-    await tabTo(skip);
-    expect(await isInView(skip)).toBe(true);
-    await page.keyboard.press('Enter');
-    await tabTo(page.locator('.address button'));
-  });
+test('with the keyboard alone, /docs skips to the content, sends a request, and goes on to its response', async () => {
+  await openDocs();
+  const skip = page.getByRole('link', { name: 'Skip to the content' });
+  await tabTo(skip);
+  expect(await isInView(skip)).toBe(true);
+  await page.keyboard.press('Enter');
+  await tabTo(page.locator('.address button'));
+  await tabTo(page.locator('.requests').getByRole('button', { name: 'In review' }));
+  expect(await queryOf(sending(() => page.keyboard.press('Enter')))).toBe('status=submitted+for+review');
+  await tabTo(page.getByRole('button', { name: 'Next page' }));
+  const body = panel().locator('[data-panel="Body"]');
+  await tabTo(body);
+  const end = () => body.evaluate((element) => element.scrollTop + element.clientHeight + 1 >= element.scrollHeight);
+  expect(await end()).toBe(false);
+  await page.keyboard.press('End');
+  await until(end, 'the end of the response is in view');
+  await tabTo(page.locator('#programs').getByRole('button', { name: 'curl' }));
 });
 
 describe('at a desk, in the light scheme', () => {
