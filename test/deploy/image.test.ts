@@ -2,10 +2,8 @@
  * The image, built and run by buildah, which Podman uses, too. Its base image is made here, from a minimal Debian and the npm
  * packages of Node and npm, because the test must not depend on an image registry.
  */
-import { execFile } from 'node:child_process';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { contract } from '../../src/contract.js';
 import { packageFolder } from '../../src/packageFolder.js';
@@ -14,7 +12,7 @@ import { installNodeAndNpm } from '../installation/nodeAndNpm.js';
 import { expectDemoPage } from '../support/demo.js';
 import { freePort } from '../support/port.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
-import { isInstalled } from '../support/programs.js';
+import { isInstalled, run } from '../support/programs.js';
 import { type Server, startServer } from '../support/serverProcess.js';
 import { makeFolder } from '../support/temporaryFolder.js';
 
@@ -78,12 +76,12 @@ describe.skipIf(!canBuild)('the image', () => {
   const environment = { BUILDAH_ISOLATION: 'chroot' };
   const storage = () => ['--root', join(folder, 'storage'), '--runroot', join(folder, 'run')];
 
-  const buildah = (...args: string[]) => run('buildah', [...storage(), ...args]);
+  const buildah = (...args: string[]) => outputOf('buildah', [...storage(), ...args]);
 
   /** Runs a program and returns its standard output. */
-  async function run(program: string, args: string[]): Promise<string> {
+  async function outputOf(program: string, args: string[]): Promise<string> {
     const options = { cwd: folder, env: { ...process.env, ...environment }, maxBuffer: 2 ** 26 };
-    return (await promisify(execFile)(program, args, options)).stdout.trim();
+    return (await run(program, args, options)).stdout.trim();
   }
 
   function inContainer(command: string[]): string[] {
@@ -94,7 +92,7 @@ describe.skipIf(!canBuild)('the image', () => {
   async function makeBase(name: string, node: string, suite: string): Promise<void> {
     const [installed] = await Promise.all([
       installNodeAndNpm(node, 11),
-      run('mmdebstrap', ['--variant=extract', ...DEBIAN, suite, join(folder, 'debian')]),
+      outputOf('mmdebstrap', ['--variant=extract', ...DEBIAN, suite, join(folder, 'debian')]),
     ]);
     const from = await buildah('from', 'scratch');
     const copies: [string, string][] = [

@@ -1,14 +1,12 @@
 /** The recipe of ARCHITECTURE.md for a new filter, followed in a copy of this checkout while this version serves. */
-import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { packageFolder } from '../../src/packageFolder.js';
 import { connectTo } from '../support/connection.js';
 import { type PostgresServer, startPostgres } from '../support/postgresServer.js';
-import { isInstalled } from '../support/programs.js';
+import { isInstalled, run } from '../support/programs.js';
 import { SERVE, type Server, startServer } from '../support/serverProcess.js';
 import { useTemporaryFolder } from '../support/temporaryFolder.js';
 import { copyCheckout } from './checkout.js';
@@ -21,13 +19,13 @@ let serving: Server;
 const copy = (...path: string[]) => join(folder.path, 'next', ...path);
 const environment = () => ({ DATABASE_URL: postgres.url, RATE_LIMIT_PER_SECOND: '0' });
 
-const run = (program: string, args: string[]) =>
-  promisify(execFile)(program, args, {
+const runInCopy = (program: string, args: string[]) =>
+  run(program, args, {
     ...{ cwd: copy(), maxBuffer: 2 ** 26 },
     env: { ...process.env, ...environment() },
   });
 const command = async (main: string, ...args: string[]) =>
-  (await run(process.execPath, [join(main, 'dist/src/main.js'), ...args])).stdout;
+  (await runInCopy(process.execPath, [join(main, 'dist/src/main.js'), ...args])).stdout;
 
 beforeAll(async () => {
   await Promise.all([mkdir(copy()).then(() => copyCheckout(copy())), mkdir(join(folder.path, 'old'))]);
@@ -59,10 +57,10 @@ async function edit(path: string, ...changes: [from: string, to: string][]): Pro
 
 /** Makes the migration of the changed schema, with its text changed, and builds the copy. */
 async function makeMigration(name: string, change: (text: string) => string): Promise<void> {
-  await run('npx', ['drizzle-kit', 'generate', '--name', name]);
+  await runInCopy('npx', ['drizzle-kit', 'generate', '--name', name]);
   const file = readdirSync(copy('drizzle')).find((path) => path.endsWith(`_${name}.sql`)) ?? expect.fail();
   await writeFile(copy('drizzle', file), change(await readFile(copy('drizzle', file), 'utf8')));
-  await run('npm', ['run', '--silent', 'build']);
+  await runInCopy('npm', ['run', '--silent', 'build']);
 }
 
 /** Runs `work` while clients read the list, and a program writes numbers. Their statements must not wait for long. */
@@ -160,7 +158,7 @@ it.skipIf(!isInstalled('java'))('the second release has the indexes and the para
           .replace(/ {6}x-synonyms.*\n/, ''),
     ],
   );
-  await run('make', ['generate']);
+  await runInCopy('make', ['generate']);
   await edit(
     'src/page/filter.ts',
     ['  internalName: readonly', '  brandingNameShort: readonly string[] | null;\n  internalName: readonly'],
