@@ -46,7 +46,7 @@ async function connect(options: { isEmpty?: boolean } = {}): Promise<void> {
   database = usePool(url);
 }
 
-beforeEach(() => connect({ isEmpty: true }));
+beforeEach(() => connect());
 
 /** Makes a folder of the first `count` migrations, by default all, and of the `added` ones, each of a statement. */
 async function folderOf(name: string, added: string[], count = Number.POSITIVE_INFINITY): Promise<string> {
@@ -106,6 +106,7 @@ it('each release has the migrations with which it was released', async () => {
 const counts = new Set(Object.values(releases).map(({ migrations }) => Object.keys(migrations).length));
 
 it.each([...counts])('a database with the %i migrations of a release is upgraded, with its data', async (count) => {
+  await connect({ isEmpty: true });
   await migrateDatabase(url, await folderOf(`first ${count}`, [], count));
   await sql().unsafe(await readFile('test/database/releasedRows.sql', 'utf8'));
   const before = await items(sql());
@@ -128,6 +129,7 @@ it.each<[string, (next: string) => Promise<unknown>]>([
   ['after', (next) => migrateDatabase(url, next).then(() => migrateDatabase(url, migrationsFolder))],
   ['beside', (next) => Promise.all([migrationsFolder, next].map((migrations) => migrateDatabase(url, migrations)))],
 ])('an older version that migrates %s a newer one leaves the newer schema, and can be used', async (_when, migrate) => {
+  await connect({ isEmpty: true });
   const next = await nextVersion();
   await migrate(next);
   expect(await sql()`SELECT FROM drizzle.__drizzle_migrations`).toHaveLength((await readJournal(next)).entries.length);
@@ -139,7 +141,6 @@ describe('a database of which only one schema was restored', () => {
   it.each(['DROP SCHEMA drizzle CASCADE', 'DELETE FROM drizzle.__drizzle_migrations'])(
     'is not changed if the record of its migrations is missing, which is reported: %s',
     async (loss) => {
-      await connect();
       await importOne('+18');
       await sql().unsafe(loss);
       const isMissing = async () => (await sql()`SELECT to_regnamespace('drizzle') IS NULL AS missing`)[0]?.missing;
@@ -155,7 +156,6 @@ describe('a database of which only one schema was restored', () => {
   );
 
   it('can be migrated after the statement in the error message if its tables are missing', async () => {
-    await connect();
     await recordAnother();
     await sql()`DROP SCHEMA public CASCADE`;
     await sql()`CREATE SCHEMA public`;
@@ -182,6 +182,7 @@ const recordAnother = (client: Pick<Sql, 'unsafe'> = sql()) =>
 
 describe('a database in which another program records its migrations in the same table', () => {
   it('is migrated if that program was first', async () => {
+    await connect({ isEmpty: true });
     await sql().unsafe(`CREATE SCHEMA drizzle;
       CREATE TABLE drizzle.__drizzle_migrations (id serial PRIMARY KEY, hash text NOT NULL, created_at bigint)`);
     await recordAnother();
@@ -192,7 +193,6 @@ describe('a database in which another program records its migrations in the same
   });
 
   it('is upgraded, and outdated until then, although the newest record is of that program', async () => {
-    await connect();
     await recordAnother();
     const next = await nextVersion();
     expect(await prepareSchemaCheck(next)(database)).toMatchObject({ reason: expect.stringContaining('older') });
@@ -203,7 +203,6 @@ describe('a database in which another program records its migrations in the same
   });
 
   it('is upgraded while that program adds a record, which may take it long', async () => {
-    await connect();
     await sql().begin(async (transaction) => {
       await recordAnother(transaction);
       await migrateDatabase(url, await nextVersion());
@@ -219,7 +218,6 @@ describe('a database in which another program records its migrations in the same
     const entry = { ...oldest, tag: 'other', when: oldest.when - 1 };
     await writeFile(join(other, 'meta', '_journal.json'), JSON.stringify({ ...journal, entries: [entry] }));
     await writeFile(join(other, 'other.sql'), 'CREATE TABLE of_another_program ()');
-    await connect();
     const find = async () => (await sql()`SELECT to_regclass('of_another_program') AS found`)[0]?.found;
     await migrate(database, { migrationsFolder: other });
     expect(await find()).toBeNull();
@@ -229,7 +227,6 @@ describe('a database in which another program records its migrations in the same
 });
 
 it('is upgraded after logical replication, which copies no sequence', async () => {
-  await connect();
   await sql()`SELECT setval('drizzle.__drizzle_migrations_id_seq', 1, false)`;
   await migrateDatabase(url, await nextVersion());
   await recordAnother();
@@ -248,7 +245,6 @@ describe('a migration that waits for a lock', () => {
   };
 
   it('keeps other programs waiting for half a second at a time, and names who is in the way', async () => {
-    await connect();
     await importOne('+18');
     const next = await lockingVersion();
     let found: string[] = [];
@@ -272,7 +268,6 @@ describe('a migration that waits for a lock', () => {
     ['goes on', true],
     ['ends with an error that serve waits for', false],
   ])('%s if PostgreSQL ends its connection', async (_what, retriesOutage) => {
-    await connect();
     const next = await lockingVersion();
     let migrating: Promise<unknown> | undefined;
     await whileLocked(url, LOCK, async () => {
@@ -293,7 +288,6 @@ describe('a migration that waits for a lock', () => {
   });
 
   it('keeps no lock once it has its own, although it is cut off silently', async () => {
-    await connect();
     const next = await lockingVersion();
     const proxy = await useProxy(url);
     let migrating: Promise<unknown> | undefined;
@@ -310,6 +304,7 @@ describe('a migration that waits for a lock', () => {
 });
 
 it('migrate names the migrations that it applied', async () => {
+  await connect({ isEmpty: true });
   const migrate = () => runOn(url, ['migrate']);
   const { entries } = await readJournal(migrationsFolder);
   const lines = entries.map(({ tag }) => `applied ${tag}\n`).join('');
