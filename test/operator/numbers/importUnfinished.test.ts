@@ -18,7 +18,6 @@ import {
   COUNT,
   command,
   countWritten,
-  environment,
   expectCheckToContinue,
   expectReport,
   expectSameImportToFinish,
@@ -27,8 +26,8 @@ import {
   inThisProcess,
   sql,
   startImport,
+  url,
   useServer,
-  withDatabase,
 } from './importUnfinished.js';
 
 useServer();
@@ -39,8 +38,7 @@ describe('an import whose input fails', () => {
       yield Buffer.from(ndjson(file.slice(0, COUNT / 2)));
       throw new Error('the disk is gone');
     }
-    const importing = withDatabase((database) => importNumbers(database.url, Readable.from(failing())));
-    await expect(importing).rejects.toThrow('the disk is gone');
+    await expect(importNumbers(url, Readable.from(failing()))).rejects.toThrow('the disk is gone');
     expect(await countWritten()).toBe(0);
   });
 });
@@ -63,7 +61,7 @@ describe('an import that ends while it reads', () => {
       for (const { pid } of await copying()) await end(pid, stop);
     }
     const signals = { first: stop.signal, second: never.signal };
-    const around = { environment: environment(), signals };
+    const around = { environment: { DATABASE_URL: url }, signals };
     const ended = await command.run(['import', '-'], Readable.from(input()), around);
     expect([ended.code, ended.stderr]).toEqual([code, expect.stringMatching(reason)]);
     expect(await countWritten()).toBe(0);
@@ -76,7 +74,7 @@ describe('an import that ends while writing', () => {
     expectReport('SIGTERM', 143));
 
   it('leaves each number as it was or as the file has it after kill -9', async () => {
-    const { running, holder } = await startImport((args) => command.start(args, environment()));
+    const { running, holder } = await startImport((args) => command.start(args, { DATABASE_URL: url }));
     running.child.kill('SIGKILL');
     await running.finished;
     await holder.end();
@@ -91,14 +89,12 @@ describe('an import that ends while writing', () => {
       ...item,
       businessProfile: { ...item.businessProfile, businessName: 'New' },
     }));
-    const holder = connectTo(environment().DATABASE_URL);
+    const holder = connectTo(url);
     await holder`BEGIN`;
     const held =
       await holder`SELECT FROM business_profiles WHERE id::text < '00000000-0000-4000-8000-000000000004' FOR UPDATE`;
     const stop = new AbortController();
-    const importing = withDatabase((database) =>
-      importNumbers(database.url, bytes(renamed), { signal: stop.signal }).catch((error) => error),
-    );
+    const importing = importNumbers(url, bytes(renamed), { signal: stop.signal }).catch((error) => error);
     const left = () => sql`SELECT FROM business_profiles WHERE business_name <> 'New'`;
     await until(async () => (await left()).length === held.length, 'all other profiles are written');
     stop.abort(new Error('stopped'));
@@ -114,7 +110,7 @@ describe('an import that ends while writing', () => {
         $$ BEGIN RAISE 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
       CREATE TRIGGER fail BEFORE UPDATE ON branded_phone_numbers FOR EACH ROW
       WHEN (NEW.phone_number = '${file[COUNT - 1]?.phoneNumber}') EXECUTE FUNCTION fail()`);
-    const { code, stdout, stderr } = await command.run(['import', 'file.ndjson'], '', { environment: environment() });
+    const { code, stdout, stderr } = await inThisProcess(['import', 'file.ndjson']);
     await sql`DROP FUNCTION fail CASCADE`;
     expect([code, stdout, stderr]).toEqual([
       75,
@@ -146,13 +142,11 @@ describe('a delete that ends while writing', () => {
   it('reports how many numbers it deleted, and is finished by the same delete with --if-exists', async () => {
     const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
     const stop = new AbortController();
-    const deleting = withDatabase((database) =>
-      deleteNumbers(database.url, Readable.from([Buffer.from(lines)]), {
-        jobs: 1,
-        signal: stop.signal,
-        onProgress: ({ written }) => written > 0 && stop.abort(new Error('stopped')),
-      }),
-    );
+    const deleting = deleteNumbers(url, Readable.from([Buffer.from(lines)]), {
+      jobs: 1,
+      signal: stop.signal,
+      onProgress: ({ written }) => written > 0 && stop.abort(new Error('stopped')),
+    });
     const error = await deleting.catch((thrown) => thrown);
     const left = (await sql`SELECT FROM branded_phone_numbers`).length;
     expect(error).toBeInstanceOf(Unfinished);
@@ -161,7 +155,7 @@ describe('a delete that ends while writing', () => {
     );
     expect(left).toBeGreaterThan(0);
     await expectDerivedToAgree(sql);
-    const finish = await command.run(['delete', '--if-exists'], lines, { environment: environment() });
+    const finish = await command.run(['delete', '--if-exists'], lines, { environment: { DATABASE_URL: url } });
     expect(finish).toMatchObject({ code: 0, stdout: `deleted ${left} numbers\n` });
     expect(await sql`SELECT FROM items`).toHaveLength(0);
   });

@@ -10,7 +10,6 @@ import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../../src/packageFolder.js';
 import { type Commands, useCommand } from '../../support/command.js';
 import { connectTo, untilLockIsAwaited } from '../../support/connection.js';
-import { closeDatabase, openDatabase } from '../../support/database.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { ndjson } from '../../support/ndjson.js';
 import { type PostgresServer, startPostgres } from '../../support/postgresServer.js';
@@ -31,11 +30,10 @@ export let command: Commands;
 export let sql: Sql;
 let server: PostgresServer;
 /** The database of the current test. */
-let url: string;
+export let url: string;
 let created = 0;
-export const environment = () => ({ DATABASE_URL: url });
 export const inThisProcess = (args: string[], signals?: Signals) =>
-  command.run(args, '', { environment: environment(), ...(signals && { signals }) });
+  command.run(args, '', { environment: { DATABASE_URL: url }, ...(signals && { signals }) });
 
 /** Starts a PostgreSQL for all tests of a file; each has a database with the numbers of `before`, and the folder a file with `file`. */
 export function useServer(): void {
@@ -44,7 +42,7 @@ export function useServer(): void {
     server = await startPostgres();
     await create('prepared');
     await migrateDatabase(url, migrationsFolder);
-    await withDatabase((database) => importNumbers(database.url, bytes(before)));
+    await importNumbers(url, bytes(before));
     await writeFile(join(command.folder, 'file.ndjson'), ndjson(file));
   });
   afterAll(() => server.remove());
@@ -62,11 +60,6 @@ async function create(name: string, template = 'template1'): Promise<void> {
   await admin.unsafe(`CREATE DATABASE ${name} TEMPLATE ${template}`);
   await admin.end();
   url = Object.assign(new URL(server.url), { pathname: `/${name}` }).href;
-}
-
-export async function withDatabase<T>(work: (database: ReturnType<typeof openDatabase>) => Promise<T>): Promise<T> {
-  const database = openDatabase(url);
-  return work(database).finally(() => closeDatabase(database));
 }
 
 /** Returns how many numbers are as in the file; fails unless each of the rest is wholly as before. */
@@ -97,7 +90,7 @@ export async function startImport<T>(start: (args: string[]) => T) {
 
 /** Fails unless the same import, run again, imports everything. */
 export async function expectSameImportToFinish(): Promise<void> {
-  const { code, stdout } = await command.run(['import', 'file.ndjson'], '', { environment: environment() });
+  const { code, stdout } = await inThisProcess(['import', 'file.ndjson']);
   expect([code, stdout]).toEqual([0, expect.stringContaining(`imported ${COUNT} numbers, `)]);
   expect(await countWritten()).toBe(COUNT);
 }
