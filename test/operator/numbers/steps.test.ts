@@ -189,13 +189,13 @@ describe('a step', () => {
 
   it.each(['', '?prepare=false'])('is not halved because PostgreSQL is far away%s', async (parameter) => {
     const proxy = await useProxy(created.url);
-    const behind = usePool(proxy.through(created.url) + parameter);
+    const url = proxy.through(created.url) + parameter;
     // Three round trips take longer than the time limit of a statement.
     proxy.behave('slow', 150);
     await waitDeferred(0.01);
     add(['+11', '+12', '+13', '+14']);
     const sizes: number[] = [];
-    await runSteps(behind.url, spool, { ...settingNames, onWritten: (rows) => sizes.push(rows.length) });
+    await runSteps(url, spool, { ...settingNames, onWritten: (rows) => sizes.push(rows.length) });
     expect([sizes, await written()]).toEqual([[4], 4]);
   });
 
@@ -403,26 +403,15 @@ describe('a step', () => {
     expect([attempts, deleted]).toEqual([2, ['+12']]);
   });
 
-  it('needs no connection that was opened before', async () => {
-    const proxy = await useProxy(created.url);
-    const behind = usePool(proxy.through(created.url));
-    await behind.$client`SELECT`;
-    proxy.forgetConnections();
-    add(['+11']);
-    await runSteps(behind.url, spool, settingNames);
-    expect(await written()).toBe(1);
-  });
-
   it.each([
     ['is written once PostgreSQL can be reached', false],
     ['ends after a signal, although PostgreSQL can’t be reached', true],
   ])('%s', async (_outcome, endsBySignal) => {
     const proxy = await useProxy(created.url);
-    const behind = usePool(proxy.through(created.url));
     proxy.behave('refusing');
     add(['+11']);
     const stop = new AbortController();
-    const running = runSteps(behind.url, spool, settingNames, { signal: stop.signal });
+    const running = runSteps(proxy.through(created.url), spool, settingNames, { signal: stop.signal });
     setTimeout(() => (endsBySignal ? stop.abort(new Error('stopped')) : proxy.behave('passing')), 500);
     if (endsBySignal) await expect(running).rejects.toThrow('stopped');
     else await running;
