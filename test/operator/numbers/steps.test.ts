@@ -11,30 +11,24 @@ import { Spool } from '../../../src/operator/numbers/spool.js';
 import { runSteps, type Steps } from '../../../src/operator/numbers/steps.js';
 import { packageFolder } from '../../../src/packageFolder.js';
 import { untilLockIsAwaited } from '../../support/connection.js';
-import {
-  closeDatabase,
-  type TestConnection as Database,
-  inTransaction,
-  useDatabase,
-  usePool,
-} from '../../support/database.js';
+import { closeDatabase, inTransaction, useDatabase, usePool } from '../../support/database.js';
 import { numberWith, write as writeNumbers } from '../../support/numbers.js';
 import { useProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
 
-const created = useDatabase();
-let database: Database;
+const database = useDatabase();
+/** The connection of another program. */
 let other: Sql;
 let spool: Spool;
 
 beforeAll(() => {
-  ({ drizzle: database, sql: other } = created);
+  other = database.sql;
 });
 beforeEach(async () => {
   spool = new Spool();
   await other`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
   await writeNumbers(
-    database,
+    database.drizzle,
     ['+11', '+12', '+13', '+14'].map((phoneNumber) => numberWith({ phoneNumber })),
   );
 });
@@ -55,14 +49,9 @@ const settingNamesSlowly = (seconds: number): Steps => ({
 });
 const written = async () => (await other`SELECT FROM branded_phone_numbers WHERE internal_name = 'Written'`).length;
 
-/** Waits until a step of the tested database sleeps. */
-const untilSleeping = () =>
-  until(
-    async () =>
-      (await created.sql`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
-        .length > 0,
-    'a step sleeps',
-  );
+/** The sessions of the tested database that sleep. */
+const sleeping = () => other`pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
+const untilSleeping = () => until(async () => (await other`SELECT FROM ${sleeping()}`).length > 0, 'a step sleeps');
 
 /** Lets the last statement of a step take this many seconds for each row, until the test ends. */
 async function waitDeferred(seconds: number) {
@@ -104,7 +93,7 @@ describe('a job', () => {
       `CREATE ROLE ${role} LOGIN PASSWORD '${password}' CONNECTION LIMIT 2 IN ROLE pg_write_all_data, pg_read_all_data`,
     );
   });
-  const asRole = () => String(Object.assign(new URL(created.url), { username: role, password }));
+  const asRole = () => String(Object.assign(new URL(database.url), { username: role, password }));
 
   /** Runs steps of one row each, which take some seconds. Returns the number of jobs, the rows written, and what was printed. */
   async function runJobs(url: string, jobs: number, keys: string[], seconds: (sql: Transaction) => Fragment) {
@@ -129,7 +118,7 @@ describe('a job', () => {
   it('goes on if its session is ended in its first step', async () => {
     const keys = Array.from({ length: 10 }, (_, i) => `+1${i}`);
     const seconds = (sql: Transaction) => sql`CASE WHEN '+10' = ANY (${givenKeys(sql)}) THEN 1 ELSE 0.2 END`;
-    const running = runJobs(created.url, 2, keys, seconds);
+    const running = runJobs(database.url, 2, keys, seconds);
     const ended = () => other`
       SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE wait_event = 'PgSleep' AND xact_start < clock_timestamp() - interval '0.5 s'`;
@@ -138,11 +127,11 @@ describe('a job', () => {
   });
 
   it('waits for a connection if it is the last one', async () => {
-    const holders = [1, 2].map(() => usePool(asRole()));
-    await Promise.all(holders.map((holder) => holder.$client`SELECT`));
+    const [holder, another] = [usePool(asRole()), usePool(asRole())];
+    await Promise.all([holder.$client`SELECT`, another.$client`SELECT`]);
     add(['+11', '+12', '+13'], 5000);
     const running = runSteps(asRole(), spool, { lock: () => [], write: (sql) => [sql`SELECT`] }, { jobs: 3 });
-    setTimeout(() => void closeDatabase(holders[0] as Database, 0), 500);
+    setTimeout(() => void closeDatabase(holder, 0), 500);
     expect(await running).toBe(1);
   });
 });
@@ -188,8 +177,8 @@ describe('a step', () => {
   });
 
   it.each(['', '?prepare=false'])('is not halved because PostgreSQL is far away%s', async (parameter) => {
-    const proxy = await useProxy(created.url);
-    const url = proxy.through(created.url) + parameter;
+    const proxy = await useProxy(database.url);
+    const url = proxy.through(database.url) + parameter;
     // Three round trips take longer than the time limit of a statement.
     proxy.behave('slow', 150);
     await waitDeferred(0.01);
@@ -241,9 +230,7 @@ describe('a step', () => {
       ...settingNames,
       write(sql) {
         if (++attempts > 1) return [setName(sql)];
-        const cancel = () =>
-          created.sql`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
-        void untilSleeping().then(cancel);
+        void untilSleeping().then(() => other`SELECT pg_cancel_backend(pid) FROM ${sleeping()}`);
         return [sql`SELECT pg_sleep(10)`];
       },
     });
@@ -339,7 +326,7 @@ describe('a step', () => {
   it('holds no locks while its command is suspended', async () => {
     add(['+11']);
     const program = `
-      const sql = (await import('postgres')).default(${JSON.stringify(created.url)});
+      const sql = (await import('postgres')).default(${JSON.stringify(database.url)});
       await sql\`SET lock_timeout = '5s'\`;
       await sql\`UPDATE branded_phone_numbers SET reporting_group = 'Another' WHERE phone_number = '+11'\`;
       await sql.end();`;
@@ -360,10 +347,10 @@ describe('a step', () => {
   });
 
   it('ends after a signal, although its connection was cut silently', async () => {
-    const proxy = await useProxy(created.url);
+    const proxy = await useProxy(database.url);
     add(['+11']);
     const stop = new AbortController();
-    const running = runSteps(proxy.through(created.url), spool, settingNamesSlowly(1), { signal: stop.signal });
+    const running = runSteps(proxy.through(database.url), spool, settingNamesSlowly(1), { signal: stop.signal });
     await untilSleeping();
     proxy.forgetConnections();
     stop.abort(new Error('stopped'));
@@ -392,7 +379,7 @@ describe('a step', () => {
         if (++attempts > 1) return [change];
         const end = async () => {
           await untilSleeping();
-          await other`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
+          await other`SELECT pg_terminate_backend(pid) FROM ${sleeping()}`;
           await other`DELETE FROM branded_phone_numbers WHERE phone_number = '+11'`;
         };
         void end();
@@ -407,11 +394,11 @@ describe('a step', () => {
     ['is written once PostgreSQL can be reached', false],
     ['ends after a signal, although PostgreSQL can’t be reached', true],
   ])('%s', async (_outcome, endsBySignal) => {
-    const proxy = await useProxy(created.url);
+    const proxy = await useProxy(database.url);
     proxy.behave('refusing');
     add(['+11']);
     const stop = new AbortController();
-    const running = runSteps(proxy.through(created.url), spool, settingNames, { signal: stop.signal });
+    const running = runSteps(proxy.through(database.url), spool, settingNames, { signal: stop.signal });
     setTimeout(() => (endsBySignal ? stop.abort(new Error('stopped')) : proxy.behave('passing')), 500);
     if (endsBySignal) await expect(running).rejects.toThrow('stopped');
     else await running;
