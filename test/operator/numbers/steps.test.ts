@@ -34,6 +34,9 @@ beforeEach(async () => {
 });
 afterEach(() => spool.close());
 
+/** Returns this many keys. */
+const manyKeys = (count: number) => Array.from({ length: count }, (_, i) => `+${i + 1}`);
+
 /** Adds rows with these keys, each of which concerns this many entries. */
 const add = (keys: string[], entries = 0) => {
   for (const key of keys) spool.add(`${entries}\t${key}`);
@@ -48,6 +51,13 @@ const settingNamesSlowly = (seconds: number): Steps => ({
   write: (sql) => [sql`SELECT pg_sleep(cardinality(${givenKeys(sql)}) * ${sql.unsafe(`${seconds}`)})`, setName(sql)],
 });
 const written = async () => (await other`SELECT FROM branded_phone_numbers WHERE internal_name = 'Written'`).length;
+
+/** Runs steps, and returns how many rows each has written. */
+async function sizesOf(steps: Steps, url = database.url): Promise<number[]> {
+  const sizes: number[] = [];
+  await runSteps(url, spool, { ...steps, onWritten: (rows) => sizes.push(rows.length) });
+  return sizes;
+}
 
 /** The sessions of the tested database that sleep. */
 const sleeping = () => other`pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`;
@@ -110,7 +120,7 @@ describe('a job', () => {
   }
 
   it('leaves its work to the other ones if PostgreSQL has no connection for it, which is said once', async () => {
-    const keys = Array.from({ length: 40 }, (_, i) => `+${i + 1}`);
+    const keys = manyKeys(40);
     const text = 'PostgreSQL has too few free connections for --jobs 5: continuing with fewer';
     expect(await runJobs(asRole(), 5, keys, (sql) => sql`0.01`)).toEqual([2, keys.sort(), [[text]]]);
   });
@@ -147,29 +157,20 @@ describe('a step', () => {
 
   it('is halved, down to one row, whenever it takes too long', async () => {
     add(['+11', '+12', '+13', '+14']);
-    const sizes: number[] = [];
-    await runSteps(database.url, spool, { ...settingNamesSlowly(0.25), onWritten: (rows) => sizes.push(rows.length) });
-    expect(sizes).toEqual([1, 1, 1, 1]);
+    expect(await sizesOf(settingNamesSlowly(0.25))).toEqual([1, 1, 1, 1]);
     expect(await written()).toBe(4);
   });
 
   it('is smaller after one that took too long', async () => {
-    add(
-      Array.from({ length: 600 }, (_, i) => `+${i + 1}`),
-      20,
-    );
+    add(manyKeys(600), 20);
     const taken = vi.spyOn(spool, 'take');
     await runSteps(database.url, spool, settingNamesSlowly(0.005));
     expect(taken.mock.results.filter(({ value }) => value.length > 60)).toHaveLength(1);
   });
 
   it('grows at most twofold', async () => {
-    add(
-      Array.from({ length: 800 }, (_, i) => `+${i + 1}`),
-      20,
-    );
-    const sizes: number[] = [];
-    await runSteps(database.url, spool, { ...settingNames, onWritten: (rows) => sizes.push(rows.length) });
+    add(manyKeys(800), 20);
+    const sizes = await sizesOf(settingNames);
     // A single step may be slow: the machine may be busy.
     expect(Math.max(...sizes)).toBeGreaterThan(sizes[0] ?? 0);
     // A row more or less fits into a step.
@@ -183,9 +184,7 @@ describe('a step', () => {
     proxy.behave('slow', 150);
     await waitDeferred(0.01);
     add(['+11', '+12', '+13', '+14']);
-    const sizes: number[] = [];
-    await runSteps(url, spool, { ...settingNames, onWritten: (rows) => sizes.push(rows.length) });
-    expect([sizes, await written()]).toEqual([[4], 4]);
+    expect([await sizesOf(settingNames, url), await written()]).toEqual([[4], 4]);
   });
 
   it('waits for locks and runs a statement for half a second together', async () => {
@@ -205,22 +204,18 @@ describe('a step', () => {
   it('is halved as well if its statements and what it deferred take too long together', async () => {
     add(['+11', '+12']);
     await waitDeferred(0.15);
-    const sizes: number[] = [];
-    await runSteps(database.url, spool, { ...settingNamesSlowly(0.15), onWritten: (rows) => sizes.push(rows.length) });
-    expect(sizes).toEqual([1, 1]);
+    expect(await sizesOf(settingNamesSlowly(0.15))).toEqual([1, 1]);
   });
 
   it('is halved as well if a statement that PostgreSQL does not limit took longer than the whole step', async () => {
     add(['+11', '+12']);
-    const sizes: number[] = [];
-    await runSteps(database.url, spool, {
+    const steps: Steps = {
       lock: (sql) => [
         sql`SET LOCAL statement_timeout = 0; SELECT pg_sleep((cardinality(${givenKeys(sql)}) - 1) * 0.5)`,
       ],
       write: (sql) => [sql`SELECT pg_sleep(0.01)`],
-      onWritten: (rows) => sizes.push(rows.length),
-    });
-    expect(sizes).toEqual([1, 1]);
+    };
+    expect(await sizesOf(steps)).toEqual([1, 1]);
   });
 
   it('of one row is retried after it was canceled by another program', async () => {
@@ -304,10 +299,7 @@ describe('a step', () => {
   });
 
   it('takes no new rows while many are postponed, since these are in memory', async () => {
-    add(
-      Array.from({ length: 200 }, (_, i) => `+${i + 1}`),
-      2495,
-    );
+    add(manyKeys(200), 2495);
     const taken = vi.spyOn(spool, 'take');
     const count = () => taken.mock.results.reduce((sum, { value }) => sum + value.length, 0);
     const pauses = vi.spyOn(Math, 'random').mockReturnValue(0);
