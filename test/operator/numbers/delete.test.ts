@@ -1,24 +1,20 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
-import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, inject, it } from 'vitest';
 import { deleteNumbers } from '../../../src/operator/numbers/delete.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { InputError } from '../../../src/operator/numbers/lines.js';
 import { filterOf } from '../../../src/page/filter.js';
-import { type TestConnection as Database, useDatabase } from '../../support/database.js';
+import { useDatabase } from '../../support/database.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { itemsOf } from '../../support/ndjson.js';
 import { numbers, numberWith, write } from '../../support/numbers.js';
 import { byBytes } from '../../support/reference.js';
 import { until } from '../../support/until.js';
 
-let database: Database;
-const created = useDatabase();
+const database = useDatabase();
 
-beforeAll(() => {
-  database = created.drizzle;
-});
-const clear = () => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
+const clear = () => database.sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
 beforeEach(clear);
 
 const deleteLines = (...lines: string[]) => deleteNumbers(database.url, Readable.from([lines.join('\n')]));
@@ -46,13 +42,13 @@ describe('delete', () => {
     await fc.assert(
       fc.asyncProperty(numbers, fc.infiniteStream(fc.boolean()), async (list, choice) => {
         await clear();
-        await write(database, list);
+        await write(database.drizzle, list);
         const given = list.filter(() => choice.next().value);
         const { deleted } = await deleteLines(...given.map(({ phoneNumber }) => phoneNumber));
         expect(deleted).toBe(given.length);
         const left = list.filter((number) => !given.includes(number));
         expect(await remaining()).toEqual(left.sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber)));
-        await expectDerivedToAgree(database.$client);
+        await expectDerivedToAgree(database.sql);
       }),
       { numRuns: Math.ceil(30 * inject('tries')) },
     );
@@ -60,7 +56,7 @@ describe('delete', () => {
 
   it('accepts carriage returns, spaces, blank lines and a byte order mark', async () => {
     const [one, two] = ['+14155550101', '+14155550102'];
-    await write(database, [numberWith({ phoneNumber: one }), numberWith({ phoneNumber: two })]);
+    await write(database.drizzle, [numberWith({ phoneNumber: one }), numberWith({ phoneNumber: two })]);
     expect(await deleteLines(`\ufeff${one}\r`, '', `  ${two}\t`, '\r')).toEqual({ lines: 2, deleted: 2 });
   });
 
@@ -76,10 +72,10 @@ describe('delete', () => {
   it('counts only the numbers that it deletes itself, if another program deletes some meanwhile', async () => {
     const phoneNumbers = Array.from({ length: 10 }, (_, i) => `+1415555010${i}`);
     await write(
-      database,
+      database.drizzle,
       phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber })),
     );
-    const { sql: other } = created;
+    const { sql: other } = database;
     await other`BEGIN`;
     await other`DELETE FROM branded_phone_numbers WHERE phone_number > '+14155550105'`;
     const deleting = deleteLines(...phoneNumbers);
@@ -89,7 +85,7 @@ describe('delete', () => {
   });
 
   it('deletes nothing and reports every faulty line if a line is faulty', async () => {
-    await write(database, [numberWith({ phoneNumber: '+14155550101' })]);
+    await write(database.drizzle, [numberWith({ phoneNumber: '+14155550101' })]);
     const faults = await faultsOf(
       '+14155550101',
       '4155550101',

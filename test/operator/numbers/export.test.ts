@@ -1,12 +1,12 @@
 import { Readable } from 'node:stream';
 import fc from 'fast-check';
-import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { beforeEach, describe, expect, inject, it } from 'vitest';
 import { HEADER, toCsv } from '../../../src/operator/numbers/csvOutput.js';
 import { exportNumbers } from '../../../src/operator/numbers/export.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { filterOf } from '../../../src/page/filter.js';
 import { untilLockIsAwaited, useConnection } from '../../support/connection.js';
-import { type TestConnection as Database, useDatabase } from '../../support/database.js';
+import { useDatabase } from '../../support/database.js';
 import { itemsOf, ndjson } from '../../support/ndjson.js';
 import { numbers, numberWith, write } from '../../support/numbers.js';
 import { byBytes } from '../../support/reference.js';
@@ -14,16 +14,13 @@ import { byBytes } from '../../support/reference.js';
 const ALL = filterOf({});
 
 /** Numbers are exported from the first database, and imported into the other. */
-let database: Database;
-let other: Database;
-const [source, target] = [useDatabase(), useDatabase()];
+const [database, other] = [useDatabase(), useDatabase()];
 
-beforeAll(() => {
-  [database, other] = [source.drizzle, target.drizzle];
-});
-
-const clear = ({ $client: sql }: Database) => sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
-beforeEach(() => Promise.all([clear(database), clear(other)]));
+const clear = () =>
+  Promise.all(
+    [database, other].map(({ sql }) => sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`),
+  );
+beforeEach(clear);
 
 /** Texts that a spreadsheet program, or a reader of CSV, may take for something else. */
 const oddText = fc.oneof(
@@ -47,9 +44,9 @@ const oddNumbers = fc.tuple(numbers, fc.array(oddText, { minLength: 20 })).map((
   }),
 );
 
-async function exported(from: Database, to = (lines: string) => lines): Promise<{ text: string; counts: object }> {
+async function exported({ url }: { url: string }, to = (lines: string) => lines) {
   let text = '';
-  const counts = await exportNumbers(from.url, ALL, async (lines) => {
+  const counts = await exportNumbers(url, ALL, async (lines) => {
     text += to(lines);
   });
   return { text, counts };
@@ -59,8 +56,8 @@ describe('export', () => {
   it('writes all items in order, and the same bytes in both formats after an import of either', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(numbers, oddNumbers), fc.boolean(), async (list, byCsv) => {
-        await Promise.all([clear(database), clear(other)]);
-        await write(database, list);
+        await clear();
+        await write(database.drizzle, list);
         const { text, counts } = await exported(database);
         expect(itemsOf(text)).toEqual([...list].sort((a, b) => byBytes(a.phoneNumber, b.phoneNumber)));
         const carrierStatuses = list.flatMap((number) => number.carrierStatuses).length;
@@ -80,12 +77,12 @@ describe('export', () => {
   });
 
   it('writes what another program commits in one transaction with TRUNCATE', async () => {
-    await write(database, [numberWith({ phoneNumber: '+14155550100' })]);
+    await write(database.drizzle, [numberWith({ phoneNumber: '+14155550100' })]);
     const { text } = await exported(database);
     const sql = useConnection(database.url);
     await sql.unsafe('BEGIN; CREATE TEMP TABLE copy AS TABLE items; TRUNCATE items; INSERT INTO items TABLE copy');
     const exporting = exported(database);
-    await untilLockIsAwaited(source.sql, 'the export waits');
+    await untilLockIsAwaited(database.sql, 'the export waits');
     await sql`COMMIT`;
     expect((await exporting).text).toBe(text);
   });
@@ -103,8 +100,8 @@ describe('export', () => {
       expect(isWriting).toBe(false);
       isWriting = true;
       if (++writes === 1) {
-        await database.$client`DELETE FROM branded_phone_numbers WHERE phone_number > '+12000003000'`;
-        await database.$client`UPDATE branded_phone_numbers SET internal_name = 'Another' WHERE phone_number > '+12000002000'`;
+        await database.sql`DELETE FROM branded_phone_numbers WHERE phone_number > '+12000003000'`;
+        await database.sql`UPDATE branded_phone_numbers SET internal_name = 'Another' WHERE phone_number > '+12000002000'`;
         await importNumbers(database.url, lines(['+12000002500', '+12000009999']));
       }
       during += text;

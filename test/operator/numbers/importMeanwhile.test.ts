@@ -3,7 +3,7 @@ import { describe, expect, inject, test } from 'vitest';
 import { useConnection } from '../../support/connection.js';
 import { expectDerivedToAgree } from '../../support/derived.js';
 import { until } from '../../support/until.js';
-import { database, databaseUrl, manyNumbers, number, run, stored, useDatabase } from './importing.js';
+import { database, manyNumbers, number, run, stored, useDatabase } from './importing.js';
 
 useDatabase();
 
@@ -46,7 +46,7 @@ describe('an import beside an open transaction', () => {
     ],
   ])('that %s writes all other numbers, then waits for the transaction', async (_what, statement) => {
     await run(items);
-    const writer = useConnection(databaseUrl);
+    const writer = useConnection(database.url);
     await writer`BEGIN`;
     await writer.unsafe(statement);
     const importing = run(items.map((item) => ({ ...item, internalName: 'Imported' })));

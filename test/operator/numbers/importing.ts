@@ -8,13 +8,12 @@ import { useDatabase as createDatabase, type TestConnection as Database } from '
 import { ndjson } from '../../support/ndjson.js';
 
 export let database: Database;
-export let databaseUrl: string;
 
 /** Opens a database for all tests of a file, and empties it before each. */
 export function useDatabase(): void {
   const created = createDatabase();
   beforeAll(() => {
-    ({ url: databaseUrl, drizzle: database } = created);
+    database = created.drizzle;
   });
   beforeEach(() => database.$client`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`);
 }
