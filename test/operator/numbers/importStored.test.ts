@@ -56,10 +56,6 @@ describe('an import', () => {
     expect(await stored()).toHaveLength(3);
   });
 
-  test('accepts an empty input', async () => {
-    expect(await run('')).toEqual({ numbers: 0, carrierStatuses: 0 });
-  });
-
   test('stores any name unchanged in every member', async () => {
     const names = ['back\\slash', '\\N', '\\.', '"quoted"', '{a,b}', 'NULL', "O'Neil; DROP", '🏦 Bänk', ' '];
     const items = names.map((name, i) =>
