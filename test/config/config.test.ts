@@ -43,6 +43,7 @@ describe('the settings', () => {
     ...values('RATE_LIMIT_PER_SECOND', '-1'),
     ...values('DATABASE_URL', 'localhost:5432', 'postgres://host:port/numbers', 'nonsense'),
     ...values('REQUEST_TIMEOUT_SECONDS', '0'),
+    ...values('MAX_CONNECTIONS', 'many'),
     ...values('METRICS_PORT', '-1', '70000'),
     ...values('KEEP_ALIVE_SECONDS', '0', '75s', '86401', '-1', '1.5'),
     ...values('REDIS_URL', 'http://127.0.0.1', 'sentinel://host/name', 'redis://', 'redis://host:port'),
@@ -55,7 +56,6 @@ describe('the settings', () => {
     ...values('CONTACT', 'ask Bob', 'http://numbers.example'),
     ...values('TERMS_URL', 'ask Bob', 'http://numbers.example'),
     ...values('LOG_LEVEL', 'loud'),
-    ['AUTH', { HOST: '0.0.0.0' }],
     ['AUTH', { HOST: '::' }],
   ];
   it.each(invalid)('reject an invalid %s and name it: %o', (name, environment) => {
@@ -79,6 +79,7 @@ describe('the settings', () => {
       'redis+sentinel://host/name?sentinelpassword=hidden',
       /has no effect here; leave it out, or use one of: sentinelUsername, sentinelPassword$/,
     ],
+    ['HOST', '0.0.0.0', /^AUTH must be set[^\n]*$/],
     ['METRICS_PORT', 'tcp://10.96.0.7:9464', /Kubernetes .* Service named "metrics": set enableServiceLinks: false/],
   ])('reject %s=%s and say what to do, without the password', (name, value, message) => {
     expect(() => readConfig({ [name]: value })).toThrow(message);
