@@ -12,9 +12,10 @@ import { itemsOf, ndjson } from '../../support/ndjson.js';
 import { entryWith, numberWith } from '../../support/numbers.js';
 import { freePort } from '../../support/port.js';
 import { byBytes } from '../../support/reference.js';
+import { SERVE, startServer } from '../../support/serverProcess.js';
 import { openToxicProxy } from '../../support/toxicProxy.js';
 import { until } from '../../support/until.js';
-import { serve } from './serve.js';
+import { walk } from '../../support/walk.js';
 
 const command = useCommand();
 
@@ -30,10 +31,10 @@ const demo = itemsOf(readFileSync(join(packageFolder, 'demo', 'numbers.ndjson'),
   .map(({ phoneNumber }) => phoneNumber)
   .sort(byBytes);
 
-// The soak kills it.
 describe('serve without any setting', () => {
   it('serves from the embedded PostgreSQL beside an import, and stops that PostgreSQL when it stops', async () => {
-    const { page, end } = await serve(command.folder, '--demo');
+    const options = { folder: command.folder };
+    const { url, child, stop } = await startServer([...SERVE, '--demo'], { RATE_LIMIT_PER_SECOND: '0' }, options);
     await writeFile(join(command.folder, 'numbers.ndjson'), ndjson(list));
     expect(await command.run(['import', 'numbers.ndjson'], '', { environment: {} })).toEqual({
       code: 0,
@@ -41,17 +42,13 @@ describe('serve without any setting', () => {
       stderr: '',
       database: expect.stringMatching(/^database: embedded PostgreSQL in .*\.data\n$/),
     });
-    const phoneNumbers: string[] = [];
-    for (let cursor: string | null = ''; cursor !== null; ) {
-      const filters = 'status=submitted+for+review&reportingGroup=Control&internalName=Main+Line&size=100';
-      const { items, nextCursor } = await page(`${filters}${cursor && `&nextCursor=${cursor}`}`);
-      phoneNumbers.push(...items.map(({ phoneNumber }) => phoneNumber));
-      cursor = nextCursor;
-    }
-    expect(phoneNumbers).toEqual(
+    const filters = 'status=submitted+for+review&reportingGroup=Control&internalName=Main+Line&size=100';
+    const items = (await walk(url, filters)).flat();
+    expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(
       expect.arrayContaining(list.filter((_, i) => i % 2 === 0).map(({ phoneNumber }) => phoneNumber)),
     );
-    expect(await end('SIGTERM')).toBe(0);
+    await stop();
+    expect(child.exitCode).toBe(0);
     expect(await readdir(join(command.folder, '.data', 'postgres', 'data'))).not.toContain('postmaster.pid');
   });
 });
