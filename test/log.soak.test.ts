@@ -12,21 +12,17 @@ import {
   flood,
   folder,
   hang,
-  hasEnded,
   LIMITED,
   LOG,
   listening,
   logInto,
   requestList,
   serveInto,
-  serviceIn,
   start,
-  terminal,
   usePrograms,
 } from './logging.js';
 import { isInstalled } from './support/programs.js';
 import { MAIN } from './support/serverProcess.js';
-import { until } from './support/until.js';
 
 usePrograms();
 
@@ -57,13 +53,6 @@ it('a log reader that closes the pipe does not end the service, also if its pack
   expect((await fetch(`${url}/healthz`)).status).toBe(200);
   child.kill('SIGINT');
   expect(await once(child, 'exit')).toEqual([0, null]);
-});
-
-it('a log on a terminal that is closed does not keep the service from exiting', async () => {
-  await listening(start('script', terminal(MAIN, 'serve')));
-  const service = serviceIn(child);
-  child.kill('SIGKILL');
-  await until(() => hasEnded(service), 'the service ends', 30_000);
 });
 
 describe('a log in a file that cannot be written', () => {
