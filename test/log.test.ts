@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, it } from 'vitest';
@@ -13,19 +14,13 @@ import {
   flood,
   folder,
   hang,
-  hasEnded,
   LIMITED,
   LOG,
   listening,
   logging,
   logInto,
-  requestList,
   serveInto,
-  serviceIn,
   start,
-  terminal,
-  UNUSABLE,
-  UNUSABLE_REASON,
   usePrograms,
 } from './logging.js';
 import { runProgram, runServe } from './support/command.js';
@@ -34,12 +29,25 @@ import { MAIN } from './support/serverProcess.js';
 import { until } from './support/until.js';
 
 const CTRL_C = '\x03';
+/** Settings that make `serve` fail, and what it then says. */
+const UNUSABLE = { PORT: '0', METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
+const UNUSABLE_REASON = /address not available 192\.0\.2\.1.*; choose another METRICS_PORT or METRICS_HOST\n$/;
 
 usePrograms();
 
+/**
+ * Returns the arguments of `script` that run Node in a terminal, as its only process: `script` passes signals on to
+ * nothing else, and without exec, some shells keep running and receive the Ctrl-C, too.
+ */
+function terminal(...args: string[]): string[] {
+  const command = [process.execPath, ...args].map((arg) => `'${arg}'`).join(' ');
+  return ['--quiet', '--return', '--command', `exec ${command}`, '/dev/null'];
+}
+
 it('the log is readable on a terminal, with one line per event', async () => {
   const output = start('script', terminal(MAIN, 'serve'));
-  await requestList(await listening(output));
+  const url = await listening(output);
+  expect((await fetch(`${url}/v1/brandedPhoneNumbers`)).status).toBe(200);
   await until(() => output().includes('"status":200'), 'the request is logged');
   child.stdin?.write(CTRL_C);
   expect(await once(child, 'close')).toEqual([0, null]);
@@ -97,14 +105,14 @@ describe('a log reader that hangs', () => {
   });
 });
 
-describe('a log on a terminal', () => {
-  it('that is paused keeps a program neither from responding nor from exiting', async () => {
-    const { url } = await hang(300, 'script', terminal(logging()));
-    expect((await fetch(url)).status).toBe(404);
-    const service = serviceIn(child);
-    process.kill(service, 'SIGTERM');
-    await until(() => hasEnded(service), 'it ends', 30_000);
-  });
+it('a log on a terminal that is paused keeps a program neither from responding nor from exiting', async () => {
+  const { url } = await hang(300, 'script', terminal(logging()));
+  expect((await fetch(url)).status).toBe(404);
+  const program = Number(readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8'));
+  process.kill(program, 'SIGTERM');
+  // Its command line is empty once it has ended, and gone once `script` has waited for it.
+  const commandLine = () => readFile(`/proc/${program}/cmdline`, 'utf8').catch(() => '');
+  await until(async () => (await commandLine()) === '', 'it ends', 30_000);
 });
 
 it('the log has all lines of a program that flushes it and exits, also those logged during a write', async () => {

@@ -1,10 +1,10 @@
 /** Programs that log to a terminal, a pipe or a file, and what they wrote. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { afterEach, beforeAll, expect } from 'vitest';
+import { afterEach, beforeAll } from 'vitest';
 import { packageFolder } from '../src/packageFolder.js';
 import { useDatabase } from './support/database.js';
 import { freePort } from './support/port.js';
@@ -27,15 +27,6 @@ export function usePrograms(): void {
     [folder, databaseUrl] = [temporary.path, database.url];
   });
   afterEach(() => void child?.kill('SIGKILL'));
-}
-
-/**
- * Returns the arguments of `script` that run Node in a terminal, as its only process: `script` passes signals on to nothing
- * else, and without exec, some shells keep running and receive the Ctrl-C, too.
- */
-export function terminal(...args: string[]): string[] {
-  const command = [process.execPath, ...args].map((arg) => `'${arg}'`).join(' ');
-  return ['--quiet', '--return', '--command', `exec ${command}`, '/dev/null'];
 }
 
 /** Writes a program that logs a line for each request, as `serve` does but without its cost, and returns its path. */
@@ -86,10 +77,6 @@ export async function flood(url: string, requests: number): Promise<void> {
   await Promise.all(Array.from({ length: 10 }, send));
 }
 
-/** Settings that make `serve` fail, and what it then says. */
-export const UNUSABLE = { PORT: '0', METRICS_PORT: '1', METRICS_HOST: '192.0.2.1' };
-export const UNUSABLE_REASON = /address not available 192\.0\.2\.1.*; choose another METRICS_PORT or METRICS_HOST\n$/;
-
 // The soft limit of a file's size stands for a full disk: a write up to it is partial, and a further one fails.
 export const LIMITED = `trap '' XFSZ; ulimit -S -f 16; exec "$0" "$@"`;
 
@@ -105,15 +92,8 @@ export async function serveInto(file: string, settings: object, program = proces
   const port = String(await freePort());
   await logInto(file, program, args, { PORT: port, LOG_LEVEL: 'info', DATABASE_URL: databaseUrl, ...settings });
   const url = `http://127.0.0.1:${port}`;
-  await until(
-    () =>
-      fetch(`${url}/readyz`).then(
-        ({ status }) => status !== 503,
-        () => false,
-      ),
-    'the service is ready',
-    60_000,
-  );
+  const status = async () => (await fetch(`${url}/readyz`).catch(() => undefined))?.status ?? 503;
+  await until(async () => (await status()) !== 503, 'the service is ready', 60_000);
   return url;
 }
 
@@ -126,26 +106,8 @@ export function start(program: string, args: string[]): () => string {
   return () => output;
 }
 
-/** Returns the service that runs in the terminal of `script`. */
-export function serviceIn(terminal: ChildProcess): number {
-  return Number(readFileSync(`/proc/${terminal.pid}/task/${terminal.pid}/children`, 'utf8'));
-}
-
-/** Returns whether a process has ended, even if it was not waited for. */
-export function hasEnded(id: number): boolean {
-  try {
-    return readFileSync(`/proc/${id}/cmdline`, 'utf8') === '';
-  } catch {
-    return true;
-  }
-}
-
 export async function listening(output: () => string): Promise<string> {
   const url = () => /listening on (http:\/\/[\d.:]+)/.exec(output())?.[1];
   await until(() => url() !== undefined, 'the service listens', 30_000);
   return url() ?? '';
-}
-
-export async function requestList(url: string): Promise<void> {
-  expect((await fetch(`${url}/v1/brandedPhoneNumbers`)).status).toBe(200);
 }
