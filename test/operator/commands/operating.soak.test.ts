@@ -22,6 +22,7 @@ import { find, overallStatus, type Query, searchOf } from '../../support/referen
 import { MAIN, SERVE, type Server, startServer } from '../../support/serverProcess.js';
 import { fakeOneRowStatistics } from '../../support/statistics.js';
 import { makeFolder } from '../../support/temporaryFolder.js';
+import { walk } from '../../support/walk.js';
 
 /** In this many numbers, a command that keeps its input's lines exceeds its memory. */
 const COUNT = process.env.RELEASE === '1' ? 100_000 : 50_000;
@@ -68,13 +69,13 @@ async function operate(url: string, count: number, folder: string): Promise<Oper
   const environment = { DATABASE_URL: url, RATE_LIMIT_PER_SECOND: '0', LOG_LEVEL: 'silent' };
   const server = await startServer(SERVE, environment);
   const sql = connectTo(url);
-  const walk = walker(server);
-  const [writes, pages] = [repeatedly(await writer(url)), repeatedly(walk)];
+  const client = walker(server);
+  const [writes, pages] = [repeatedly(await writer(url)), repeatedly(client)];
   const operations: Operation[] = [];
   const run = async (what: string, args: string[], expectedOutput: string) => {
     await writes.longest();
     const { seconds, memory, code, output } = await measured(args, folder, url);
-    operations.push({ what, seconds, memory, write: await writes.longest(), unfinished: walk.unfinished() });
+    operations.push({ what, seconds, memory, write: await writes.longest(), unfinished: client.unfinished() });
     assert.deepEqual({ code, output }, { code: 0, output: expectedOutput });
   };
 
@@ -251,13 +252,16 @@ function walker(server: Server) {
       if (cursor === null || pagesLeft === 0)
         [index, pagesLeft, last, cursor] = [(index + 1) % queries.length, 20, '', null];
       const query = queries[index] as Query;
-      const { status, body } = await get(server, query, cursor);
-      if (status === 503) {
+      const search = searchOf(cursor === null ? query : { ...query, nextCursor: cursor });
+      const response = await fetch(`${server.url}/v1/brandedPhoneNumbers?${search}`);
+      const body = await response.text();
+      if (response.status === 503) {
         // The next page is of the next filter.
         [pagesLeft, unfinished] = [0, unfinished + 1];
         return;
       }
-      const { items, nextCursor } = pageIn({ status, body });
+      assert.equal(response.status, 200, body);
+      const { items, nextCursor }: Page = JSON.parse(body);
       const matching = find(items, query).filter(({ phoneNumber }) => phoneNumber > last);
       assert.deepEqual(items, matching, `a page of ${searchOf(query)} after '${last}'`);
       [pagesLeft, last, cursor] = [pagesLeft - 1, items.at(-1)?.phoneNumber ?? last, nextCursor];
@@ -266,28 +270,11 @@ function walker(server: Server) {
   };
 }
 
-async function get(server: Server, query: Query, cursor: string | null): Promise<{ status: number; body: string }> {
-  const search = searchOf(cursor === null ? query : { ...query, nextCursor: cursor });
-  const response = await fetch(`${server.url}/v1/brandedPhoneNumbers?${search}`);
-  return { status: response.status, body: await response.text() };
-}
-
-function pageIn({ status, body }: { status: number; body: string }): Page {
-  assert.equal(status, 200, body);
-  return JSON.parse(body);
-}
-
 /** Walks through all pages of a filter; fails unless they have the numbers of `isKept` indexes up to `count` that match it. */
 async function expectAll(server: Server, count: number, isKept: (index: number) => boolean): Promise<void> {
   const query: Query = { reportingGroup: ['Group 7', 'Group 90'], feature: ['spamRemediation'], status: ['approved'] };
   const expected = [];
   let index = 0;
   for (const number of numbers(count)) if (isKept(++index)) expected.push(...find([number], query));
-  const found = [];
-  for (let cursor: string | null = null, page: Page | undefined; page === undefined || cursor !== null; ) {
-    page = pageIn(await get(server, query, cursor));
-    found.push(...page.items);
-    cursor = page.nextCursor;
-  }
-  assert.deepEqual(found, expected);
+  assert.deepEqual((await walk(server.url, searchOf(query))).flat(), expected);
 }
