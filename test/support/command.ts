@@ -61,6 +61,8 @@ export interface Commands {
   /** One connection, and a pool, to this database. */
   sql: Sql;
   drizzle: Database;
+  /** Returns the phone numbers in this database, in order. */
+  phoneNumbers(): Promise<string[]>;
   /** Runs the command in this process, with `input` as standard input; only one at a time. */
   run(args: string[], input?: string | Readable, around?: Around): Promise<Finished>;
   /** Starts a process with no variables but `environment`, so without DATABASE_URL. */
@@ -222,6 +224,10 @@ export function useCommand(): Commands {
       databaseUrl: database.url,
       sql: database.sql,
       drizzle: database.drizzle,
+      async phoneNumbers() {
+        const rows = await database.sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
+        return rows.map(({ phone_number }) => phone_number);
+      },
       run: (args: string[], input: string | Readable = '', around: Around = {}) =>
         runProgram(args, input, { environment: own, folder, ...around }),
       start: (args: string[], environment: Record<string, string> = {}) =>

@@ -15,17 +15,12 @@ beforeEach(async () => {
   );
 });
 
-async function numbersLeft(): Promise<string[]> {
-  const rows = await command.sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
-  return rows.map(({ phone_number }) => phone_number);
-}
-
 describe('delete', () => {
   it('deletes the numbers in files and standard input, which it reads if no file is named', async () => {
     await writeFile(join(command.folder, 'gone.txt'), '+14155550101\n');
     const { code, stdout, stderr } = await command.run(['delete', 'gone.txt', '-'], '+14155550103');
     expect([code, stdout, stderr]).toEqual([0, 'deleted 2 numbers\n', '']);
-    expect(await numbersLeft()).toEqual(['+14155550102']);
+    expect(await command.phoneNumbers()).toEqual(['+14155550102']);
     expect(await command.run(['delete'], '+14155550102\n')).toMatchObject({ code: 0, stdout: 'deleted 1 number\n' });
   });
 
@@ -34,7 +29,7 @@ describe('delete', () => {
     const advice =
       'delete reads phone numbers from files or standard input: echo +14155550101 | branded-phone-numbers delete\n';
     expect([code, stdout, stderr]).toEqual([1, '', advice]);
-    expect(await numbersLeft()).toEqual(PHONE_NUMBERS);
+    expect(await command.phoneNumbers()).toEqual(PHONE_NUMBERS);
   });
 
   it('reports the file of a faulty line, if there are several', async () => {

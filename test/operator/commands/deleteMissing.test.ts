@@ -11,10 +11,6 @@ const command = useCommand();
 const numbers = (...phoneNumbers: string[]) => phoneNumbers.map((phoneNumber) => numberWith({ phoneNumber }));
 const importAll = (file: string, ...options: string[]) =>
   command.run(['import', '--delete-missing', ...options, '-'], file);
-const stored = async () => {
-  const rows = await command.sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
-  return rows.map(({ phone_number }) => phone_number);
-};
 
 beforeEach(async () => {
   await command.sql`TRUNCATE business_profiles, branded_phone_numbers, carrier_statuses`;
@@ -25,7 +21,7 @@ describe('import --delete-missing', () => {
   it('deletes the numbers that the input does not have, if these are at most half of those before', async () => {
     const stdout = 'imported 3 numbers, 0 carrier statuses, deleted 2 numbers\n';
     expect(await importAll(ndjson(numbers('+13', '+14', '+15')))).toMatchObject({ code: 0, stdout });
-    expect(await stored()).toEqual(['+13', '+14', '+15']);
+    expect(await command.phoneNumbers()).toEqual(['+13', '+14', '+15']);
   });
 
   it.each([
@@ -36,15 +32,15 @@ describe('import --delete-missing', () => {
     const share = `${gone} of the 4 numbers that exist are not in the input, more than half; nothing was changed: pass`;
     const stderr = expect.stringContaining(`${share} --force if they are to be deleted\n`);
     expect(await importAll(ndjson(list))).toMatchObject({ code: 1, stdout: '', stderr });
-    expect(await stored()).toEqual(['+11', '+12', '+13', '+14']);
+    expect(await command.phoneNumbers()).toEqual(['+11', '+12', '+13', '+14']);
     const stdout = `imported ${list.length} numbers, 0 carrier statuses, deleted ${gone} numbers\n`;
     expect(await importAll(ndjson(list), '--force')).toMatchObject({ code: 0, stdout });
-    expect(await stored()).toEqual(list.map(({ phoneNumber }) => phoneNumber));
+    expect(await command.phoneNumbers()).toEqual(list.map(({ phoneNumber }) => phoneNumber));
   });
 
   it('changes nothing if a line is faulty, even with --force', async () => {
     expect(await importAll(`${ndjson(numbers('+11'))}nonsense\n`, '--force')).toMatchObject({ code: 1, stdout: '' });
-    expect(await stored()).toEqual(['+11', '+12', '+13', '+14']);
+    expect(await command.phoneNumbers()).toEqual(['+11', '+12', '+13', '+14']);
   });
 
   it('keeps what another program adds meanwhile, and is finished by the next run if it ends early', async () => {
@@ -54,7 +50,7 @@ describe('import --delete-missing', () => {
     const [first, second] = [new AbortController(), new AbortController()];
     const [file, signals] = [ndjson(numbers('+13', '+14', '+15')), { first: first.signal, second: second.signal }];
     const running = command.run(['import', '--delete-missing', '-'], file, { signals });
-    await until(async () => !(await stored()).includes('+11'), 'it deletes');
+    await until(async () => !(await command.phoneNumbers()).includes('+11'), 'it deletes');
     await write(command.drizzle, numbers('+19'));
     first.abort(new Stopped('SIGTERM'));
     const stderr = expect.stringContaining(
@@ -62,9 +58,9 @@ describe('import --delete-missing', () => {
     );
     expect(await running).toMatchObject({ code: 143, stdout: '', stderr });
     await holder.end();
-    expect(await stored()).toEqual(['+12', '+13', '+14', '+15', '+19']);
+    expect(await command.phoneNumbers()).toEqual(['+12', '+13', '+14', '+15', '+19']);
     expect((await importAll(file)).stdout).toBe('imported 3 numbers, 0 carrier statuses, deleted 2 numbers\n');
-    expect(await stored()).toEqual(['+13', '+14', '+15']);
+    expect(await command.phoneNumbers()).toEqual(['+13', '+14', '+15']);
   });
 
   it('is needed for --force', async () => {

@@ -17,11 +17,6 @@ const lines = Array.from({ length: 4 }, (_, i) =>
   ),
 );
 
-async function stored(): Promise<string[]> {
-  const rows = await command.sql`SELECT phone_number FROM branded_phone_numbers ORDER BY phone_number`;
-  return rows.map(({ phone_number }) => phone_number);
-}
-
 describe('import', () => {
   it('imports nothing if lines are faulty or contradict each other, and names them as an editor of each file does', async () => {
     const [first = '', second = '', third = ''] = lines;
@@ -39,7 +34,7 @@ describe('import', () => {
       expect.stringMatching(/^- line 3: is not valid JSON/),
       '',
     ]);
-    expect(await stored()).toEqual([]);
+    expect(await command.phoneNumbers()).toEqual([]);
   });
 
   it.each([
@@ -68,7 +63,7 @@ describe('import', () => {
     await writeFile(inFolder('a.ndjson'), `${lines[0]}\n${lines[1]}\n`);
     const { code, stdout, stderr } = await command.run(['import', 'a.ndjson', '-'], `${lines[2]}\n`);
     expect([code, stdout, stderr]).toEqual([0, 'imported 3 numbers, 3 carrier statuses\n', '']);
-    expect(await stored()).toEqual(['+14155550100', '+14155550101', '+14155550102']);
+    expect(await command.phoneNumbers()).toEqual(['+14155550100', '+14155550101', '+14155550102']);
   });
 
   it('imports the line that its help shows', async () => {
@@ -96,7 +91,7 @@ describe('import', () => {
     expect(code, stderr).toBe(1);
     expect(stderr.split('\n')[0]).toBe('imported 1 number, 1 carrier status');
     expect(stderr).toContain('could not write to standard output');
-    expect(await stored()).toContain('+14155550103');
+    expect(await command.phoneNumbers()).toContain('+14155550103');
   });
 
   it.each([
@@ -104,10 +99,10 @@ describe('import', () => {
     ['x', 'It must be a whole number from 1 to 32.'],
     ['33', 'It must be a whole number from 1 to 32'],
   ])('rejects --jobs %s, says what to do and imports nothing', async (jobs, advice) => {
-    const before = await stored();
+    const before = await command.phoneNumbers();
     const line = JSON.stringify(numberWith({ phoneNumber: '+14155550199' }));
     const { code, stdout, stderr } = await command.run(['import', '--jobs', jobs, '-'], line);
     expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining(advice)]);
-    expect(await stored()).toEqual(before);
+    expect(await command.phoneNumbers()).toEqual(before);
   });
 });
