@@ -68,7 +68,7 @@ describe('serve, before it can use PostgreSQL,', () => {
   }
 
   it('waits, and is ready when PostgreSQL starts', async () => {
-    const url = await createDatabase({ isEmpty: true });
+    const url = await createDatabase();
     // Redis never starts: the limit is then counted per instance.
     const { service, port, connect } = await startTooEarly(['--demo'], url);
     const isWaiting = async () => (await service.get('/readyz'))?.body.includes('waiting') ?? false;
