@@ -94,15 +94,11 @@ describe('import', () => {
     expect(await command.phoneNumbers()).toContain('+14155550103');
   });
 
-  it.each([
-    ['0', 'It must be a whole number from 1 to 32.'],
-    ['x', 'It must be a whole number from 1 to 32.'],
-    ['33', 'It must be a whole number from 1 to 32'],
-  ])('rejects --jobs %s, says what to do and imports nothing', async (jobs, advice) => {
+  it.each(['0', 'x', '33'])('rejects --jobs %s, says what to do and imports nothing', async (jobs) => {
     const before = await command.phoneNumbers();
     const line = JSON.stringify(numberWith({ phoneNumber: '+14155550199' }));
     const { code, stdout, stderr } = await command.run(['import', '--jobs', jobs, '-'], line);
-    expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining(advice)]);
+    expect([code, stdout, stderr]).toEqual([1, '', expect.stringContaining('It must be a whole number from 1 to 32.')]);
     expect(await command.phoneNumbers()).toEqual(before);
   });
 });
