@@ -60,14 +60,11 @@ describe('delete', () => {
     expect(await deleteLines(`\ufeff${one}\r`, '', `  ${two}\t`, '\r')).toEqual({ lines: 2, deleted: 2 });
   });
 
-  it.each(['utf16le', 'ucs2 without a byte order mark'])(
-    'reports once that a list is not UTF-8: %s',
-    async (encoding) => {
-      const text = `${encoding === 'utf16le' ? '\ufeff' : ''}+14155550101\r\n+14155550102\r\n+14155550103\r\n`;
-      const deleting = deleteNumbers(database.url, Readable.from([Buffer.from(text, 'utf16le')]));
-      await expect(deleting).rejects.toThrow(/^line 1: is not text in UTF-8; [^\n]*iconv -f UTF-16 [^\n]*$/);
-    },
-  );
+  it.each(['\ufeff', ''])('reports once that a list is not UTF-8, but UTF-16 after %j', async (mark) => {
+    const text = `${mark}+14155550101\r\n+14155550102\r\n+14155550103\r\n`;
+    const deleting = deleteNumbers(database.url, Readable.from([Buffer.from(text, 'utf16le')]));
+    await expect(deleting).rejects.toThrow(/^line 1: is not text in UTF-8; [^\n]*iconv -f UTF-16 [^\n]*$/);
+  });
 
   it('counts only the numbers that it deletes itself, if another program deletes some meanwhile', async () => {
     const phoneNumbers = Array.from({ length: 10 }, (_, i) => `+1415555010${i}`);
