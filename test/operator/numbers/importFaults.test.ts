@@ -64,7 +64,6 @@ describe('a faulty line', () => {
       { carrierStatuses: [entry({ feature: 'brandedCallerID\u200b' })] },
       `carrierStatuses[0].feature ("brandedCallerID\\u200b") ${FEATURES}; did you mean brandedCallerId?`,
     ],
-    [{ carrierStatuses: [entry({ feature: 7 })] }, `carrierStatuses[0].feature ${FEATURES}`],
     [
       { carrierStatuses: [entry({ carrier: 'AT&T\u202e' }), entry({ carrier: 'AT&T\u202e' })] },
       'carrierStatuses[1] repeats the entry for AT&T\\u202e and brandedCallerId',
@@ -73,7 +72,6 @@ describe('a faulty line', () => {
       { 'internalName\ufeff': 'x' },
       'internalName\\ufeff is not a member of a branded phone number; did you mean internalName?',
     ],
-    [{ carrierStatuses: [entry(), entry()] }, 'carrierStatuses[1] repeats the entry for AT&T and brandedCallerId'],
     [{ internalNam: 'x' }, 'internalNam is not a member of a branded phone number; did you mean internalName?'],
     [{ zzzzzzzzzzzz: 'x' }, 'zzzzzzzzzzzz is not a member of a branded phone number'],
     [
