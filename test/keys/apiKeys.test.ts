@@ -3,7 +3,7 @@ import request from 'supertest';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { BusinessProfile } from '../../generated/types/models/index.js';
 import { apiKeys } from '../../src/database/schema.js';
-import { createApiKey, listApiKeys, revokeApiKeys } from '../../src/keys/keys.js';
+import { createApiKey, revokeApiKeys } from '../../src/keys/keys.js';
 import { numberWith, PROFILES, write } from '../support/numbers.js';
 import { expectDescribed } from '../support/response.js';
 import { useService } from '../support/service.js';
@@ -103,10 +103,8 @@ describe('a key limited to a business profile', () => {
 });
 
 describe('an API key', () => {
-  it('is stored only as a hash, which is not listed', async () => {
-    const rows = await service.database.select().from(apiKeys);
-    expect(JSON.stringify(rows)).not.toContain(key);
-    expect(JSON.stringify(await listApiKeys(service.database))).not.toContain(rows[0]?.hash);
+  it('is stored only as a hash', async () => {
+    expect(JSON.stringify(await service.database.select().from(apiKeys))).not.toContain(key);
   });
 
   /** Uses a key until it is rejected; returns when the last accepted request was sent, and the rejection. */
