@@ -33,6 +33,8 @@ interface Finished {
 
 interface Running {
   child: ChildProcess;
+  /** Its output so far. */
+  out: Output;
   finished: Promise<Finished>;
 }
 
@@ -211,7 +213,7 @@ export function useCommand(): Commands {
       running.delete(child);
       return finishedWith(code ?? 128 + constants.signals[signal as NodeJS.Signals], out.stdout, out.stderr);
     });
-    return { child, finished };
+    return { child, out, finished };
   }
 
   beforeAll(async () => {

@@ -28,10 +28,8 @@ export async function expectProgress(command: Commands, texts: [string, RegExp][
   const pipes = await Promise.all(['input', 'output'].map((name) => open(join(command.folder, name), 'r+')));
   const onTerminals = terminals.map((line) => command.shell(`script --quiet --command "$command ${line}" /dev/null`));
   const started = texts.map(async ([line, expected]) => {
-    const { child, finished } = command.start(line.split(' '), { DATABASE_URL: command.databaseUrl });
-    let printed = '';
-    child.stderr?.on('data', (text) => (printed += text));
-    await until(() => expected.test(printed), `${line} prints ${expected}`, 60_000);
+    const { child, out, finished } = command.start(line.split(' '), { DATABASE_URL: command.databaseUrl });
+    await until(() => expected.test(out.stderr), `${line} prints ${expected}`, 60_000);
     child.kill('SIGKILL');
     await finished;
   });

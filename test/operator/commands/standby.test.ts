@@ -57,10 +57,8 @@ async function startAll() {
     const name = `copy_${++created}`;
     await query('template1', `CREATE DATABASE ${name} TEMPLATE postgres`);
     if (line.startsWith('check')) await query(name, 'DELETE FROM items');
-    const { child, finished } = command.start(line.split(' '), { DATABASE_URL: urlOf(name) });
-    let said = '';
-    child.stderr?.on('data', (text) => (said += text));
-    const isSaid = () => said.includes("a synchronous standby (synchronous_standby_names = 'replica')");
+    const { child, out, finished } = command.start(line.split(' '), { DATABASE_URL: urlOf(name) });
+    const isSaid = () => out.stderr.includes("a synchronous standby (synchronous_standby_names = 'replica')");
     await until(isSaid, `${line} says what it waits for`);
     return { line, printed, count, name, child, finished };
   });

@@ -76,10 +76,8 @@ export async function expectReport(blocking: string, ending: string, blocker: st
   });
   await writeFile(join(command.folder, 'blocked.ndjson'), JSON.stringify(line));
   await sql.unsafe(`SET application_name = 'a writer'; BEGIN; ${blocking}`);
-  const { child, finished } = command.start(['import', 'blocked.ndjson'], { DATABASE_URL: command.databaseUrl });
-  let printed = '';
-  child.stderr?.on('data', (text) => (printed += text));
-  await until(() => printed.includes('waiting'), 'it reports a blocker', 60_000);
+  const { out, finished } = command.start(['import', 'blocked.ndjson'], { DATABASE_URL: command.databaseUrl });
+  await until(() => out.stderr.includes('waiting'), 'it reports a blocker', 60_000);
   await sql.unsafe(ending);
   const { code, stderr } = await finished;
   expect(code).toBe(0);
