@@ -17,7 +17,6 @@ import { repeat, until } from '../support/until.js';
 
 const services = useCountedServices();
 const { database } = services;
-const ADDRESS = '192.0.2.1';
 const STATEMENTS_PER_SECOND = 100;
 /** Returns a well-formed key that does not exist. */
 const unknownKey = () => `bpn_${randomBytes(32).toString('base64url')}`;
@@ -25,6 +24,10 @@ const unknownKey = () => `bpn_${randomBytes(32).toString('base64url')}`;
 /** Creates `count` keys. */
 const newKeys = (count: number) =>
   Promise.all(Array.from({ length: count }, async () => (await createApiKey(database.drizzle, 'new')).key));
+
+/** Inserts a key with this hash, for tests that send no key. */
+const insertKey = (hash: string) =>
+  database.sql`INSERT INTO api_keys (hash, name, created_at) VALUES (${hash}, ${hash}, now())`;
 
 /** Opens a reader on the database of this file, which is closed after the test. */
 function openReader(connections: number, readsEach: number, setQueries = (_count: number) => {}): Reader {
@@ -42,7 +45,7 @@ function openFinder(connections: number, readsEach: number) {
   return (...hashes: string[]) => reader.read((database) => findKeys(database, hashes), performance.now() + 5000);
 }
 
-async function statusOf(url: string, key: string, address = ADDRESS): Promise<number> {
+async function statusOf(url: string, key: string, address = '192.0.2.1'): Promise<number> {
   const response = await fetch(url, { headers: { Authorization: key, 'X-Forwarded-For': address } });
   await response.arrayBuffer();
   return response.status;
@@ -131,10 +134,7 @@ it.each([
 it('looks keys up before the pages that wait', async () => {
   const [key = ''] = await newKeys(1);
   let waiting = 0;
-  const setQueries = (count: number) => {
-    waiting = count;
-  };
-  const reader = openReader(1, 1, setQueries);
+  const reader = openReader(1, 1, (count) => (waiting = count));
   const sent: string[] = [];
   const find = prepareFindKeys();
   const identify = identifyByApiKey(reader, (database, hashes) => {
@@ -194,40 +194,35 @@ it('rejects a request at its own deadline if its look-up waits for another one',
 });
 
 it('records the use of keys by one statement at a time, so that a locked table does not occupy all connections', async () => {
-  const { created } = await createApiKey(database.drizzle, 'unused');
   const { sql } = database;
-  const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
+  await insertKey('used');
   const find = openFinder(4, 1);
   const waiting = () => sql`
     SELECT FROM pg_stat_activity
     WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'update "api_keys"%'`;
   await whileLocked(database.url, 'LOCK api_keys IN SHARE MODE', async () => {
-    for (let i = 0; i < 3; i++) expect((await find(key?.hash)).size).toBe(1);
+    for (let i = 0; i < 3; i++) expect((await find('used')).size).toBe(1);
     await until(async () => (await waiting()).length > 0, 'an update waits');
-    for (let i = 0; i < 3; i++) expect((await find(key?.hash)).size).toBe(1);
+    for (let i = 0; i < 3; i++) expect((await find('used')).size).toBe(1);
     expect(await waiting()).toHaveLength(1);
   });
 });
 
 it('does not wait for a lock on a key, and records its use after the lock is released', async () => {
-  const { created } = await createApiKey(database.drizzle, 'locked');
-  const { sql } = database;
-  const [key] = await sql`SELECT hash FROM api_keys WHERE id = ${created.id}`;
+  await insertKey('locked');
   const find = openFinder(1, 4);
   await whileLocked(database.url, 'SELECT FROM api_keys FOR UPDATE', async () => {
-    for (let i = 0; i < 5; i++) expect((await find(key?.hash)).size).toBe(1);
+    for (let i = 0; i < 5; i++) expect((await find('locked')).size).toBe(1);
   });
-  await until(async () => {
-    await find(key?.hash);
-    return (await sql`SELECT FROM api_keys WHERE id = ${created.id} AND last_used_on IS NOT NULL`).length === 1;
-  });
+  const used = () => database.sql`SELECT FROM api_keys WHERE hash = 'locked' AND last_used_on IS NOT NULL`;
+  await until(async () => (await find('locked')).size === 1 && (await used()).length === 1, 'its use is recorded');
 });
 
 it('does not record uses for a minute after a failure, as of a read-only server', async () => {
   const { sql } = database;
+  await insertKey('unrecorded');
   // A sequence also counts what is rolled back.
   await sql.unsafe(`
-    INSERT INTO api_keys (hash, name, created_at) VALUES ('unrecorded', 'unrecorded', now());
     CREATE SEQUENCE attempts;
     CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'attempt %', nextval('attempts'); END $$;
     CREATE TRIGGER fail BEFORE UPDATE ON api_keys FOR EACH ROW EXECUTE FUNCTION fail()`);
