@@ -14,7 +14,7 @@ import type { Sql } from 'postgres';
 import { afterAll, beforeAll, onTestFinished, vi } from 'vitest';
 import { runCommand } from '../../src/operator/commands/failure.js';
 import { createProgram } from '../../src/operator/commands/program.js';
-import { type Signals, Stopped } from '../../src/operator/commands/signals.js';
+import { Stopped } from '../../src/operator/commands/signals.js';
 import { type TestConnection as Database, useDatabase } from './database.js';
 import { freePort } from './port.js';
 import { MAIN } from './serverProcess.js';
@@ -45,8 +45,8 @@ interface Around {
   folder?: string;
   /** Replaces standard output. */
   stdout?: Writable;
-  /** Stand for signals of the system; by default there are none. */
-  signals?: Signals;
+  /** Stands for the first signal of the system. */
+  stop?: AbortSignal | undefined;
   /** Gets the output while the command runs. */
   out?: Output;
 }
@@ -88,13 +88,7 @@ const NEVER = new AbortController().signal;
 export async function runProgram(
   args: string[],
   input: string | Readable = '',
-  {
-    environment,
-    folder,
-    stdout,
-    signals = { first: NEVER, second: NEVER },
-    out = { stdout: '', stderr: '' },
-  }: Around = {},
+  { environment, folder, stdout, stop = NEVER, out = { stdout: '', stderr: '' } }: Around = {},
 ) {
   const capture = (command: Command) => {
     command.exitOverride().configureOutput({
@@ -104,7 +98,7 @@ export async function runProgram(
     });
     command.commands.forEach(capture);
   };
-  const program = createProgram(signals);
+  const program = createProgram({ first: stop, second: NEVER });
   capture(program);
   const { env, exitCode } = process;
   const cwd = process.cwd();
@@ -158,7 +152,7 @@ export async function runServe(args: string[], environment: Record<string, strin
   const out: Output = { stdout: '', stderr: '' };
   const finished = runProgram(['serve', ...args], '', {
     environment: { ...settings, ...environment },
-    signals: { first: stop.signal, second: NEVER },
+    stop: stop.signal,
     out,
   });
   onTestFinished(async () => {

@@ -47,12 +47,11 @@ describe('import --delete-missing', () => {
     const holder = connectTo(command.databaseUrl);
     await holder`BEGIN`;
     await holder`SELECT FROM branded_phone_numbers WHERE phone_number = '+12' FOR UPDATE`;
-    const [first, second] = [new AbortController(), new AbortController()];
-    const [file, signals] = [ndjson(numbers('+13', '+14', '+15')), { first: first.signal, second: second.signal }];
-    const running = command.run(['import', '--delete-missing', '-'], file, { signals });
+    const [file, stop] = [ndjson(numbers('+13', '+14', '+15')), new AbortController()];
+    const running = command.run(['import', '--delete-missing', '-'], file, { stop: stop.signal });
     await until(async () => !(await command.phoneNumbers()).includes('+11'), 'it deletes');
     await write(command.drizzle, numbers('+19'));
-    first.abort(new Stopped('SIGTERM'));
+    stop.abort(new Stopped('SIGTERM'));
     const stderr = expect.stringContaining(
       '\nimported 3 of 3 numbers and deleted 1 of 2 numbers; run the same import ',
     );

@@ -5,7 +5,7 @@ import { Readable } from 'node:stream';
 import type { Sql } from 'postgres';
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { migrateDatabase } from '../../../src/database/migrations.js';
-import { type Signals, Stopped } from '../../../src/operator/commands/signals.js';
+import { Stopped } from '../../../src/operator/commands/signals.js';
 import { importNumbers } from '../../../src/operator/numbers/import.js';
 import { migrationsFolder } from '../../../src/packageFolder.js';
 import { type Commands, useCommand } from '../../support/command.js';
@@ -32,8 +32,8 @@ let server: PostgresServer;
 /** The database of the current test. */
 export let url: string;
 let created = 0;
-export const inThisProcess = (args: string[], signals?: Signals) =>
-  command.run(args, '', { environment: { DATABASE_URL: url }, ...(signals && { signals }) });
+export const inThisProcess = (args: string[], stop?: AbortSignal) =>
+  command.run(args, '', { environment: { DATABASE_URL: url }, stop });
 
 /** Starts a PostgreSQL for all tests of a file; each has a database with the numbers of `before`, and the folder a file with `file`. */
 export function useServer(): void {
@@ -106,10 +106,9 @@ async function restart(signal: 'SIGINT' | 'SIGKILL', holder: Sql): Promise<void>
 
 /** Fails unless an import that is stopped by this signal says how much it has imported, and the same import finishes it. */
 export async function expectReport(signal: NodeJS.Signals, status: number): Promise<void> {
-  const [first, second] = [new AbortController(), new AbortController()];
-  const signals = { first: first.signal, second: second.signal };
-  const { running, holder } = await startImport((args) => inThisProcess(args, signals));
-  first.abort(new Stopped(signal));
+  const stop = new AbortController();
+  const { running, holder } = await startImport((args) => inThisProcess(args, stop.signal));
+  stop.abort(new Stopped(signal));
   const { code, stdout, stderr } = await running;
   await holder.end();
   const done = await countWritten();
