@@ -22,6 +22,7 @@ let folder: string;
 
 beforeEach(async () => {
   folder = await makeFolder('branded-phone-numbers-signals-');
+  await writeFile(join(folder, 'Makefile'), `start:\n\t${LINE}\n`);
 });
 afterEach(async () => {
   for (const pid of await processesIn(folder)) sendSignal(pid, 'SIGKILL');
@@ -40,11 +41,11 @@ describe('signals at random times', () => {
     await fc.assert(
       fc.asyncProperty(round, async ({ way, isFirstStart, signals }) => {
         if (isFirstStart) await rm(join(folder, '.data'), { recursive: true, force: true });
-        const child = way === 'to the group of make' ? await startWithMake() : start(...DEMO);
+        const child = start(...(way === 'to the group of make' ? ['make', 'start'] : DEMO));
         const exit = once(child, 'exit');
         for (const [delay, name] of signals) {
           await sleep(delay);
-          send(child, name, way === 'to the process');
+          if (child.pid) sendSignal(way === 'to the process' ? child.pid : -child.pid, name);
         }
         await exit;
         await expectNothingLeft();
@@ -99,15 +100,6 @@ function start(...command: string[]): ChildProcess {
 async function serve(command: string[], environment: Record<string, string> = {}) {
   const { child } = await startServer(command, { HOME: folder, ...environment }, { folder });
   return { child, exit: once(child, 'exit') };
-}
-
-async function startWithMake() {
-  await writeFile(join(folder, 'Makefile'), `start:\n\t${LINE}\n`);
-  return start('make', 'start');
-}
-
-function send(child: ChildProcess, signal: NodeJS.Signals, isForProcess: boolean): void {
-  if (child.pid) sendSignal(isForProcess ? child.pid : -child.pid, signal);
 }
 
 /** Waits, since make may exit before the other processes of a signalled group. */
