@@ -68,16 +68,14 @@ it('no text runs the command by npx, which in another folder asks the public reg
   expect(wrong).toEqual([]);
 });
 
-describe('SECURITY.md', () => {
-  it('names the versions of PostgreSQL and Node that are tested, and the one whose project has ended', () => {
-    const text = readFileSync('SECURITY.md', 'utf8').replace(/\s+/g, ' ');
-    const makefile = readFileSync('Makefile.maintainers', 'utf8');
-    const [, postgres = ''] = /^POSTGRES_VERSIONS := (.*)$/m.exec(makefile) ?? [];
-    const majors = postgres.split(' ').map((version) => version.split('.')[0]);
-    expect(text).toContain(`PostgreSQL ${majors[0]} to ${majors.at(-1)} `);
-    const [, node = ''] = /^NODE_TESTED := (.*)$/m.exec(makefile) ?? [];
-    const [, supported = ''] = /and Node ([^:]*) are supported/.exec(text) ?? [];
-    const [, ended = ''] = /Node (\d+) ended/.exec(text) ?? [];
-    expect([ended, ...(supported.match(/\d+/g) ?? [])]).toEqual(node.split(' '));
-  });
+it('SECURITY.md names the versions of PostgreSQL and Node that are tested, and the one whose project has ended', () => {
+  const text = readFileSync('SECURITY.md', 'utf8').replace(/\s+/g, ' ');
+  const makefile = readFileSync('Makefile.maintainers', 'utf8');
+  const [, postgres = ''] = /^POSTGRES_VERSIONS := (.*)$/m.exec(makefile) ?? [];
+  const majors = postgres.split(' ').map((version) => version.split('.')[0]);
+  expect(text).toContain(`PostgreSQL ${majors[0]} to ${majors.at(-1)} `);
+  const [, node = ''] = /^NODE_TESTED := (.*)$/m.exec(makefile) ?? [];
+  const [, supported = ''] = /and Node ([^:]*) are supported/.exec(text) ?? [];
+  const [, ended = ''] = /Node (\d+) ended/.exec(text) ?? [];
+  expect([ended, ...(supported.match(/\d+/g) ?? [])]).toEqual(node.split(' '));
 });

@@ -16,10 +16,8 @@ describe('a command', () => {
   });
 });
 
-describe('keys create', () => {
-  it('leaves no key that works if only a part of it was written', async () => {
-    const { stdout } = await command.run(['keys', 'list', '--json']);
-    const lost = stdout.split('\n').filter((line) => line.includes('"lost"'));
-    expect(lost.map((line) => JSON.parse(line).state)).toEqual(['revoked']);
-  });
+it('keys create leaves no key that works if only a part of it was written', async () => {
+  const { stdout } = await command.run(['keys', 'list', '--json']);
+  const lost = stdout.split('\n').filter((line) => line.includes('"lost"'));
+  expect(lost.map((line) => JSON.parse(line).state)).toEqual(['revoked']);
 });

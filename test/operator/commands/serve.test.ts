@@ -31,26 +31,24 @@ const demo = itemsOf(readFileSync(join(packageFolder, 'demo', 'numbers.ndjson'),
   .map(({ phoneNumber }) => phoneNumber)
   .sort(byBytes);
 
-describe('serve without any setting', () => {
-  it('serves from the embedded PostgreSQL beside an import, and stops that PostgreSQL when it stops', async () => {
-    const options = { folder: command.folder };
-    const { url, child, stop } = await startServer([...SERVE, '--demo'], { RATE_LIMIT_PER_SECOND: '0' }, options);
-    await writeFile(join(command.folder, 'numbers.ndjson'), ndjson(list));
-    expect(await command.run(['import', 'numbers.ndjson'], '', { environment: {} })).toEqual({
-      code: 0,
-      stdout: 'imported 300 numbers, 300 carrier statuses\n',
-      stderr: '',
-      database: expect.stringMatching(/^database: embedded PostgreSQL in .*\.data\n$/),
-    });
-    const filters = 'status=submitted+for+review&reportingGroup=Control&internalName=Main+Line&size=100';
-    const items = (await walk(url, filters)).flat();
-    expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(
-      expect.arrayContaining(list.filter((_, i) => i % 2 === 0).map(({ phoneNumber }) => phoneNumber)),
-    );
-    await stop();
-    expect(child.exitCode).toBe(0);
-    expect(await readdir(join(command.folder, '.data', 'postgres', 'data'))).not.toContain('postmaster.pid');
+it('serve without any setting uses an embedded PostgreSQL, beside an import, and stops it when it stops', async () => {
+  const options = { folder: command.folder };
+  const { url, child, stop } = await startServer([...SERVE, '--demo'], { RATE_LIMIT_PER_SECOND: '0' }, options);
+  await writeFile(join(command.folder, 'numbers.ndjson'), ndjson(list));
+  expect(await command.run(['import', 'numbers.ndjson'], '', { environment: {} })).toEqual({
+    code: 0,
+    stdout: 'imported 300 numbers, 300 carrier statuses\n',
+    stderr: '',
+    database: expect.stringMatching(/^database: embedded PostgreSQL in .*\.data\n$/),
   });
+  const filters = 'status=submitted+for+review&reportingGroup=Control&internalName=Main+Line&size=100';
+  const items = (await walk(url, filters)).flat();
+  expect(items.map(({ phoneNumber }) => phoneNumber)).toEqual(
+    expect.arrayContaining(list.filter((_, i) => i % 2 === 0).map(({ phoneNumber }) => phoneNumber)),
+  );
+  await stop();
+  expect(child.exitCode).toBe(0);
+  expect(await readdir(join(command.folder, '.data', 'postgres', 'data'))).not.toContain('postmaster.pid');
 });
 
 describe('serve, before it can use PostgreSQL,', () => {

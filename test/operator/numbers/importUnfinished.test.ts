@@ -116,25 +116,23 @@ it('an import continues after PostgreSQL is killed and started again', () => exp
 it('a check that loses PostgreSQL continues while it derives numbers', () =>
   expectCheckToContinue('SELECT FROM branded_phone_numbers FOR UPDATE'));
 
-describe('a delete that ends while writing', () => {
-  it('reports how many numbers it deleted, and is finished by the same delete with --if-exists', async () => {
-    const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
-    const stop = new AbortController();
-    const deleting = deleteNumbers(url, Readable.from([Buffer.from(lines)]), {
-      jobs: 1,
-      signal: stop.signal,
-      onProgress: ({ written }) => written > 0 && stop.abort(new Error('stopped')),
-    });
-    const error = await deleting.catch((thrown) => thrown);
-    const left = (await sql`SELECT FROM branded_phone_numbers`).length;
-    expect(error).toBeInstanceOf(Unfinished);
-    expect(error.message).toBe(
-      `deleted ${COUNT - left} of ${COUNT} numbers; run the same delete again with --if-exists to finish it`,
-    );
-    expect(left).toBeGreaterThan(0);
-    await expectDerivedToAgree(sql);
-    const finish = await command.run(['delete', '--if-exists'], lines, { environment: { DATABASE_URL: url } });
-    expect(finish).toMatchObject({ code: 0, stdout: `deleted ${left} numbers\n` });
-    expect(await sql`SELECT FROM items`).toHaveLength(0);
+it('a delete that ends while writing says how many numbers it deleted, and is finished with --if-exists', async () => {
+  const lines = file.map(({ phoneNumber }) => `${phoneNumber}\n`).join('');
+  const stop = new AbortController();
+  const deleting = deleteNumbers(url, Readable.from([Buffer.from(lines)]), {
+    jobs: 1,
+    signal: stop.signal,
+    onProgress: ({ written }) => written > 0 && stop.abort(new Error('stopped')),
   });
+  const error = await deleting.catch((thrown) => thrown);
+  const left = (await sql`SELECT FROM branded_phone_numbers`).length;
+  expect(error).toBeInstanceOf(Unfinished);
+  expect(error.message).toBe(
+    `deleted ${COUNT - left} of ${COUNT} numbers; run the same delete again with --if-exists to finish it`,
+  );
+  expect(left).toBeGreaterThan(0);
+  await expectDerivedToAgree(sql);
+  const finish = await command.run(['delete', '--if-exists'], lines, { environment: { DATABASE_URL: url } });
+  expect(finish).toMatchObject({ code: 0, stdout: `deleted ${left} numbers\n` });
+  expect(await sql`SELECT FROM items`).toHaveLength(0);
 });

@@ -81,19 +81,17 @@ function startClock() {
   return clock;
 }
 
-describe('a lock of a number', () => {
-  it('waits for the entries first, in the order of a program that changes an entry', async () => {
-    await other`INSERT INTO carrier_statuses VALUES ('+11', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
-    await other`BEGIN; SELECT FROM carrier_statuses WHERE phone_number = '+11' FOR UPDATE`.simple();
-    const locking = inTransaction(database.url, 'READ COMMITTED', async (sql) => {
-      await give(sql, ['1\t+11']);
-      for (const statement of lockToWrite(sql, true)) expect(await sql`${statement}`).toEqual([]);
-    });
-    await untilLockIsAwaited(other, 'the lock waits');
-    await other`SELECT FROM branded_phone_numbers WHERE phone_number = '+11' FOR UPDATE NOWAIT`;
-    await other`COMMIT`;
-    await locking;
+it('a lock of a number waits for the entries first, in the order of a program that changes an entry', async () => {
+  await other`INSERT INTO carrier_statuses VALUES ('+11', 'AT&T', 'brandedCallerId', 'approved.optIn')`;
+  await other`BEGIN; SELECT FROM carrier_statuses WHERE phone_number = '+11' FOR UPDATE`.simple();
+  const locking = inTransaction(database.url, 'READ COMMITTED', async (sql) => {
+    await give(sql, ['1\t+11']);
+    for (const statement of lockToWrite(sql, true)) expect(await sql`${statement}`).toEqual([]);
   });
+  await untilLockIsAwaited(other, 'the lock waits');
+  await other`SELECT FROM branded_phone_numbers WHERE phone_number = '+11' FOR UPDATE NOWAIT`;
+  await other`COMMIT`;
+  await locking;
 });
 
 describe('a job', () => {
