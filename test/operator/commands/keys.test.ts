@@ -6,21 +6,19 @@ import { apiKeys } from '../../../src/database/schema.js';
 import { createApiKey, listApiKeys, revokeApiKeys } from '../../../src/keys/keys.js';
 import type { Service } from '../../../src/service/server.js';
 import { useCommand } from '../../support/command.js';
-import type { TestConnection as Database } from '../../support/database.js';
 import { listenOn, metricOf } from '../../support/service.js';
 import { until } from '../../support/until.js';
 
 const PROFILE = '5d9dc9f8-1818-4811-892f-902bd23f0824';
 const command = useCommand();
-let database: Database;
 let service: Service;
 
 beforeAll(async () => {
-  database = command.drizzle;
   service = await listenOn(command.databaseUrl, { AUTH: 'api-key' });
 });
 afterAll(() => service.close());
 
+const newKey = (name: string, options = {}) => createApiKey(command.drizzle, name, options);
 const listed = async () =>
   (await command.run(['keys', 'list', '--json'])).stdout
     .trim()
@@ -65,17 +63,17 @@ describe('keys create', () => {
     ['a time before the year 1', ['--name', 'x', '--expires', '0000-01-01T00:00:00Z'], /the years 1 to 9999/],
     ['a profile that is not a UUID', ['--name', 'x', '--business-profile', 'all'], /must be a UUID/],
   ])('rejects %s and creates no key', async (_what, args, reason) => {
-    const before = await database.$count(apiKeys);
+    const before = await command.drizzle.$count(apiKeys);
     const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
     expect([code, stdout]).toEqual([1, '']);
     expect(stderr).toMatch(reason);
     expect(stderr).not.toContain('    at ');
-    expect(await database.$count(apiKeys)).toBe(before);
+    expect(await command.drizzle.$count(apiKeys)).toBe(before);
   });
 
   it('warns of business profiles that do not exist, and creates the key', async () => {
     const known = '00000000-0000-4000-8000-00000000aaaa';
-    await database.$client`INSERT INTO business_profiles VALUES (${known}, 'Known', 'approved')`;
+    await command.sql`INSERT INTO business_profiles VALUES (${known}, 'Known', 'approved')`;
     const unknown = '00000000-0000-4000-8000-00000000bbbb';
     const args = ['--name', 'early', '--json', '--business-profile', known, '--business-profile', unknown];
     const { code, stdout, stderr } = await command.run(['keys', 'create', ...args]);
@@ -86,14 +84,14 @@ describe('keys create', () => {
   it('creates no key if standard output is closed', async () => {
     const { code, stderr } = await command.shell('exec $command keys create --name unseen >&-');
     expect([code, stderr]).toEqual([1, 'standard output is closed or discarded, and a key is shown only once\n']);
-    expect(await database.select().from(apiKeys).where(eq(apiKeys.name, 'unseen'))).toEqual([]);
+    expect(await command.drizzle.select().from(apiKeys).where(eq(apiKeys.name, 'unseen'))).toEqual([]);
   });
 });
 
 describe('keys list', () => {
   it('prints a table with the state of each key, and times in RFC 3339', async () => {
     const expired = new Date(Date.now() - 1000).toISOString();
-    await database.insert(apiKeys).values({
+    await command.drizzle.insert(apiKeys).values({
       hash: 'expired',
       name: 'Expired Inc',
       createdAt: '2020-01-01T00:00:00Z',
@@ -102,7 +100,7 @@ describe('keys list', () => {
     const { stdout } = await command.run(['keys', 'list']);
     const [header, ...rows] = stdout.trim().split('\n');
     expect(header).toMatch(/^ID +STATE +CREATED +EXPIRES +REVOKED +LAST USED +PROFILES +NAME$/);
-    expect(rows).toHaveLength(await database.$count(apiKeys));
+    expect(rows).toHaveLength(await command.drizzle.$count(apiKeys));
     expect(rows[0]).toMatch(
       /^[0-9a-f-]{36} {2}expired +2020-01-01T00:00:00\.000Z +\S+Z {2}- +never +all +Expired Inc$/,
     );
@@ -138,25 +136,24 @@ describe('keys list', () => {
 
   it('warns of active keys that expire within 14 days, which a metric counts', async () => {
     const day = 86_400_000;
-    const expires = (name: string, days: number) =>
-      createApiKey(database, name, { expiresAt: new Date(Date.now() + days * day) });
+    const expires = (name: string, days: number) => newKey(name, { expiresAt: new Date(Date.now() + days * day) });
     const expiring = () => metricOf(service, 'branded_phone_numbers_keys_expiring');
     expect(await expiring()).toBe(0);
     const { id, expiresAt } = (await expires('soon', 13.9)).created;
     await expires('later', 14.1);
-    await revokeApiKeys(database, [(await expires('revoked', 1)).created.id]);
+    await revokeApiKeys(command.drizzle, [(await expires('revoked', 1)).created.id]);
     expect((await command.run(['keys', 'list'])).stderr).toBe(
       `the key ${id} (soon) expires at ${expiresAt}; create another one and hand it over\n`,
     );
     expect(await expiring()).toBe(1);
-    await revokeApiKeys(database, [id]);
+    await revokeApiKeys(command.drizzle, [id]);
     expect((await command.run(['keys', 'list'])).stderr).toBe('');
   });
 
   it('shows the day of the last use of a key', async () => {
-    const { key, created } = await createApiKey(database, 'used');
+    const { key, created } = await newKey('used');
     expect(created.lastUsedOn).toBeNull();
-    await database.update(apiKeys).set({ lastUsedOn: '2020-02-29' }).where(eq(apiKeys.id, created.id));
+    await command.drizzle.update(apiKeys).set({ lastUsedOn: '2020-02-29' }).where(eq(apiKeys.id, created.id));
     const today = () => new Date().toISOString().slice(0, 10);
     const before = today();
     const shown = async () => (await listed()).find(({ id }) => id === created.id).lastUsedOn;
@@ -177,7 +174,7 @@ describe('keys list', () => {
 
 describe('keys revoke', () => {
   it('revokes active keys, and fails for ids of no active key', async () => {
-    const { id } = (await createApiKey(database, 'short-lived')).created;
+    const { id } = (await newKey('short-lived')).created;
     const none = '00000000-0000-4000-8000-000000000000';
     const { code, stdout, stderr } = await command.run(['keys', 'revoke', none, id]);
     expect({ code, stdout, stderr }).toEqual({
@@ -185,21 +182,21 @@ describe('keys revoke', () => {
       stdout: `revoked ${id}\n`,
       stderr: `no active key has the id ${none}\n`,
     });
-    const revoked = (await listApiKeys(database)).find((key) => key.id === id);
+    const revoked = (await listApiKeys(command.drizzle)).find((key) => key.id === id);
     expect(revoked).toMatchObject({ state: 'revoked', revokedAt: expect.stringMatching(/^\d{4}-.+Z$/) });
     expect((await command.run(['keys', 'revoke', id])).code).toBe(1);
     expect((await command.run(['keys', 'revoke', 'x'])).stderr).toContain('must be a UUID');
   });
 
   it('revokes all keys, and names them on standard error, if it cannot print to standard output', async () => {
-    const ids = await Promise.all(['one', 'two'].map(async (name) => (await createApiKey(database, name)).created.id));
+    const ids = await Promise.all(['one', 'two'].map(async (name) => (await newKey(name)).created.id));
     const stdout = createWriteStream('/dev/full').on('error', () => {});
     const { code, stderr } = await command.run(['keys', 'revoke', ...ids], '', { stdout });
     expect([code, stderr]).toEqual([
       1,
       expect.stringMatching(new RegExp(`^revoked ${ids[0]}\nrevoked ${ids[1]}\ncould not write`)),
     ]);
-    const states = (await listApiKeys(database)).filter(({ id }) => ids.includes(id)).map(({ state }) => state);
+    const states = (await listApiKeys(command.drizzle)).filter(({ id }) => ids.includes(id)).map(({ state }) => state);
     expect(states).toEqual(['revoked', 'revoked']);
   });
 });
