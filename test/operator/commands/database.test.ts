@@ -20,13 +20,6 @@ const run = (url: string, ...args: string[]) =>
 const GONE = /^PostgreSQL can't be reached, or has ended the connection \([^)]+\)\. .*run this again once .*\n$/;
 
 describe('the database in use', () => {
-  it('is named by a command, without the password', async () => {
-    const secret = new URL(command.databaseUrl);
-    secret.searchParams.set('application_name', 'hidden');
-    const { database } = await run(secret.href, 'keys', 'list');
-    expect(database).toBe(`database: postgres://${secret.host}${secret.pathname}\n`);
-  });
-
   it.each([[['keys', 'create', '--name', 'x']], [['keys', 'list']], [['migrate']]])(
     'is not created by %j in a folder without one',
     async (args) => {

@@ -132,8 +132,9 @@ describe('serve, before it can use PostgreSQL,', () => {
     expect(await count()).toBe(demo.length);
   });
 
-  it('exits at once after a signal', async () => {
-    const service = await runServe([], { DATABASE_URL: 'postgres://127.0.0.1:1/none', DRAIN_SECONDS: '60' });
+  it('exits at once after a signal, and has named its database without the password', async () => {
+    const DATABASE_URL = 'postgres://numbers:secret@127.0.0.1:1/none?application_name=hidden';
+    const service = await runServe([], { DATABASE_URL, DRAIN_SECONDS: '60' });
     await service.untilAlive();
     service.stop();
     expect([await service.end(), service.out.stderr]).toEqual([
