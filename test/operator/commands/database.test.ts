@@ -20,16 +20,13 @@ const run = (url: string, ...args: string[]) =>
 const GONE = /^PostgreSQL can't be reached, or has ended the connection \([^)]+\)\. .*run this again once .*\n$/;
 
 describe('the database in use', () => {
-  it.each([[['keys', 'create', '--name', 'x']], [['keys', 'list']], [['migrate']]])(
-    'is not created by %j in a folder without one',
-    async (args) => {
-      const folder = await mkdtemp(join(command.folder, 'another-'));
-      const { code, stdout, stderr } = await command.run(args, '', { environment: {}, folder });
-      expect([code, stdout]).toEqual([1, '']);
-      expect(stderr).toMatch(/^There is no database in .*another-\w+\/\.data\. .*DATABASE_URL.*\n$/);
-      expect(await readdir(folder)).toEqual([]);
-    },
-  );
+  it.each(['keys create --name x', 'keys list', 'migrate'])('is not created by %s in a new folder', async (line) => {
+    const folder = await mkdtemp(join(command.folder, 'another-'));
+    const { code, stdout, stderr } = await command.run(line.split(' '), '', { environment: {}, folder });
+    expect([code, stdout]).toEqual([1, '']);
+    expect(stderr).toMatch(/^There is no database in .*another-\w+\/\.data\. .*DATABASE_URL.*\n$/);
+    expect(await readdir(folder)).toEqual([]);
+  });
 
   it('is rejected by every command if its encoding is not UTF8', async () => {
     const url = await createDatabase({ isEmpty: true, encoding: 'LATIN1' });
