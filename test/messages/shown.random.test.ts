@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import { describe, expect, inject, it } from 'vitest';
 import { cut, escapeHidden, quote } from '../../src/messages/shown.js';
 
-const RUNS = Math.min(3000, 6000 * inject('tries'));
 const MAX_SHOWN = 100;
 /** Text without control, format, private or unassigned characters, and without spaces but U+0020. */
 const VISIBLE = /^(?:(?![\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]).| )*$/u;
@@ -18,18 +17,10 @@ const anyText = fc.oneof(
 );
 
 describe('text from the input', () => {
-  it('is shown with its hidden characters escaped', () => {
+  it('is shown with its hidden characters escaped, and cut to the maximum length between characters or escapes', () => {
     fc.assert(
       fc.property(anyText, (text) => {
         for (const shown of [escapeHidden(text), cut(escapeHidden(text)), quote(text)]) expect(shown).toMatch(VISIBLE);
-      }),
-      { numRuns: RUNS },
-    );
-  });
-
-  it('is cut to the maximum length, between characters or escapes', () => {
-    fc.assert(
-      fc.property(anyText, (text) => {
         expect(cut(escapeHidden(text)).length).toBeLessThanOrEqual(MAX_SHOWN);
         const inQuotes = quote(text).slice(1, -1);
         expect(inQuotes.length).toBeLessThanOrEqual(MAX_SHOWN);
@@ -39,7 +30,7 @@ describe('text from the input', () => {
         );
         expect(text.startsWith(JSON.parse(`"${json}"`))).toBe(true);
       }),
-      { numRuns: RUNS },
+      { numRuns: Math.min(3000, 6000 * inject('tries')) },
     );
   });
 
