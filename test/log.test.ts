@@ -87,10 +87,10 @@ describe('a log reader that hangs', () => {
     const { url, output } = await hang(2000, process.execPath, [logging()]);
     expect((await fetch(url)).status).toBe(404);
     child.stdout?.resume();
-    await until(() => /"lostLines":\d+/.test(output()), 'the number of lost lines is logged', 30_000);
+    await until(() => /"lostLines":\d+/.test(output()), 'the number of lost lines is logged');
     const lost = Number(/"lostLines":(\d+)/.exec(output())?.[1]);
     const kept = () => output().split('"status":404').length - 1;
-    await until(() => kept() + lost >= 2001, 'all other lines are read', 30_000);
+    await until(() => kept() + lost >= 2001, 'all other lines are read');
     expect(kept() + lost).toBe(2001);
     expect(output().length).toBeLessThan(6_000_000);
   });
@@ -109,7 +109,7 @@ it('a log on a terminal that is paused keeps a program neither from responding n
   process.kill(program, 'SIGTERM');
   // Its command line is empty once it has ended, and gone once `script` has waited for it.
   const commandLine = () => readFile(`/proc/${program}/cmdline`, 'utf8').catch(() => '');
-  await until(async () => (await commandLine()) === '', 'it ends', 30_000);
+  await until(async () => (await commandLine()) === '', 'it ends');
 });
 
 it('the log has all lines of a program that flushes it and exits, also those logged during a write', async () => {
@@ -145,11 +145,7 @@ describe('a log in a file that cannot be written', () => {
       const url = await serveInto(file, {}, 'bash', ['-c', LIMITED, process.execPath, logging()]);
       await flood(url, 2000);
       execFileSync('prlimit', ['--pid', String(child.pid), '--fsize=unlimited:unlimited']);
-      await until(
-        () => readFileSync(file, 'utf8').includes('"lostLines"'),
-        'the number of lost lines is logged',
-        30_000,
-      );
+      await until(() => readFileSync(file, 'utf8').includes('"lostLines"'), 'the number of lost lines is logged');
       child.kill('SIGTERM');
       expect((await once(child, 'exit'))[0]).toBe(0);
       const events = eventsIn(readFileSync(file, 'utf8'));

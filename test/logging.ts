@@ -108,6 +108,6 @@ export function start(program: string, args: string[]): () => string {
 
 export async function listening(output: () => string): Promise<string> {
   const url = () => /listening on (http:\/\/[\d.:]+)/.exec(output())?.[1];
-  await until(() => url() !== undefined, 'the service listens', 30_000);
+  await until(() => url() !== undefined, 'the service listens');
   return url() ?? '';
 }

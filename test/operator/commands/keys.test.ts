@@ -164,7 +164,7 @@ describe('keys list', () => {
       await use();
       return (await shown()) !== '2020-02-29';
     };
-    await until(isRecorded, 'the use is recorded', 30_000);
+    await until(isRecorded, 'the use is recorded');
     expect([before, today()]).toContain(await shown());
     expect((await command.run(['keys', 'list'])).stdout).toMatch(
       new RegExp(`^${created.id} .* ${before.slice(0, 8)}`, 'm'),

@@ -53,7 +53,7 @@ describe('a command beside a named pipe', () => {
     await writer.write('\n'.repeat(200_000));
     const terminate = () =>
       command.sql`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'signaled%'`;
-    await until(async () => (await terminate()) && printed().includes("can't be reached"), 'it fails', 30_000);
+    await until(async () => (await terminate()) && printed().includes("can't be reached"), 'it fails');
     await until(() => !child.kill('SIGINT'), 'it ends');
     expect(await exit).toEqual([null, 'SIGINT']);
     await writer.close();
@@ -63,7 +63,7 @@ describe('a command beside a named pipe', () => {
 describe.skipIf(process.platform !== 'linux' || process.getuid?.() !== 0)('process 1 of a container', () => {
   it("exits with the signal's status, since Linux ignores the default action", async () => {
     const { child, exit, printed } = start('unshare', '--pid', '--fork', process.execPath, MAIN, 'import', '-');
-    await until(() => printed().includes('database: '), 'it runs', 30_000);
+    await until(() => printed().includes('database: '), 'it runs');
     sendSignal(Number(readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8')), 'SIGTERM');
     expect(await exit).toEqual([143, null]);
   });

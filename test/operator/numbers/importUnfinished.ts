@@ -134,7 +134,7 @@ export async function expectCheckToContinue(lock: string): Promise<void> {
   await holder`BEGIN`;
   await holder.unsafe(lock);
   const running = inThisProcess(['check']);
-  await untilLockIsAwaited(sql, 'the check waits', 30_000);
+  await untilLockIsAwaited(sql, 'the check waits');
   await restart('SIGINT', holder);
   expect(await running).toMatchObject({ code: 0, stdout: 'OK: the read model matches its sources\n' });
 }
