@@ -19,7 +19,7 @@ export function useConnection(url: string, options?: postgres.Options<Record<str
 }
 
 /** Waits until a session of this database waits for a lock. */
-export function untilLockIsAwaited(sql: postgres.Sql, what: string, timeoutMs?: number): Promise<void> {
+export function untilLockIsAwaited(sql: postgres.Sql, what: string): Promise<void> {
   const isAwaited = async () => {
     // Within a transaction, PostgreSQL would keep showing what it showed first.
     await sql`SELECT pg_stat_clear_snapshot()`;
@@ -27,7 +27,7 @@ export function untilLockIsAwaited(sql: postgres.Sql, what: string, timeoutMs?: 
       SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`;
     return sessions.length > 0;
   };
-  return until(isAwaited, what, timeoutMs);
+  return until(isAwaited, what);
 }
 
 /** Runs `work` while a transaction holds the locks of the statement `lock`; returns its result. */
